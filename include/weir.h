@@ -1,0 +1,402 @@
+/* weir.h - the public interface of libweir: an event store.
+ *
+ * A store keeps streams of events. An event is an immutable fact with a global position (`id`,
+ * from 1, growing, may have gaps) and a place in its stream (`version`, 0, 1, 2, ... without
+ * gaps). Writers append under an expectation about the stream; when it does not hold they get a
+ * conflict that carries the expected and the actual version, and nothing is written.
+ *
+ *     weir *w = NULL;
+ *     weir_error err;
+ *     const weir_options o = { WEIR_OPTIONS_INIT, .store_url = "sqlite:orders.db" };
+ *     if (weir_open(&w, &o, &err) != WEIR_OK) { fprintf(stderr, "%s\n", err.message); return 1; }
+ *     ...
+ *     weir_close(w);
+ *
+ * RULES THAT HOLD FOR EVERY FUNCTION
+ *   Codes      Functions that can fail return WEIR_OK (0) or a negative weir_status. Outputs are
+ *              written only on success. `err` may be NULL; when it is not, it is filled on failure
+ *              and left alone on success. Any function may return WEIR_EINVAL (an argument is out
+ *              of range), WEIR_ENOMEM, WEIR_EIO (the store failed) and WEIR_EMISUSE (a handle used
+ *              in a forked child); a declaration lists only what else it can return.
+ *   Threads    One `weir` handle serves any number of threads. A `weir_reader` belongs to one thread
+ *              at a time. Everything that touches the store blocks for as long as the store takes.
+ *   Ownership  Inputs are borrowed until the call returns. What a function hands out through a
+ *              `**out` parameter is owned by the caller and ends with the function named there.
+ *              Events given to a callback or by a reader are borrowed, as each comment says.
+ *   Sizes      Every struct starts with `size`, set by its *_INIT macro. Zero means "the default"
+ *              for every other field. A struct from an older header is zero-extended; one from a
+ *              newer header is accepted if the part this library does not know is all zero.
+ *              Structs are passed as pointers, and arrays of structs as arrays of pointers.
+ *   Text       Strings are UTF-8 in weir_str: pointer and length, not NUL-terminated.
+ *   Fork       A handle must not be used in a forked child; open a new one there.
+ */
+#ifndef WEIR_H
+#define WEIR_H
+
+#include <stddef.h>
+#include <stdint.h>
+
+#define WEIR_VERSION_MAJOR  0
+#define WEIR_VERSION_MINOR  1
+#define WEIR_VERSION_PATCH  0
+#define WEIR_VERSION_NUMBER 100 /* major * 10000 + minor * 100 + patch */
+
+#if defined(__GNUC__)
+#define WEIR_API       __attribute__((visibility("default")))
+#define WEIR_MUSTCHECK __attribute__((warn_unused_result))
+#else
+#define WEIR_API
+#define WEIR_MUSTCHECK
+#endif
+
+#ifdef __cplusplus
+extern "C" {
+#endif
+
+/* ---- values ------------------------------------------------------------------------------- */
+
+typedef struct weir weir;               /* a store that is open; weir_close(NULL) is a no-op */
+typedef struct weir_reader weir_reader; /* a place in a stream or in the log                 */
+
+/* A borrowed run of bytes. Not NUL-terminated; `len` may be 0 with `ptr` NULL. */
+typedef struct weir_str {
+    const char *ptr;
+    size_t len;
+} weir_str;
+
+/* Values are part of the ABI: append, never renumber. Passed as int32_t. */
+typedef enum weir_status {
+    WEIR_OK = 0,
+    WEIR_ENOMEM = -1,
+    WEIR_EINVAL = -2,        /* an argument is out of range or malformed              */
+    WEIR_ECONFLICT = -3,     /* the expectation did not hold; see expected and actual */
+    WEIR_EBUSY = -4,         /* a limit was reached; retry later                      */
+    WEIR_EIO = -5,           /* the store failed; see store_code                      */
+    WEIR_ENOTFOUND = -6,     /* no such stream, store or target                       */
+    WEIR_ECLOSED = -7,       /* the stream is closed                                  */
+    WEIR_EKEYREUSED = -8,    /* same idempotency key, other content                   */
+    WEIR_EINFLIGHT = -9,     /* same idempotency key, first one not finished          */
+    WEIR_ETAKEN = -10,       /* a reserved key belongs to another stream              */
+    WEIR_ELOST = -11,        /* a stale fence: the lease, row or lock is another's    */
+    WEIR_EHELD = -12,        /* someone else holds it                                 */
+    WEIR_ECORRUPT = -13,     /* what the store holds cannot be right                  */
+    WEIR_ENEWER = -14,       /* the store's schema is newer than this library         */
+    WEIR_EUNAVAILABLE = -15, /* the database is away; nothing was sent                */
+    WEIR_EUNKNOWN = -16,     /* sent, outcome not known, not repeated                 */
+    WEIR_EREWOUND = -17,     /* the log is not the one this position came from        */
+    WEIR_EMISUSE = -18       /* a call that is not allowed here (see the message)     */
+} weir_status;
+
+/* Filled on failure when the caller passes one. Lives on the caller's stack: reporting an error
+ * never allocates. `message` is one line: lower case, no full stop, outermost first. Strings are
+ * NUL-terminated. 2,048 bytes for ever; new members come out of `reserved`. */
+typedef struct weir_error {
+    uint32_t size;            /* set by the library                                     */
+    int32_t code;             /* the weir_status that was returned                      */
+    int64_t expected, actual; /* WEIR_ECONFLICT. expected: the version, or one of
+                                 WEIR_VERSION_NONE and WEIR_VERSION_EXISTS. actual: the
+                                 version of the stream, WEIR_VERSION_NONE: no such stream */
+    char stream[520];         /* the stream concerned; may be ""                        */
+    char message[512];
+    char detail[512];         /* full sentences: what to do about it; may be ""         */
+    char store_code[8];       /* SQLSTATE, SQLite extended code, or errno; may be ""    */
+    char reserved[472];
+} weir_error;
+
+/* What a writer believes about a stream. */
+enum {
+    WEIR_EXPECT_ANY = 0,    /* nothing: never a conflict        */
+    WEIR_EXPECT_NONE = 1,   /* there is no such stream          */
+    WEIR_EXPECT_EXISTS = 2, /* there is one, at any version     */
+    WEIR_EXPECT_EXACT = 3   /* its last event has that version  */
+};
+enum {
+    WEIR_VERSION_NONE = -1,  /* "no such stream", where a version is reported */
+    WEIR_VERSION_EXISTS = -2 /* weir_error.expected after WEIR_EXPECT_EXISTS   */
+};
+
+/* An event as it is stored. Times are microseconds since 1970, UTC, of the store's clock. */
+typedef struct weir_event {
+    uint32_t size;
+    uint32_t flags;     /* 0 */
+    int64_t id;         /* position in the log     */
+    int64_t version;    /* place in its stream     */
+    int64_t created_us; /* when it was appended    */
+    weir_str stream;
+    weir_str name;
+    weir_str data;      /* JSON on one line        */
+    weir_str meta;      /* a JSON object, one line */
+} weir_event;
+
+/* Called in order, on the calling thread. `event` and all it points to is borrowed until the
+ * callback returns. No transaction is open meanwhile, so it may take its time and may call any
+ * function of this header. Return 0 to go on, anything else to stop: the function that runs it
+ * then returns WEIR_OK. */
+typedef int (*weir_event_fn)(void *ctx, const weir_event *event);
+
+/* ---- opening ------------------------------------------------------------------------------ */
+
+enum {
+    WEIR_OPEN_EXISTING = 1, /* do not create: a store that is not there is WEIR_ENOTFOUND   */
+    WEIR_OPEN_READONLY = 2, /* implies EXISTING; every write is WEIR_EMISUSE                */
+    WEIR_OPEN_ADOPT = 4     /* add the store's tables to an SQLite database of someone else's */
+};
+
+typedef struct weir_options {
+    uint32_t size;
+    uint32_t flags;          /* WEIR_OPEN_*                                                     */
+    const char *store_url;   /* "sqlite:PATH", "memory:" or "memory:NAME"; NULL: sqlite:weir.db.
+                                After PATH or NAME: ?payload=BYTES (largest data or meta, 1 MiB),
+                                &keys=24h (how long idempotency keys are remembered); for SQLite
+                                &busy=10s (how long a writer waits for its turn), &sync=normal
+                                (faster; the last commits may be lost with the power), and
+                                &checkpoint=PAGES. %XX in PATH is decoded.                      */
+    const char *application; /* shown to others: who holds this? NULL: "weir"                    */
+} weir_options;
+#define WEIR_OPTIONS_INIT .size = sizeof(weir_options)
+
+/* Opens a store, creating it when it is not there (unless told otherwise by a flag). "memory:" is
+ * a store of this handle alone; "memory:NAME" is shared by all handles of the process with that
+ * name and ends with the last of them. *out: owned by the caller, ended by weir_close.
+ * ENOTFOUND; ENEWER: written by a newer version; ECORRUPT; EBUSY: others kept it locked. */
+WEIR_API WEIR_MUSTCHECK int32_t weir_open(weir **out, const weir_options *options, weir_error *err);
+
+/* Ends a handle. No call on it may be running and its readers must be closed. NULL is a no-op. */
+WEIR_API void weir_close(weir *w);
+
+/* ---- appending ---------------------------------------------------------------------------- */
+
+typedef struct weir_new_event {
+    uint32_t size;
+    uint32_t flags; /* 0 */
+    weir_str stream;
+    weir_str name;
+    weir_str data; /* any JSON; "{}" when left out                                              */
+    weir_str meta; /* a JSON object, or left out; gets `correlation` and `causation` at its end */
+} weir_new_event;
+#define WEIR_NEW_EVENT_INIT .size = sizeof(weir_new_event)
+
+typedef struct weir_expectation {
+    uint32_t size;
+    int32_t expect; /* WEIR_EXPECT_*                 */
+    int64_t version; /* for WEIR_EXPECT_EXACT, else 0 */
+    weir_str stream;
+} weir_expectation;
+#define WEIR_EXPECTATION_INIT .size = sizeof(weir_expectation)
+
+enum {
+    WEIR_KEY_RESERVE = 1, /* the key belongs to the stream from now on; nobody else can have it */
+    WEIR_KEY_RELEASE = 2  /* the stream gives it up; a free key stays free                      */
+};
+
+/* A unique business key, such as "email:someone@example.org", reserved for a stream or given up by
+ * it. Changes are judged in the order given: to move a key, release it from one stream and reserve
+ * it for the other in the same append. */
+typedef struct weir_key_change {
+    uint32_t size;
+    int32_t change; /* WEIR_KEY_* */
+    weir_str key;
+    weir_str stream; /* must have an event or an expectation in the same append */
+} weir_key_change;
+#define WEIR_KEY_CHANGE_INIT .size = sizeof(weir_key_change)
+
+typedef struct weir_append_request {
+    uint32_t size;
+    uint32_t flags; /* 0 */
+    const weir_new_event *const *events;
+    size_t events_count; /* at most 100,000, and 64 MiB of names, data and meta               */
+    const weir_expectation *const *expectations;
+    size_t expectations_count; /* one per stream at most; streams without one: any            */
+    const weir_key_change *const *key_changes;
+    size_t key_changes_count;
+    weir_str key;         /* idempotency key of the whole append; left out: none                */
+    weir_str correlation; /* for events whose meta has none; left out: a fresh one              */
+    int64_t causation;    /* id of the causing event, for events whose meta has none; 0: none   */
+} weir_append_request;
+#define WEIR_APPEND_REQUEST_INIT .size = sizeof(weir_append_request)
+
+/* What became of one stream of an append. `first` to `last` are the versions of the new events;
+ * a stream that was named without events has first = -1 and last = its version. */
+typedef struct weir_appended {
+    uint32_t size;
+    uint32_t flags; /* 0 */
+    weir_str stream;
+    int64_t first, last;
+    int64_t id; /* position of the stream's last new event; 0 when it had none */
+} weir_appended;
+
+typedef struct weir_append_result {
+    uint32_t size;
+    uint32_t replayed; /* 1: the idempotency key was known; this is the first append's result */
+    size_t streams_count;
+    const weir_appended *const *streams; /* expectations in the order given, then the others */
+} weir_append_result;
+
+/* Appends events to one or more streams: all of them, or nothing. When it returns WEIR_OK the
+ * events are durable. Concurrent callers share transactions. Refusals are judged in this order:
+ *   EINVAL     a name, JSON text or limit; EBUSY: 1,024 callers wait already, or no turn in time;
+ *   EKEYREUSED the idempotency key was used with other content; EINFLIGHT: is being used;
+ *   ECLOSED, ECONFLICT  stream by stream, expectations as given, then the others;
+ *   ETAKEN     a key belongs to another stream: err->stream names it.
+ * `out` may be NULL; else *out is owned by the caller, ended by weir_append_result_free. */
+WEIR_API WEIR_MUSTCHECK int32_t weir_append(weir *w, const weir_append_request *request,
+                                            const weir_append_result **out, weir_error *err);
+
+/* Frees a result. NULL is a no-op. Does not touch the store. */
+WEIR_API void weir_append_result_free(const weir_append_result *result);
+
+/* ---- reading ------------------------------------------------------------------------------ */
+
+/* Bits of `fields`: which bounds are set. A bound that is set to 0 is a bound. */
+enum {
+    WEIR_HAS_FROM = 1,
+    WEIR_HAS_TO = 2,
+    WEIR_HAS_LIMIT = 4,
+    WEIR_HAS_SINCE = 8,
+    WEIR_HAS_UNTIL = 16,
+    WEIR_HAS_NAMES = 32,
+    WEIR_HAS_AFTER = 64
+};
+enum {
+    WEIR_READ_BACKWARD = 1, /* newest first                                      */
+    WEIR_READ_FOLLOW = 2    /* weir_log_open only: after the last event, wait     */
+};
+
+typedef struct weir_read_options {
+    uint32_t size;
+    uint32_t flags;  /* WEIR_READ_BACKWARD                                       */
+    uint32_t fields; /* WEIR_HAS_FROM, _TO, _LIMIT, _UNTIL                       */
+    uint32_t reserved;
+    weir_str stream;
+    int64_t from, to; /* versions, both inclusive; from is where reading begins  */
+    int64_t limit;
+    int64_t until_us; /* only events created at or before this time              */
+} weir_read_options;
+#define WEIR_READ_OPTIONS_INIT .size = sizeof(weir_read_options)
+
+typedef struct weir_log_options {
+    uint32_t size;
+    uint32_t flags;  /* WEIR_READ_*                                                   */
+    uint32_t fields; /* WEIR_HAS_AFTER, _TO, _LIMIT, _SINCE, _UNTIL, _NAMES            */
+    uint32_t reserved;
+    int64_t after; /* exclusive position; backwards: only events below it             */
+    int64_t to;    /* inclusive position, where reading ends                           */
+    int64_t limit;
+    int64_t since_us, until_us; /* created between these times, both inclusive        */
+    const weir_str *names;      /* with WEIR_HAS_NAMES; an empty list matches nothing  */
+    size_t names_count;
+    weir_str stream;      /* pattern: "order-1", "order-*", or a regular expression between slashes */
+    weir_str category;    /* the part of a stream's name before its first '-'          */
+    weir_str correlation; /* exactly this meta.correlation                             */
+} weir_log_options;
+#define WEIR_LOG_OPTIONS_INIT .size = sizeof(weir_log_options)
+
+/* Gives the events of one stream to `fn`. ENOTFOUND: no such stream (fn was not called). */
+WEIR_API WEIR_MUSTCHECK int32_t weir_read(weir *w, const weir_read_options *options,
+                                          weir_event_fn fn, void *ctx, weir_error *err);
+
+/* Gives the events of the log to `fn`, by position, up to the last one that is safe: nothing can
+ * still appear at or below a position once it was given. `options` may be NULL: all events.
+ * EREWOUND: `after` is beyond the log. WEIR_READ_FOLLOW is WEIR_EINVAL here: use a reader. */
+WEIR_API WEIR_MUSTCHECK int32_t weir_log(weir *w, const weir_log_options *options, weir_event_fn fn,
+                                         void *ctx, weir_error *err);
+
+/* The same without a callback. The options are copied. *out: owned, ended by weir_reader_close
+ * before weir_close. Codes as weir_read and weir_log. */
+WEIR_API WEIR_MUSTCHECK int32_t weir_read_open(weir_reader **out, weir *w,
+                                               const weir_read_options *options, weir_error *err);
+WEIR_API WEIR_MUSTCHECK int32_t weir_log_open(weir_reader **out, weir *w,
+                                              const weir_log_options *options, weir_error *err);
+
+/* Gives the next event in *event, or NULL: there is none (with WEIR_READ_FOLLOW: none came within
+ * timeout_ms; -1 waits without end, 0 does not wait). The event is borrowed until the next call
+ * with this reader. EREWOUND: the log was rewound below what this reader has given. */
+WEIR_API WEIR_MUSTCHECK int32_t weir_reader_next(weir_reader *reader, int32_t timeout_ms,
+                                                 const weir_event **event, weir_error *err);
+
+/* A file descriptor that becomes readable when there may be more for a following reader; poll it,
+ * then call weir_reader_next with timeout 0 until it gives NULL. Borrowed: do not read or close it.
+ * A missed wake-up is possible where a process died: poll with a timeout of a second. -1: the
+ * reader does not follow. */
+WEIR_API int32_t weir_reader_fd(const weir_reader *reader);
+
+/* NULL is a no-op. */
+WEIR_API void weir_reader_close(weir_reader *reader);
+
+/* ---- streams ------------------------------------------------------------------------------ */
+
+typedef struct weir_stream {
+    uint32_t size;
+    uint32_t closed; /* 1: the stream is closed                     */
+    int64_t version; /* of its last event                           */
+    int64_t count;   /* how many events it has                      */
+    int64_t id;      /* position of its last event                  */
+    int64_t created_us, updated_us;
+    weir_str stream;
+} weir_stream;
+
+/* What is known about one stream. *out: owned, ended by weir_stream_free. ENOTFOUND. */
+WEIR_API WEIR_MUSTCHECK int32_t weir_stream_info(weir *w, weir_str stream, const weir_stream **out,
+                                                 weir_error *err);
+WEIR_API void weir_stream_free(const weir_stream *info);
+
+typedef struct weir_streams_options {
+    uint32_t size;
+    uint32_t flags;  /* 0 */
+    uint32_t fields; /* WEIR_HAS_LIMIT */
+    int32_t closed;  /* 0 all, 1 only closed, 2 only open */
+    weir_str stream; /* pattern, as in weir_log_options   */
+    weir_str category;
+    weir_str after; /* only names that sort after this one, bytewise */
+    int64_t limit;
+} weir_streams_options;
+#define WEIR_STREAMS_OPTIONS_INIT .size = sizeof(weir_streams_options)
+
+typedef int (*weir_stream_fn)(void *ctx, const weir_stream *info);
+
+/* Gives every stream that fits to `fn`, in bytewise order of their names; what is borrowed and when
+ * it stops as for weir_event_fn. `options` may be NULL: all streams. */
+WEIR_API WEIR_MUSTCHECK int32_t weir_streams(weir *w, const weir_streams_options *options,
+                                             weir_stream_fn fn, void *ctx, weir_error *err);
+
+enum {
+    WEIR_CLOSE_FORCE = 1,  /* although reactions have not handled all of it */
+    WEIR_CLOSE_DRY_RUN = 2 /* judge, change nothing                         */
+};
+
+typedef struct weir_close_options {
+    uint32_t size;
+    uint32_t flags; /* WEIR_CLOSE_* */
+    int32_t expect; /* WEIR_EXPECT_* */
+    uint32_t reserved;
+    int64_t version;
+    weir_str data; /* of the event $closed; "{}" when left out */
+} weir_close_options;
+#define WEIR_CLOSE_OPTIONS_INIT .size = sizeof(weir_close_options)
+
+/* Ends a stream: appends `$closed` under the expectation and refuses every later append. A stream
+ * that is closed stays as it is, and that is WEIR_OK. `options` may be NULL. ENOTFOUND: no such
+ * stream; ECONFLICT; EHELD: reactions have not handled all of it, the message names them. */
+WEIR_API WEIR_MUSTCHECK int32_t weir_stream_close(weir *w, weir_str stream,
+                                                  const weir_close_options *options, weir_error *err);
+
+/* ---- positions, versions, texts ----------------------------------------------------------- */
+
+/* *head: the highest position; *safe: the highest at and below which nothing can still appear. Both
+ * 0 when the store is empty. Either may be NULL. */
+WEIR_API WEIR_MUSTCHECK int32_t weir_positions(weir *w, int64_t *head, int64_t *safe,
+                                               weir_error *err);
+
+/* The code as a word: "conflict" for WEIR_ECONFLICT, "ok" for 0, "unknown-status" for others. Static
+ * text; never fails. */
+WEIR_API const char *weir_status_text(int32_t status);
+
+/* Of the library that is running; compare with WEIR_VERSION_NUMBER of the header. Never fail. */
+WEIR_API int32_t weir_version_number(void);
+WEIR_API const char *weir_version_text(void);
+
+#ifdef __cplusplus
+}
+#endif
+
+#endif

@@ -1,0 +1,40 @@
+/* clock.h - the two clocks of the machine behind one port, so that tests can move them. */
+#ifndef WEIR_BASE_CLOCK_H
+#define WEIR_BASE_CLOCK_H
+
+#include <stdint.h>
+
+/* wall_us: microseconds since 1970, may jump either way. mono_us: never goes back, no meaning but
+ * differences. Both may be called from any thread. */
+typedef struct weir_clock {
+    int64_t (*wall_us)(void *ctx);
+    int64_t (*mono_us)(void *ctx);
+    void *ctx; /* borrowed */
+} weir_clock;
+
+/* The machine's clocks. Static. */
+const weir_clock *weir__clock_machine(void);
+
+static inline int64_t weir__clock_wall(const weir_clock *c)
+{
+    return c->wall_us(c->ctx);
+}
+static inline int64_t weir__clock_mono(const weir_clock *c)
+{
+    return c->mono_us(c->ctx);
+}
+
+/* A clock that never goes back and never stands still: wall time, or, while the wall clock is behind
+ * what was already seen, that time plus what has passed since. Not thread-safe: the owner locks.
+ * Zeroed is ready to use. */
+typedef struct weir_steady_clock {
+    int64_t high_us;      /* the highest time seen or given */
+    int64_t mono_at_high; /* monotonic reading at that moment */
+} weir_steady_clock;
+
+/* Takes note of a time that some process has already used (from the store). */
+void weir__steady_clock_seen(weir_steady_clock *s, const weir_clock *c, int64_t time_us);
+/* Now: at least every time seen or given before. */
+int64_t weir__steady_clock_now(weir_steady_clock *s, const weir_clock *c);
+
+#endif

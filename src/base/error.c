@@ -1,0 +1,186 @@
+/* error.c - filling a weir_error.
+ *
+ * INVARIANTS
+ *   (1) Every text in a weir_error is NUL-terminated, valid UTF-8 and free of control characters,
+ *       whatever the arguments were: it can be printed on a terminal and decoded by any language.
+ *   (2) What does not fit is cut between characters, never inside one.
+ */
+#include "base/error.h"
+
+#include "base/assert.h"
+#include "base/str.h"
+#include "base/utf8.h"
+
+#include <assert.h>
+#include <inttypes.h>
+#include <stdio.h>
+#include <string.h>
+
+static_assert(sizeof(weir_error) == 2048, "the size of weir_error is part of the ABI");
+
+enum { ERROR_TEXT_BYTES = 1536 }; /* holds any one text of weir_error, and two of them joined */
+
+/* The length of text[0..len) without a sequence that lost its tail when the text was cut. */
+static size_t without_cut_sequence(const char *text, size_t len)
+{
+    size_t start = len;
+    while (start > 0 && len - start < WEIR_UTF8_BYTES_MAX - 1) {
+        start--;
+        const uint8_t byte = (uint8_t)text[start];
+        if (byte >= 0xC0) {
+            const size_t bytes = byte >= 0xF0 ? 4 : byte >= 0xE0 ? 3 : 2;
+            return len - start < bytes ? start : len;
+        }
+        if (byte < 0x80) {
+            break;
+        }
+    }
+    return len;
+}
+
+/* Copies text[0..len) to out[0..size), cleaned and cut as the invariants say. */
+static void set_text(char *out, size_t size, const char *text, size_t len)
+{
+    const char *at = text;
+    const char *end = text + len;
+    size_t used = 0;
+
+    while (at < end) {
+        uint32_t code = 0;
+        const size_t bytes = weir__utf8_decode(at, end, &code);
+        const bool shown = bytes > 0 && code >= 0x20 && (code < 0x7F || code > 0x9F);
+        const size_t needed = shown ? bytes : 1;
+        if (needed > size - 1 - used) {
+            break;
+        }
+        if (shown) {
+            memcpy(out + used, at, bytes);
+        } else {
+            out[used] = '?';
+        }
+        used += needed;
+        at += bytes == 0 ? 1 : bytes;
+    }
+    out[used] = '\0';
+}
+
+/* Formats into text[0..size); the length, without a sequence that was cut. */
+static size_t format_text(char *text, size_t size, const char *format, va_list args)
+{
+    const int rc = vsnprintf(text, size, format, args);
+    if (rc < 0) {
+        return 0;
+    }
+    if ((size_t)rc < size) {
+        return (size_t)rc;
+    }
+    return without_cut_sequence(text, size - 1);
+}
+
+weir_status weir__fail(weir_error *err, weir_status status, const char *format, ...)
+{
+    char text[ERROR_TEXT_BYTES]; /* arguments may point into *err, which is about to be reset */
+    va_list args;
+
+    if (err == NULL) {
+        return status;
+    }
+    va_start(args, format);
+    const size_t len = format_text(text, sizeof text, format, args);
+    va_end(args);
+    *err = (weir_error){ .size = sizeof *err, .code = status };
+    set_text(err->message, sizeof err->message, text, len);
+    return status;
+}
+
+weir_status weir__wrap(weir_error *err, weir_status status, const char *format, ...)
+{
+    char text[ERROR_TEXT_BYTES];
+    va_list args;
+
+    if (err == NULL) {
+        return status;
+    }
+    va_start(args, format);
+    size_t len = format_text(text, sizeof text - sizeof err->message - 2, format, args);
+    va_end(args);
+    text[len++] = ':';
+    text[len++] = ' ';
+    const size_t old_len = strnlen(err->message, sizeof err->message);
+    memcpy(text + len, err->message, old_len);
+    set_text(err->message, sizeof err->message, text, len + old_len);
+    err->code = status; /* what is returned is what the error says, also when a caller changes it */
+    return status;
+}
+
+void weir__error_stream(weir_error *err, weir_str stream)
+{
+    if (err != NULL) {
+        set_text(err->stream, sizeof err->stream, stream.ptr, stream.len);
+    }
+}
+
+void weir__error_detail(weir_error *err, const char *format, ...)
+{
+    char text[ERROR_TEXT_BYTES];
+    va_list args;
+
+    if (err == NULL) {
+        return;
+    }
+    va_start(args, format);
+    const size_t len = format_text(text, sizeof text, format, args);
+    va_end(args);
+    set_text(err->detail, sizeof err->detail, text, len);
+}
+
+void weir__error_store_code(weir_error *err, const char *format, ...)
+{
+    char text[ERROR_TEXT_BYTES];
+    va_list args;
+
+    if (err == NULL) {
+        return;
+    }
+    va_start(args, format);
+    const size_t len = format_text(text, sizeof text, format, args);
+    va_end(args);
+    set_text(err->store_code, sizeof err->store_code, text, len);
+}
+
+weir_status weir__fail_conflict(weir_error *err, weir_str stream, int64_t expected, int64_t actual)
+{
+    char wanted[48];
+    char found[48];
+    int rc;
+
+    if (err == NULL) {
+        return WEIR_ECONFLICT;
+    }
+    if (expected == WEIR_VERSION_NONE) {
+        rc = snprintf(wanted, sizeof wanted, "expected no such stream");
+    } else if (expected == WEIR_VERSION_EXISTS) {
+        rc = snprintf(wanted, sizeof wanted, "expected it to exist");
+    } else {
+        rc = snprintf(wanted, sizeof wanted, "expected version %" PRId64, expected);
+    }
+    WEIR_ASSERT(rc > 0 && (size_t)rc < sizeof wanted);
+    if (actual == WEIR_VERSION_NONE) {
+        rc = snprintf(found, sizeof found, "there is no such stream");
+    } else {
+        rc = snprintf(found, sizeof found, "it is at %" PRId64, actual);
+    }
+    WEIR_ASSERT(rc > 0 && (size_t)rc < sizeof found);
+
+    /* The versions matter more than the end of a long name, so the name is what gives way. */
+    const size_t name_bytes_max =
+        sizeof err->message - 1 - strlen("conflict on \"...\": , ") - strlen(wanted) - strlen(found);
+    const bool fits = stream.len <= name_bytes_max;
+    const size_t name_len = fits ? stream.len : without_cut_sequence(stream.ptr, name_bytes_max);
+    (void)weir__fail(err, WEIR_ECONFLICT, "conflict on \"%.*s%s\": %s, %s", (int)name_len,
+                     stream.len == 0 ? "" : stream.ptr, fits ? "" : "...", wanted, found);
+    weir__error_stream(err, stream);
+    err->expected = expected;
+    err->actual = actual;
+    return WEIR_ECONFLICT;
+}

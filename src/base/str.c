@@ -1,0 +1,124 @@
+/* str.c - comparing, hashing and reading short texts. */
+#include "base/str.h"
+
+#include <endian.h>
+#include <stdint.h>
+
+int weir__str_compare(weir_str a, weir_str b)
+{
+    const size_t common = a.len < b.len ? a.len : b.len;
+    const int order = common == 0 ? 0 : memcmp(a.ptr, b.ptr, common);
+    if (order != 0) {
+        return order;
+    }
+    return a.len < b.len ? -1 : a.len > b.len;
+}
+
+bool weir__str_starts_with(weir_str s, weir_str prefix)
+{
+    return s.len >= prefix.len && (prefix.len == 0 || memcmp(s.ptr, prefix.ptr, prefix.len) == 0);
+}
+
+/* Multiplies, and folds the high bits, which have seen all of the input, back onto the low ones,
+ * which hash tables use. */
+static uint64_t mix(uint64_t h)
+{
+    h *= UINT64_C(0x9E3779B97F4A7C15);
+    return h ^ h >> 32;
+}
+
+uint64_t weir__str_hash(weir_str s)
+{
+    uint64_t h = mix(s.len + 1);
+    size_t i = 0;
+    uint64_t word;
+
+    for (; s.len - i >= sizeof word; i += sizeof word) {
+        memcpy(&word, s.ptr + i, sizeof word);
+        h = mix(h ^ le64toh(word));
+    }
+    if (i < s.len) {
+        word = 0;
+        memcpy(&word, s.ptr + i, s.len - i);
+        h = mix(h ^ le64toh(word));
+    }
+    return mix(h);
+}
+
+bool weir__str_to_i64(weir_str s, int64_t *out)
+{
+    const bool negative = s.len > 0 && s.ptr[0] == '-';
+    size_t i = negative ? 1 : 0;
+    int64_t value = 0;
+
+    if (i == s.len) {
+        return false;
+    }
+    for (; i < s.len; i++) {
+        const int digit = s.ptr[i] - '0';
+        if (digit < 0 || digit > 9) {
+            return false;
+        }
+        /* Built downwards for negative numbers: the smallest one has no positive counterpart. */
+        if (__builtin_mul_overflow(value, (int64_t)10, &value) ||
+            __builtin_add_overflow(value, (int64_t)(negative ? -digit : digit), &value)) {
+            return false;
+        }
+    }
+    *out = value;
+    return true;
+}
+
+typedef struct unit {
+    const char *name;
+    int64_t factor;
+} unit;
+
+/* A number that is not negative, followed by the name of one of the units. */
+static bool number_with_unit(weir_str s, const unit *units, size_t units_count, int64_t *out)
+{
+    size_t digits = 0;
+    int64_t number;
+
+    while (digits < s.len && s.ptr[digits] >= '0' && s.ptr[digits] <= '9') {
+        digits++;
+    }
+    if (!weir__str_to_i64((weir_str){ .ptr = s.ptr, .len = digits }, &number)) {
+        return false;
+    }
+    const weir_str rest = { .ptr = s.ptr + digits, .len = s.len - digits };
+    for (size_t i = 0; i < units_count; i++) {
+        if (weir__str_equal(rest, weir__str(units[i].name))) {
+            int64_t value;
+            if (__builtin_mul_overflow(number, units[i].factor, &value)) {
+                return false;
+            }
+            *out = value;
+            return true;
+        }
+    }
+    return false;
+}
+
+bool weir__str_to_duration_us(weir_str s, int64_t *out)
+{
+    static const unit units[] = {
+        { "ms", 1000 },
+        { "s", 1000000 },
+        { "m", INT64_C(60) * 1000000 },
+        { "h", INT64_C(3600) * 1000000 },
+        { "d", INT64_C(86400) * 1000000 },
+    };
+    return number_with_unit(s, units, sizeof units / sizeof units[0], out);
+}
+
+bool weir__str_to_bytes(weir_str s, int64_t *out)
+{
+    static const unit units[] = {
+        { "", 1 },
+        { "KiB", INT64_C(1) << 10 },
+        { "MiB", INT64_C(1) << 20 },
+        { "GiB", INT64_C(1) << 30 },
+    };
+    return number_with_unit(s, units, sizeof units / sizeof units[0], out);
+}

@@ -1,0 +1,132 @@
+/* sqlite_store.h - what the files of the SQLite adapter share: connections, transactions, statements.
+ *
+ * One writing connection per handle, used under `writer_mu`, inside the side lock (the file
+ * PATH-weir), inside BEGIN IMMEDIATE: always in that order. Readers are read-only connections from a small
+ * pool, each in one thread's hands at a time. README.md in this directory has the protocol.
+ */
+#ifndef WEIR_STORE_SQLITE_SQLITE_STORE_H
+#define WEIR_STORE_SQLITE_SQLITE_STORE_H
+
+#include "base/thread.h"
+#include "store/store.h"
+
+#include <sqlite3.h>
+
+typedef struct sqlite_store sqlite_store;
+
+/* A connection and its prepared statements. Belongs to one thread at a time. */
+typedef struct sqlite_conn {
+    sqlite3 *db; /* owned */
+    struct sqlite_cached *statements; /* owned: SQL text (by address) to statement */
+    size_t statements_count, statements_capacity;
+} sqlite_conn;
+
+/* ---- transactions (transaction.c) --------------------------------------------------------- */
+
+enum {
+    SQLITE_TX_DURABLE = 1, /* synced although the store has sync=normal: whatever hands out a fence */
+};
+
+/* Begins a write transaction: the handle's writer mutex, the side lock, BEGIN IMMEDIATE, all within
+ * busy_us, else WEIR_EBUSY. *now_us: the store's time, kept with the commit so that it never goes
+ * back. Must be followed by weir__sqlite_write_end on the same thread. WEIR_EMISUSE on a read-only store. */
+weir_status weir__sqlite_write_begin(sqlite_store *s, uint32_t flags, sqlite_conn **conn,
+                                     int64_t *now_us, weir_error *err);
+/* Commits when status is WEIR_OK, else rolls back (err is kept as it is). Checkpoints when it is time,
+ * releases everything, then wakes the watches if `wake` and committed. Returns `status`, or what
+ * the commit failed with. */
+weir_status weir__sqlite_write_end(sqlite_store *s, weir_status status, bool wake, weir_error *err);
+
+/* A read transaction on a pooled connection; keep it short, never over a callback. */
+weir_status weir__sqlite_read_begin(sqlite_store *s, sqlite_conn **conn, weir_error *err);
+void weir__sqlite_read_end(sqlite_store *s, sqlite_conn *conn);
+/* The store's time for a reader: inside a read transaction. */
+weir_status weir__sqlite_read_now(sqlite_store *s, sqlite_conn *conn, int64_t *now_us,
+                                  weir_error *err);
+
+const store_options *weir__sqlite_options(const sqlite_store *s);
+
+/* ---- statements (statement.c) ------------------------------------------------------------- */
+
+/* The prepared statement for an SQL text with static storage, reset and with its bindings cleared;
+ * kept by the address of the text. Borrowed; valid until the connection is closed. Finish with
+ * weir__sqlite_done, or an open cursor keeps the transaction open. */
+weir_status weir__sqlite_statement(sqlite_conn *conn, const char *sql, sqlite3_stmt **out,
+                                   weir_error *err);
+/* One step. *row: whether there is one. Binding errors show up here as well. */
+weir_status weir__sqlite_step(sqlite_conn *conn, sqlite3_stmt *stmt, bool *row, weir_error *err);
+/* Runs a statement to its end, ignoring rows, and resets it. */
+weir_status weir__sqlite_run(sqlite_conn *conn, sqlite3_stmt *stmt, weir_error *err);
+void weir__sqlite_done(sqlite3_stmt *stmt); /* reset and clear; NULL is a no-op */
+/* SQL text with several statements, not cached. */
+weir_status weir__sqlite_exec(sqlite_conn *conn, const char *sql, weir_error *err);
+
+/* Binds without copying: the text must live until the statement is reset. */
+void weir__sqlite_bind_str(sqlite3_stmt *stmt, int index, weir_str text);
+/* A column's text; borrowed until the next step. */
+weir_str weir__sqlite_column_str(sqlite3_stmt *stmt, int column);
+/* The same copied into an arena; .ptr is NULL only when out of memory. */
+weir_str weir__sqlite_column_copy(sqlite3_stmt *stmt, int column, weir_arena *arena);
+
+/* SQLite's error of this connection as a weir_status with message and store_code: full disk, busy,
+ * corrupt, not a database, read-only, no memory, I/O; each says what to do in `detail`. */
+weir_status weir__sqlite_fail(sqlite_conn *conn, int rc, weir_error *err, const char *what);
+
+/* ---- appending inside a transaction (append.c) --------------------------------------------- */
+
+/* Judges and writes appends inside the caller's write transaction, as store.h says for append. A refused
+ * append leaves nothing behind in the transaction. */
+weir_status weir__sqlite_append_in(sqlite_store *s, sqlite_conn *conn, int64_t now_us,
+                                   store_append *const *appends, size_t count, weir_error *err);
+
+/* Names the reactions that have not handled every event of a stream (targets side, unhandled.c): WEIR_OK when
+ * there are none, WEIR_EHELD with the names in the message otherwise. `stream_row` is weir_streams.id. */
+weir_status weir__sqlite_unhandled(sqlite_store *s, sqlite_conn *conn, int64_t stream_row,
+                                   weir_str stream, weir_error *err);
+
+/* ---- the verbs, for the vtable in store.c -------------------------------------------------- */
+
+weir_status weir__sqlite_append(weir_store *base, store_append *const *appends, size_t count,
+                                weir_error *err);
+weir_status weir__sqlite_declare(weir_store *base, const store_reaction_declaration *d,
+                                 weir_arena *arena, store_reaction *out, weir_error *err);
+weir_status weir__sqlite_reactions(weir_store *base, store_reaction_list *list, weir_error *err);
+weir_status weir__sqlite_retire(weir_store *base, weir_str name, weir_error *err);
+weir_status weir__sqlite_router_lease(weir_store *base, weir_str holder, int64_t lease_us,
+                                      store_router_lease *items, size_t count, weir_error *err);
+weir_status weir__sqlite_route(weir_store *base, const store_route *r, size_t *bad_mark,
+                               weir_error *err);
+weir_status weir__sqlite_subscribe(weir_store *base, const store_subscribe *sub, int64_t *target,
+                                   weir_error *err);
+weir_status weir__sqlite_lease(weir_store *base, const store_lease_request *r,
+                               store_lease_list *list, weir_error *err);
+weir_status weir__sqlite_fetch(weir_store *base, const store_fetch_item *items, size_t count,
+                               store_fetch_list *list, weir_error *err);
+weir_status weir__sqlite_settle(weir_store *base, store_settle *settle, weir_error *err);
+weir_status weir__sqlite_extend(weir_store *base, int64_t lease_us, store_fenced *items,
+                                size_t count, weir_error *err);
+weir_status weir__sqlite_release(weir_store *base, store_fenced *items, size_t count,
+                                 weir_error *err);
+weir_status weir__sqlite_block(weir_store *base, int64_t target, int64_t fence,
+                               const store_failure *why, weir_error *err);
+weir_status weir__sqlite_defer(weir_store *base, int64_t target, int64_t fence, int64_t until_us,
+                               weir_error *err);
+weir_status weir__sqlite_operate(weir_store *base, store_operate *op, weir_error *err);
+weir_status weir__sqlite_lane_pause(weir_store *base, weir_str lane, bool paused, weir_str by,
+                                    bool *changed, weir_error *err);
+weir_status weir__sqlite_targets(weir_store *base, const store_targets_query *q,
+                                 store_targets_chunk *chunk, weir_error *err);
+weir_status weir__sqlite_lanes(weir_store *base, store_lane_list *list, weir_error *err);
+weir_status weir__sqlite_parked(weir_store *base, const store_parked_query *q,
+                                store_parked_chunk *chunk, weir_error *err);
+weir_status weir__sqlite_parked_retry(weir_store *base, int64_t parked, weir_error *err);
+weir_status weir__sqlite_parked_drop(weir_store *base, int64_t parked, weir_error *err);
+weir_status weir__sqlite_poll(weir_store *base, store_poll *poll, weir_error *err);
+/* The targets' part of check: findings about targets, subscriptions, work rows and parked events. */
+weir_status weir__sqlite_check_targets(sqlite_store *s, sqlite_conn *conn, store_finding_fn fn,
+                                       void *ctx, weir_error *err);
+/* The targets' part of stats: targets, blocked, parked. */
+weir_status weir__sqlite_stats_targets(sqlite_store *s, sqlite_conn *conn, store_stats *out,
+                                       weir_error *err);
+
+#endif

@@ -1,0 +1,752 @@
+/* store.h - the port: what every event store implements, and what it promises.
+ *
+ * Above the port, once for all stores: names, JSON, limits and fingerprints (request.h), group commit
+ * (committer.h), patterns (pattern.h), filters (filter.h). Below it, an adapter: memory/, sqlite/.
+ * An adapter may rely on everything in a request being valid; it checks what depends on what is
+ * stored. tests/conformance/ runs the same tests on every adapter, named after these promises.
+ *
+ * PROMISES
+ *   (1) A verb that changes something is one transaction: all of it happens, durably, or none.
+ *   (2) Positions only grow; a reader that has seen P never later finds a new event at or below P.
+ *   (3) Verbs may be called from any thread at once. They block; they hold no lock and no transaction
+ *       when they return, and none while a callback runs, except store_settle.sql, which runs inside
+ *       the transaction on purpose.
+ *   (4) Time is the store's time (`now`): one clock for all processes, which never goes back.
+ *   (5) Verbs that lose to someone else answer (conflict, lost, held); they do not retry and do not
+ *       write. Strings and arrays handed in are borrowed until the verb returns; strings handed out
+ *       live in the arena given, or until the callback returns.
+ *   (6) After the commit of anything that may give someone work, every watch of every process on the
+ *       store wakes up: append, route, settle, release, defer, block, operate, parked_retry. A
+ *       wake-up is a hint and may be lost when a process dies between commit and wake-up.
+ *   (7) A failed verb leaves its outputs as they were, unless its comment says otherwise.
+ *
+ * LOCK ORDER inside a transaction, for adapters that lock rows: the caller's own SQL; idempotency keys;
+ * reserved keys; stream heads; reaction rows; target rows, each class in bytewise order. Nobody holds
+ * a target row while waiting for anything but another target row. Subscriptions, work rows and parked
+ * events are guarded by their target's row. SQLite and memory have one writer at a time, so there the
+ * order is the order of the code.
+ *
+ * DERIVED VALUES of a target, computed by whoever changes what they derive from, after locking the
+ * target, in a later statement:
+ *   behind    = one of its subscriptions (of reactions that are not retired) has at < mark, or a
+ *               parked event of it was sent back;
+ *   watermark = the least `at` of the subscriptions that are behind, else the greatest `at`, else 0;
+ *   priority  = the operator's override, else the greatest of its subscriptions' priorities, else 0.
+ */
+#ifndef WEIR_STORE_STORE_H
+#define WEIR_STORE_STORE_H
+
+#include "base/clock.h"
+#include "base/memory.h"
+#include "base/sha256.h"
+#include "store/filter.h"
+#include "weir.h"
+
+#include <stdbool.h>
+
+typedef struct weir_store weir_store;
+typedef struct store_watch store_watch;
+
+/* Limits that every store keeps. */
+enum {
+    STORE_NAME_BYTES_MAX = 512,
+    STORE_APPEND_EVENTS_MAX = 100000,
+    STORE_APPEND_BYTES_MAX = 64 * 1024 * 1024,
+    STORE_PAYLOAD_BYTES_DEFAULT = 1024 * 1024,
+    STORE_CHUNK_EVENTS_MAX = 1000,        /* events looked at in one read transaction          */
+    STORE_CHUNK_BYTES_SOFT = 1024 * 1024, /* a chunk ends with the event that reaches this     */
+    STORE_LEASE_TARGETS_MAX = 1000,       /* targets per lease call                            */
+    STORE_RANK_SHIFT = 10,                /* leasing orders watermarks to within 1,024         */
+    STORE_OPERATE_CHUNK = 1000,           /* targets changed per transaction of a mass verb    */
+    STORE_ERROR_TEXT_BYTES_MAX = 4096,    /* error texts kept with targets and parked events   */
+};
+
+/* ---- opening ------------------------------------------------------------------------------ */
+
+typedef struct store_options {
+    weir_str path;           /* what follows the scheme, decoded; memory: the name, may be empty   */
+    uint32_t open_flags;     /* WEIR_OPEN_*                                                        */
+    int64_t busy_us;         /* how long a writer waits for its turn                               */
+    int64_t key_ttl_us;      /* how long idempotency keys are remembered                           */
+    int64_t payload_bytes;   /* kept for request.h                                                 */
+    bool sync_normal;        /* commits may be lost with the power; fences still never repeat      */
+    int64_t checkpoint_pages; /* 0: the default                                                    */
+    weir_str vfs;            /* SQLite VFS to use; empty: the default one. For tests               */
+    const char *application; /* who we are, for others to see; never NULL                          */
+    const weir_clock *clock; /* never NULL; tests inject their own                                 */
+} store_options;
+
+/* ---- appending ---------------------------------------------------------------------------- */
+
+typedef struct store_new_event {
+    uint32_t stream_index; /* into store_append.streams */
+    weir_str name, data, meta; /* data and meta are valid JSON on one line */
+} store_new_event;
+
+typedef struct store_append_stream {
+    weir_str name;
+    int32_t expect; /* WEIR_EXPECT_*                   */
+    int64_t version;
+    /* results, as in weir_appended */
+    int64_t first, last, id;
+} store_append_stream;
+
+typedef struct store_key_change {
+    weir_str key;
+    uint32_t stream_index;
+    int32_t change; /* WEIR_KEY_* */
+} store_key_change;
+
+enum {
+    STORE_APPEND_CLOSE = 1,   /* streams[0] is being closed: its one event is $closed               */
+    STORE_APPEND_FORCE = 2,   /* with CLOSE: although reactions have unhandled events of it         */
+    STORE_APPEND_DRY_RUN = 4, /* judge and roll back                                                */
+    STORE_APPEND_CHAIN = 8,   /* not tried (WEIR_EMISUSE, "not tried") when the append before it in
+                                 the same call was refused or not tried                             */
+};
+
+/* One caller's append: valid, compact, complete. Streams are distinct, in the order in which they are
+ * judged. Events are in the order in which they get positions. */
+typedef struct store_append {
+    uint32_t flags;
+    store_append_stream *streams;
+    size_t streams_count;
+    const store_new_event *events;
+    size_t events_count;
+    const store_key_change *key_changes;
+    size_t key_changes_count;
+    weir_str key;                           /* idempotency key; empty: none                    */
+    uint8_t fingerprint[WEIR_SHA256_BYTES]; /* of everything but meta; set when there is a key */
+    /* results */
+    weir_status status; /* of this caller alone                            */
+    bool replayed;
+    weir_error *err; /* borrowed from the caller; may be NULL           */
+} store_append;
+
+/* ---- reading ------------------------------------------------------------------------------ */
+
+/* A chunk of events. Everything lives in `arena`, which the reading verb resets; so one chunk at a time
+ * is in memory. A zeroed struct is ready to use; weir__chunk_free ends it. */
+typedef struct store_chunk {
+    weir_arena arena;
+    weir_event *events; /* in the arena */
+    size_t events_count;
+    int64_t scanned_to; /* log: everything up to here (backwards: down to here) was looked at   */
+    bool more;          /* false: there was nothing further at the time of reading              */
+} store_chunk;
+
+typedef struct store_stream_query {
+    weir_str stream;
+    int64_t from, to; /* inclusive versions; from <= to forwards, from >= to backwards          */
+    bool backward;
+    int64_t limit;    /* at most so many in this chunk; >= 1                                     */
+    int64_t until_us; /* INT64_MAX: no bound                                                     */
+} store_stream_query;
+
+typedef struct store_log_query {
+    int64_t after;   /* exclusive, in the direction of reading                                   */
+    int64_t to;      /* inclusive; INT64_MAX (forwards) or 0 (backwards): no bound               */
+    bool backward;
+    int64_t limit;   /* >= 1                                                                     */
+    const store_filter *filter; /* borrowed; NULL: everything                                    */
+} store_log_query;
+
+typedef struct store_stream_info {
+    weir_str stream; /* in the arena given */
+    int64_t version, id, created_us, updated_us;
+    bool closed;
+} store_stream_info;
+
+typedef struct store_streams_query {
+    weir_str after; /* bytewise, exclusive */
+    int64_t limit;  /* >= 1 */
+    const store_pattern *pattern; /* NULL: all */
+    weir_str category;            /* empty: all */
+    int32_t closed;               /* 0 all, 1 closed, 2 open */
+} store_streams_query;
+
+/* *more: false when the names were exhausted. Each chunk looks at a bounded number of names, so it may
+ * be empty although there are more: go on after `scanned_to`. */
+typedef struct store_streams_chunk {
+    weir_arena arena;
+    store_stream_info *streams;
+    size_t streams_count;
+    weir_str scanned_to;
+    bool more;
+} store_streams_chunk;
+
+typedef struct store_positions {
+    int64_t head, safe;
+    int64_t now_us;
+    char epoch[40]; /* changes when the log is another one than before */
+} store_positions;
+
+/* ---- reactions ---------------------------------------------------------------------------- */
+
+/* How the events of a reaction's targets are found. */
+typedef enum store_rule {
+    STORE_RULE_CONSTANT = 0, /* one target: everything the reaction listens to                  */
+    STORE_RULE_STREAM = 1,   /* target per stream: value = the stream                           */
+    STORE_RULE_CATEGORY = 2, /* target per category: value = the category                       */
+    STORE_RULE_NAME = 3,     /* target per event name: value = the name                         */
+    STORE_RULE_WORK = 4,     /* anything else: the router writes a work row per event           */
+} store_rule;
+
+enum { STORE_START_BEGINNING = 0, STORE_START_NOW = 1, STORE_START_POSITION = 2 };
+
+typedef struct store_reaction_declaration {
+    weir_str name;
+    const weir_str *names; /* event names it listens to                                          */
+    size_t names_count;
+    bool all_names;        /* instead of names: every event whose name does not start with '$'   */
+    weir_str source;       /* pattern text; "*": all streams                                     */
+    store_rule rule;
+    weir_str rule_text;    /* template or resolver revision: part of the definition              */
+    int32_t start;         /* STORE_START_*; used when the store sees this name the first time   */
+    int64_t start_position; /* for STORE_START_POSITION: the last position that is NOT handled   */
+    bool redeclare;        /* make this definition current although a later one was declared     */
+} store_reaction_declaration;
+
+/* A reaction as the store knows it. */
+typedef struct store_reaction {
+    int64_t id;
+    weir_str name;       /* in the arena given; so are the other texts */
+    int64_t number;      /* of the definition that was asked for (declare) or is current (list) */
+    int64_t current;     /* number of the current definition; a process whose number is lower neither
+                            routes nor handles this reaction */
+    int64_t since;       /* where it began, for ever */
+    int64_t routed;      /* everything up to here was routed */
+    int64_t reread_to;   /* while routed is below this, only subscriptions that were reset get work
+                            rows; 0: not re-reading */
+    bool retired;
+    store_rule rule;
+    weir_str source, rule_text;
+    const weir_str *names; /* in bytewise order */
+    size_t names_count;
+    bool all_names;
+    weir_str router;       /* holder of the router's lease, also when it has expired; may be empty */
+    int64_t router_until_us, router_fence;
+} store_reaction;
+
+typedef struct store_reaction_list {
+    weir_arena arena;
+    store_reaction *reactions;
+    size_t reactions_count;
+} store_reaction_list;
+
+typedef struct store_router_lease {
+    int64_t reaction;  /* id */
+    int64_t fence;     /* in: the one held, or 0 to take a free one; out: the one held now, 0: not ours */
+    int64_t until_us;  /* out */
+} store_router_lease;
+
+/* A run of events found for one target by one reaction. */
+typedef struct store_mark {
+    uint32_t reaction_index; /* into store_route.steps                                          */
+    weir_str target, lane;
+    int64_t priority;
+    weir_str source;         /* shown to operators and matched by their filters                 */
+    weir_str value;          /* what the rule was resolved to (store_rule); WORK: empty         */
+    int64_t first, last;     /* positions of the first and the last event found; equal for WORK  */
+} store_mark;
+
+/* An event whose target could not be found: parked for that reaction, with an empty target. */
+typedef struct store_route_park {
+    uint32_t reaction_index;
+    int64_t event;
+    weir_str error;
+} store_route_park;
+
+typedef struct store_route_step {
+    int64_t reaction, number; /* id, and the definition that was used */
+    int64_t from, to;         /* routed must be `from`, and becomes `to` (>= from) */
+} store_route_step;
+
+typedef struct store_route {
+    const store_route_step *steps; /* distinct reactions */
+    size_t steps_count;
+    const store_mark *marks;
+    size_t marks_count;
+    const store_route_park *parks;
+    size_t parks_count;
+} store_route;
+
+/* ---- targets and leases ------------------------------------------------------------------- */
+
+typedef struct store_subscribe {
+    weir_str target, lane;
+    int64_t reaction;
+    int64_t priority;
+    weir_str source, value;
+    int64_t at; /* where a new subscription begins (at = mark); an old one is not moved */
+} store_subscribe;
+
+typedef struct store_known_reaction {
+    int64_t reaction, number;
+} store_known_reaction;
+
+typedef struct store_lease_request {
+    weir_str lane;
+    weir_str holder; /* who, for others to read: application, host, process, thread             */
+    int64_t lease_us;
+    size_t limit;   /* 0 leases nothing; at most STORE_LEASE_TARGETS_MAX                        */
+    size_t leading; /* of these, how many of the most current, whatever their priority           */
+    size_t reserve; /* and how many of the most lagging, whatever their priority                */
+    const store_known_reaction *known; /* only these, in these definitions, count as work        */
+    size_t known_count;
+    bool all_reactions; /* instead: every reaction counts (tests, tools)                         */
+    int64_t lost_max;   /* a target that loses so many leases in a row is blocked; 0: never      */
+} store_lease_request;
+
+typedef struct store_leased_subscription {
+    int64_t reaction;
+    int64_t at, mark, retries;
+    weir_str source, value;
+} store_leased_subscription;
+
+typedef struct store_sent_back {
+    int64_t parked; /* id of the parked event */
+    int64_t reaction, event, attempts;
+} store_sent_back;
+
+typedef struct store_leased {
+    int64_t target; /* id */
+    weir_str name;
+    int64_t fence, until_us, watermark, priority, lost;
+    const store_leased_subscription *subscriptions; /* known and behind, by reaction id          */
+    size_t subscriptions_count;
+    const store_sent_back *sent_back; /* of known reactions, by (event, reaction)                */
+    size_t sent_back_count;
+} store_leased;
+
+typedef struct store_lease_list {
+    weir_arena arena;
+    store_leased *leases; /* by priority descending, then rank (watermark >> 10), then id        */
+    size_t leases_count;
+} store_lease_list;
+
+typedef struct store_fetch_item {
+    int64_t target, reaction;
+    int64_t after, up_to; /* at and mark of the lease */
+    int64_t limit;        /* >= 1 */
+} store_fetch_item;
+
+typedef struct store_fetched {
+    const weir_event *event;
+    uint32_t item_index;
+} store_fetched;
+
+typedef struct store_fetch_list {
+    weir_arena arena;
+    store_fetched *events; /* by item, then position */
+    size_t events_count;
+} store_fetch_list;
+
+typedef struct store_advance {
+    int64_t reaction;
+    int64_t to; /* at becomes this; lower than it is: ignored */
+} store_advance;
+
+typedef struct store_park {
+    int64_t reaction, event, attempts;
+    weir_str error;
+} store_park;
+
+typedef struct store_failure {
+    int64_t reaction; /* 0: nothing failed. Else its retries grow by one */
+    int64_t event;
+    weir_str error;
+} store_failure;
+
+typedef enum store_end {
+    STORE_END_RELEASE = 0, /* the target is free                                              */
+    STORE_END_KEEP = 1,    /* the lease goes on for lease_us from now, same fence             */
+    STORE_END_DEFER = 2,   /* free, and not leased before until_us                            */
+    STORE_END_BLOCK = 3,   /* free, and blocked with the failure (reaction, event, error)     */
+} store_end;
+
+/* The caller's own SQL. Runs first in the transaction; `native` is the adapter's connection (sqlite3 *
+ * for SQLite, NULL for memory). It must not begin, end or save anything. Not WEIR_OK: all is undone
+ * and that status is returned. */
+typedef weir_status (*store_sql_fn)(void *ctx, void *native, weir_error *err);
+
+typedef struct store_settle {
+    int64_t target, fence;
+    store_sql_fn sql; /* may be NULL */
+    void *sql_ctx;
+    store_append *const *appends; /* effects; each must succeed, else nothing of the settle happens */
+    size_t appends_count;
+    const store_advance *advances;
+    size_t advances_count;
+    const store_park *parks; /* become dead letters; do not advance by themselves               */
+    size_t parks_count;
+    const int64_t *parked_done; /* sent-back parked events that were handled: removed            */
+    size_t parked_done_count;
+    store_failure failure;
+    store_end end;
+    int64_t lease_us; /* STORE_END_KEEP  */
+    int64_t until_us; /* STORE_END_DEFER: a time of the store's clock                            */
+    /* results */
+    int64_t lease_until_us; /* STORE_END_KEEP */
+    bool behind;            /* there is more for this target */
+} store_settle;
+
+/* One of many targets in a call; each gets its own answer. */
+typedef struct store_fenced {
+    int64_t target, fence;
+    int64_t until_us;   /* extend: out, the new end of the lease */
+    weir_status status; /* out: WEIR_OK, WEIR_ELOST or WEIR_ENOTFOUND */
+} store_fenced;
+
+/* ---- operating ---------------------------------------------------------------------------- */
+
+typedef enum store_verb {
+    STORE_UNBLOCK = 1,
+    STORE_RESET = 2,
+    STORE_SKIP = 3,
+    STORE_PRIORITIZE = 4,
+    STORE_PAUSE = 5,
+    STORE_RESUME = 6,
+} store_verb;
+
+enum { STORE_RESET_START = 0, STORE_RESET_POSITION = 1, STORE_RESET_TIME = 2 };
+
+typedef struct store_target_filter {
+    const weir_str *names; /* these targets; with none of the others set */
+    size_t names_count;
+    const store_pattern *match;  /* target's name; NULL: any                                     */
+    const store_pattern *source; /* the source of one of its subscriptions; NULL: any            */
+    weir_str lane;               /* empty: any                                                   */
+    bool blocked;                /* only blocked ones                                            */
+} store_target_filter;
+
+typedef struct store_operate {
+    store_verb verb;
+    store_target_filter filter; /* nothing set: all targets */
+    bool dry_run;
+    weir_str by;                /* who does this: kept with a pause */
+    int32_t reset_to;           /* STORE_RESET_* */
+    int64_t position;           /* STORE_RESET_POSITION: the last position that is not handled again */
+    int64_t time_us;            /* STORE_RESET_TIME: events created at or after it are          */
+    int64_t priority;           /* STORE_PRIORITIZE */
+    bool clear;                 /* STORE_PRIORITIZE: back to what the reactions declare         */
+    int64_t changed;            /* out */
+} store_operate;
+
+typedef enum store_target_state {
+    STORE_TARGET_LEASED,
+    STORE_TARGET_BLOCKED,
+    STORE_TARGET_PAUSED,
+    STORE_TARGET_DEFERRED,
+    STORE_TARGET_READY,
+    STORE_TARGET_IDLE,
+} store_target_state;
+
+typedef struct store_subscription {
+    int64_t reaction;
+    weir_str reaction_name, source, value;
+    int64_t at, mark, retries, priority;
+    bool retired; /* of a retired reaction: does not count as work */
+} store_subscription;
+
+typedef struct store_target {
+    int64_t id;
+    weir_str name, lane;
+    int64_t priority;
+    bool prioritized; /* by an operator */
+    store_target_state state; /* the first that holds of the enum's order; paused: it or its lane */
+    int64_t watermark, mark;  /* mark: the greatest of its subscriptions */
+    int64_t lost, fence;
+    bool behind;
+    weir_str holder;          /* of a live lease, else empty */
+    int64_t leased_until_us;  /* of a live lease, else 0 */
+    int64_t due_us;           /* deferred until; 0: not */
+    bool blocked;
+    int64_t blocked_us;       /* since when */
+    weir_str error;           /* of the last failure, or the reason of the block; may be empty */
+    int64_t event;            /* that failed; 0: none */
+    weir_str reaction;        /* that failed; may be empty */
+    int64_t attempts;         /* of that reaction at that event */
+    bool paused;
+    weir_str paused_by;
+    const store_subscription *subscriptions; /* by reaction id */
+    size_t subscriptions_count;
+} store_target;
+
+typedef struct store_targets_query {
+    store_target_filter filter;
+    weir_str after; /* bytewise, exclusive: targets come in the order of their names */
+    int64_t limit;  /* >= 1 */
+} store_targets_query;
+
+typedef struct store_targets_chunk {
+    weir_arena arena;
+    store_target *targets;
+    size_t targets_count;
+    weir_str scanned_to;
+    bool more;
+} store_targets_chunk;
+
+typedef struct store_lane {
+    weir_str lane;
+    bool paused;
+    weir_str paused_by;
+    int64_t targets, ready, leased, blocked, deferred; /* counted now: costs a scan */
+} store_lane;
+
+typedef struct store_lane_list {
+    weir_arena arena;
+    store_lane *lanes; /* by name; every lane that has a target or was paused */
+    size_t lanes_count;
+} store_lane_list;
+
+typedef struct store_parked {
+    int64_t id;
+    int64_t reaction, event, attempts, parked_us;
+    weir_str reaction_name, target, error;
+    bool sent_back;
+} store_parked;
+
+typedef struct store_parked_query {
+    int64_t after; /* id, exclusive */
+    int64_t limit;
+    weir_str target;   /* empty: any */
+    weir_str reaction; /* name; empty: any */
+} store_parked_query;
+
+typedef struct store_parked_chunk {
+    weir_arena arena;
+    store_parked *parked; /* by id */
+    size_t parked_count;
+    bool more;
+} store_parked_chunk;
+
+/* What a process needs to know to sleep well. */
+typedef struct store_poll {
+    weir_str lane; /* in; empty: all lanes */
+    int64_t head, safe, now_us;
+    int64_t routed_least;      /* of reactions that are not retired; INT64_MAX: there are none  */
+    bool ready;                /* a target can be leased now                                   */
+    int64_t due_us;            /* the earliest due time of targets with work; INT64_MAX: none   */
+    int64_t lease_end_us;      /* the earliest end of a live lease; INT64_MAX: none             */
+    int64_t router_end_us;     /* the same of routers' leases                                  */
+} store_poll;
+
+typedef struct store_snapshot {
+    weir_str stream;
+    weir_str revision; /* of the aggregate's code */
+    int64_t version;   /* the last event that is folded in */
+    weir_str data;     /* any bytes */
+} store_snapshot;
+
+/* What a store says about itself: for status and doctor. */
+typedef struct store_stats {
+    int64_t schema;      /* version of the schema */
+    int64_t streams, targets, blocked, parked;
+    int64_t file_bytes, wal_bytes; /* SQLite; else 0 */
+    int64_t transactions;          /* write transactions committed through this handle */
+    char durability[32];           /* "full", "normal", "none" */
+    char library[64];              /* "SQLite 3.40.1", "memory" */
+} store_stats;
+
+/* One finding of a check: `rule` a short word, `text` a sentence, `advice` what to do. */
+typedef void (*store_finding_fn)(void *ctx, const char *rule, const char *text, const char *advice);
+
+/* ---- the vtable --------------------------------------------------------------------------- */
+
+enum { STORE_OPS_VERSION = 1 };
+
+typedef struct weir_store_ops {
+    uint32_t version; /* STORE_OPS_VERSION; methods are only ever added at the end */
+    const char *scheme;
+    bool group_commit; /* whether collecting callers for one transaction pays */
+
+    /* Never fails on a store that is half open; NULL is not passed. */
+    void (*close)(weir_store *s);
+
+    /* The store's time, in microseconds. */
+    weir_status (*now)(weir_store *s, int64_t *now_us, weir_error *err);
+
+    /* APPEND. Judges `count` appends in order, each seeing those before it, in one transaction.
+     * Post: WEIR_OK: committed; every append has its own status and, when that is not WEIR_OK, its err
+     * filled and nothing of it written. Otherwise nothing was written for anybody and the appends'
+     * own fields are undefined: WEIR_EBUSY (no turn within busy_us), WEIR_EIO, ...
+     * Order of judging one append: key: known, same fingerprint -> replayed, results as the first time;
+     * other fingerprint -> EKEYREUSED; being used -> EINFLIGHT; an expired key is unknown. Then each
+     * stream: closed -> ECLOSED, expectation -> ECONFLICT. Then each key change in order: RESERVE of
+     * another stream's key, or RELEASE of one -> ETAKEN with err->stream = the owner; RESERVE of one's
+     * own and RELEASE of a free one change nothing. All events of an append have the same `created`.
+     * CLOSE: a closed stream is WEIR_OK with nothing written and first = -1; no such stream is
+     * ENOTFOUND; unhandled events of it -> EHELD naming the reactions, unless FORCE: an event is
+     * unhandled when a reaction that is not retired listens to it (names, source) and it is above
+     * `routed`, or above `at` of the subscription it belongs to, or has a work row. Events at or
+     * below `since` are not. Then $closed is appended and the stream is closed, for ever.
+     * DRY_RUN: judged, results as if, nothing written.
+     * Expired idempotency keys are removed here, a bounded number (64) per transaction. */
+    weir_status (*append)(weir_store *s, store_append *const *appends, size_t count, weir_error *err);
+
+    /* READS. One short transaction each; `chunk` is reset and filled; events come with all fields.
+     * read_stream: ENOTFOUND: no such stream. more = false when the bounds are exhausted.
+     * read_log: looks at no more than STORE_CHUNK_EVENTS_MAX events; forwards it stays at or below
+     * `safe`. It may give no event and yet have `more`: go on from scanned_to. At the end scanned_to is
+     * at least every position that was looked at, and `safe` (bounded by `to`) when more is false. */
+    weir_status (*read_stream)(weir_store *s, const store_stream_query *q, store_chunk *chunk,
+                               weir_error *err);
+    weir_status (*read_log)(weir_store *s, const store_log_query *q, store_chunk *chunk,
+                            weir_error *err);
+    /* ENOTFOUND. The name is copied into the arena. */
+    weir_status (*stream_info)(weir_store *s, weir_str stream, weir_arena *arena,
+                               store_stream_info *out, weir_error *err);
+    weir_status (*streams)(weir_store *s, const store_streams_query *q, store_streams_chunk *chunk,
+                           weir_error *err);
+    /* The stream that has reserved a key, in the arena; ENOTFOUND: the key is free. */
+    weir_status (*key_owner)(weir_store *s, weir_str key, weir_arena *arena, weir_str *stream,
+                             weir_error *err);
+    weir_status (*positions)(weir_store *s, store_positions *out, weir_error *err);
+
+    /* REACTIONS. declare: the definition is (names, source, rule, rule_text). A name seen for the first
+     * time gets number 1 and since = routed = its start. A definition equal to the current one changes
+     * nothing. An unknown definition, or a known one with redeclare, becomes current under the next
+     * number and continues from `routed`. A known, older one without redeclare changes nothing: the
+     * answer has number < current. Declaring a retired reaction brings it back (its subscriptions count
+     * as work again), current and all.
+     * The reaction is written into the arena. */
+    weir_status (*declare)(weir_store *s, const store_reaction_declaration *d, weir_arena *arena,
+                           store_reaction *out, weir_error *err);
+    weir_status (*reactions)(weir_store *s, store_reaction_list *list, weir_error *err);
+    /* ENOTFOUND. Its subscriptions no longer count as work; behind, watermark and priority of its
+     * targets are derived again. Retiring twice changes nothing. */
+    weir_status (*retire)(weir_store *s, weir_str name, weir_error *err);
+    /* Takes or renews routers' leases: each item by its reaction's id. Taken when free, expired or held
+     * with that very fence; every taking (not renewing) raises the fence. An item that is another's
+     * comes back with fence 0. lease_us 0 gives back what is held. */
+    weir_status (*router_lease)(weir_store *s, weir_str holder, int64_t lease_us,
+                                store_router_lease *items, size_t count, weir_error *err);
+    /* ROUTE. Locks the reactions, then checks: `routed` is `from` and `number` is current for every
+     * step, none retired -> else ECONFLICT, nothing written (someone else has routed). Then targets and subscriptions are
+     * created as needed, marks raised, work rows written, parks written, `routed` advanced.
+     *   - A mark with last <= the subscription's at is not written (a new subscription has at = first - 1).
+     *   - On a subscription with at = mark, at becomes max(at, first - 1); then mark = max(mark, last).
+     *   - rule WORK: a work row (target, reaction, event); while routed < reread_to, an event at or below
+     *     reread_to is written only for subscriptions that were reset. When routed reaches
+     *     reread_to, re-reading is over and no subscription counts as reset any more.
+     *   - priority, source and value of the subscription become what the mark says.
+     *   - a mark that names another lane than its target has: EINVAL, nothing written, *bad_mark = its
+     *     index. (*bad_mark may be NULL.) */
+    weir_status (*route)(weir_store *s, const store_route *r, size_t *bad_mark, weir_error *err);
+
+    /* TARGETS. subscribe: creates target and subscription as needed; a second time it changes priority,
+     * source and value, never at or mark. Another lane -> EINVAL, nothing written. ENOTFOUND: reaction.
+     * *target: the id; may be NULL. */
+    weir_status (*subscribe)(weir_store *s, const store_subscribe *sub, int64_t *target,
+                             weir_error *err);
+    /* LEASE. A target is eligible when it is in the lane, behind by a known reaction, not blocked, not
+     * paused (nor its lane), due is unset or has passed, and no live lease holds it. Of the targets whose
+     * due time has passed the first `limit` by (due, id) are considered, of the others all:
+     *   1. `leading` of them by rank descending, then id;
+     *   2. `reserve` of the rest by rank, then id;
+     *   3. of the rest by priority descending, rank, id, until there are `limit`.
+     * Each gets fence + 1, holder, until = now + lease_us, due unset. A target whose last lease expired
+     * without being released has lost + 1; at lost_max it is blocked instead (reason kept), and
+     * another one is taken in its place. Cost does not grow with the number of targets. */
+    weir_status (*lease)(weir_store *s, const store_lease_request *r, store_lease_list *list,
+                         weir_error *err);
+    /* FETCH. The next events of each item's subscription with after < id <= up_to: found through the
+     * reaction's current definition (names, source), the rule and the subscription's value, or
+     * through work rows; events the reaction does not listen to are not given. All items in one
+     * short transaction, at most STORE_CHUNK_EVENTS_MAX events together. ENOTFOUND: no such
+     * subscription. */
+    weir_status (*fetch)(weir_store *s, const store_fetch_item *items, size_t count,
+                         store_fetch_list *list, weir_error *err);
+    /* SETTLE. One transaction: sql; fence check (stale, or no lease with it -> ELOST; an expired lease that
+     * nobody took since is still held: the fence decides, not the clock); appends; advances (at grows
+     * only, retries of that subscription = 0, lost of the target = 0; work rows at or below `at` are
+     * deleted); parks; parked_done; failure (retries + 1; error, event and reaction are kept on the
+     * target; an advance of the same reaction counts first); the end. Then behind, watermark and
+     * priority are derived. An append that is refused -> that status, with its err copied to `err`;
+     * nothing of the settle remains and the lease is as before. BLOCK keeps failure.error as the
+     * reason and the attempts so far. A target without failure has its error cleared when it
+     * advances. */
+    weir_status (*settle)(weir_store *s, store_settle *settle, weir_error *err);
+    /* Each item by its own fence; the verb itself answers WEIR_OK when all items have their answer. */
+    weir_status (*extend)(weir_store *s, int64_t lease_us, store_fenced *items, size_t count,
+                          weir_error *err);
+    /* Gives back: free at once, nothing charged, lost unchanged. */
+    weir_status (*release)(weir_store *s, store_fenced *items, size_t count, weir_error *err);
+    /* Ends the lease with the target blocked, or deferred until until_us. ELOST, ENOTFOUND. */
+    weir_status (*block)(weir_store *s, int64_t target, int64_t fence, const store_failure *why,
+                         weir_error *err);
+    weir_status (*defer)(weir_store *s, int64_t target, int64_t fence, int64_t until_us,
+                         weir_error *err);
+
+    /* OPERATE, in transactions of at most STORE_OPERATE_CHUNK targets. A name that is not a target is
+     * ENOTFOUND and changes nothing. changed counts:
+     *   UNBLOCK    targets that were blocked or deferred: block, due, error, retries and lost are cleared.
+     *   RESET      targets with a subscription above the position P (never below the reaction's `since`):
+     *              at = P; block, due, error, retries, lost are cleared, the lease is taken away (fence + 1).
+     *              rule WORK: at = mark = P, its work rows are deleted, it counts as reset, and the
+     *              reaction's reread_to = max(reread_to, routed), routed = min(routed, P).
+     *   SKIP       targets with work: the event in the way (the blocked one if it is still ahead, else the
+     *              least (event, reaction) that is next) is parked with the error of the target or
+     *              "skipped by an operator", at advances to it, cleared and taken away as in RESET.
+     *              An event that was sent back and blocks is parked again.
+     *   PRIORITIZE targets whose priority or override changed.
+     *   PAUSE, RESUME  targets whose paused changed. The running batch finishes. */
+    weir_status (*operate)(weir_store *s, store_operate *op, weir_error *err);
+    /* Pauses or resumes a lane by its own row. *changed: whether it did. A lane needs no target. */
+    weir_status (*lane_pause)(weir_store *s, weir_str lane, bool paused, weir_str by, bool *changed,
+                              weir_error *err);
+    weir_status (*targets)(weir_store *s, const store_targets_query *q, store_targets_chunk *chunk,
+                           weir_error *err);
+    weir_status (*lanes)(weir_store *s, store_lane_list *list, weir_error *err);
+    weir_status (*parked)(weir_store *s, const store_parked_query *q, store_parked_chunk *chunk,
+                          weir_error *err);
+    /* Sends a parked event back to its reaction: its target is behind. ENOTFOUND. EMISUSE: it was parked
+     * while routing and has no target. Twice changes nothing. */
+    weir_status (*parked_retry)(weir_store *s, int64_t parked, weir_error *err);
+    weir_status (*parked_drop)(weir_store *s, int64_t parked, weir_error *err);
+    weir_status (*poll)(weir_store *s, store_poll *poll, weir_error *err);
+
+    /* SNAPSHOTS, one per stream. put: kept when its version is not lower than the one kept, or the
+     * revision differs. get: ENOTFOUND unless there is one of that revision with version <= at_most; texts
+     * in the arena. drop: of all streams whose snapshot has another revision than given, in the category;
+     * *dropped may be NULL. */
+    weir_status (*snapshot_put)(weir_store *s, const store_snapshot *snapshot, weir_error *err);
+    weir_status (*snapshot_get)(weir_store *s, weir_str stream, weir_str revision, int64_t at_most,
+                                weir_arena *arena, store_snapshot *out, weir_error *err);
+    weir_status (*snapshot_drop)(weir_store *s, weir_str category, weir_str keep_revision,
+                                 int64_t *dropped, weir_error *err);
+
+    /* WAKE-UPS. A watch counts what happened since it was last waited for: a wake-up between two waits is
+     * not lost. wait: *woken false: timeout_ms passed (-1: no limit, 0: just look). A watch belongs to
+     * one thread at a time; fd is readable when wait would not block. */
+    weir_status (*watch_open)(weir_store *s, store_watch **out, weir_error *err);
+    weir_status (*watch_wait)(store_watch *watch, int32_t timeout_ms, bool *woken, weir_error *err);
+    int (*watch_fd)(store_watch *watch);
+    void (*watch_close)(store_watch *watch); /* NULL is a no-op */
+
+    /* ABOUT ITSELF. check: every invariant of this page that can be checked by reading, and of the schema. */
+    weir_status (*stats)(weir_store *s, store_stats *out, weir_error *err);
+    weir_status (*check)(weir_store *s, store_finding_fn fn, void *ctx, weir_error *err);
+
+    /* TESTS ONLY. Makes the next position of the log base + 1, and the next version of a stream
+     * that has no event version_base (so 64-bit paths can be tried). Only on an empty store. */
+    weir_status (*test_seed)(weir_store *s, int64_t position_base, int64_t version_base,
+                             weir_error *err);
+} weir_store_ops;
+
+struct weir_store {
+    const weir_store_ops *ops; /* immutable; first member of every adapter's struct */
+};
+
+/* Adapters. *out: owned, ended by ops->close. */
+weir_status weir__memory_open(weir_store **out, const store_options *options, weir_error *err);
+weir_status weir__sqlite_open(weir_store **out, const store_options *options, weir_error *err);
+/* Prints the SQL that opening would run on this store now, nothing when it is up to date: one string
+ * in `sql`. Changes nothing, creates nothing. */
+weir_status weir__sqlite_plan(const store_options *options, weir_buffer *sql, weir_error *err);
+
+/* chunk.c: ending what reads filled; NULL-safe on zeroed structs. */
+void weir__chunk_free(store_chunk *chunk);
+
+#endif
