@@ -1,0 +1,54 @@
+/* header_test.c - includes nothing but weir.h before it uses what the header declares. Goal: the
+ * header stands alone, in C11 and in C++20, and what callers have compiled into them keeps its
+ * size. Built twice by header_test.sh, with every warning an error.
+ */
+#include "weir.h"
+
+#include <stdio.h>
+
+#ifdef __cplusplus
+#define CHECK(condition) static_assert(condition, #condition)
+#else
+#define CHECK(condition) _Static_assert(condition, #condition)
+#endif
+
+/* Callers have this size compiled into them: new members come out of `reserved`. */
+CHECK(sizeof(weir_error) == 2048);
+CHECK(sizeof(weir_str) == sizeof(void *) + sizeof(size_t));
+CHECK(WEIR_VERSION_NUMBER ==
+      WEIR_VERSION_MAJOR * 10000 + WEIR_VERSION_MINOR * 100 + WEIR_VERSION_PATCH);
+
+/* Every initialiser, with a designated member behind it as users write them. */
+static const weir_options options = { WEIR_OPTIONS_INIT, .store_url = "memory:" };
+static const weir_new_event event = { WEIR_NEW_EVENT_INIT, .flags = 0 };
+static const weir_expectation expectation = { WEIR_EXPECTATION_INIT, .expect = WEIR_EXPECT_NONE };
+static const weir_key_change key_change = { WEIR_KEY_CHANGE_INIT, .change = WEIR_KEY_RESERVE };
+static const weir_append_request request = { WEIR_APPEND_REQUEST_INIT, .events_count = 0 };
+static const weir_read_options read_options = { WEIR_READ_OPTIONS_INIT, .fields = WEIR_HAS_LIMIT };
+static const weir_log_options log_options = { WEIR_LOG_OPTIONS_INIT, .flags = WEIR_READ_FOLLOW };
+static const weir_streams_options streams_options = { WEIR_STREAMS_OPTIONS_INIT, .closed = 1 };
+static const weir_close_options close_options = { WEIR_CLOSE_OPTIONS_INIT, .expect = 0 };
+
+static int failed;
+
+static void check_size(int number, const char *type, uint32_t size, size_t expected)
+{
+    const int good = size == expected;
+    printf("%s %d - the initialiser of %s sets its size\n", good ? "ok" : "not ok", number, type);
+    failed |= !good;
+}
+
+int main(void)
+{
+    printf("1..9\n");
+    check_size(1, "weir_options", options.size, sizeof(weir_options));
+    check_size(2, "weir_new_event", event.size, sizeof(weir_new_event));
+    check_size(3, "weir_expectation", expectation.size, sizeof(weir_expectation));
+    check_size(4, "weir_key_change", key_change.size, sizeof(weir_key_change));
+    check_size(5, "weir_append_request", request.size, sizeof(weir_append_request));
+    check_size(6, "weir_read_options", read_options.size, sizeof(weir_read_options));
+    check_size(7, "weir_log_options", log_options.size, sizeof(weir_log_options));
+    check_size(8, "weir_streams_options", streams_options.size, sizeof(weir_streams_options));
+    check_size(9, "weir_close_options", close_options.size, sizeof(weir_close_options));
+    return failed;
+}
