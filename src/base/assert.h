@@ -6,7 +6,7 @@
 
 _Noreturn void weir__assert_failed(const char *condition, const char *file, int line);
 
-#define WEIR_ASSERT(condition) \
+#define WEIR_ASSERT(condition)                                                                     \
     ((condition) ? (void)0 : weir__assert_failed(#condition, __FILE__, __LINE__))
 
 #ifdef WEIR_DEBUG

@@ -24,9 +24,9 @@ static inline int64_t weir__clock_mono(const weir_clock *c)
     return c->mono_us(c->ctx);
 }
 
-/* A clock that never goes back and never stands still: wall time, or, while the wall clock is behind
- * what was already seen, that time plus what has passed since. Not thread-safe: the owner locks.
- * Zeroed is ready to use. */
+/* A clock that never goes back and never stands still: wall time, or, while the wall clock is
+ * behind what was already seen, that time plus what has passed since. Not thread-safe: the owner
+ * locks. Zeroed is ready to use. */
 typedef struct weir_steady_clock {
     int64_t high_us;      /* the highest time seen or given */
     int64_t mono_at_high; /* monotonic reading at that moment */

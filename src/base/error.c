@@ -64,6 +64,9 @@ static void set_text(char *out, size_t size, const char *text, size_t len)
     out[used] = '\0';
 }
 
+static size_t format_text(char *text, size_t size, const char *format, va_list args)
+    WEIR_PRINTF(3, 0);
+
 /* Formats into text[0..size); the length, without a sequence that was cut. */
 static size_t format_text(char *text, size_t size, const char *format, va_list args)
 {
@@ -116,7 +119,7 @@ weir_status weir__wrap(weir_error *err, weir_status status, const char *format, 
 void weir__error_stream(weir_error *err, weir_str stream)
 {
     if (err != NULL) {
-        set_text(err->stream, sizeof err->stream, stream.ptr, stream.len);
+        set_text(err->stream, sizeof err->stream, stream.len == 0 ? "" : stream.ptr, stream.len);
     }
 }
 
@@ -173,8 +176,8 @@ weir_status weir__fail_conflict(weir_error *err, weir_str stream, int64_t expect
     WEIR_ASSERT(rc > 0 && (size_t)rc < sizeof found);
 
     /* The versions matter more than the end of a long name, so the name is what gives way. */
-    const size_t name_bytes_max =
-        sizeof err->message - 1 - strlen("conflict on \"...\": , ") - strlen(wanted) - strlen(found);
+    const size_t name_bytes_max = sizeof err->message - 1 - strlen("conflict on \"...\": , ") -
+                                  strlen(wanted) - strlen(found);
     const bool fits = stream.len <= name_bytes_max;
     const size_t name_len = fits ? stream.len : without_cut_sequence(stream.ptr, name_bytes_max);
     (void)weir__fail(err, WEIR_ECONFLICT, "conflict on \"%.*s%s\": %s, %s", (int)name_len,

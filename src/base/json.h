@@ -1,8 +1,8 @@
 /* json.h - JSON as Weir carries it: checked, made one line, never changed.
  *
  * Payloads travel as raw slices: same members in the same order, repeated ones too, same digits,
- * same escapes. Only white space outside strings is removed. RFC 8259, and stricter: no NUL byte, no
- * \u0000, no lone surrogate escape, valid UTF-8, nesting of at most WEIR_JSON_DEPTH_MAX.
+ * same escapes. Only white space outside strings is removed. RFC 8259, and stricter: no NUL byte,
+ * no \u0000, no lone surrogate escape, valid UTF-8, nesting of at most WEIR_JSON_DEPTH_MAX.
  */
 #ifndef WEIR_BASE_JSON_H
 #define WEIR_BASE_JSON_H

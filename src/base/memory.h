@@ -24,7 +24,7 @@ bool weir__memory_failed(void);
  * alloc returns NULL and the arena still works. A zeroed struct is an empty arena. */
 typedef struct weir_arena {
     size_t bytes_max;
-    size_t bytes_used; /* bytes handed out since the last reset */
+    size_t bytes_used;          /* bytes handed out since the last reset */
     struct arena_block *blocks; /* owned; newest first */
 } weir_arena;
 

@@ -73,9 +73,9 @@ void weir__uuid7(int64_t wall_us, char out[WEIR_UUID_TEXT_BYTES])
     const uint64_t high = ms << 16 | UINT64_C(0x7000) | fraction;
     const uint64_t low = UINT64_C(0x8000000000000000) | random;
 
-    const int rc = snprintf(out, WEIR_UUID_TEXT_BYTES, "%08x-%04x-%04x-%04x-%012llx",
-                            (unsigned)(high >> 32), (unsigned)(high >> 16 & 0xFFFF),
-                            (unsigned)(high & 0xFFFF), (unsigned)(low >> 48),
-                            (unsigned long long)(low & UINT64_C(0xFFFFFFFFFFFF)));
+    const int rc =
+        snprintf(out, WEIR_UUID_TEXT_BYTES, "%08x-%04x-%04x-%04x-%012llx", (unsigned)(high >> 32),
+                 (unsigned)(high >> 16 & 0xFFFF), (unsigned)(high & 0xFFFF), (unsigned)(low >> 48),
+                 (unsigned long long)(low & UINT64_C(0xFFFFFFFFFFFF)));
     WEIR_ASSERT(rc == WEIR_UUID_TEXT_BYTES - 1);
 }

@@ -1,4 +1,5 @@
-/* random.h - random bytes from the kernel (buffered per thread, dropped after a fork) and UUIDv7. */
+/* random.h - random bytes from the kernel (buffered per thread, dropped after a fork) and UUIDv7.
+ */
 #ifndef WEIR_BASE_RANDOM_H
 #define WEIR_BASE_RANDOM_H
 

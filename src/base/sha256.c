@@ -42,12 +42,12 @@ static void add_block(uint32_t state[8], const uint8_t block[BLOCK_BYTES])
     }
     memcpy(s, state, sizeof s);
     for (size_t i = 0; i < ROUNDS; i++) {
-        const uint32_t sum1 = rotate_right(s[4], 6) ^ rotate_right(s[4], 11) ^
-                              rotate_right(s[4], 25);
+        const uint32_t sum1 =
+            rotate_right(s[4], 6) ^ rotate_right(s[4], 11) ^ rotate_right(s[4], 25);
         const uint32_t choice = (s[4] & s[5]) ^ (~s[4] & s[6]);
         const uint32_t t1 = s[7] + sum1 + choice + round_constants[i] + w[i];
-        const uint32_t sum0 = rotate_right(s[0], 2) ^ rotate_right(s[0], 13) ^
-                              rotate_right(s[0], 22);
+        const uint32_t sum0 =
+            rotate_right(s[0], 2) ^ rotate_right(s[0], 13) ^ rotate_right(s[0], 22);
         const uint32_t majority = (s[0] & s[1]) ^ (s[0] & s[2]) ^ (s[1] & s[2]);
         memmove(s + 1, s, 7 * sizeof s[0]);
         s[4] += t1;

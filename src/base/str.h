@@ -37,8 +37,8 @@ bool weir__str_to_bytes(weir_str s, int64_t *out);
 /* RFC 3339, UTC, microseconds: "2026-11-15T20:02:24.000001Z" (27 bytes and NUL). */
 enum { WEIR_TIME_TEXT_BYTES = 32 };
 void weir__time_to_text(int64_t time_us, char out[WEIR_TIME_TEXT_BYTES]);
-/* RFC 3339 with Z or an offset, up to nanoseconds (cut to microseconds), and "2026-11-15" (00:00 UTC).
- * Impossible dates are refused. */
+/* RFC 3339 with Z or an offset, up to nanoseconds (cut to microseconds), and "2026-11-15" (00:00
+ * UTC). Impossible dates are refused. */
 bool weir__time_from_text(weir_str s, int64_t *out);
 
 #endif

@@ -9,11 +9,11 @@
 #include <stdint.h>
 
 #if defined(__clang__)
-#define WEIR_CAPABILITY(x)  __attribute__((capability(x)))
-#define WEIR_ACQUIRE(...)   __attribute__((acquire_capability(__VA_ARGS__)))
-#define WEIR_RELEASE(...)   __attribute__((release_capability(__VA_ARGS__)))
-#define WEIR_REQUIRES(...)  __attribute__((requires_capability(__VA_ARGS__)))
-#define WEIR_NO_LOCK_CHECK  __attribute__((no_thread_safety_analysis))
+#define WEIR_CAPABILITY(x) __attribute__((capability(x)))
+#define WEIR_ACQUIRE(...)  __attribute__((acquire_capability(__VA_ARGS__)))
+#define WEIR_RELEASE(...)  __attribute__((release_capability(__VA_ARGS__)))
+#define WEIR_REQUIRES(...) __attribute__((requires_capability(__VA_ARGS__)))
+#define WEIR_NO_LOCK_CHECK __attribute__((no_thread_safety_analysis))
 #else
 #define WEIR_CAPABILITY(x)
 #define WEIR_ACQUIRE(...)

@@ -13,8 +13,8 @@
 #include <stdio.h>
 
 enum {
-    DAYS_PER_ERA = 146097,       /* 400 years, after which the calendar repeats */
-    DAYS_TO_1970 = 719468,       /* from 1 March of the year 0, where an era starts */
+    DAYS_PER_ERA = 146097, /* 400 years, after which the calendar repeats */
+    DAYS_TO_1970 = 719468, /* from 1 March of the year 0, where an era starts */
     FRACTION_DIGITS_MAX = 9,
 };
 static const int64_t SECOND_US = 1000000;
@@ -40,7 +40,8 @@ static int64_t days_from_date(date d)
     const int64_t year_of_era = year - era * 400;
     const int64_t month = d.month <= 2 ? d.month + 9 : d.month - 3;
     const int64_t day_of_year = (153 * month + 2) / 5 + d.day - 1;
-    const int64_t day_of_era = year_of_era * 365 + year_of_era / 4 - year_of_era / 100 + day_of_year;
+    const int64_t day_of_era =
+        year_of_era * 365 + year_of_era / 4 - year_of_era / 100 + day_of_year;
     return era * DAYS_PER_ERA + day_of_era - DAYS_TO_1970;
 }
 
@@ -73,7 +74,7 @@ static int days_in_month(int64_t year, int month)
 void weir__time_to_text(int64_t time_us, char out[WEIR_TIME_TEXT_BYTES])
 {
     const int64_t days = floor_div(time_us, DAY_US);
-    const int64_t of_day = time_us - days * DAY_US;
+    const int64_t of_day = time_us % DAY_US + (time_us % DAY_US < 0 ? DAY_US : 0);
     const date d = date_from_days(days);
     const int seconds = (int)(of_day / SECOND_US);
     /* Years that four digits cannot hold get a sign and six, as in ISO 8601: such a time is wrong,
@@ -83,9 +84,9 @@ void weir__time_to_text(int64_t time_us, char out[WEIR_TIME_TEXT_BYTES])
                              : "%+07" PRId64 "-%02d-%02dT%02d:%02d:%02d.%06dZ";
 #pragma GCC diagnostic push
 #pragma GCC diagnostic ignored "-Wformat-nonliteral" /* both candidates stand right above */
-    const int rc = snprintf(out, WEIR_TIME_TEXT_BYTES, format, d.year, d.month, d.day,
-                            seconds / 3600, seconds / 60 % 60, seconds % 60,
-                            (int)(of_day % SECOND_US));
+    const int rc =
+        snprintf(out, WEIR_TIME_TEXT_BYTES, format, d.year, d.month, d.day, seconds / 3600,
+                 seconds / 60 % 60, seconds % 60, (int)(of_day % SECOND_US));
 #pragma GCC diagnostic pop
     WEIR_ASSERT(rc > 0 && rc < WEIR_TIME_TEXT_BYTES);
 }
@@ -188,11 +189,14 @@ static bool read_offset(reader *r, int64_t *us)
 
 bool weir__time_from_text(weir_str s, int64_t *out)
 {
-    reader r = { .at = s.ptr, .end = s.ptr + s.len };
     int64_t days;
     int64_t clock_us = 0;
     int64_t offset_us = 0;
 
+    if (s.len == 0) {
+        return false;
+    }
+    reader r = { .at = s.ptr, .end = s.ptr + s.len };
     if (!read_date(&r, &days)) {
         return false;
     }
