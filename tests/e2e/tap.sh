@@ -1,7 +1,7 @@
 # shellcheck shell=bash
 # tap.sh - what a shell test needs to report in TAP. Source it, then:
 #
-#     . "$(dirname "$0")/tap.sh"
+#     . "$(dirname "$0")/tap.sh" || exit 1
 #     ok   "NAME" COMMAND [ARG...]        passes when the command exits with 0
 #     not_ok "NAME" COMMAND [ARG...]      passes when it exits with anything else
 #     is   "NAME" ACTUAL EXPECTED         passes when both texts are equal
@@ -16,8 +16,10 @@
 # checks that follow. A script that ends before done_testing has no plan, which the runner counts
 # as a failure; a script may also print the plan up front with `plan N`, and is then held to it.
 # $tmp is a fresh directory, removed at the end; background children that the script started
-# (and announced with `spawned PID`) are killed at the end.
+# (and announced with `spawned PID`) are killed at the end. meson gives the program under test as
+# $WEIR; $WEIR_SOURCE is the top of the sources.
 
+WEIR_SOURCE=${WEIR_SOURCE:-$(cd "$(dirname "${BASH_SOURCE[0]}")/../.." && pwd)}
 tap_count=0
 tap_failed=0
 tap_plan=

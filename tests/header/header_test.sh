@@ -1,7 +1,7 @@
 #!/usr/bin/env bash
 # header_test.sh - weir.h compiles alone, without a warning, in both languages and both compilers,
 # and includes nothing but the standard headers of both.
-. "$WEIR_SOURCE/tests/e2e/tap.sh"
+. "$(dirname "$0")/../e2e/tap.sh" || exit 1
 
 header=$WEIR_SOURCE/include/weir.h
 source=$WEIR_SOURCE/tests/header/header_test.c

@@ -1,7 +1,7 @@
 #!/usr/bin/env bash
 # embed_sql_test.sh - what embed_sql.py accepts comes out unchanged when a C program prints it, and
 # what it refuses is refused with file and line.
-. "$WEIR_SOURCE/tests/e2e/tap.sh"
+. "$(dirname "$0")/../e2e/tap.sh" || exit 1
 
 embed() { python3 "$WEIR_SOURCE/tools/embed_sql.py" "$tmp/out.h" "$@"; }
 

@@ -1,7 +1,7 @@
 #!/usr/bin/env bash
 # run_suites_test.sh - the runner must not be fooled: each suite below lies in its own way, and the
 # runner has to say so. A small meson project is made for it, whose tests are shell scripts.
-. "$WEIR_SOURCE/tests/e2e/tap.sh"
+. "$(dirname "$0")/../e2e/tap.sh" || exit 1
 
 # suite NAME MESON_ARGUMENTS: a suite whose script comes from stdin.
 suite() {

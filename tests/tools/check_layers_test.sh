@@ -1,0 +1,51 @@
+#!/usr/bin/env bash
+# check_layers_test.sh - every kind of include that points the wrong way is found, with its place.
+. "$(dirname "$0")/../e2e/tap.sh" || exit 1
+
+check() { "$WEIR_SOURCE/tools/check-layers.sh" "$tmp/tree"; }
+
+# A tree that is as it should be.
+fresh() {
+    rm -rf "$tmp/tree"
+    mkdir -p "$tmp/tree/include" "$tmp/tree/src/"{base,store/memory,store/sqlite,api,cli}
+    printf '#include <stddef.h>\n#include <stdint.h>\n' >"$tmp/tree/include/weir.h"
+    printf '#include "base/str.h"\n#include "weir.h"\n#include <string.h>\n' \
+        >"$tmp/tree/src/base/str.c"
+    printf '#include "base/str.h"\n#include "store/url.h"\n' >"$tmp/tree/src/store/url.c"
+    printf '#include "store/memory/memory.h"\n#include "store/store.h"\n#include "sql.h"\n' \
+        >"$tmp/tree/src/store/memory/memory.c"
+    printf '#include "store/memory/memory.h"\n#include "store/sqlite/sqlite.h"\n' \
+        >"$tmp/tree/src/api/open.c"
+    printf '#include "cli/main.h"\n#include "base/json.h"\n' >"$tmp/tree/src/cli/main.c"
+    printf '#include "store/memory/memory.h"\n' >"$tmp/tree/src/store/url_test.c"
+}
+
+# refused NAME FILE INCLUDE PATTERN: adding the include to the file is noticed.
+refused() {
+    fresh
+    printf '\n  #  include %s\n' "$3" >>"$tmp/tree/$2"
+    line=$(wc -l <"$tmp/tree/$2")
+    status "$1" 1 check
+    like "$1: says where and what" "$out" "^$2:$line: .*$4"
+}
+
+fresh
+ok "a tree in order passes" check
+is "and nothing is printed" "$out" ""
+refused "base includes the store" src/base/str.c '"store/store.h"' 'above it'
+refused "base includes a store" src/base/str.c '"store/memory/memory.h"' 'above it'
+refused "the port includes a store" src/store/url.c '"store/sqlite/sqlite.h"' 'above it'
+refused "a store includes another" src/store/memory/memory.c '"store/sqlite/sqlite.h"' \
+    'do not know one another'
+refused "a store includes the api" src/store/memory/memory.c '"api/open.h"' 'above it'
+refused "the api includes the command line" src/api/open.c '"cli/main.h"' 'above it'
+refused "a path upwards" src/store/memory/memory.c '"../sqlite/sqlite.h"' 'by its path'
+refused "a directory nobody knows" src/api/open.c '"magic/wand.h"' 'no layer'
+refused "the public header includes one of ours" include/weir.h '"base/str.h"' 'stands on'
+refused "the public header includes another library" include/weir.h '<sqlite3.h>' 'stands on'
+fresh
+mkdir "$tmp/tree/src/magic"
+echo 'int x;' >"$tmp/tree/src/magic/wand.c"
+status "a new directory must be given a layer" 1 check
+
+done_testing

@@ -1,0 +1,123 @@
+#!/usr/bin/env bash
+# check.sh - everything that can be said about the sources without running them.
+#
+#   tools/check.sh BUILD_DIR [CHECK...]
+#
+# BUILD_DIR is a configured build directory (for compile_commands.json and generated headers). Names
+# of checks: format tidy cppcheck layers sizes shellcheck python man codespell whitespace; none: all
+# of them. Each prints what it found; the last line is `N passed, N failed`, counted in checks.
+set -u
+usage() { sed -n '2,8s/^# \{0,1\}//p' "$0" >&2; exit 2; }
+[ $# -ge 1 ] || usage
+build=$(cd "$1" && pwd) || usage
+shift
+cd "$(dirname "$0")/.." || exit 1
+
+FILE_LINES_MAX=1000 # a file past this is two modules
+
+# Every file of the project that fits the patterns, whether or not it is committed yet.
+files() { git ls-files -z --cached --others --exclude-standard -- "$@" | while read -r -d '' file; do
+    if [ -f "$file" ]; then printf '%s\0' "$file"; fi
+done; }
+
+check_format() {
+    files '*.c' '*.h' | xargs -0 -r clang-format --dry-run -Werror
+}
+
+# The analysers look at what is shipped. Tests are held to the compilers' warnings instead.
+shipped() { files 'src/*.c' | grep -zvE '_(test|fuzz|bench)\.c$'; }
+
+check_tidy() {
+    ninja -C "$build" >/dev/null || { echo "the build failed"; return 1; }
+    # One line per file on stdout in any case; findings come before it.
+    shipped | xargs -0 -r -n 1 -P 2 clang-tidy --quiet -p "$build" \
+        --extra-arg=-Wno-unknown-warning-option 2>"$tmp/tidy" || {
+        grep -vE '^[0-9]+ warnings? (generated|treated)' "$tmp/tidy"
+        return 1
+    }
+}
+
+check_cppcheck() {
+    shipped | xargs -0 -r cppcheck --quiet --std=c11 --enable=warning,performance,portability \
+        --inline-suppr --error-exitcode=1 -j 2 -I include -I src \
+        --suppress=missingIncludeSystem --suppress=normalCheckLevelMaxBranches \
+        --template='{file}:{line}: {severity}: {message} [{id}]'
+}
+
+check_layers() { tools/check-layers.sh; }
+
+check_sizes() {
+    local bad=0 lines file
+    while read -r -d '' file; do
+        lines=$(wc -l <"$file")
+        if [ "$lines" -gt "$FILE_LINES_MAX" ]; then
+            echo "$file: $lines lines; past $FILE_LINES_MAX it is two modules"
+            bad=1
+        fi
+    done < <(files '*.c' '*.h' '*.py' '*.sh')
+    return $bad
+}
+
+# Scripts by their first line, so that those without an extension are found as well.
+scripts() {
+    local kind=$1 file first
+    while read -r -d '' file; do
+        first=
+        IFS= read -r first <"$file" 2>/dev/null
+        if [[ $first =~ ^'#!'.*[/\ ]$kind ]] || [[ $first =~ ^'# shellcheck shell=' && $kind != python3 ]]; then
+            printf '%s\0' "$file"
+        fi
+    done < <(files)
+}
+
+check_shellcheck() {
+    { scripts bash; scripts sh; } 2>/dev/null | sort -zu | xargs -0 -r shellcheck
+}
+
+check_python() {
+    scripts python3 2>/dev/null | xargs -0 -r -n 1 python3 -c '
+import ast, sys
+ast.parse(open(sys.argv[1], encoding="utf-8").read(), sys.argv[1])'
+}
+
+check_man() {
+    ninja -C "$build" >/dev/null || { echo "the build failed"; return 1; }
+    local page bad=0
+    for page in "$build"/man/*.[1-9]; do
+        [ -e "$page" ] || { echo "no man page was built"; return 1; }
+        mandoc -T lint -W warning "$page" || bad=1
+    done
+    return $bad
+}
+
+check_codespell() {
+    files '*.c' '*.h' '*.md' '*.sh' '*.py' '*.scd' '*.sql' '*.build' 'tools/*' Makefile |
+        xargs -0 -r codespell --ignore-words tools/codespell-ignore.txt
+}
+
+check_whitespace() {
+    local bad=0
+    git diff --check "$(git hash-object -t tree /dev/null)" -- . ':!*.patch' || bad=1
+    return $bad
+}
+
+tmp=$(mktemp -d) || exit 1
+trap 'rm -rf "$tmp"' EXIT
+all=(format layers sizes whitespace codespell shellcheck python man cppcheck tidy)
+[ $# -gt 0 ] || set -- "${all[@]}"
+passed=0
+failed=0
+for check in "$@"; do
+    declare -F "check_$check" >/dev/null || usage
+    started=$SECONDS
+    if "check_$check" >"$tmp/log" 2>&1; then
+        passed=$((passed + 1))
+        printf '%-12s ok      %4d s\n' "$check" $((SECONDS - started))
+    else
+        failed=$((failed + 1))
+        printf '%-12s FAILED  %4d s\n' "$check" $((SECONDS - started))
+        sed 's/^/    /' "$tmp/log"
+    fi
+done
+echo "$passed passed, $failed failed"
+[ "$failed" -eq 0 ]
