@@ -1,0 +1,45 @@
+#!/usr/bin/env bash
+# demo_test.sh - the demo that `make start` shows does what it says, and notices when it does not.
+. "$(dirname "$0")/tap.sh" || exit 1
+
+demo() { "$WEIR_SOURCE/tools/demo" "$1" "$tmp/demo"; }
+
+ok "the demo runs" demo "$WEIR"
+text=$out
+like "it creates the file" "$errout" 'shop\.db'
+is "the two writers of the race: one exits with 0, one with 4" \
+    "$(grep '^(exit status' <<<"$text" | sort | tr -d '\n')" "(exit status 0)(exit status 4)"
+like "the conflict says what was expected and what is there" "$text" \
+    '"code":"conflict".*"stream":"order-1","expected":1,"actual":2'
+is "the order then has three events" \
+    "$(grep -cE '^\{"id":[0-9]+,"stream":"order-1","version":[012],' <<<"$text")" 3
+like "all versions of the counter are there" "$text" 'versions 0 to 199, no gap'
+like "it says what to try next" "$text" 'log --follow'
+is "the file holds what was shown" \
+    "$("$WEIR" log --json --store "sqlite:$tmp/demo/shop.db" | wc -l)" 204
+is "and is in order" "$(sqlite3 "$tmp/demo/shop.db" 'PRAGMA integrity_check')" ok
+ok "it can be run again" demo "$WEIR"
+
+# The commands at the end work as printed.
+while read -r line; do
+    command=${line%%#*}
+    case $command in
+    *--follow*) continue ;; # does not end; it has tests of its own
+    *) ok "as printed: $command" bash -c "cd '$WEIR_SOURCE' && $(sed -n '/export/p' <<<"$text"); $command" ;;
+    esac
+done < <(sed -n '/Try next/,$p' <<<"$out" | grep -E '^ +[^ ]*weir ')
+
+# A program that drops --expect lets both writers win; the demo must not call that fine.
+cat >"$tmp/careless" <<END
+#!/usr/bin/env bash
+words=()
+while [ \$# -gt 0 ]; do
+    case \$1 in --expect) shift 2 ;; *) words+=("\$1"); shift ;; esac
+done
+exec "$WEIR" "\${words[@]}"
+END
+chmod +x "$tmp/careless"
+status "a store that lets both writers win is noticed" 1 demo "$tmp/careless"
+like "and the demo says so" "$errout" 'not exactly one of two writers won'
+
+done_testing

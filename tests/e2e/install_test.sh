@@ -1,0 +1,68 @@
+#!/usr/bin/env bash
+# install_test.sh - what `make install` leaves is complete and usable: the examples are built against
+# the installed header and library alone, through pkg-config, and run.
+. "$(dirname "$0")/tap.sh" || exit 1
+
+root=$tmp/root
+ok "the build is installed" env DESTDIR="$root" meson install -C "$WEIR_BUILD" --no-rebuild
+
+prefix=$root$(meson introspect "$WEIR_BUILD" --buildoptions |
+    python3 -c 'import json,sys; print(*(o["value"] for o in json.load(sys.stdin) if o["name"] == "prefix"))')
+pc=$(find "$root" -name libweir.pc)
+lib=$(dirname "$(dirname "${pc:-/none/none}")")
+for file in bin/weir include/weir.h share/man/man1/weir.1 share/man/man3/libweir.3 \
+    share/bash-completion/completions/weir share/zsh/site-functions/_weir \
+    share/fish/vendor_completions.d/weir.fish; do
+    ok "$file is there" test -s "$prefix/$file"
+done
+for file in libweir.a libweir.so libweir.so.0 pkgconfig/libweir.pc; do
+    ok "the library directory has $file" test -s "$lib/$file"
+done
+ok "nothing but our header is installed" test "$(find "$prefix/include" -type f | wc -l)" -eq 1
+
+run "$prefix/bin/weir" --version
+like "the installed program says its version" "$out" '^weir [0-9]+\.[0-9]+\.[0-9]+'
+run ldd "$prefix/bin/weir"
+like "it needs the C library" "$out" 'libc\.so'
+ok "and carries the others inside it" test -z "$(grep -E 'sqlite|pcre|yaml|weir\.so' <<<"$out")"
+
+# The functions that are exported are those that the header declares, no more and no fewer.
+tr '\n' ' ' <"$prefix/include/weir.h" | grep -oE 'WEIR_API [^;]*;' |
+    grep -oE '\bweir_[a-z0-9_]+\(' | tr -d '(' | sort >"$tmp/declared"
+nm -D --defined-only "$lib/libweir.so" | awk '{ print $3 }' | sort >"$tmp/exported"
+ok "the header declares functions" test -s "$tmp/declared"
+ok "the shared library exports those" diff "$tmp/declared" "$tmp/exported"
+nm -g --defined-only "$lib/libweir.a" 2>/dev/null | awk 'NF == 3 { print $3 }' |
+    grep -vE '^(weir_|weir__)' >"$tmp/foreign"
+ok "the archive defines no name outside weir_" test ! -s "$tmp/foreign"
+
+# Under a sanitizer its runtime has to come first in every program; a foreign one has none.
+export PKG_CONFIG_PATH=$lib/pkgconfig PKG_CONFIG_SYSROOT_DIR=$root LD_LIBRARY_PATH=$lib
+read -ra flags <<<"$(pkg-config --cflags --libs libweir)"
+ok "the C example compiles with pkg-config" "${CC:-cc}" -std=c11 -Wall -Wextra -Werror \
+    -o "$tmp/append" "$WEIR_SOURCE/examples/append.c" "${flags[@]}"
+read -ra flags <<<"$(pkg-config --static --cflags --libs libweir)"
+ok "and with the static library" "${CC:-cc}" -std=c11 -Wall -Wextra -Werror -o "$tmp/append-static" \
+    "$WEIR_SOURCE/examples/append.c" -Wl,-Bstatic "${flags[@]}" -Wl,-Bdynamic
+
+expected='conflict on order-1: it is at version 0
+0 OrderPlaced {}
+1 OrderPaid {}'
+example() { # NAME STORE COMMAND...
+    ok "$1: runs" "${@:3}" "$2"
+    is "$1: appends, handles the conflict, reads back" "$out" "$expected"
+    is "$1: has nothing to complain about" "$errout" ""
+}
+example "C example in memory" memory: "$tmp/append"
+example "C example on a file" "sqlite:$tmp/c.db" "$tmp/append"
+example "static C example" "sqlite:$tmp/static.db" "$tmp/append-static"
+example "Python example in memory" memory: python3 "$WEIR_SOURCE/examples/append.py"
+example "Python example on a file" "sqlite:$tmp/py.db" python3 "$WEIR_SOURCE/examples/append.py"
+run "$prefix/bin/weir" read order-1 --store "sqlite:$tmp/py.db" --json
+is "the program reads what Python wrote" "$(grep -c '"stream":"order-1"' <<<"$out")" 2
+status "an example reports an error" 1 "$tmp/append" nonsense:
+like "in words" "$errout" '^append: .*nonsense'
+status "so does the other" 1 python3 "$WEIR_SOURCE/examples/append.py" nonsense:
+like "in the same words" "$errout" '^append: .*nonsense'
+
+done_testing
