@@ -14,6 +14,7 @@ shift
 cd "$(dirname "$0")/.." || exit 1
 
 FILE_LINES_MAX=1000 # a file past this is two modules
+COLUMNS_MAX=100
 
 # Every file of the project that fits the patterns, whether or not it is committed yet.
 files() { git ls-files -z --cached --others --exclude-standard -- "$@" | while read -r -d '' file; do
@@ -21,7 +22,12 @@ files() { git ls-files -z --cached --others --exclude-standard -- "$@" | while r
 done; }
 
 check_format() {
-    files '*.c' '*.h' | xargs -0 -r clang-format --dry-run -Werror
+    files '*.c' '*.h' | xargs -0 -r clang-format --dry-run -Werror 2>"$tmp/format" || {
+        # One line per file is enough: the remedy is the same for all of its places.
+        sed -nE 's/^([^ :]+):[0-9]+:[0-9]+: error: .*/\1/p' "$tmp/format" | sort | uniq -c |
+            while read -r count file; do echo "clang-format -i $file   # $count places"; done
+        return 1
+    }
 }
 
 # The analysers look at what is shipped. Tests are held to the compilers' warnings instead.
@@ -55,6 +61,8 @@ check_sizes() {
             bad=1
         fi
     done < <(files '*.c' '*.h' '*.py' '*.sh')
+    # In characters, not bytes. The formatter leaves comments alone, so it does not see these.
+    files '*.c' '*.h' | LC_ALL=C.UTF-8 xargs -0 -r grep -nHE ".{$((COLUMNS_MAX + 1)),}" | cut -c 1-160 && bad=1
     return $bad
 }
 
@@ -116,7 +124,7 @@ for check in "$@"; do
     else
         failed=$((failed + 1))
         printf '%-12s FAILED  %4d s\n' "$check" $((SECONDS - started))
-        sed 's/^/    /' "$tmp/log"
+        head -n 200 "$tmp/log" | sed 's/^/    /'
     fi
 done
 echo "$passed passed, $failed failed"
