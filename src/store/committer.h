@@ -26,4 +26,7 @@ void weir__committer_close(committer *c); /* NULL is a no-op; nobody may be wait
 /* Blocks until the append has been judged. Returns its status; its err (store_append.err) is filled. */
 weir_status weir__committer_append(committer *c, store_append *append);
 
+/* How many callers wait or are being judged at this moment. */
+size_t weir__committer_waiting(committer *c);
+
 #endif

@@ -29,9 +29,11 @@ typedef enum store_pattern_kind {
 /* Immutable after opening; may be used by any thread. */
 typedef struct store_pattern {
     store_pattern_kind kind;
-    weir_str text; /* owned: the pattern as given             */
-    weir_str name; /* EXACT: the name; PREFIX: without the *  */
-    struct pcre2_real_code_8 *code; /* owned; REGEX           */
+    char *owned_text;               /* owned: the pattern as given, NUL-terminated */
+    weir_str text;                  /* the same                                    */
+    weir_str name;                  /* EXACT: the name; PREFIX: without the *      */
+    struct pcre2_real_code_8 *code; /* owned; REGEX                                */
+    struct store_pattern_match *match; /* owned; REGEX: scratch memory, has its own lock */
 } store_pattern;
 
 /* EINVAL with what is wrong and where. *out: owned, ended by weir__pattern_close. */

@@ -1,0 +1,115 @@
+/* append.c - weir_append and weir_stream_close: prepare, let the committer judge, hand out the
+ * result. */
+#include "api/api.h"
+#include "base/error.h"
+#include "base/str.h"
+#include "store/request.h"
+
+/* A result is one block of memory: this, the entries, the pointers to them, the names. */
+typedef struct append_result {
+    weir_append_result head; /* first: what the caller sees */
+    weir_appended entries[];
+} append_result;
+
+/* Everything but the outcome is known before the append, so that the memory is, too: what was
+ * committed is never reported as failed. */
+static append_result *result_new(const store_append *a)
+{
+    const size_t count = a->streams_count;
+    size_t bytes = sizeof(append_result) + count * sizeof(weir_appended);
+    const size_t pointers_at = bytes;
+    bytes += count * sizeof(weir_appended *);
+    const size_t names_at = bytes;
+    for (size_t i = 0; i < count; i++) {
+        bytes += a->streams[i].name.len;
+    }
+    char *block = weir__malloc(bytes);
+    if (block == NULL) {
+        return NULL;
+    }
+    append_result *result = (void *)block;
+    const weir_appended **pointers = (void *)(block + pointers_at);
+    char *names = block + names_at;
+    for (size_t i = 0; i < count; i++) {
+        const weir_str name = a->streams[i].name;
+        memcpy(names, name.ptr, name.len);
+        result->entries[i] = (weir_appended){ .size = sizeof(weir_appended),
+                                              .stream = { .ptr = names, .len = name.len } };
+        pointers[i] = &result->entries[i];
+        names += name.len;
+    }
+    result->head = (weir_append_result){ .size = sizeof(weir_append_result),
+                                         .streams_count = count,
+                                         .streams = pointers };
+    return result;
+}
+
+static void result_fill(append_result *result, const store_append *a)
+{
+    for (size_t i = 0; i < a->streams_count; i++) {
+        result->entries[i].first = a->streams[i].first;
+        result->entries[i].last = a->streams[i].last;
+        result->entries[i].id = a->streams[i].id;
+    }
+    result->head.replayed = a->replayed;
+}
+
+static weir_status write_check(const weir *w, weir_error *err)
+{
+    const weir_status status = weir__handle_check(w, err);
+    if (status == WEIR_OK && w->readonly) {
+        return weir__fail(err, WEIR_EMISUSE, "store was opened for reading only");
+    }
+    return status;
+}
+
+int32_t weir_append(weir *w, const weir_append_request *request, const weir_append_result **out,
+                    weir_error *err)
+{
+    prepared_append p = { 0 };
+    append_result *result = NULL;
+    weir_status status = write_check(w, err);
+    if (status == WEIR_OK) {
+        status = weir__append_prepare(&p, request, w->url.options.payload_bytes,
+                                      w->url.options.clock, err);
+    }
+    if (status == WEIR_OK && out != NULL && (result = result_new(&p.append)) == NULL) {
+        status = weir__fail(err, WEIR_ENOMEM, "could not allocate the result of an append");
+    }
+    if (status == WEIR_OK) {
+        status = weir__committer_append(w->committer, &p.append);
+    }
+    if (status == WEIR_OK && out != NULL) {
+        result_fill(result, &p.append);
+        *out = &result->head;
+        result = NULL; /* moved to the caller */
+    }
+    weir__free(result);
+    weir__prepared_free(&p);
+    return status;
+}
+
+void weir_append_result_free(const weir_append_result *result)
+{
+    union {
+        const weir_append_result *given;
+        void *owned; /* what result_new allocated: const only towards the user */
+    } block = { .given = result };
+    weir__free(block.owned);
+}
+
+int32_t weir_stream_close(weir *w, weir_str stream, const weir_close_options *options,
+                          weir_error *err)
+{
+    prepared_append p = { 0 };
+    weir_status status = write_check(w, err);
+    if (status == WEIR_OK) {
+        status = weir__close_prepare(&p, stream, options, w->url.options.payload_bytes,
+                                     w->url.options.clock, err);
+    }
+    if (status == WEIR_OK) {
+        status = weir__committer_append(w->committer, &p.append);
+    }
+    weir__prepared_free(&p);
+    return status;
+}

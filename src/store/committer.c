@@ -1,0 +1,204 @@
+/* committer.c - see committer.h.
+ *
+ * INVARIANTS
+ *   (1) `leading` is true exactly while one caller (the leader) runs transactions or has been
+ * chosen to. (2) The queue is in arrival order; the leader takes from its front, so callers are
+ * judged in the order in which they came. (3) A caller that was taken into a batch gets exactly one
+ * answer; its record lives on its own stack and is not touched after `done` was set.
+ *
+ *   caller: QUEUED --taken by a leader--> JUDGED (done)
+ *             |
+ *             +--front of the queue when a leader ends--> LEADER --its batch--> JUDGED
+ *
+ * THREADS  `mu` guards everything below it. It is never held over a store call. Each waiter has a
+ * condition of its own, so that a batch wakes those it answers and nobody else.
+ */
+#include "store/committer.h"
+
+#include "base/assert.h"
+#include "base/error.h"
+
+typedef struct waiter {
+    store_append *append; /* borrowed from the caller */
+    struct waiter *next;
+    weir_cond cond;
+    bool done, lead; /* guarded by the committer's mu */
+} waiter;
+
+struct committer {
+    weir_store *store; /* borrowed, immutable */
+
+    weir_mutex mu;
+    /* guarded by mu */
+    waiter *front, *back;
+    size_t waiting_count; /* queued and in the running batch */
+    bool leading;
+};
+
+weir_status weir__committer_open(committer **out, weir_store *store, weir_error *err)
+{
+    committer *c = weir__calloc(1, sizeof *c);
+    if (c == NULL || !weir__mutex_init(&c->mu)) {
+        weir__free(c);
+        return weir__fail(err, WEIR_ENOMEM, "could not allocate the committer");
+    }
+    c->store = store;
+    *out = c;
+    return WEIR_OK;
+}
+
+void weir__committer_close(committer *c)
+{
+    if (c == NULL) {
+        return;
+    }
+    WEIR_ASSERT(c->front == NULL && !c->leading);
+    weir__mutex_destroy(&c->mu);
+    weir__free(c);
+}
+
+/* One append in a transaction of its own. */
+static void run_alone(committer *c, store_append *append)
+{
+    const weir_status status = c->store->ops->append(c->store, &append, 1, append->err);
+    if (status != WEIR_OK) {
+        append->status = status;
+    }
+}
+
+static void run_batch(committer *c, store_append *const *batch, size_t count)
+{
+    weir_error err = { 0 };
+    if (count == 1) {
+        run_alone(c, batch[0]);
+        return;
+    }
+    const weir_status status = c->store->ops->append(c->store, batch, count, &err);
+    if (status == WEIR_OK) {
+        return;
+    }
+    for (size_t i = 0; i < count; i++) {
+        if (status == WEIR_EBUSY) {
+            /* The time to wait is spent; waiting once more for each would multiply it. */
+            batch[i]->status = status;
+            if (batch[i]->err != NULL) {
+                *batch[i]->err = err;
+            }
+        } else {
+            run_alone(c, batch[i]);
+        }
+    }
+}
+
+static size_t append_bytes(const store_append *a)
+{
+    size_t bytes = 0;
+    for (size_t i = 0; i < a->events_count; i++) {
+        bytes += a->events[i].data.len + a->events[i].meta.len;
+    }
+    return bytes;
+}
+
+/* Takes the front of the queue, at least one caller. */
+static size_t take_batch_locked(committer *c, waiter **waiters, store_append **batch)
+    WEIR_REQUIRES(c->mu)
+{
+    size_t count = 0;
+    size_t events = 0;
+    size_t bytes = 0;
+    while (c->front != NULL && count < COMMITTER_WAITING_MAX &&
+           events < COMMITTER_BATCH_EVENTS_MAX && bytes < COMMITTER_BATCH_BYTES_MAX) {
+        waiter *w = c->front;
+        c->front = w->next;
+        events += w->append->events_count;
+        bytes += append_bytes(w->append);
+        waiters[count] = w;
+        batch[count] = w->append;
+        count++;
+    }
+    if (c->front == NULL) {
+        c->back = NULL;
+    }
+    return count;
+}
+
+/* The caller is the leader and at the front of the queue. */
+static void lead(committer *c, waiter *self)
+{
+    waiter *waiters[COMMITTER_WAITING_MAX];
+    store_append *batch[COMMITTER_WAITING_MAX];
+
+    weir__lock(&c->mu);
+    WEIR_ASSERT(c->leading && c->front == self);
+    const size_t count = take_batch_locked(c, waiters, batch);
+    weir__unlock(&c->mu);
+
+    run_batch(c, batch, count);
+
+    weir__lock(&c->mu);
+    c->waiting_count -= count;
+    for (size_t i = 0; i < count; i++) {
+        waiters[i]->done = true;
+        if (waiters[i] != self) {
+            weir__cond_signal(&waiters[i]->cond);
+        }
+    }
+    if (c->front != NULL) {
+        c->front->lead = true;
+        weir__cond_signal(&c->front->cond);
+    } else {
+        c->leading = false;
+    }
+    weir__unlock(&c->mu);
+}
+
+weir_status weir__committer_append(committer *c, store_append *append)
+{
+    waiter self = { .append = append };
+    bool leader = false;
+    if (!c->store->ops->group_commit) {
+        run_alone(c, append);
+        return append->status;
+    }
+    if (!weir__cond_init(&self.cond)) {
+        return weir__fail(append->err, WEIR_ENOMEM, "could not wait for the store");
+    }
+    weir__lock(&c->mu);
+    if (c->waiting_count >= COMMITTER_WAITING_MAX) {
+        weir__unlock(&c->mu);
+        weir__cond_destroy(&self.cond);
+        return weir__fail(append->err, WEIR_EBUSY, "%d appends are waiting already; try again",
+                          COMMITTER_WAITING_MAX);
+    }
+    c->waiting_count++;
+    if (c->back == NULL) {
+        c->front = &self;
+    } else {
+        c->back->next = &self;
+    }
+    c->back = &self;
+    if (c->leading) {
+        while (!self.done && !self.lead) {
+            weir__cond_wait(&self.cond, &c->mu);
+        }
+        leader = self.lead;
+    } else {
+        c->leading = true;
+        leader = true;
+    }
+    weir__unlock(&c->mu);
+    if (leader) {
+        lead(c, &self);
+    }
+    WEIR_ASSERT(self.done);
+    weir__cond_destroy(&self.cond);
+    return append->status;
+}
+
+size_t weir__committer_waiting(committer *c)
+{
+    weir__lock(&c->mu);
+    const size_t count = c->waiting_count;
+    weir__unlock(&c->mu);
+    return count;
+}

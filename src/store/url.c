@@ -1,0 +1,187 @@
+/* url.c - see url.h. SCHEME:PATH[?NAME=VALUE[&NAME=VALUE...]]; %XX is decoded in the path only. */
+#include "store/url.h"
+
+#include "base/error.h"
+#include "base/str.h"
+
+enum {
+    BUSY_US_DEFAULT = 10 * 1000 * 1000,
+    PAYLOAD_BYTES_MAX = 32 * 1024 * 1024,
+    CHECKPOINT_PAGES_MAX = 1000000,
+};
+#define KEY_TTL_US_DEFAULT INT64_C(86400000000)    /* 24 h; does not fit into an enum */
+#define DURATION_US_MAX    INT64_C(31536000000000) /* a year */
+
+static int hex_digit(char ch)
+{
+    if (ch >= '0' && ch <= '9') {
+        return ch - '0';
+    }
+    if (ch >= 'a' && ch <= 'f') {
+        return ch - 'a' + 10;
+    }
+    return ch >= 'A' && ch <= 'F' ? ch - 'A' + 10 : -1;
+}
+
+static weir_status decode_path(store_url *u, weir_str in, weir_error *err)
+{
+    char *out = weir__arena_copy(&u->memory, in.ptr, in.len);
+    size_t len = 0;
+    if (out == NULL) {
+        return weir__fail(err, WEIR_ENOMEM, "could not allocate a store URL");
+    }
+    for (size_t i = 0; i < in.len; i++) {
+        char ch = in.ptr[i];
+        if (ch == '%') {
+            const int high = i + 2 < in.len ? hex_digit(in.ptr[i + 1]) : -1;
+            const int low = i + 2 < in.len ? hex_digit(in.ptr[i + 2]) : -1;
+            if (high < 0 || low < 0 || (high == 0 && low == 0)) {
+                return weir__fail(
+                    err, WEIR_EINVAL,
+                    "store URL has '%%' without two hexadecimal digits at byte %zu of "
+                    "its path (write %%25 for '%%')",
+                    i);
+            }
+            ch = (char)(high * 16 + low);
+            i += 2;
+        }
+        out[len++] = ch;
+    }
+    out[len] = '\0';
+    u->options.path = (weir_str){ .ptr = out, .len = len };
+    return WEIR_OK;
+}
+
+static weir_status bad_value(weir_error *err, weir_str name, weir_str value, const char *allowed)
+{
+    return weir__fail(err, WEIR_EINVAL, "store URL has %.*s=%.*s, allowed %s", (int)name.len,
+                      name.ptr, (int)value.len, value.ptr, allowed);
+}
+
+static weir_status set_sqlite_parameter(store_url *u, weir_str name, weir_str value,
+                                        weir_error *err)
+{
+    store_options *o = &u->options;
+    if (weir__str_equal(name, weir__str("busy"))) {
+        return weir__str_to_duration_us(value, &o->busy_us) && o->busy_us <= DURATION_US_MAX
+                   ? WEIR_OK
+                   : bad_value(err, name, value, "a duration such as 10s");
+    }
+    if (weir__str_equal(name, weir__str("sync"))) {
+        o->sync_normal = weir__str_equal(value, weir__str("normal"));
+        return o->sync_normal || weir__str_equal(value, weir__str("full"))
+                   ? WEIR_OK
+                   : bad_value(err, name, value, "full or normal");
+    }
+    if (weir__str_equal(name, weir__str("checkpoint"))) {
+        return weir__str_to_i64(value, &o->checkpoint_pages) && o->checkpoint_pages >= 1 &&
+                       o->checkpoint_pages <= CHECKPOINT_PAGES_MAX
+                   ? WEIR_OK
+                   : bad_value(err, name, value, "1 to 1000000 pages");
+    }
+    if (weir__str_equal(name, weir__str("vfs"))) {
+        o->vfs.ptr = weir__arena_copy(&u->memory, value.ptr, value.len);
+        o->vfs.len = value.len;
+        return o->vfs.ptr != NULL ? WEIR_OK : weir__fail(err, WEIR_ENOMEM, "out of memory");
+    }
+    return weir__fail(
+        err, WEIR_EINVAL,
+        "store URL has the unknown parameter \"%.*s\", allowed payload, keys, busy, sync, "
+        "checkpoint",
+        (int)name.len, name.ptr);
+}
+
+static weir_status set_parameter(store_url *u, weir_str name, weir_str value, weir_error *err)
+{
+    store_options *o = &u->options;
+    if (weir__str_equal(name, weir__str("payload"))) {
+        return weir__str_to_bytes(value, &o->payload_bytes) && o->payload_bytes >= 2 &&
+                       o->payload_bytes <= PAYLOAD_BYTES_MAX
+                   ? WEIR_OK
+                   : bad_value(err, name, value, "2 to 32MiB");
+    }
+    if (weir__str_equal(name, weir__str("keys"))) {
+        return weir__str_to_duration_us(value, &o->key_ttl_us) && o->key_ttl_us >= 1 &&
+                       o->key_ttl_us <= DURATION_US_MAX
+                   ? WEIR_OK
+                   : bad_value(err, name, value, "a duration such as 24h");
+    }
+    if (u->options.path.ptr != NULL && strcmp(u->scheme, "sqlite") == 0) {
+        return set_sqlite_parameter(u, name, value, err);
+    }
+    return weir__fail(err, WEIR_EINVAL,
+                      "store URL has the unknown parameter \"%.*s\", allowed payload, keys",
+                      (int)name.len, name.ptr);
+}
+
+static weir_status parse_parameters(store_url *u, weir_str rest, weir_error *err)
+{
+    while (rest.len > 0) {
+        const char *amp = memchr(rest.ptr, '&', rest.len);
+        const weir_str one = { .ptr = rest.ptr,
+                               .len = amp == NULL ? rest.len : (size_t)(amp - rest.ptr) };
+        const char *equals = one.len == 0 ? NULL : memchr(one.ptr, '=', one.len);
+        if (equals == NULL) {
+            return weir__fail(err, WEIR_EINVAL,
+                              "store URL has \"%.*s\" where NAME=VALUE is expected", (int)one.len,
+                              one.ptr);
+        }
+        const weir_str name = { .ptr = one.ptr, .len = (size_t)(equals - one.ptr) };
+        const weir_str value = { .ptr = equals + 1, .len = one.len - name.len - 1 };
+        const weir_status status = set_parameter(u, name, value, err);
+        if (status != WEIR_OK) {
+            return status;
+        }
+        const size_t used = one.len + (amp == NULL ? 0 : 1);
+        rest = (weir_str){ .ptr = rest.ptr + used, .len = rest.len - used };
+    }
+    return WEIR_OK;
+}
+
+weir_status weir__url_parse(store_url *out, const char *url, weir_error *err)
+{
+    *out = (store_url){ 0 };
+    out->options = (store_options){ .busy_us = BUSY_US_DEFAULT,
+                                    .key_ttl_us = KEY_TTL_US_DEFAULT,
+                                    .payload_bytes = STORE_PAYLOAD_BYTES_DEFAULT,
+                                    .application = "weir",
+                                    .clock = weir__clock_machine() };
+    const weir_str text = weir__str(url == NULL ? "sqlite:weir.db" : url);
+    size_t scheme_len = 0;
+    if (weir__str_starts_with(text, weir__str("sqlite:"))) {
+        out->scheme = "sqlite";
+        scheme_len = 7;
+    } else if (weir__str_starts_with(text, weir__str("memory:"))) {
+        out->scheme = "memory";
+        scheme_len = 7;
+    } else {
+        return weir__fail(err, WEIR_EINVAL,
+                          "store URL \"%.*s\" begins with neither sqlite: nor memory:",
+                          (int)(text.len < 16 ? text.len : 16), text.ptr);
+    }
+    const weir_str rest = { .ptr = text.ptr + scheme_len, .len = text.len - scheme_len };
+    const char *question = rest.len == 0 ? NULL : memchr(rest.ptr, '?', rest.len);
+    const weir_str path = { .ptr = rest.ptr,
+                            .len = question == NULL ? rest.len : (size_t)(question - rest.ptr) };
+    weir_status status = decode_path(out, path, err);
+    if (status == WEIR_OK && path.len == 0 && strcmp(out->scheme, "sqlite") == 0) {
+        status = weir__fail(err, WEIR_EINVAL, "store URL \"%s\" has no path", text.ptr);
+    }
+    if (status == WEIR_OK && question != NULL) {
+        status = parse_parameters(
+            out, (weir_str){ .ptr = question + 1, .len = rest.len - path.len - 1 }, err);
+    }
+    return status;
+}
+
+void weir__url_free(store_url *url)
+{
+    weir__arena_free(&url->memory);
+    *url = (store_url){ 0 };
+}
+
+weir_status weir__store_open(weir_store **out, const store_url *url, weir_error *err)
+{
+    return strcmp(url->scheme, "memory") == 0 ? weir__memory_open(out, &url->options, err)
+                                              : weir__sqlite_open(out, &url->options, err);
+}
