@@ -98,8 +98,8 @@ typedef struct weir_error {
                                  version of the stream, WEIR_VERSION_NONE: no such stream */
     char stream[520];         /* the stream concerned; may be ""                        */
     char message[512];
-    char detail[512];         /* full sentences: what to do about it; may be ""         */
-    char store_code[8];       /* SQLSTATE, SQLite extended code, or errno; may be ""    */
+    char detail[512];   /* full sentences: what to do about it; may be ""         */
+    char store_code[8]; /* SQLSTATE, SQLite extended code, or errno; may be ""    */
     char reserved[472];
 } weir_error;
 
@@ -124,8 +124,8 @@ typedef struct weir_event {
     int64_t created_us; /* when it was appended    */
     weir_str stream;
     weir_str name;
-    weir_str data;      /* JSON on one line        */
-    weir_str meta;      /* a JSON object, one line */
+    weir_str data; /* JSON on one line        */
+    weir_str meta; /* a JSON object, one line */
 } weir_event;
 
 /* Called in order, on the calling thread. `event` and all it points to is borrowed until the
@@ -178,7 +178,7 @@ typedef struct weir_new_event {
 
 typedef struct weir_expectation {
     uint32_t size;
-    int32_t expect; /* WEIR_EXPECT_*                 */
+    int32_t expect;  /* WEIR_EXPECT_*                 */
     int64_t version; /* for WEIR_EXPECT_EXACT, else 0 */
     weir_str stream;
 } weir_expectation;
@@ -285,8 +285,8 @@ typedef struct weir_log_options {
     int64_t since_us, until_us; /* created between these times, both inclusive        */
     const weir_str *names;      /* with WEIR_HAS_NAMES; an empty list matches nothing  */
     size_t names_count;
-    weir_str stream;      /* pattern: "order-1", "order-*", or a regular expression between slashes */
-    weir_str category;    /* the part of a stream's name before its first '-'          */
+    weir_str stream;   /* pattern: "order-1", "order-*", or a regular expression between slashes */
+    weir_str category; /* the part of a stream's name before its first '-'          */
     weir_str correlation; /* exactly this meta.correlation                             */
 } weir_log_options;
 #define WEIR_LOG_OPTIONS_INIT .size = sizeof(weir_log_options)
@@ -378,7 +378,8 @@ typedef struct weir_close_options {
  * that is closed stays as it is, and that is WEIR_OK. `options` may be NULL. ENOTFOUND: no such
  * stream; ECONFLICT; EHELD: reactions have not handled all of it, the message names them. */
 WEIR_API WEIR_MUSTCHECK int32_t weir_stream_close(weir *w, weir_str stream,
-                                                  const weir_close_options *options, weir_error *err);
+                                                  const weir_close_options *options,
+                                                  weir_error *err);
 
 /* ---- positions, versions, texts ----------------------------------------------------------- */
 

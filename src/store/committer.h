@@ -13,8 +13,8 @@
 
 enum {
     COMMITTER_WAITING_MAX = 1024,
-    COMMITTER_BATCH_EVENTS_MAX = 4096,             /* soft: a batch ends with the caller that reaches it */
-    COMMITTER_BATCH_BYTES_MAX = 4 * 1024 * 1024,   /* soft, likewise */
+    COMMITTER_BATCH_EVENTS_MAX = 4096, /* soft: a batch ends with the caller that reaches it */
+    COMMITTER_BATCH_BYTES_MAX = 4 * 1024 * 1024, /* soft, likewise */
 };
 
 typedef struct committer committer;

@@ -29,10 +29,10 @@ typedef enum store_pattern_kind {
 /* Immutable after opening; may be used by any thread. */
 typedef struct store_pattern {
     store_pattern_kind kind;
-    char *owned_text;               /* owned: the pattern as given, NUL-terminated */
-    weir_str text;                  /* the same                                    */
-    weir_str name;                  /* EXACT: the name; PREFIX: without the *      */
-    struct pcre2_real_code_8 *code; /* owned; REGEX                                */
+    char *owned_text;                  /* owned: the pattern as given, NUL-terminated */
+    weir_str text;                     /* the same                                    */
+    weir_str name;                     /* EXACT: the name; PREFIX: without the *      */
+    struct pcre2_real_code_8 *code;    /* owned; REGEX                                */
     struct store_pattern_match *match; /* owned; REGEX: scratch memory, has its own lock */
 } store_pattern;
 

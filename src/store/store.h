@@ -64,22 +64,25 @@ enum {
 /* ---- opening ------------------------------------------------------------------------------ */
 
 typedef struct store_options {
-    weir_str path;           /* what follows the scheme, decoded; memory: the name, may be empty   */
-    uint32_t open_flags;     /* WEIR_OPEN_*                                                        */
-    int64_t busy_us;         /* how long a writer waits for its turn                               */
-    int64_t key_ttl_us;      /* how long idempotency keys are remembered                           */
-    int64_t payload_bytes;   /* kept for request.h                                                 */
-    bool sync_normal;        /* commits may be lost with the power; fences still never repeat      */
-    int64_t checkpoint_pages; /* 0: the default                                                    */
-    weir_str vfs;            /* SQLite VFS to use; empty: the default one. For tests               */
-    const char *application; /* who we are, for others to see; never NULL                          */
-    const weir_clock *clock; /* never NULL; tests inject their own                                 */
+    weir_str path;         /* what follows the scheme, decoded; memory: the name, may be empty   */
+    uint32_t open_flags;   /* WEIR_OPEN_*                                                        */
+    int64_t busy_us;       /* how long a writer waits for its turn                               */
+    int64_t key_ttl_us;    /* how long idempotency keys are remembered                           */
+    int64_t payload_bytes; /* kept for request.h                                                 */
+    bool sync_normal;      /* commits may be lost with the power; fences still never repeat      */
+    int64_t
+        checkpoint_pages; /* 0: the default                                                    */
+    weir_str vfs;         /* SQLite VFS to use; empty: the default one. For tests               */
+    const char
+        *application; /* who we are, for others to see; never NULL                          */
+    const weir_clock
+        *clock; /* never NULL; tests inject their own                                 */
 } store_options;
 
 /* ---- appending ---------------------------------------------------------------------------- */
 
 typedef struct store_new_event {
-    uint32_t stream_index; /* into store_append.streams */
+    uint32_t stream_index;     /* into store_append.streams */
     weir_str name, data, meta; /* data and meta are valid JSON on one line */
 } store_new_event;
 
@@ -98,10 +101,11 @@ typedef struct store_key_change {
 } store_key_change;
 
 enum {
-    STORE_APPEND_CLOSE = 1,   /* streams[0] is being closed: its one event is $closed               */
-    STORE_APPEND_FORCE = 2,   /* with CLOSE: although reactions have unhandled events of it         */
-    STORE_APPEND_DRY_RUN = 4, /* judge and roll back                                                */
-    STORE_APPEND_CHAIN = 8,   /* not tried (WEIR_EMISUSE, "not tried") when the append before it in
+    STORE_APPEND_CLOSE = 1, /* streams[0] is being closed: its one event is $closed               */
+    STORE_APPEND_FORCE = 2, /* with CLOSE: although reactions have unhandled events of it         */
+    STORE_APPEND_DRY_RUN =
+        4,                  /* judge and roll back                                                */
+    STORE_APPEND_CHAIN = 8, /* not tried (WEIR_EMISUSE, "not tried") when the append before it in
                                  the same call was refused or not tried                             */
 };
 
@@ -144,10 +148,10 @@ typedef struct store_stream_query {
 } store_stream_query;
 
 typedef struct store_log_query {
-    int64_t after;   /* exclusive, in the direction of reading                                   */
-    int64_t to;      /* inclusive; INT64_MAX (forwards) or 0 (backwards): no bound               */
+    int64_t after; /* exclusive, in the direction of reading                                   */
+    int64_t to;    /* inclusive; INT64_MAX (forwards) or 0 (backwards): no bound               */
     bool backward;
-    int64_t limit;   /* >= 1                                                                     */
+    int64_t limit; /* >= 1                                                                     */
     const store_filter *filter; /* borrowed; NULL: everything                                    */
 } store_log_query;
 
@@ -158,8 +162,8 @@ typedef struct store_stream_info {
 } store_stream_info;
 
 typedef struct store_streams_query {
-    weir_str after; /* bytewise, exclusive */
-    int64_t limit;  /* >= 1 */
+    weir_str after;               /* bytewise, exclusive */
+    int64_t limit;                /* >= 1 */
     const store_pattern *pattern; /* NULL: all */
     weir_str category;            /* empty: all */
     int32_t closed;               /* 0 all, 1 closed, 2 open */
@@ -198,25 +202,25 @@ typedef struct store_reaction_declaration {
     weir_str name;
     const weir_str *names; /* event names it listens to                                          */
     size_t names_count;
-    bool all_names;        /* instead of names: every event whose name does not start with '$'   */
-    weir_str source;       /* pattern text; "*": all streams                                     */
+    bool all_names;  /* instead of names: every event whose name does not start with '$'   */
+    weir_str source; /* pattern text; "*": all streams                                     */
     store_rule rule;
-    weir_str rule_text;    /* template or resolver revision: part of the definition              */
-    int32_t start;         /* STORE_START_*; used when the store sees this name the first time   */
+    weir_str rule_text;     /* template or resolver revision: part of the definition              */
+    int32_t start;          /* STORE_START_*; used when the store sees this name the first time   */
     int64_t start_position; /* for STORE_START_POSITION: the last position that is NOT handled   */
-    bool redeclare;        /* make this definition current although a later one was declared     */
+    bool redeclare;         /* make this definition current although a later one was declared     */
 } store_reaction_declaration;
 
 /* A reaction as the store knows it. */
 typedef struct store_reaction {
     int64_t id;
-    weir_str name;       /* in the arena given; so are the other texts */
-    int64_t number;      /* of the definition that was asked for (declare) or is current (list) */
-    int64_t current;     /* number of the current definition; a process whose number is lower neither
+    weir_str name;     /* in the arena given; so are the other texts */
+    int64_t number;    /* of the definition that was asked for (declare) or is current (list) */
+    int64_t current;   /* number of the current definition; a process whose number is lower neither
                             routes nor handles this reaction */
-    int64_t since;       /* where it began, for ever */
-    int64_t routed;      /* everything up to here was routed */
-    int64_t reread_to;   /* while routed is below this, only subscriptions that were reset get work
+    int64_t since;     /* where it began, for ever */
+    int64_t routed;    /* everything up to here was routed */
+    int64_t reread_to; /* while routed is below this, only subscriptions that were reset get work
                             rows; 0: not re-reading */
     bool retired;
     store_rule rule;
@@ -224,7 +228,7 @@ typedef struct store_reaction {
     const weir_str *names; /* in bytewise order */
     size_t names_count;
     bool all_names;
-    weir_str router;       /* holder of the router's lease, also when it has expired; may be empty */
+    weir_str router; /* holder of the router's lease, also when it has expired; may be empty */
     int64_t router_until_us, router_fence;
 } store_reaction;
 
@@ -235,9 +239,10 @@ typedef struct store_reaction_list {
 } store_reaction_list;
 
 typedef struct store_router_lease {
-    int64_t reaction;  /* id */
-    int64_t fence;     /* in: the one held, or 0 to take a free one; out: the one held now, 0: not ours */
-    int64_t until_us;  /* out */
+    int64_t reaction; /* id */
+    int64_t
+        fence; /* in: the one held, or 0 to take a free one; out: the one held now, 0: not ours */
+    int64_t until_us; /* out */
 } store_router_lease;
 
 /* A run of events found for one target by one reaction. */
@@ -245,9 +250,9 @@ typedef struct store_mark {
     uint32_t reaction_index; /* into store_route.steps                                          */
     weir_str target, lane;
     int64_t priority;
-    weir_str source;         /* shown to operators and matched by their filters                 */
-    weir_str value;          /* what the rule was resolved to (store_rule); WORK: empty         */
-    int64_t first, last;     /* positions of the first and the last event found; equal for WORK  */
+    weir_str source;     /* shown to operators and matched by their filters                 */
+    weir_str value;      /* what the rule was resolved to (store_rule); WORK: empty         */
+    int64_t first, last; /* positions of the first and the last event found; equal for WORK  */
 } store_mark;
 
 /* An event whose target could not be found: parked for that reaction, with an empty target. */
@@ -374,7 +379,8 @@ typedef struct store_settle {
     int64_t target, fence;
     store_sql_fn sql; /* may be NULL */
     void *sql_ctx;
-    store_append *const *appends; /* effects; each must succeed, else nothing of the settle happens */
+    store_append *const
+        *appends; /* effects; each must succeed, else nothing of the settle happens */
     size_t appends_count;
     const store_advance *advances;
     size_t advances_count;
@@ -424,13 +430,13 @@ typedef struct store_operate {
     store_verb verb;
     store_target_filter filter; /* nothing set: all targets */
     bool dry_run;
-    weir_str by;                /* who does this: kept with a pause */
-    int32_t reset_to;           /* STORE_RESET_* */
-    int64_t position;           /* STORE_RESET_POSITION: the last position that is not handled again */
-    int64_t time_us;            /* STORE_RESET_TIME: events created at or after it are          */
-    int64_t priority;           /* STORE_PRIORITIZE */
-    bool clear;                 /* STORE_PRIORITIZE: back to what the reactions declare         */
-    int64_t changed;            /* out */
+    weir_str by;      /* who does this: kept with a pause */
+    int32_t reset_to; /* STORE_RESET_* */
+    int64_t position; /* STORE_RESET_POSITION: the last position that is not handled again */
+    int64_t time_us;  /* STORE_RESET_TIME: events created at or after it are          */
+    int64_t priority; /* STORE_PRIORITIZE */
+    bool clear;       /* STORE_PRIORITIZE: back to what the reactions declare         */
+    int64_t changed;  /* out */
 } store_operate;
 
 typedef enum store_target_state {
@@ -453,20 +459,20 @@ typedef struct store_target {
     int64_t id;
     weir_str name, lane;
     int64_t priority;
-    bool prioritized; /* by an operator */
+    bool prioritized;         /* by an operator */
     store_target_state state; /* the first that holds of the enum's order; paused: it or its lane */
     int64_t watermark, mark;  /* mark: the greatest of its subscriptions */
     int64_t lost, fence;
     bool behind;
-    weir_str holder;          /* of a live lease, else empty */
-    int64_t leased_until_us;  /* of a live lease, else 0 */
-    int64_t due_us;           /* deferred until; 0: not */
+    weir_str holder;         /* of a live lease, else empty */
+    int64_t leased_until_us; /* of a live lease, else 0 */
+    int64_t due_us;          /* deferred until; 0: not */
     bool blocked;
-    int64_t blocked_us;       /* since when */
-    weir_str error;           /* of the last failure, or the reason of the block; may be empty */
-    int64_t event;            /* that failed; 0: none */
-    weir_str reaction;        /* that failed; may be empty */
-    int64_t attempts;         /* of that reaction at that event */
+    int64_t blocked_us; /* since when */
+    weir_str error;     /* of the last failure, or the reason of the block; may be empty */
+    int64_t event;      /* that failed; 0: none */
+    weir_str reaction;  /* that failed; may be empty */
+    int64_t attempts;   /* of that reaction at that event */
     bool paused;
     weir_str paused_by;
     const store_subscription *subscriptions; /* by reaction id */
@@ -525,11 +531,11 @@ typedef struct store_parked_chunk {
 typedef struct store_poll {
     weir_str lane; /* in; empty: all lanes */
     int64_t head, safe, now_us;
-    int64_t routed_least;      /* of reactions that are not retired; INT64_MAX: there are none  */
-    bool ready;                /* a target can be leased now                                   */
-    int64_t due_us;            /* the earliest due time of targets with work; INT64_MAX: none   */
-    int64_t lease_end_us;      /* the earliest end of a live lease; INT64_MAX: none             */
-    int64_t router_end_us;     /* the same of routers' leases                                  */
+    int64_t routed_least;  /* of reactions that are not retired; INT64_MAX: there are none  */
+    bool ready;            /* a target can be leased now                                   */
+    int64_t due_us;        /* the earliest due time of targets with work; INT64_MAX: none   */
+    int64_t lease_end_us;  /* the earliest end of a live lease; INT64_MAX: none             */
+    int64_t router_end_us; /* the same of routers' leases                                  */
 } store_poll;
 
 typedef struct store_snapshot {
@@ -541,7 +547,7 @@ typedef struct store_snapshot {
 
 /* What a store says about itself: for status and doctor. */
 typedef struct store_stats {
-    int64_t schema;      /* version of the schema */
+    int64_t schema; /* version of the schema */
     int64_t streams, targets, blocked, parked;
     int64_t file_bytes, wal_bytes; /* SQLite; else 0 */
     int64_t transactions;          /* write transactions committed through this handle */
@@ -583,7 +589,8 @@ typedef struct weir_store_ops {
      * below `since` are not. Then $closed is appended and the stream is closed, for ever.
      * DRY_RUN: judged, results as if, nothing written.
      * Expired idempotency keys are removed here, a bounded number (64) per transaction. */
-    weir_status (*append)(weir_store *s, store_append *const *appends, size_t count, weir_error *err);
+    weir_status (*append)(weir_store *s, store_append *const *appends, size_t count,
+                          weir_error *err);
 
     /* READS. One short transaction each; `chunk` is reset and filled; events come with all fields.
      * read_stream: ENOTFOUND: no such stream. more = false when the bounds are exhausted.
