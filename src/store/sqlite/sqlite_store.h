@@ -14,11 +14,19 @@
 
 typedef struct sqlite_store sqlite_store;
 
+/* What every transaction reads first. In a write transaction `head` moves with what is appended. */
+typedef struct sqlite_row {
+    int64_t clock_us;     /* the latest time that the store has seen                   */
+    int64_t head;         /* position of the last event, or where the log begins (0)   */
+    int64_t version_base; /* version of a stream's first event: 0 outside of tests     */
+} sqlite_row;
+
 /* A connection and its prepared statements. Belongs to one thread at a time. */
 typedef struct sqlite_conn {
-    sqlite3 *db; /* owned */
+    sqlite3 *db;                      /* owned */
     struct sqlite_cached *statements; /* owned: SQL text (by address) to statement */
     size_t statements_count, statements_capacity;
+    sqlite_row row; /* of the transaction that is open */
 } sqlite_conn;
 
 /* ---- transactions (transaction.c) --------------------------------------------------------- */
@@ -33,8 +41,8 @@ enum {
 weir_status weir__sqlite_write_begin(sqlite_store *s, uint32_t flags, sqlite_conn **conn,
                                      int64_t *now_us, weir_error *err);
 /* Commits when status is WEIR_OK, else rolls back (err is kept as it is). Checkpoints when it is time,
- * releases everything, then wakes the watches if `wake` and committed. Returns `status`, or what
- * the commit failed with. */
+ * releases everything, then wakes the watches if `wake` and something was changed. Returns `status`,
+ * or what the commit failed with; WEIR_EMISUSE when something inside has ended the transaction. */
 weir_status weir__sqlite_write_end(sqlite_store *s, weir_status status, bool wake, weir_error *err);
 
 /* A read transaction on a pooled connection; keep it short, never over a callback. */

@@ -1,0 +1,300 @@
+/* open.c - from options to an open handle: finding the file, making it, or saying why not.
+ *
+ * The order is: resolve the path, open the side file, lock it, open the database, look, make or
+ * upgrade, unlock. A reading handle does the same with a connection that cannot write. Whatever this
+ * opening has made and that turns out to be useless is removed again, while the lock is held, so that
+ * nobody else can be using it; who waited for that lock notices and opens the side file anew.
+ */
+#include "base/assert.h"
+#include "base/error.h"
+#include "base/str.h"
+#include "store/sqlite/sqlite_private.h"
+
+#include <errno.h>
+#include <string.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+extern const weir_store_ops weir__sqlite_ops;
+
+/* What there was before this opening. */
+typedef struct found_files {
+    bool database;       /* there is a file, of whatever size */
+    bool database_bytes; /* and something in it               */
+    bool wal_bytes;
+} found_files;
+
+static const char *copy_text(weir_arena *arena, weir_str text)
+{
+    return weir__arena_copy(arena, text.len == 0 ? "" : text.ptr, text.len);
+}
+
+static weir_status copy_options(sqlite_store *s, const store_options *o, weir_error *err)
+{
+    s->options = *o;
+    s->given = copy_text(&s->texts, o->path);
+    const char *vfs = copy_text(&s->texts, o->vfs);
+    s->options.application = copy_text(&s->texts, weir__str(o->application));
+    if (s->given == NULL || vfs == NULL || s->options.application == NULL) {
+        return weir__fail(err, WEIR_ENOMEM, "could not allocate a handle");
+    }
+    s->vfs = o->vfs.len == 0 ? NULL : vfs;
+    s->options.path = weir__str(s->given);
+    s->options.vfs = weir__str(vfs);
+    if (s->options.checkpoint_pages <= 0) {
+        s->options.checkpoint_pages = SQLITE_CHECKPOINT_PAGES_DEFAULT;
+    }
+    s->checkpoint_next = s->options.checkpoint_pages;
+    s->read_only = (o->open_flags & WEIR_OPEN_READONLY) != 0;
+    if (strlen(s->given) != o->path.len || o->path.len == 0 || strcmp(s->given, ":memory:") == 0) {
+        return weir__fail(err, WEIR_EINVAL, "\"%s\" is not the path of a file", s->given);
+    }
+    return WEIR_OK;
+}
+
+static weir_status resolve_path(sqlite_store *s, weir_error *err)
+{
+    sqlite3_vfs *vfs = sqlite3_vfs_find(s->vfs);
+    if (vfs == NULL) {
+        return weir__fail(err, WEIR_EINVAL, "there is no SQLite VFS \"%s\"",
+                          s->vfs == NULL ? "default" : s->vfs);
+    }
+    char *path = weir__arena_alloc(&s->texts, (size_t)vfs->mxPathname + 1);
+    if (path == NULL) {
+        return weir__fail(err, WEIR_ENOMEM, "could not allocate a handle");
+    }
+    /* As SQLite will do itself: whoever comes through a symbolic link gets the same side file. */
+    const int rc = vfs->xFullPathname(vfs, s->given, vfs->mxPathname + 1, path);
+    if ((rc & 0xff) != SQLITE_OK) {
+        const weir_status status =
+            weir__fail(err, WEIR_EIO, "could not resolve \"%s\": %s", s->given, sqlite3_errstr(rc));
+        weir__error_store_code(err, "%d", rc);
+        return status;
+    }
+    s->path = path;
+    return WEIR_OK;
+}
+
+static bool file_exists(const sqlite_store *s, const char *suffix, bool *has_bytes)
+{
+    weir_buffer name = { 0 };
+    struct stat st = { 0 };
+    bool exists = false;
+    if (weir__buffer_add_text(&name, s->path) && weir__buffer_add_text(&name, suffix) &&
+        weir__buffer_add(&name, "", 1)) {
+        exists = stat(name.ptr, &st) == 0;
+    }
+    if (has_bytes != NULL) {
+        *has_bytes = exists && st.st_size > 0;
+    }
+    weir__buffer_free(&name);
+    return exists;
+}
+
+static weir_status look_at_files(sqlite_store *s, found_files *found, weir_error *err)
+{
+    struct stat st;
+    *found = (found_files){ 0 };
+    if (stat(s->path, &st) == 0) {
+        if (!S_ISREG(st.st_mode)) {
+            return weir__fail(err, WEIR_EINVAL, "\"%s\" is not a file", s->given);
+        }
+        found->database = true;
+        found->database_bytes = st.st_size > 0;
+    } else if (errno != ENOENT) {
+        return weir__side_fail(err, errno, "look at", s->given);
+    }
+    (void)file_exists(s, "-wal", &found->wal_bytes);
+    /* A database whose first commits are all in the WAL may be empty itself. */
+    const bool nothing = !found->database || (!found->database_bytes && !found->wal_bytes);
+    if (nothing && (s->options.open_flags & (WEIR_OPEN_EXISTING | WEIR_OPEN_READONLY)) != 0) {
+        return weir__fail(err, WEIR_ENOTFOUND, "no store at \"%s\"", s->given);
+    }
+    return WEIR_OK;
+}
+
+static void remove_file(const sqlite_store *s, const char *suffix)
+{
+    weir_buffer name = { 0 };
+    if (weir__buffer_add_text(&name, s->path) && weir__buffer_add_text(&name, suffix) &&
+        weir__buffer_add(&name, "", 1)) {
+        (void)unlink(name.ptr);
+    }
+    weir__buffer_free(&name);
+}
+
+/* After a failure, with the side lock held. A store that is there, whoever made it, stays. */
+static void remove_what_we_made(sqlite_store *s, const found_files *found, weir_status status)
+{
+    if (!found->database) {
+        weir__sqlite_conn_close(&s->writer);
+        remove_file(s, "-wal");
+        remove_file(s, "-shm");
+        remove_file(s, "-journal");
+        remove_file(s, "");
+    }
+    const bool no_store = !found->database || status == WEIR_ENOTFOUND || status == WEIR_EINVAL ||
+                          status == WEIR_ECORRUPT;
+    if (s->side.created && no_store) {
+        weir__side_remove(&s->side);
+    }
+}
+
+static weir_status open_for_writing(sqlite_store *s, weir_error *err)
+{
+    found_files found;
+    bool made = false;
+    const bool create = (s->options.open_flags & WEIR_OPEN_EXISTING) == 0;
+
+    weir_status status = look_at_files(s, &found, err);
+    if (status != WEIR_OK) {
+        return status;
+    }
+    status = weir__side_open(&s->side, s->path, false, err);
+    if (status != WEIR_OK) {
+        return status;
+    }
+    s->deadline_us = weir__sqlite_deadline(s);
+    status = weir__side_lock(&s->side, s->deadline_us, err);
+    if (status != WEIR_OK) {
+        return status;
+    }
+    /* Again, now that nobody else is making or removing it. */
+    status = look_at_files(s, &found, err);
+    if (status == WEIR_OK) {
+        status = weir__sqlite_conn_open(s, create ? SQLITE_ROLE_CREATOR : SQLITE_ROLE_WRITER,
+                                        &s->writer, err);
+        if (status != WEIR_OK) {
+            status = weir__wrap(err, status, "open \"%s\"", s->given);
+        }
+    }
+    if (status == WEIR_OK) {
+        status = weir__sqlite_schema_prepare(s, &made, err);
+    }
+    if (status == WEIR_OK) {
+        status = weir__sqlite_row_read(s, &s->writer, err);
+    }
+    if (status == WEIR_OK) {
+        (void)weir__sqlite_clock(s, s->writer.row.clock_us);
+    } else {
+        remove_what_we_made(s, &found, status);
+    }
+    weir__side_unlock(&s->side);
+    return status;
+}
+
+/* Opens the first reading connection and looks at what it shows. */
+static weir_status try_reading(sqlite_store *s, weir_error *err)
+{
+    sqlite_conn *conn = &s->readers[0];
+    weir_status status = weir__sqlite_conn_open(s, SQLITE_ROLE_READER, conn, err);
+    if (status != WEIR_OK) {
+        return weir__wrap(err, status, "open \"%s\"", s->given);
+    }
+    status = weir__sqlite_schema_verify(s, conn, err);
+    if (status == WEIR_OK) {
+        status = weir__sqlite_row_read(s, conn, err);
+    }
+    if (status == WEIR_OK) {
+        (void)weir__sqlite_clock(s, conn->row.clock_us);
+    } else {
+        weir__sqlite_conn_close(conn);
+    }
+    return status;
+}
+
+static weir_status open_for_reading(sqlite_store *s, weir_error *err)
+{
+    found_files found;
+    weir_status status = look_at_files(s, &found, err);
+    if (status != WEIR_OK) {
+        return status;
+    }
+    status = weir__side_open(&s->side, s->path, true, err);
+    if (status != WEIR_OK) {
+        return status;
+    }
+    status = weir__side_lock(&s->side, weir__sqlite_deadline(s), err);
+    if (status != WEIR_OK) {
+        return status;
+    }
+    status = try_reading(s, err);
+    if (status == WEIR_EIO && s->side.fd < 0 && !found.wal_bytes) {
+        /* SQLite wants a -shm file beside a database with a WAL and could not make one. There is
+         * nothing in a WAL, and we could not even make a side file: so this is a medium that cannot be
+         * written, and the database file is all there is. With a WAL it would not be, and a reader
+         * that ignored it would show an old store as if it were the current one. */
+        s->immutable = true;
+        status = try_reading(s, err);
+    }
+    if (status != WEIR_OK && s->side.created && s->side.held && status != WEIR_EIO &&
+        status != WEIR_EBUSY && status != WEIR_ENOMEM && status != WEIR_ENEWER) {
+        weir__side_remove(&s->side);
+    }
+    weir__side_unlock(&s->side);
+    return status;
+}
+
+/* A handle whose locks work and that has nothing open. */
+static weir_status allocate(sqlite_store **out, weir_error *err)
+{
+    sqlite_store *s = weir__calloc(1, sizeof *s);
+    if (s == NULL) {
+        goto fail_memory;
+    }
+    s->base.ops = &weir__sqlite_ops;
+    s->side.fd = -1;
+    s->schema = weir__sqlite_schema();
+    if (!weir__mutex_init(&s->writer_mu)) {
+        goto fail_writer_mu;
+    }
+    if (!weir__cond_init(&s->writer_free)) {
+        goto fail_writer_free;
+    }
+    if (!weir__mutex_init(&s->pool_mu)) {
+        goto fail_pool_mu;
+    }
+    if (!weir__cond_init(&s->pool_free)) {
+        goto fail_pool_free;
+    }
+    if (!weir__mutex_init(&s->clock_mu)) {
+        goto fail_clock_mu;
+    }
+    *out = s;
+    return WEIR_OK;
+
+fail_clock_mu:
+    weir__cond_destroy(&s->pool_free);
+fail_pool_free:
+    weir__mutex_destroy(&s->pool_mu);
+fail_pool_mu:
+    weir__cond_destroy(&s->writer_free);
+fail_writer_free:
+    weir__mutex_destroy(&s->writer_mu);
+fail_writer_mu:
+    weir__free(s);
+fail_memory:
+    return weir__fail(err, WEIR_ENOMEM, "could not allocate a handle");
+}
+
+weir_status weir__sqlite_open(weir_store **out, const store_options *options, weir_error *err)
+{
+    sqlite_store *s = NULL;
+    weir_status status = allocate(&s, err);
+    if (status != WEIR_OK) {
+        return status;
+    }
+    status = copy_options(s, options, err);
+    if (status == WEIR_OK) {
+        status = resolve_path(s, err);
+    }
+    if (status == WEIR_OK) {
+        status = s->read_only ? open_for_reading(s, err) : open_for_writing(s, err);
+    }
+    if (status != WEIR_OK) {
+        s->base.ops->close(&s->base);
+        return status;
+    }
+    *out = &s->base;
+    return WEIR_OK;
+}

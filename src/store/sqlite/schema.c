@@ -1,0 +1,271 @@
+/* schema.c - making, upgrading and refusing stores.
+ *
+ * Everything here runs under the side lock, so what was seen is still so when it is acted upon, and of
+ * two processes that come at once the second finds the work done. Making and upgrading are one
+ * transaction each: a crash leaves what was there before. The switch to WAL comes first and apart; a
+ * crash after it leaves a database without a table, which counts as new.
+ */
+#include "base/assert.h"
+#include "base/error.h"
+#include "base/random.h"
+#include "base/str.h"
+#include "store/sqlite/schema_sql.h"
+#include "store/sqlite/sqlite_private.h"
+
+#include <inttypes.h>
+
+/* Steps are added here as files upgrade_2.sql and so on, and never change once they are released. */
+static const sqlite_schema schema_current = {
+    .version = SQLITE_SCHEMA_VERSION,
+    .steps = NULL,
+    .steps_count = 0,
+};
+
+static const sqlite_schema *_Atomic schema_pretended;
+
+const sqlite_schema *weir__sqlite_schema(void)
+{
+    const sqlite_schema *pretended = atomic_load(&schema_pretended);
+    return pretended != NULL ? pretended : &schema_current;
+}
+
+void weir__sqlite_schema_pretend(const sqlite_schema *schema)
+{
+    atomic_store(&schema_pretended, schema);
+}
+
+typedef enum found_kind {
+    FOUND_NOTHING, /* no file, an empty one, or a database without a table */
+    FOUND_FOREIGN, /* somebody's database                                  */
+    FOUND_STORE,
+} found_kind;
+
+/* One number, or two, from a query without parameters. */
+static weir_status query_numbers(sqlite_conn *conn, const char *sql, int64_t *first,
+                                 int64_t *second, weir_error *err)
+{
+    sqlite3_stmt *stmt = NULL;
+    bool row = false;
+    weir_status status = weir__sqlite_statement(conn, sql, &stmt, err);
+    if (status != WEIR_OK) {
+        return status;
+    }
+    status = weir__sqlite_step(conn, stmt, &row, err);
+    if (status != WEIR_OK) {
+        return status;
+    }
+    if (!row) {
+        status = weir__fail(err, WEIR_ECORRUPT, "the store has lost its own row in weir_store");
+    } else {
+        *first = sqlite3_column_int64(stmt, 0);
+        if (second != NULL) {
+            *second = sqlite3_column_int64(stmt, 1);
+        }
+    }
+    weir__sqlite_done(stmt);
+    return status;
+}
+
+static weir_status look(sqlite_store *s, sqlite_conn *conn, found_kind *kind, int64_t *version,
+                        weir_error *err)
+{
+    int64_t any = 0;
+    int64_t store = 0;
+    weir_status status = query_numbers(conn, sql_schema_look, &any, &store, err);
+    if (status != WEIR_OK) {
+        return weir__wrap(err, status, "open \"%s\"", s->given);
+    }
+    *kind = store != 0 ? FOUND_STORE : any != 0 ? FOUND_FOREIGN : FOUND_NOTHING;
+    *version = 0;
+    return store == 0 ? WEIR_OK : query_numbers(conn, sql_schema_version, version, NULL, err);
+}
+
+static weir_status refuse_missing(sqlite_store *s, weir_error *err)
+{
+    return weir__fail(err, WEIR_ENOTFOUND, "no store at \"%s\"", s->given);
+}
+
+static weir_status refuse_foreign(sqlite_store *s, weir_error *err)
+{
+    const weir_status status = weir__fail(
+        err, WEIR_EINVAL, "\"%s\" is an SQLite database without a store in it", s->given);
+    weir__error_detail(err, "Run weir init to add a store to this database.");
+    return status;
+}
+
+static weir_status refuse_newer(sqlite_store *s, int64_t version, weir_error *err)
+{
+    const weir_status status =
+        weir__fail(err, WEIR_ENEWER,
+                   "\"%s\" has schema %" PRId64 ", this library knows schema %" PRId64 " and older",
+                   s->given, version, s->schema->version);
+    weir__error_detail(err, "The store was written by a newer version of Weir; use that one.");
+    return status;
+}
+
+static weir_status set_version(sqlite_conn *conn, int64_t version, weir_error *err)
+{
+    sqlite3_stmt *stmt = NULL;
+    const weir_status status = weir__sqlite_statement(conn, sql_schema_set_version, &stmt, err);
+    if (status != WEIR_OK) {
+        return status;
+    }
+    (void)sqlite3_bind_int64(stmt, 1, version);
+    return weir__sqlite_run(conn, stmt, err);
+}
+
+/* The steps above `from`, inside the caller's transaction. */
+static weir_status run_steps(sqlite_store *s, int64_t from, weir_error *err)
+{
+    for (size_t i = 0; i < s->schema->steps_count; i++) {
+        const sqlite_upgrade *step = &s->schema->steps[i];
+        if (step->to <= from) {
+            continue;
+        }
+        weir_status status = weir__sqlite_exec(&s->writer, step->sql, err);
+        if (status == WEIR_OK) {
+            status = set_version(&s->writer, step->to, err);
+        }
+        if (status != WEIR_OK) {
+            return weir__wrap(err, status, "upgrade the store to schema %" PRId64, step->to);
+        }
+    }
+    return WEIR_OK;
+}
+
+static weir_status run_create(sqlite_store *s, weir_error *err)
+{
+    sqlite_conn *conn = &s->writer;
+    sqlite3_stmt *stmt = NULL;
+    char epoch[WEIR_UUID_TEXT_BYTES];
+    const int64_t now_us = weir__sqlite_clock(s, 0);
+
+    weir_status status = weir__sqlite_exec(conn, sql_schema, err);
+    if (status == WEIR_OK) {
+        status = weir__sqlite_exec(conn, sql_targets_schema, err);
+    }
+    if (status == WEIR_OK) {
+        status = weir__sqlite_statement(conn, sql_schema_new_row, &stmt, err);
+    }
+    if (status == WEIR_OK) {
+        weir__uuid7(now_us, epoch);
+        (void)sqlite3_bind_int64(stmt, 1, SQLITE_SCHEMA_VERSION);
+        weir__sqlite_bind_str(stmt, 2, weir__str(epoch));
+        (void)sqlite3_bind_int64(stmt, 3, now_us);
+        status = weir__sqlite_run(conn, stmt, err);
+    }
+    return status;
+}
+
+/* Everything between BEGIN and COMMIT: from schema `from` (0: nothing there) to ours. */
+static weir_status change(sqlite_store *s, int64_t from, weir_error *err)
+{
+    weir_status status = weir__sqlite_exec(&s->writer, "BEGIN IMMEDIATE", err);
+    if (status != WEIR_OK) {
+        return status;
+    }
+    if (from == 0) {
+        status = run_create(s, err);
+        from = SQLITE_SCHEMA_VERSION;
+    }
+    if (status == WEIR_OK) {
+        status = run_steps(s, from, err);
+    }
+    if (status == WEIR_OK) {
+        status = weir__sqlite_exec(&s->writer, "COMMIT", err);
+    }
+    if (status != WEIR_OK && sqlite3_get_autocommit(s->writer.db) == 0) {
+        weir__sqlite_statements_reset(&s->writer);
+        (void)weir__sqlite_exec(&s->writer, "ROLLBACK", NULL);
+    }
+    return status;
+}
+
+/* Also for a store that is there: a tool may have switched it to another journal. */
+static weir_status ensure_wal(sqlite_store *s, weir_error *err)
+{
+    static const char sql_to_wal[] = "PRAGMA main.journal_mode=WAL";
+    sqlite3_stmt *stmt = NULL;
+    bool row = false;
+    weir_status status = weir__sqlite_statement(&s->writer, sql_to_wal, &stmt, err);
+    if (status != WEIR_OK) {
+        return status;
+    }
+    status = weir__sqlite_step(&s->writer, stmt, &row, err);
+    if (status != WEIR_OK) {
+        return weir__wrap(err, status, "switch \"%s\" to a write-ahead log", s->given);
+    }
+    if (!row || !weir__str_equal(weir__sqlite_column_str(stmt, 0), weir__str("wal"))) {
+        status =
+            weir__fail(err, WEIR_EIO, "could not switch \"%s\" to a write-ahead log", s->given);
+        weir__error_detail(err, "Its file system or VFS cannot share memory between processes.");
+    }
+    weir__sqlite_done(stmt);
+    return status;
+}
+
+weir_status weir__sqlite_schema_prepare(sqlite_store *s, bool *made, weir_error *err)
+{
+    WEIR_ASSERT(s->side.held);
+    const uint32_t flags = s->options.open_flags;
+    found_kind kind = FOUND_NOTHING;
+    int64_t version = 0;
+
+    *made = false;
+    weir_status status = look(s, &s->writer, &kind, &version, err);
+    if (status != WEIR_OK) {
+        return status;
+    }
+    if (kind == FOUND_NOTHING && (flags & WEIR_OPEN_EXISTING) != 0) {
+        return refuse_missing(s, err);
+    }
+    if (kind == FOUND_FOREIGN && (flags & WEIR_OPEN_ADOPT) == 0) {
+        return refuse_foreign(s, err);
+    }
+    if (version > s->schema->version) {
+        return refuse_newer(s, version, err);
+    }
+    if (kind == FOUND_NOTHING) {
+        status = weir__sqlite_exec(&s->writer, "PRAGMA page_size=4096", err);
+        if (status != WEIR_OK) {
+            return status;
+        }
+    }
+    status = ensure_wal(s, err);
+    if (status != WEIR_OK || version == s->schema->version) {
+        return status;
+    }
+    status = change(s, version, err);
+    if (status != WEIR_OK) {
+        return weir__wrap(err, status, version == 0 ? "create a store in \"%s\"" : "upgrade \"%s\"",
+                          s->given);
+    }
+    *made = version == 0;
+    return WEIR_OK;
+}
+
+weir_status weir__sqlite_schema_verify(sqlite_store *s, sqlite_conn *conn, weir_error *err)
+{
+    found_kind kind = FOUND_NOTHING;
+    int64_t version = 0;
+    const weir_status status = look(s, conn, &kind, &version, err);
+    if (status != WEIR_OK) {
+        return status;
+    }
+    if (kind == FOUND_NOTHING) {
+        return refuse_missing(s, err);
+    }
+    if (kind == FOUND_FOREIGN) {
+        return refuse_foreign(s, err);
+    }
+    if (version > s->schema->version) {
+        return refuse_newer(s, version, err);
+    }
+    if (version < s->schema->version) {
+        return weir__fail(err, WEIR_EMISUSE,
+                          "\"%s\" has schema %" PRId64 ", which must be upgraded to %" PRId64
+                          " by opening it once for writing",
+                          s->given, version, s->schema->version);
+    }
+    return WEIR_OK;
+}

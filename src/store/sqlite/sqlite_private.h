@@ -1,0 +1,160 @@
+/* sqlite_private.h - the handle of the SQLite adapter, for the files that open, lock and check it.
+ *
+ * Verbs go through sqlite_store.h and never look in here. Lock order: writer slot, side lock, BEGIN
+ * IMMEDIATE; pool_mu and clock_mu are leaf locks, nothing else is taken under them.
+ */
+#ifndef WEIR_STORE_SQLITE_SQLITE_PRIVATE_H
+#define WEIR_STORE_SQLITE_SQLITE_PRIVATE_H
+
+#include "store/sqlite/side_lock.h"
+#include "store/sqlite/sqlite_store.h"
+
+#include <stdatomic.h>
+
+enum {
+    SQLITE_SCHEMA_VERSION = 1,
+    SQLITE_READERS_MAX = 8,
+    SQLITE_CHECKPOINT_PAGES_DEFAULT = 4000,
+    SQLITE_CHECKPOINT_ON_CLOSE_PAGES = 1000,
+    SQLITE_CATEGORIES_CACHED_MAX = 256,
+};
+
+/* How a connection is opened. */
+typedef enum sqlite_role {
+    SQLITE_ROLE_CREATOR,      /* writes, and makes the file when there is none       */
+    SQLITE_ROLE_WRITER,       /* writes                                              */
+    SQLITE_ROLE_CHECKPOINTER, /* runs checkpoints while the writer keeps all others out */
+    SQLITE_ROLE_READER,
+} sqlite_role;
+
+/* A step from one schema to the next. `sql`: static. */
+typedef struct sqlite_upgrade {
+    int64_t to;
+    const char *sql;
+} sqlite_upgrade;
+
+/* What this library wants a store to look like: schema 1, then the steps up to `version`. */
+typedef struct sqlite_schema {
+    int64_t version;
+    const sqlite_upgrade *steps; /* by `to`, from 2 on */
+    size_t steps_count;
+} sqlite_schema;
+
+typedef struct sqlite_category {
+    char *name; /* owned */
+    size_t len;
+    int64_t id;
+} sqlite_category;
+
+struct sqlite_store {
+    weir_store base; /* first: a weir_store * is a sqlite_store * */
+
+    /* immutable after opening */
+    store_options options; /* texts are in `texts` */
+    weir_arena texts;
+    const char *path;  /* absolute, symbolic links resolved */
+    const char *given; /* as the caller wrote it, for messages */
+    const char *vfs;   /* NULL: the default one */
+    const sqlite_schema *schema;
+    bool read_only;
+    bool immutable; /* read-only on a file that nobody can write: SQLite then takes no locks */
+
+    /* guarded by writer_mu */
+    weir_mutex writer_mu;
+    weir_cond writer_free;
+    bool writer_taken;
+    pthread_t writer_owner; /* valid while writer_taken */
+
+    /* owned by whoever has taken the writer slot */
+    side_lock side;
+    sqlite_conn writer, checkpointer;
+    int64_t deadline_us; /* machine's monotonic clock: when BEGIN stops waiting */
+    int64_t now_us;      /* of the transaction that is open */
+    int64_t changes_before;
+    bool events_written;         /* events carry the time themselves, weir_store need not */
+    bool sync_full;              /* what the writer's PRAGMA synchronous is now */
+    int64_t wal_pages;           /* in the WAL after our last commit */
+    int64_t checkpoint_next;     /* at so many pages we try again */
+    sqlite_category *categories; /* owned: ids that are committed or of this transaction */
+    size_t categories_count;
+
+    /* guarded by pool_mu; a taken connection belongs to who took it */
+    weir_mutex pool_mu;
+    weir_cond pool_free;
+    sqlite_conn readers[SQLITE_READERS_MAX];
+    bool readers_taken[SQLITE_READERS_MAX];
+
+    /* guarded by clock_mu */
+    weir_mutex clock_mu;
+    weir_steady_clock clock;
+
+    /* counters for stats and tests; relaxed, nothing is derived from them */
+    _Atomic int64_t transactions, checkpoints;
+};
+
+static inline sqlite_store *sqlite_of(weir_store *base)
+{
+    return (sqlite_store *)(void *)base;
+}
+
+/* connection.c. *conn must be zeroed; weir__sqlite_conn_close ends it, also a zeroed one. */
+weir_status weir__sqlite_conn_open(sqlite_store *s, sqlite_role role, sqlite_conn *conn,
+                                   weir_error *err);
+void weir__sqlite_conn_close(sqlite_conn *conn);
+
+/* statement.c */
+void weir__sqlite_statements_reset(sqlite_conn *conn); /* ends every open cursor */
+void weir__sqlite_statements_free(sqlite_conn *conn);
+
+/* transaction.c. Takes the writer slot within the deadline. */
+weir_status weir__sqlite_slot_take(sqlite_store *s, int64_t deadline_us, weir_error *err);
+void weir__sqlite_slot_give(sqlite_store *s);
+int64_t weir__sqlite_deadline(const sqlite_store *s);
+/* Reads weir_store and the end of the log into conn->row; WEIR_ENEWER when the schema has changed. */
+weir_status weir__sqlite_row_read(sqlite_store *s, sqlite_conn *conn, weir_error *err);
+/* The store's time, with what conn->row says taken into account. */
+int64_t weir__sqlite_clock(sqlite_store *s, int64_t seen_us);
+
+/* checkpoint.c. The caller has the writer slot and the side lock, and no transaction. */
+void weir__sqlite_checkpoint(sqlite_store *s);
+int weir__sqlite_wal_hook(void *ctx, sqlite3 *db, const char *name, int pages);
+
+/* schema.c. Under the side lock, on the writer: creates, upgrades or refuses. *made: a store was
+ * created. */
+weir_status weir__sqlite_schema_prepare(sqlite_store *s, bool *made, weir_error *err);
+/* The same for a reading connection: refuses only. */
+weir_status weir__sqlite_schema_verify(sqlite_store *s, sqlite_conn *conn, weir_error *err);
+const sqlite_schema *weir__sqlite_schema(void);
+/* Tests only: what weir__sqlite_schema answers in this process from now on; NULL: the real one. */
+void weir__sqlite_schema_pretend(const sqlite_schema *schema);
+
+/* append.c */
+void weir__sqlite_categories_forget(sqlite_store *s);
+
+/* The verbs of the events side. */
+weir_status weir__sqlite_read_stream(weir_store *base, const store_stream_query *q,
+                                     store_chunk *chunk, weir_error *err);
+weir_status weir__sqlite_read_log(weir_store *base, const store_log_query *q, store_chunk *chunk,
+                                  weir_error *err);
+weir_status weir__sqlite_stream_info(weir_store *base, weir_str stream, weir_arena *arena,
+                                     store_stream_info *out, weir_error *err);
+weir_status weir__sqlite_streams(weir_store *base, const store_streams_query *q,
+                                 store_streams_chunk *chunk, weir_error *err);
+weir_status weir__sqlite_key_owner(weir_store *base, weir_str key, weir_arena *arena,
+                                   weir_str *stream, weir_error *err);
+weir_status weir__sqlite_snapshot_put(weir_store *base, const store_snapshot *snapshot,
+                                      weir_error *err);
+weir_status weir__sqlite_snapshot_get(weir_store *base, weir_str stream, weir_str revision,
+                                      int64_t at_most, weir_arena *arena, store_snapshot *out,
+                                      weir_error *err);
+weir_status weir__sqlite_snapshot_drop(weir_store *base, weir_str category, weir_str keep_revision,
+                                       int64_t *dropped, weir_error *err);
+weir_status weir__sqlite_watch_open(weir_store *base, store_watch **out, weir_error *err);
+weir_status weir__sqlite_watch_wait(store_watch *watch, int32_t timeout_ms, bool *woken,
+                                    weir_error *err);
+int weir__sqlite_watch_fd(store_watch *watch);
+void weir__sqlite_watch_close(store_watch *watch);
+weir_status weir__sqlite_stats(weir_store *base, store_stats *out, weir_error *err);
+weir_status weir__sqlite_check(weir_store *base, store_finding_fn fn, void *ctx, weir_error *err);
+
+#endif

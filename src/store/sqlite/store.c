@@ -1,0 +1,210 @@
+/* store.c - the SQLite adapter as a store: its vtable, and what it says about itself. */
+#include "base/assert.h"
+#include "base/error.h"
+#include "base/str.h"
+#include "store/sqlite/sqlite_private.h"
+#include "store/sqlite/store_sql.h"
+
+#include <stdio.h>
+#include <sys/stat.h>
+
+extern const weir_store_ops weir__sqlite_ops;
+
+/* Leaves little to recover to whoever opens the store next, if that keeps nobody waiting. */
+static void checkpoint_on_close(sqlite_store *s)
+{
+    if (s->writer.db == NULL || s->wal_pages < SQLITE_CHECKPOINT_ON_CLOSE_PAGES) {
+        return;
+    }
+    s->deadline_us = 0; /* nobody waits for a closing */
+    if (weir__side_lock(&s->side, 0, NULL) == WEIR_OK) {
+        weir__sqlite_checkpoint(s);
+        weir__side_unlock(&s->side);
+    }
+}
+
+static void store_close(weir_store *base)
+{
+    sqlite_store *s = sqlite_of(base);
+    WEIR_ASSERT(!s->writer_taken);
+    for (size_t i = 0; i < SQLITE_READERS_MAX; i++) {
+        WEIR_ASSERT(!s->readers_taken[i]);
+        weir__sqlite_conn_close(&s->readers[i]);
+    }
+    checkpoint_on_close(s);
+    weir__sqlite_conn_close(&s->checkpointer);
+    weir__sqlite_conn_close(&s->writer);
+    weir__side_close(&s->side);
+    weir__sqlite_categories_forget(s);
+    weir__free(s->categories);
+    weir__mutex_destroy(&s->clock_mu);
+    weir__cond_destroy(&s->pool_free);
+    weir__mutex_destroy(&s->pool_mu);
+    weir__cond_destroy(&s->writer_free);
+    weir__mutex_destroy(&s->writer_mu);
+    weir__arena_free(&s->texts);
+    weir__free(s);
+}
+
+static weir_status store_now(weir_store *base, int64_t *now_us, weir_error *err)
+{
+    sqlite_store *s = sqlite_of(base);
+    sqlite_conn *conn = NULL;
+    const weir_status status = weir__sqlite_read_begin(s, &conn, err);
+    if (status != WEIR_OK) {
+        return status;
+    }
+    *now_us = weir__sqlite_clock(s, conn->row.clock_us);
+    weir__sqlite_read_end(s, conn);
+    return WEIR_OK;
+}
+
+static weir_status store_positions_get(weir_store *base, store_positions *out, weir_error *err)
+{
+    sqlite_store *s = sqlite_of(base);
+    sqlite_conn *conn = NULL;
+    sqlite3_stmt *stmt = NULL;
+    bool row = false;
+
+    weir_status status = weir__sqlite_read_begin(s, &conn, err);
+    if (status != WEIR_OK) {
+        return status;
+    }
+    status = weir__sqlite_statement(conn, sql_store_epoch, &stmt, err);
+    if (status == WEIR_OK) {
+        status = weir__sqlite_step(conn, stmt, &row, err);
+    }
+    if (status == WEIR_OK) {
+        WEIR_ASSERT(row); /* the transaction has begun with reading that very row */
+        const weir_str epoch = weir__sqlite_column_str(stmt, 0);
+        /* One writer at a time: what is committed is complete, so everything is safe. */
+        *out = (store_positions){ .head = conn->row.head,
+                                  .safe = conn->row.head,
+                                  .now_us = weir__sqlite_clock(s, conn->row.clock_us) };
+        (void)snprintf(out->epoch, sizeof out->epoch, "%.*s", (int)epoch.len, epoch.ptr);
+    }
+    weir__sqlite_read_end(s, conn);
+    return status;
+}
+
+static int64_t file_bytes(const sqlite_store *s, const char *suffix)
+{
+    weir_buffer name = { 0 };
+    struct stat st;
+    int64_t bytes = 0;
+    if (weir__buffer_add_text(&name, s->path) && weir__buffer_add_text(&name, suffix) &&
+        weir__buffer_add(&name, "", 1) && stat(name.ptr, &st) == 0) {
+        bytes = (int64_t)st.st_size;
+    }
+    weir__buffer_free(&name);
+    return bytes;
+}
+
+weir_status weir__sqlite_stats(weir_store *base, store_stats *out, weir_error *err)
+{
+    sqlite_store *s = sqlite_of(base);
+    sqlite_conn *conn = NULL;
+    sqlite3_stmt *stmt = NULL;
+    bool row = false;
+    store_stats stats = { 0 };
+
+    weir_status status = weir__sqlite_read_begin(s, &conn, err);
+    if (status != WEIR_OK) {
+        return status;
+    }
+    status = weir__sqlite_statement(conn, sql_store_streams_count, &stmt, err);
+    if (status == WEIR_OK) {
+        status = weir__sqlite_step(conn, stmt, &row, err);
+    }
+    if (status == WEIR_OK) {
+        stats.streams = sqlite3_column_int64(stmt, 0);
+        status = weir__sqlite_stats_targets(s, conn, &stats, err);
+    }
+    weir__sqlite_read_end(s, conn);
+    if (status != WEIR_OK) {
+        return status;
+    }
+    stats.schema = s->schema->version;
+    stats.file_bytes = file_bytes(s, "");
+    stats.wal_bytes = file_bytes(s, "-wal");
+    stats.transactions = atomic_load_explicit(&s->transactions, memory_order_relaxed);
+    (void)snprintf(stats.durability, sizeof stats.durability, "%s",
+                   s->options.sync_normal ? "normal" : "full");
+    (void)snprintf(stats.library, sizeof stats.library, "SQLite %s", sqlite3_libversion());
+    *out = stats;
+    return WEIR_OK;
+}
+
+static weir_status store_test_seed(weir_store *base, int64_t position_base, int64_t version_base,
+                                   weir_error *err)
+{
+    sqlite_store *s = sqlite_of(base);
+    sqlite_conn *conn = NULL;
+    sqlite3_stmt *stmt = NULL;
+    int64_t now_us = 0;
+
+    weir_status status = weir__sqlite_write_begin(s, 0, &conn, &now_us, err);
+    if (status != WEIR_OK) {
+        return status;
+    }
+    if (conn->row.head != 0) {
+        status =
+            weir__fail(err, WEIR_EMISUSE, "only an empty store can be given another beginning");
+        goto out;
+    }
+    status = weir__sqlite_statement(conn, sql_store_seed, &stmt, err);
+    if (status != WEIR_OK) {
+        goto out;
+    }
+    (void)sqlite3_bind_int64(stmt, 1, position_base);
+    (void)sqlite3_bind_int64(stmt, 2, version_base);
+    status = weir__sqlite_run(conn, stmt, err);
+out:
+    return weir__sqlite_write_end(s, status, false, err);
+}
+
+const weir_store_ops weir__sqlite_ops = {
+    .version = STORE_OPS_VERSION,
+    .scheme = "sqlite",
+    .group_commit = true,
+    .close = store_close,
+    .now = store_now,
+    .append = weir__sqlite_append,
+    .read_stream = weir__sqlite_read_stream,
+    .read_log = weir__sqlite_read_log,
+    .stream_info = weir__sqlite_stream_info,
+    .streams = weir__sqlite_streams,
+    .key_owner = weir__sqlite_key_owner,
+    .positions = store_positions_get,
+    .declare = weir__sqlite_declare,
+    .reactions = weir__sqlite_reactions,
+    .retire = weir__sqlite_retire,
+    .router_lease = weir__sqlite_router_lease,
+    .route = weir__sqlite_route,
+    .subscribe = weir__sqlite_subscribe,
+    .lease = weir__sqlite_lease,
+    .fetch = weir__sqlite_fetch,
+    .settle = weir__sqlite_settle,
+    .extend = weir__sqlite_extend,
+    .release = weir__sqlite_release,
+    .block = weir__sqlite_block,
+    .defer = weir__sqlite_defer,
+    .operate = weir__sqlite_operate,
+    .lane_pause = weir__sqlite_lane_pause,
+    .targets = weir__sqlite_targets,
+    .lanes = weir__sqlite_lanes,
+    .parked = weir__sqlite_parked,
+    .parked_retry = weir__sqlite_parked_retry,
+    .parked_drop = weir__sqlite_parked_drop,
+    .poll = weir__sqlite_poll,
+    .snapshot_put = weir__sqlite_snapshot_put,
+    .snapshot_get = weir__sqlite_snapshot_get,
+    .snapshot_drop = weir__sqlite_snapshot_drop,
+    .watch_open = weir__sqlite_watch_open,
+    .watch_wait = weir__sqlite_watch_wait,
+    .watch_fd = weir__sqlite_watch_fd,
+    .watch_close = weir__sqlite_watch_close,
+    .stats = weir__sqlite_stats,
+    .check = weir__sqlite_check,
+    .test_seed = store_test_seed,
+};
