@@ -18,7 +18,8 @@
 
 static bool is_space(char c)
 {
-    return c == ' ' || c == '\n' || c == '\r' || c == '\t';
+    /* One comparison for nearly every byte that is asked about. */
+    return (uint8_t)c <= ' ' && (c == ' ' || c == '\n' || c == '\r' || c == '\t');
 }
 
 static bool is_digit(char c)

@@ -11,33 +11,38 @@
 static _Thread_local uint64_t fail_countdown; /* 1: the next allocation fails. 0: none does */
 static _Thread_local bool fail_used;
 
-static bool must_fail(void)
+/* Whether this allocation is the one that was ordered to fail, or is larger than any object can be
+ * (which malloc would refuse as well, but some checking allocators end the process over). */
+static bool must_fail(size_t bytes)
 {
-    if (__builtin_expect(fail_countdown == 0, 1)) {
-        return false;
+    if (__builtin_expect(fail_countdown != 0, 0)) {
+        fail_countdown--;
+        if (fail_countdown == 0) {
+            fail_used = true;
+            return true;
+        }
     }
-    fail_countdown--;
-    fail_used = fail_countdown == 0;
-    return fail_used;
+    return bytes > PTRDIFF_MAX;
 }
 
 /* Asking for nothing still gives a pointer, so that NULL always means "out of memory". */
 void *weir__malloc(size_t bytes)
 {
-    return must_fail() ? NULL : malloc(bytes == 0 ? 1 : bytes);
+    return must_fail(bytes) ? NULL : malloc(bytes == 0 ? 1 : bytes);
 }
 
 void *weir__calloc(size_t count, size_t bytes)
 {
-    if (must_fail()) {
-        return NULL;
+    size_t total;
+    if (__builtin_mul_overflow(count, bytes, &total)) {
+        total = SIZE_MAX;
     }
-    return count == 0 || bytes == 0 ? calloc(1, 1) : calloc(count, bytes);
+    return must_fail(total) ? NULL : calloc(1, total == 0 ? 1 : total);
 }
 
 void *weir__realloc(void *ptr, size_t bytes)
 {
-    return must_fail() ? NULL : realloc(ptr, bytes == 0 ? 1 : bytes);
+    return must_fail(bytes) ? NULL : realloc(ptr, bytes == 0 ? 1 : bytes);
 }
 
 void weir__free(void *ptr)

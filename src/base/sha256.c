@@ -26,7 +26,8 @@ static uint32_t rotate_right(uint32_t x, unsigned n)
 static void add_block(uint32_t state[8], const uint8_t block[BLOCK_BYTES])
 {
     uint32_t w[ROUNDS];
-    uint32_t s[8];
+    uint32_t a = state[0], b = state[1], c = state[2], d = state[3];
+    uint32_t e = state[4], f = state[5], g = state[6], h = state[7];
 
     for (size_t i = 0; i < 16; i++) {
         uint32_t word;
@@ -34,28 +35,35 @@ static void add_block(uint32_t state[8], const uint8_t block[BLOCK_BYTES])
         w[i] = be32toh(word);
     }
     for (size_t i = 16; i < ROUNDS; i++) {
-        const uint32_t a = w[i - 15];
-        const uint32_t b = w[i - 2];
-        const uint32_t sigma0 = rotate_right(a, 7) ^ rotate_right(a, 18) ^ a >> 3;
-        const uint32_t sigma1 = rotate_right(b, 17) ^ rotate_right(b, 19) ^ b >> 10;
+        const uint32_t x = w[i - 15];
+        const uint32_t y = w[i - 2];
+        const uint32_t sigma0 = rotate_right(x, 7) ^ rotate_right(x, 18) ^ x >> 3;
+        const uint32_t sigma1 = rotate_right(y, 17) ^ rotate_right(y, 19) ^ y >> 10;
         w[i] = w[i - 16] + sigma0 + w[i - 7] + sigma1;
     }
-    memcpy(s, state, sizeof s);
     for (size_t i = 0; i < ROUNDS; i++) {
-        const uint32_t sum1 =
-            rotate_right(s[4], 6) ^ rotate_right(s[4], 11) ^ rotate_right(s[4], 25);
-        const uint32_t choice = (s[4] & s[5]) ^ (~s[4] & s[6]);
-        const uint32_t t1 = s[7] + sum1 + choice + round_constants[i] + w[i];
-        const uint32_t sum0 =
-            rotate_right(s[0], 2) ^ rotate_right(s[0], 13) ^ rotate_right(s[0], 22);
-        const uint32_t majority = (s[0] & s[1]) ^ (s[0] & s[2]) ^ (s[1] & s[2]);
-        memmove(s + 1, s, 7 * sizeof s[0]);
-        s[4] += t1;
-        s[0] = t1 + sum0 + majority;
+        const uint32_t sum1 = rotate_right(e, 6) ^ rotate_right(e, 11) ^ rotate_right(e, 25);
+        const uint32_t choice = (e & f) ^ (~e & g);
+        const uint32_t t1 = h + sum1 + choice + round_constants[i] + w[i];
+        const uint32_t sum0 = rotate_right(a, 2) ^ rotate_right(a, 13) ^ rotate_right(a, 22);
+        const uint32_t majority = (a & b) ^ (a & c) ^ (b & c);
+        h = g;
+        g = f;
+        f = e;
+        e = d + t1;
+        d = c;
+        c = b;
+        b = a;
+        a = t1 + sum0 + majority;
     }
-    for (size_t i = 0; i < 8; i++) {
-        state[i] += s[i];
-    }
+    state[0] += a;
+    state[1] += b;
+    state[2] += c;
+    state[3] += d;
+    state[4] += e;
+    state[5] += f;
+    state[6] += g;
+    state[7] += h;
 }
 
 void weir__sha256_init(weir_sha256 *h)
