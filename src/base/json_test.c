@@ -136,7 +136,7 @@ static void broken_text_is_refused_with_its_offset_and_what_was_expected(void **
         { "'a'", "invalid JSON at byte 0: expected a value" },
         { "\xEF\xBB\xBF{}", "invalid JSON at byte 0: expected a value" },
         { "tru", "invalid JSON at byte 0: expected true" },
-        { "[falsy]", "invalid JSON at byte 1: expected false" },
+        { "[falso]", "invalid JSON at byte 1: expected false" },
         { "nul", "invalid JSON at byte 0: expected null" },
         { "True", "invalid JSON at byte 0: expected a value" },
         { "NaN", "invalid JSON at byte 0: expected a value" },

@@ -4,9 +4,9 @@
 
 #include "weir.h"
 
-/* Copies a struct whose first member is `uint32_t size` into `out` (`out_bytes` of it). A smaller one is
- * zero-extended; a larger one is accepted when what this library does not know is all zero, else
- * WEIR_EINVAL. `what` names the type in the message. */
+/* Copies a struct whose first member is `uint32_t size` into `out` (`out_bytes` of it). A smaller
+ * one is zero-extended; a larger one is accepted when what this library does not know is all zero,
+ * else WEIR_EINVAL. `what` names the type in the message. */
 weir_status weir__struct_copy(void *out, size_t out_bytes, const void *in, const char *what,
                               weir_error *err);
 

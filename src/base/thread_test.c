@@ -1,4 +1,4 @@
-/* thread_test.c - locks, waits with a deadline, and noticing a fork. Every wait is for a condition. */
+/* thread_test.c - locks, waits with a deadline, noticing a fork. Each wait is for a condition. */
 #include "base/clock.h"
 #include "base/thread.h"
 
