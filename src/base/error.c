@@ -16,6 +16,11 @@
 #include <stdio.h>
 #include <string.h>
 
+#ifdef __clang_analyzer__
+#undef weir__fail
+#undef weir__wrap
+#endif
+
 static_assert(sizeof(weir_error) == 2048, "the size of weir_error is part of the ABI");
 
 enum { ERROR_TEXT_BYTES = 1536 }; /* holds any one text of weir_error, and two of them joined */

@@ -22,6 +22,13 @@ weir_status weir__fail(weir_error *err, weir_status status, const char *format, 
 weir_status weir__wrap(weir_error *err, weir_status status, const char *format, ...)
     WEIR_PRINTF(3, 4);
 
+#ifdef __clang_analyzer__
+/* The analyser does not look into functions with variable arguments, and would follow paths on which
+ * a failure returns WEIR_OK. */
+#define weir__fail(err, status, ...) ((void)weir__fail((err), (status), __VA_ARGS__), (status))
+#define weir__wrap(err, status, ...) ((void)weir__wrap((err), (status), __VA_ARGS__), (status))
+#endif
+
 /* Set one field of an error that weir__fail has filled. */
 void weir__error_stream(weir_error *err, weir_str stream);
 void weir__error_detail(weir_error *err, const char *format, ...) WEIR_PRINTF(2, 3);

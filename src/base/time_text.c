@@ -183,7 +183,7 @@ static bool read_offset(reader *r, int64_t *us)
         !read_number(r, 2, &minute) || hour > 23 || minute > 59) {
         return false;
     }
-    *us = (hour * 60 + minute) * 60 * SECOND_US * (west ? -1 : 1);
+    *us = (int64_t)(hour * 60 + minute) * 60 * SECOND_US * (west ? -1 : 1);
     return true;
 }
 
