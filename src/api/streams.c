@@ -133,7 +133,7 @@ int32_t weir_streams(weir *w, const weir_streams_options *options, weir_stream_f
 
 int32_t weir_positions(weir *w, int64_t *head, int64_t *safe, weir_error *err)
 {
-    store_positions at;
+    store_positions at = { 0 };
     weir_status status = weir__handle_check(w, err);
     if (status == WEIR_OK) {
         status = w->store->ops->positions(w->store, &at, err);
