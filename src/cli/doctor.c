@@ -1,0 +1,145 @@
+/* doctor.c - weir doctor: is this store sound, and what should be done about it?
+ *
+ * A finding is something to act on and makes the exit status 1. A note is something to know that is
+ * as it was asked for, or that Weir takes care of; it does not.
+ */
+#include "api/api.h"
+#include "cli/cli.h"
+
+#include <inttypes.h>
+#include <stdio.h>
+
+typedef struct doctor {
+    cli *c;
+    int64_t findings, notes;
+} doctor;
+
+static void say(doctor *d, const char *level, const char *rule, const char *text,
+                const char *advice)
+{
+    const cli_field fields[] = {
+        { .name = "level", .type = CLI_STR, .text = weir__str(level) },
+        { .name = "rule", .type = CLI_STR, .text = weir__str(rule) },
+        { .name = "message", .type = CLI_STR, .text = weir__str(text) },
+        { .name = "advice", .type = CLI_STR, .text = weir__str(advice == NULL ? "" : advice) },
+    };
+
+    if (d->c->out.json) {
+        (void)weir__cli_row(&d->c->out, fields, sizeof fields / sizeof fields[0]);
+        return;
+    }
+    (void)weir__cli_print(&d->c->out, "%s %s: %.2000s\n", level, rule, text);
+    if (advice != NULL && advice[0] != '\0') {
+        (void)weir__cli_print(&d->c->out, "    %.2000s\n", advice);
+    }
+}
+
+static void finding(void *ctx, const char *rule, const char *text, const char *advice)
+{
+    doctor *d = ctx;
+
+    d->findings++;
+    say(d, "finding", rule, text, advice);
+}
+
+static void note(doctor *d, const char *rule, const char *text, const char *advice)
+{
+    d->notes++;
+    say(d, "note", rule, text, advice);
+}
+
+/* SQLite 3.7.0 to 3.51.2 can damage a database when one connection checkpoints while another
+ * commits and restarts the write-ahead log. */
+static bool has_wal_reset_bug(const char *library)
+{
+    int major = 0, minor = 0, patch = 0;
+
+    if (sscanf(library, "SQLite %d.%d.%d", &major, &minor, &patch) != 3 || major != 3) {
+        return false;
+    }
+    return minor >= 7 && (minor < 51 || (minor == 51 && patch <= 2));
+}
+
+static void look_at_settings(doctor *d, const store_stats *stats)
+{
+    char text[256];
+
+    if (has_wal_reset_bug(stats->library)) {
+        (void)snprintf(text, sizeof text,
+                       "%s can damage a file when one program checkpoints while another commits; "
+                       "Weir's own programs take turns and are safe",
+                       stats->library);
+        note(d, "sqlite-wal-reset", text,
+             "Do not write to the file with other programs while Weir uses it, or use a SQLite "
+             "from 3.51.3.");
+    }
+    if (strcmp(stats->durability, "normal") == 0) {
+        note(d, "durability",
+             "the store is opened with sync=normal: the last commits may be lost "
+             "with the power",
+             "Leave sync out of the store's URL to have every commit on disk when it returns.");
+    } else if (strcmp(stats->durability, "none") == 0) {
+        note(d, "durability", "this store is in memory and ends with the program",
+             "Use sqlite:PATH to keep events.");
+    }
+}
+
+static void print_end(doctor *d, const store_stats *stats)
+{
+    const cli_field fields[] = {
+        { .name = "findings", .type = CLI_I64, .number = d->findings },
+        { .name = "notes", .type = CLI_I64, .number = d->notes },
+        { .name = "schema", .type = CLI_I64, .number = stats->schema },
+        { .name = "library", .type = CLI_STR, .text = weir__str(stats->library) },
+        { .name = "durability", .type = CLI_STR, .text = weir__str(stats->durability) },
+    };
+
+    if (d->c->out.json) {
+        (void)weir__cli_row(&d->c->out, fields, sizeof fields / sizeof fields[0]);
+        return;
+    }
+    (void)weir__cli_print(&d->c->out,
+                          "%" PRId64 " findings, %" PRId64 " notes; schema %" PRId64
+                          ", %s, durability %s\n",
+                          d->findings, d->notes, stats->schema, stats->library, stats->durability);
+}
+
+static int run(cli *c)
+{
+    weir *w = NULL;
+    weir_error err;
+    store_stats stats = { 0 };
+    doctor d = { .c = c };
+    weir_status status = weir__cli_open(c, CLI_OPEN_READ, &w, &err);
+
+    if (status == WEIR_OK) {
+        status = weir__store(w)->ops->check(weir__store(w), finding, &d, &err);
+    }
+    if (status == WEIR_OK) {
+        status = weir__store(w)->ops->stats(weir__store(w), &stats, &err);
+    }
+    if (status == WEIR_OK) {
+        look_at_settings(&d, &stats);
+        print_end(&d, &stats);
+    }
+    weir_close(w);
+    if (status != WEIR_OK) {
+        return weir__cli_fail(c, &err);
+    }
+    return d.findings > 0 ? CLI_ERROR : CLI_DONE;
+}
+
+const cli_command weir__cli_doctor_command = {
+    .name = "doctor",
+    .block = CLI_BLOCK_OPERATE,
+    .usage = "[options]",
+    .summary = "check the store, and say what to do about each finding",
+    .about = "Checks the invariants of the store, its schema, the database library and how durable "
+             "it is.\n"
+             "Findings are to be acted on: with any, the exit status is 1. Notes are good to know.",
+    .example = "weir doctor\n"
+               "weir doctor --store sqlite:orders.db --json",
+    .words_min = 0,
+    .words_max = 0,
+    .run = run,
+};

@@ -1,0 +1,161 @@
+/* help.c - weir help, weir COMMAND --help, weir version, and the list of commands. */
+#include "cli/cli.h"
+
+#include <stdio.h>
+
+const cli_command *const weir__cli_commands[] = {
+    &weir__cli_append_command,  &weir__cli_read_command,    &weir__cli_log_command,
+    &weir__cli_streams_command, &weir__cli_close_command,   &weir__cli_targets_command,
+    &weir__cli_init_command,    &weir__cli_status_command,  &weir__cli_doctor_command,
+    &weir__cli_help_command,    &weir__cli_version_command,
+};
+const size_t weir__cli_commands_count = sizeof weir__cli_commands / sizeof weir__cli_commands[0];
+
+static const char *const block_titles[CLI_BLOCKS_COUNT] = { "Events", "Workers", "Tables",
+                                                            "Operate" };
+
+static const char starters[] =
+    "Start with\n"
+    "  weir append order-1 OrderPlaced '{\"total\":12}'   add an event; makes weir.db\n"
+    "  weir read order-1                                what happened to order-1\n"
+    "  weir append order-1 OrderPaid --expect 0         only if nothing came in between\n"
+    "  weir log --follow                                watch everything as it happens\n"
+    "  weir status                                      where the store stands\n";
+
+const cli_command *weir__cli_command(const char *name)
+{
+    for (size_t i = 0; i < weir__cli_commands_count; i++) {
+        if (strcmp(weir__cli_commands[i]->name, name) == 0) {
+            return weir__cli_commands[i];
+        }
+    }
+    return NULL;
+}
+
+static const char *command_name(const void *ctx, size_t i)
+{
+    (void)ctx;
+    return weir__cli_commands[i]->name;
+}
+
+int weir__cli_unknown(const cli *c, const char *name)
+{
+    const char *nearest = weir__cli_nearest(name, command_name, NULL, weir__cli_commands_count);
+
+    if (nearest != NULL) {
+        return weir__cli_usage(c, "unknown command \"%s\", did you mean \"%s\"?", name, nearest);
+    }
+    return weir__cli_usage(c, "unknown command \"%s\"", name);
+}
+
+int weir__cli_help_all(cli *c)
+{
+    cli_output *o = &c->out;
+
+    (void)weir__cli_print(o, "weir - an event store in a file\n\n%s", starters);
+    for (int block = 0; block < CLI_BLOCKS_COUNT; block++) {
+        bool titled = false;
+        for (size_t i = 0; i < weir__cli_commands_count; i++) {
+            const cli_command *command = weir__cli_commands[i];
+            if ((int)command->block != block) {
+                continue;
+            }
+            if (!titled) {
+                (void)weir__cli_print(o, "\n%s\n", block_titles[block]);
+                titled = true;
+            }
+            (void)weir__cli_print(o, "  %-9s %s\n", command->name, command->summary);
+        }
+    }
+    (void)weir__cli_print(o, "\nweir COMMAND --help explains a command; man weir has more.\n");
+    return CLI_DONE;
+}
+
+static void print_options(cli *c, const cli_option *options, size_t count)
+{
+    for (size_t i = 0; i < count; i++) {
+        char name[64];
+        const int n = snprintf(name, sizeof name, "--%s%s%s", options[i].name,
+                               options[i].value == NULL ? "" : " ",
+                               options[i].value == NULL ? "" : options[i].value);
+        (void)weir__cli_print(&c->out, "  %-21s %s\n", n < 0 ? "" : name, options[i].help);
+    }
+}
+
+/* Every line of `text` behind `indent`; the first one begins with `first`. */
+static void print_lines(cli *c, const char *first, const char *indent, const char *text)
+{
+    while (*text != '\0') {
+        const size_t len = strcspn(text, "\n");
+        (void)weir__cli_print(&c->out, "%s%.*s\n", first, (int)len, text);
+        first = indent;
+        text += len + (text[len] == '\n' ? 1 : 0);
+    }
+}
+
+int weir__cli_help_of(cli *c, const cli_command *command)
+{
+    char usage[64], more[64];
+
+    (void)snprintf(usage, sizeof usage, "Usage: weir %s ", command->name);
+    (void)snprintf(more, sizeof more, "       weir %s ", command->name);
+    print_lines(c, usage, more, command->usage);
+    (void)weir__cli_print(&c->out, "\n");
+    print_lines(c, "", "", command->about);
+    if (command->options_count > 0) {
+        (void)weir__cli_print(&c->out, "\nOptions\n");
+        print_options(c, command->options, command->options_count);
+    }
+    (void)weir__cli_print(&c->out, "\nOptions of every command\n");
+    print_options(c, weir__cli_common, weir__cli_common_count);
+    (void)weir__cli_print(&c->out, "\nExamples\n");
+    print_lines(c, "  ", "  ", command->example);
+    return CLI_DONE;
+}
+
+static int run_help(cli *c)
+{
+    if (c->words_count == 0) {
+        return weir__cli_help_all(c);
+    }
+    const cli_command *command = weir__cli_command(c->words[0]);
+    return command == NULL ? weir__cli_unknown(c, c->words[0]) : weir__cli_help_of(c, command);
+}
+
+const cli_command weir__cli_help_command = {
+    .name = "help",
+    .block = CLI_BLOCK_OPERATE,
+    .usage = "[COMMAND]",
+    .summary = "list the commands, or explain one",
+    .about = "Lists the commands, or explains one, as weir COMMAND --help does.",
+    .example = "weir help append",
+    .words_min = 0,
+    .words_max = 1,
+    .run = run_help,
+};
+
+static int run_version(cli *c)
+{
+    const cli_field field = { .name = "version",
+                              .type = CLI_STR,
+                              .text = weir__str(weir_version_text()) };
+
+    if (c->out.json) {
+        (void)weir__cli_row(&c->out, &field, 1);
+    } else {
+        (void)weir__cli_print(&c->out, "weir %s\n", weir_version_text());
+    }
+    return CLI_DONE;
+}
+
+const cli_command weir__cli_version_command = {
+    .name = "version",
+    .block = CLI_BLOCK_OPERATE,
+    .usage = "[options]",
+    .summary = "print the version",
+    .about = "Prints the version of this program. weir --version prints it as text everywhere.",
+    .example = "weir version",
+    .words_min = 0,
+    .words_max = 0,
+    .run = run_version,
+};

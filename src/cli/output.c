@@ -1,0 +1,194 @@
+/* output.c - what goes to stdout: rows, as lines of JSON or as a table.
+ *
+ * A reader that went away (EPIPE) is not an error: `closed` is set, rows are refused, and the
+ * command ends with 0. While `stop_fd` is set no write ever waits for a reader that does not read
+ * without also waiting for that descriptor, so that a signal ends the command at any moment.
+ */
+#include "base/assert.h"
+#include "cli/cli.h"
+
+#include <errno.h>
+#include <limits.h>
+#include <poll.h>
+#include <stdarg.h>
+#include <stdio.h>
+#include <unistd.h>
+
+enum { OUTPUT_BYTES_SOFT = 64 * 1024 };
+
+static void fail_errno(cli_output *o, int error)
+{
+    if (error == EPIPE) {
+        o->closed = true;
+        return;
+    }
+    o->failed = true;
+    (void)weir__fail(&o->error, WEIR_EIO, "could not write output: %s", strerror(error));
+}
+
+static void fail_memory(cli_output *o)
+{
+    o->failed = true;
+    (void)weir__fail(&o->error, WEIR_ENOMEM, "out of memory");
+}
+
+/* Waits until stdout takes PIPE_BUF bytes or the command is to end; false: the latter. */
+static bool wait_writable(cli_output *o)
+{
+    struct pollfd fds[2] = { { .fd = o->fd, .events = POLLOUT },
+                             { .fd = o->stop_fd, .events = POLLIN } };
+
+    for (;;) {
+        if (poll(fds, 2, -1) < 0 && errno != EINTR) {
+            fail_errno(o, errno);
+            return false;
+        }
+        if (fds[1].revents != 0) {
+            o->closed = true;
+            return false;
+        }
+        if (fds[0].revents != 0) {
+            return true; /* also when the reader is gone: the write says so */
+        }
+    }
+}
+
+static bool write_all(cli_output *o, const char *ptr, size_t len)
+{
+    while (len > 0) {
+        size_t part = len;
+        if (o->stop_fd >= 0) {
+            if (!wait_writable(o)) {
+                return false;
+            }
+            part = len < PIPE_BUF ? len : PIPE_BUF;
+        }
+        const ssize_t n = write(o->fd, ptr, part);
+        if (n < 0 && errno == EAGAIN) {
+            struct pollfd fd = { .fd = o->fd, .events = POLLOUT };
+            (void)poll(&fd, 1, -1);
+        } else if (n < 0 && errno != EINTR) {
+            fail_errno(o, errno);
+            return false;
+        } else if (n > 0) {
+            ptr += n;
+            len -= (size_t)n;
+        }
+    }
+    return true;
+}
+
+static bool flush_buffer(cli_output *o)
+{
+    const bool ok = o->closed || o->failed ? false : write_all(o, o->buffer.ptr, o->buffer.len);
+
+    weir__buffer_clear(&o->buffer);
+    return ok;
+}
+
+bool weir__cli_flush(cli_output *o)
+{
+    if (o->closed || o->failed) {
+        return false;
+    }
+    if (!weir__cli_table_flush(&o->table, &o->buffer)) {
+        fail_memory(o);
+        return false;
+    }
+    return flush_buffer(o);
+}
+
+static bool row_json(cli_output *o, const cli_field *fields, size_t count)
+{
+    cli_json j = { .buffer = &o->buffer };
+
+    weir__cli_json_open(&j, NULL, '{');
+    for (size_t i = 0; i < count; i++) {
+        weir__cli_json_field(&j, &fields[i]);
+    }
+    weir__cli_json_close(&j, '}');
+    return !j.failed && weir__buffer_add(&o->buffer, "\n", 1);
+}
+
+bool weir__cli_row(cli_output *o, const cli_field *fields, size_t count)
+{
+    bool full;
+
+    if (o->closed || o->failed) {
+        return false;
+    }
+    if (o->json) {
+        if (!row_json(o, fields, count)) {
+            fail_memory(o);
+            return false;
+        }
+        full = o->buffer.len >= OUTPUT_BYTES_SOFT;
+    } else {
+        if (!weir__cli_table_row(&o->table, fields, count)) {
+            fail_memory(o);
+            return false;
+        }
+        full = weir__cli_table_full(&o->table);
+    }
+    return full || o->line_by_line ? weir__cli_flush(o) : true;
+}
+
+bool weir__cli_event(cli_output *o, const weir_event *event)
+{
+    const cli_field fields[] = {
+        { .name = "id", .type = CLI_I64, .number = event->id },
+        { .name = "stream", .type = CLI_STR, .text = event->stream },
+        { .name = "version", .type = CLI_I64, .number = event->version },
+        { .name = "name", .type = CLI_STR, .text = event->name },
+        { .name = "data",
+          .type = CLI_RAW,
+          .text = event->data,
+          .flags = o->json ? 0 : CLI_JSON_ONLY },
+        { .name = "meta", .type = CLI_RAW, .text = event->meta, .flags = CLI_JSON_ONLY },
+        { .name = "created", .type = CLI_STAMP, .number = event->created_us },
+        /* In a table the longest column comes last. */
+        { .name = "data", .type = CLI_RAW, .text = event->data },
+    };
+
+    return weir__cli_row(o, fields, sizeof fields / sizeof fields[0] - (o->json ? 1 : 0));
+}
+
+bool weir__cli_put(cli_output *o, weir_str text)
+{
+    if (o->closed || o->failed) {
+        return false;
+    }
+    if (!weir__buffer_add(&o->buffer, text.ptr, text.len)) {
+        fail_memory(o);
+        return false;
+    }
+    return o->buffer.len >= OUTPUT_BYTES_SOFT ? flush_buffer(o) : true;
+}
+
+bool weir__cli_print(cli_output *o, const char *format, ...)
+{
+    char text[4096];
+    va_list args;
+
+    va_start(args, format);
+    const int n = vsnprintf(text, sizeof text, format, args);
+    va_end(args);
+    WEIR_ASSERT(n >= 0 && (size_t)n < sizeof text);
+    return weir__cli_put(o, (weir_str){ .ptr = text, .len = (size_t)n });
+}
+
+int weir__cli_finish(cli *c, int status)
+{
+    (void)weir__cli_flush(&c->out);
+    if (c->out.failed) {
+        const int failed = weir__cli_fail(c, &c->out.error);
+        return status == CLI_DONE ? failed : status;
+    }
+    return status;
+}
+
+void weir__cli_output_free(cli_output *o)
+{
+    weir__buffer_free(&o->buffer);
+    weir__cli_table_free(&o->table);
+}

@@ -1,0 +1,196 @@
+/* status.c - weir status: where the store stands, in one look. */
+#include "api/api.h"
+#include "cli/cli.h"
+
+#include <inttypes.h>
+
+typedef struct status_facts {
+    char *store; /* owned: the URL as it may be shown */
+    store_positions positions;
+    store_stats stats;
+    store_lane_list lanes;
+    store_reaction_list reactions;
+} status_facts;
+
+static weir_status collect(const cli *c, weir *w, status_facts *f, weir_error *err)
+{
+    weir_store *store = weir__store(w);
+    char *url = NULL;
+    weir_status status = weir__cli_url(c, &url, err);
+
+    if (status == WEIR_OK) {
+        status = weir__cli_url_shown(url, &f->store, err);
+    }
+    if (status == WEIR_OK) {
+        status = store->ops->positions(store, &f->positions, err);
+    }
+    if (status == WEIR_OK) {
+        status = store->ops->stats(store, &f->stats, err);
+    }
+    if (status == WEIR_OK) {
+        status = store->ops->lanes(store, &f->lanes, err);
+    }
+    if (status == WEIR_OK) {
+        status = store->ops->reactions(store, &f->reactions, err);
+    }
+    weir__free(url);
+    return status;
+}
+
+static void json_routers(cli_json *j, const status_facts *f)
+{
+    weir__cli_json_open(j, "routers", '[');
+    for (size_t i = 0; i < f->reactions.reactions_count; i++) {
+        const store_reaction *r = &f->reactions.reactions[i];
+        if (r->retired) {
+            continue;
+        }
+        const bool live = r->router.len > 0 && r->router_until_us > f->positions.now_us;
+        weir__cli_json_open(j, NULL, '{');
+        weir__cli_json_str(j, "reaction", r->name);
+        weir__cli_json_i64(j, "routed", r->routed);
+        weir__cli_json_i64(j, "lag",
+                           f->positions.safe > r->routed ? f->positions.safe - r->routed : 0);
+        if (live) {
+            weir__cli_json_str(j, "leased_by", r->router);
+            weir__cli_json_time(j, "leased_until", r->router_until_us);
+        } else {
+            weir__cli_json_null(j, "leased_by");
+            weir__cli_json_null(j, "leased_until");
+        }
+        weir__cli_json_i64(j, "fence", r->router_fence);
+        weir__cli_json_close(j, '}');
+    }
+    weir__cli_json_close(j, ']');
+}
+
+static void json_lanes(cli_json *j, const status_facts *f)
+{
+    weir__cli_json_open(j, "lanes", '[');
+    for (size_t i = 0; i < f->lanes.lanes_count; i++) {
+        const store_lane *l = &f->lanes.lanes[i];
+        weir__cli_json_open(j, NULL, '{');
+        weir__cli_json_str(j, "lane", l->lane);
+        weir__cli_json_i64(j, "targets", l->targets);
+        weir__cli_json_i64(j, "ready", l->ready);
+        weir__cli_json_i64(j, "leased", l->leased);
+        weir__cli_json_i64(j, "blocked", l->blocked);
+        weir__cli_json_i64(j, "deferred", l->deferred);
+        weir__cli_json_bool(j, "paused", l->paused);
+        if (l->paused) {
+            weir__cli_json_str(j, "paused_by", l->paused_by);
+        } else {
+            weir__cli_json_null(j, "paused_by");
+        }
+        weir__cli_json_close(j, '}');
+    }
+    weir__cli_json_close(j, ']');
+}
+
+static bool print_json(cli *c, const status_facts *f)
+{
+    cli_json j = { .buffer = &(weir_buffer){ 0 } };
+
+    weir__cli_json_open(&j, NULL, '{');
+    weir__cli_json_str(&j, "store", weir__str(f->store));
+    weir__cli_json_i64(&j, "schema", f->stats.schema);
+    weir__cli_json_str(&j, "library", weir__str(f->stats.library));
+    weir__cli_json_str(&j, "durability", weir__str(f->stats.durability));
+    weir__cli_json_i64(&j, "file_bytes", f->stats.file_bytes);
+    weir__cli_json_i64(&j, "wal_bytes", f->stats.wal_bytes);
+    weir__cli_json_time(&j, "now", f->positions.now_us);
+    weir__cli_json_i64(&j, "head", f->positions.head);
+    weir__cli_json_i64(&j, "safe", f->positions.safe);
+    /* Nothing holds `safe` back on a store with one writer at a time. */
+    weir__cli_json_open(&j, "held_back_by", '[');
+    weir__cli_json_close(&j, ']');
+    json_routers(&j, f);
+    json_lanes(&j, f);
+    weir__cli_json_open(&j, "workers", '[');
+    weir__cli_json_close(&j, ']');
+    weir__cli_json_i64(&j, "streams", f->stats.streams);
+    weir__cli_json_i64(&j, "targets", f->stats.targets);
+    weir__cli_json_i64(&j, "blocked", f->stats.blocked);
+    weir__cli_json_i64(&j, "parked", f->stats.parked);
+    weir__cli_json_close(&j, '}');
+    const bool ok = !j.failed && weir__buffer_add(j.buffer, "\n", 1) &&
+                    weir__cli_put(&c->out, (weir_str){ j.buffer->ptr, j.buffer->len });
+    weir__buffer_free(j.buffer);
+    return ok;
+}
+
+static void print_text(cli *c, const status_facts *f)
+{
+    cli_output *o = &c->out;
+    char now[WEIR_TIME_TEXT_BYTES];
+
+    weir__time_to_text(f->positions.now_us, now);
+    (void)weir__cli_print(o, "store       %s\n", f->store);
+    (void)weir__cli_print(o, "schema      %" PRId64 "\n", f->stats.schema);
+    (void)weir__cli_print(o, "library     %s\n", f->stats.library);
+    (void)weir__cli_print(o, "durability  %s\n", f->stats.durability);
+    (void)weir__cli_print(o, "size        %" PRId64 " bytes, write-ahead log %" PRId64 " bytes\n",
+                          f->stats.file_bytes, f->stats.wal_bytes);
+    (void)weir__cli_print(o, "time        %s\n", now);
+    (void)weir__cli_print(o, "head        %" PRId64 "\n", f->positions.head);
+    (void)weir__cli_print(o, "safe        %" PRId64 "\n", f->positions.safe);
+    (void)weir__cli_print(o, "streams     %" PRId64 "\n", f->stats.streams);
+    (void)weir__cli_print(o, "targets     %" PRId64 ", %" PRId64 " blocked\n", f->stats.targets,
+                          f->stats.blocked);
+    (void)weir__cli_print(o, "parked      %" PRId64 "\n", f->stats.parked);
+    (void)weir__cli_print(o, "reactions   %zu\n", f->reactions.reactions_count);
+    if (f->lanes.lanes_count > 0) {
+        (void)weir__cli_print(o, "\n");
+    }
+    for (size_t i = 0; i < f->lanes.lanes_count; i++) {
+        const store_lane *l = &f->lanes.lanes[i];
+        const cli_field fields[] = {
+            { .name = "lane", .type = CLI_STR, .text = l->lane },
+            { .name = "targets", .type = CLI_I64, .number = l->targets },
+            { .name = "ready", .type = CLI_I64, .number = l->ready },
+            { .name = "leased", .type = CLI_I64, .number = l->leased },
+            { .name = "blocked", .type = CLI_I64, .number = l->blocked },
+            { .name = "deferred", .type = CLI_I64, .number = l->deferred },
+            { .name = "paused", .type = CLI_BOOL, .number = l->paused },
+        };
+        (void)weir__cli_row(o, fields, sizeof fields / sizeof fields[0]);
+    }
+}
+
+static int run(cli *c)
+{
+    weir *w = NULL;
+    weir_error err;
+    status_facts facts = { 0 };
+    weir_status status = weir__cli_open(c, CLI_OPEN_READ, &w, &err);
+
+    if (status == WEIR_OK) {
+        status = collect(c, w, &facts, &err);
+    }
+    if (status == WEIR_OK && !c->out.json) {
+        print_text(c, &facts);
+    } else if (status == WEIR_OK && !print_json(c, &facts) && !c->out.closed && !c->out.failed) {
+        status = weir__fail(&err, WEIR_ENOMEM, "out of memory");
+    }
+    weir__arena_free(&facts.lanes.arena);
+    weir__arena_free(&facts.reactions.arena);
+    weir__free(facts.store);
+    weir_close(w);
+    return status == WEIR_OK ? CLI_DONE : weir__cli_fail(c, &err);
+}
+
+const cli_command weir__cli_status_command = {
+    .name = "status",
+    .block = CLI_BLOCK_OPERATE,
+    .usage = "[options]",
+    .summary = "where the store stands: positions, lanes, size",
+    .about =
+        "Prints the highest position (head), the highest one at and below which nothing can still\n"
+        "appear (safe), what is blocked and parked, the lanes, who routes, and facts about the\n"
+        "store itself: schema, library, durability, bytes on disk.",
+    .example = "weir status\n"
+               "weir status --json",
+    .words_min = 0,
+    .words_max = 0,
+    .run = run,
+};

@@ -1,0 +1,73 @@
+/* streams.c - weir streams: which streams there are. */
+#include "cli/cli.h"
+
+static const cli_option options[] = {
+    { "match", "PATTERN", CLI_TEXT, "only names that fit: order-1, order-*, /^order-[0-9]+$/" },
+    { "category", "NAME", CLI_TEXT, "only this category: what is before the first -" },
+    { "open", NULL, CLI_FLAG, "only streams that are not closed" },
+    { "closed", NULL, CLI_FLAG, "only streams that are closed" },
+    { "after", "NAME", CLI_TEXT, "only names that sort after this one" },
+    { "limit", "N", CLI_NUMBER, "at most N streams" },
+};
+
+static int print_stream(void *ctx, const weir_stream *s)
+{
+    const cli_field fields[] = {
+        { .name = "stream", .type = CLI_STR, .text = s->stream },
+        { .name = "version", .type = CLI_I64, .number = s->version },
+        { .name = "count", .type = CLI_I64, .number = s->count },
+        { .name = "created", .type = CLI_STAMP, .number = s->created_us },
+        { .name = "updated", .type = CLI_STAMP, .number = s->updated_us },
+        { .name = "closed", .type = CLI_BOOL, .number = s->closed },
+    };
+
+    return weir__cli_row(ctx, fields, sizeof fields / sizeof fields[0]) ? 0 : 1;
+}
+
+static weir_str text_of(const cli *c, const char *name)
+{
+    const cli_given *given = weir__cli_get(c, name);
+
+    return given == NULL ? (weir_str){ 0 } : weir__str(given->text);
+}
+
+static int run(cli *c)
+{
+    weir *w = NULL;
+    weir_error err;
+    const cli_given *limit = weir__cli_get(c, "limit");
+    weir_streams_options o = { WEIR_STREAMS_OPTIONS_INIT, .stream = text_of(c, "match"),
+                               .category = text_of(c, "category"), .after = text_of(c, "after") };
+
+    if (weir__cli_has(c, "open") && weir__cli_has(c, "closed")) {
+        return weir__cli_usage(c, "--open and --closed exclude each other");
+    }
+    o.closed = weir__cli_has(c, "closed") ? 1 : weir__cli_has(c, "open") ? 2 : 0;
+    if (limit != NULL) {
+        o.limit = limit->number;
+        o.fields = WEIR_HAS_LIMIT;
+    }
+    weir_status status = weir__cli_open(c, CLI_OPEN_READ, &w, &err);
+    if (status == WEIR_OK) {
+        status = (weir_status)weir_streams(w, &o, print_stream, &c->out, &err);
+    }
+    weir_close(w);
+    return status == WEIR_OK ? CLI_DONE : weir__cli_fail(c, &err);
+}
+
+const cli_command weir__cli_streams_command = {
+    .name = "streams",
+    .block = CLI_BLOCK_EVENTS,
+    .usage = "[options]",
+    .summary = "list streams",
+    .about =
+        "Lists streams in the order of their names, with the version of their last event, how\n"
+        "many events they have, when they began and changed, and whether they are closed.",
+    .example = "weir streams\n"
+               "weir streams --match 'order-*' --open --limit 20",
+    .options = options,
+    .options_count = sizeof options / sizeof options[0],
+    .words_min = 0,
+    .words_max = 0,
+    .run = run,
+};
