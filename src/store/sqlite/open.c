@@ -298,3 +298,48 @@ weir_status weir__sqlite_open(weir_store **out, const store_options *options, we
     *out = &s->base;
     return WEIR_OK;
 }
+
+weir_status weir__sqlite_plan(const store_options *options, weir_buffer *sql, weir_error *err)
+{
+    sqlite_store *s = NULL;
+    found_files found = { 0 };
+    weir_buffer text = { 0 };
+    sqlite_conn *conn = NULL;
+    weir_status status = allocate(&s, err);
+    if (status != WEIR_OK) {
+        return status;
+    }
+    status = copy_options(s, options, err);
+    if (status == WEIR_OK) {
+        status = resolve_path(s, err);
+    }
+    if (status == WEIR_OK) {
+        status = look_at_files(s, &found, err);
+    }
+    /* Without a WAL the file is all there is, and looking at it so leaves no file behind. */
+    s->read_only = true;
+    s->immutable = !found.wal_bytes;
+    if (status == WEIR_OK && found.wal_bytes && file_exists(s, "-weir", NULL)) {
+        status = weir__side_open(&s->side, s->path, true, err);
+        if (status == WEIR_OK) {
+            status = weir__side_lock(&s->side, weir__sqlite_deadline(s), err);
+        }
+    }
+    if (status == WEIR_OK && (found.database_bytes || found.wal_bytes)) {
+        conn = &s->readers[0];
+        status = weir__sqlite_conn_open(s, SQLITE_ROLE_READER, conn, err);
+        if (status != WEIR_OK) {
+            status = weir__wrap(err, status, "open \"%s\"", s->given);
+        }
+    }
+    if (status == WEIR_OK) {
+        status = weir__sqlite_schema_plan(s, conn, &text, err);
+    }
+    if (status == WEIR_OK && text.len > 0 && !weir__buffer_add(sql, text.ptr, text.len)) {
+        status = weir__fail(err, WEIR_ENOMEM, "could not allocate memory for the schema");
+    }
+    weir__buffer_free(&text);
+    weir__side_unlock(&s->side);
+    s->base.ops->close(&s->base);
+    return status;
+}

@@ -13,6 +13,7 @@
 #include "store/sqlite/sqlite_private.h"
 
 #include <inttypes.h>
+#include <stdio.h>
 
 /* Steps are added here as files upgrade_2.sql and so on, and never change once they are released. */
 static const sqlite_schema schema_current = {
@@ -268,4 +269,83 @@ weir_status weir__sqlite_schema_verify(sqlite_store *s, sqlite_conn *conn, weir_
                           s->given, version, s->schema->version);
     }
     return WEIR_OK;
+}
+
+/* Ends a statement that is one of several in a text. */
+static bool add_sql(weir_buffer *out, const char *sql)
+{
+    return weir__buffer_add_text(out, sql) && weir__buffer_add_text(out, "\n");
+}
+
+static bool add_creation(sqlite_store *s, weir_buffer *out)
+{
+    char epoch[WEIR_UUID_TEXT_BYTES];
+    char row[256];
+    const int64_t now_us = weir__sqlite_clock(s, 0);
+    weir__uuid7(now_us, epoch);
+    (void)snprintf(row, sizeof row,
+                   "INSERT INTO weir_store (one, schema, epoch, created, clock_us)\n"
+                   "VALUES (1, %d, '%s', %" PRId64 ", %" PRId64 ");",
+                   SQLITE_SCHEMA_VERSION, epoch, now_us, now_us);
+    return add_sql(out, sql_schema) && add_sql(out, sql_targets_schema) && add_sql(out, row);
+}
+
+static bool add_steps(const sqlite_store *s, int64_t from, weir_buffer *out)
+{
+    for (size_t i = 0; i < s->schema->steps_count; i++) {
+        const sqlite_upgrade *step = &s->schema->steps[i];
+        char row[64];
+        (void)snprintf(row, sizeof row, "UPDATE weir_store SET schema = %" PRId64 ";", step->to);
+        if (step->to > from && (!add_sql(out, step->sql) || !add_sql(out, row))) {
+            return false;
+        }
+    }
+    return true;
+}
+
+weir_status weir__sqlite_schema_plan(sqlite_store *s, sqlite_conn *conn, weir_buffer *out,
+                                     weir_error *err)
+{
+    const uint32_t flags = s->options.open_flags;
+    found_kind kind = FOUND_NOTHING;
+    int64_t version = 0;
+    if (conn != NULL) {
+        const weir_status status = look(s, conn, &kind, &version, err);
+        if (status != WEIR_OK) {
+            return status;
+        }
+    }
+    if (kind == FOUND_NOTHING && (flags & (WEIR_OPEN_EXISTING | WEIR_OPEN_READONLY)) != 0) {
+        return refuse_missing(s, err);
+    }
+    if (kind == FOUND_FOREIGN && (flags & WEIR_OPEN_ADOPT) == 0) {
+        return refuse_foreign(s, err);
+    }
+    if (version > s->schema->version) {
+        return refuse_newer(s, version, err);
+    }
+    if (version == s->schema->version) {
+        return WEIR_OK;
+    }
+    bool ok =
+        version != 0 || ((kind != FOUND_NOTHING || add_sql(out, "PRAGMA page_size = 4096;")) &&
+                         add_sql(out, "PRAGMA journal_mode = WAL;"));
+    ok = ok && add_sql(out, "BEGIN IMMEDIATE;");
+    ok = ok && (version != 0 || add_creation(s, out));
+    ok = ok && add_steps(s, version == 0 ? SQLITE_SCHEMA_VERSION : version, out);
+    ok = ok && add_sql(out, "COMMIT;");
+    return ok ? WEIR_OK : weir__fail(err, WEIR_ENOMEM, "could not allocate memory for the schema");
+}
+
+/* Everything a store should have, in a database of its own in memory. */
+weir_status weir__sqlite_schema_build(sqlite_store *s, sqlite_conn *conn, weir_error *err)
+{
+    weir_status status = weir__sqlite_exec(conn, sql_schema, err);
+    if (status == WEIR_OK) {
+        status = weir__sqlite_exec(conn, sql_targets_schema, err);
+    }
+    for (size_t i = 0; i < s->schema->steps_count && status == WEIR_OK; i++) {
+        status = weir__sqlite_exec(conn, s->schema->steps[i].sql, err);
+    }
+    return status;
 }

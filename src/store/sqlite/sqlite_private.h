@@ -124,6 +124,11 @@ int weir__sqlite_wal_hook(void *ctx, sqlite3 *db, const char *name, int pages);
 weir_status weir__sqlite_schema_prepare(sqlite_store *s, bool *made, weir_error *err);
 /* The same for a reading connection: refuses only. */
 weir_status weir__sqlite_schema_verify(sqlite_store *s, sqlite_conn *conn, weir_error *err);
+/* The SQL that weir__sqlite_schema_prepare would run. conn NULL: there is no file. */
+weir_status weir__sqlite_schema_plan(sqlite_store *s, sqlite_conn *conn, weir_buffer *out,
+                                     weir_error *err);
+/* Makes the tables in an empty database, to compare with. */
+weir_status weir__sqlite_schema_build(sqlite_store *s, sqlite_conn *conn, weir_error *err);
 const sqlite_schema *weir__sqlite_schema(void);
 /* Tests only: what weir__sqlite_schema answers in this process from now on; NULL: the real one. */
 void weir__sqlite_schema_pretend(const sqlite_schema *schema);

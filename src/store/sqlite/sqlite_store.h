@@ -14,11 +14,13 @@
 
 typedef struct sqlite_store sqlite_store;
 
-/* What every transaction reads first. In a write transaction `head` moves with what is appended. */
+/* What every transaction reads first. In a write transaction head and next move with what is
+ * appended. */
 typedef struct sqlite_row {
-    int64_t clock_us;     /* the latest time that the store has seen                   */
-    int64_t head;         /* position of the last event, or where the log begins (0)   */
-    int64_t version_base; /* version of a stream's first event: 0 outside of tests     */
+    int64_t clock_us;     /* the latest time that the store has seen                  */
+    int64_t head;         /* position of the last event; 0: there is none             */
+    int64_t next;         /* position of the next event                               */
+    int64_t version_base; /* version of a stream's first event: 0 outside of tests    */
 } sqlite_row;
 
 /* A connection and its prepared statements. Belongs to one thread at a time. */

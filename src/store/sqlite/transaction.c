@@ -133,7 +133,8 @@ weir_status weir__sqlite_row_read(sqlite_store *s, sqlite_conn *conn, weir_error
     const int64_t last_us = sqlite3_column_int64(stmt, 5);
     conn->row = (sqlite_row){
         .clock_us = clock_us > last_us ? clock_us : last_us,
-        .head = last > base ? last : base,
+        .head = last,
+        .next = (last > base ? last : base) + 1,
         .version_base = sqlite3_column_int64(stmt, 3),
     };
 out:

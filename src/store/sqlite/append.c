@@ -1,0 +1,657 @@
+/* append.c - appending inside a write transaction: each append is judged, then written.
+ *
+ * INVARIANTS
+ *   (1) An append is judged completely before its first write, so a refused one needs no undoing and
+ *       its neighbours in the transaction go on.
+ *   (2) There is one writer, so what was judged still holds when it is written. The unique index on
+ *       (stream, version) guards against whatever does not keep to that; what it catches is a
+ *       conflict, and undoes the whole transaction.
+ *   (3) Positions are the head plus one, plus one, ...: without gaps, in the order of the events.
+ *   (4) A kept result (weir_keys.result) is first, last and id of each stream of the append, in its
+ *       order, as zigzag LEB128 numbers.
+ */
+#include "base/assert.h"
+#include "base/error.h"
+#include "base/str.h"
+#include "store/sqlite/append_sql.h"
+#include "store/sqlite/sqlite_private.h"
+
+#include <string.h>
+
+enum { NUMBER_BYTES_MAX = 10 }; /* of a 64-bit number as LEB128 */
+
+/* What judging has found out about one stream of an append. */
+typedef struct judged_stream {
+    int64_t row;      /* weir_streams.id; 0: there is none yet */
+    int64_t category; /* weir_categories.id; 0: not looked for */
+    int64_t version;  /* WEIR_VERSION_NONE: no such stream     */
+    int64_t next;     /* version of the next event             */
+    bool closed;
+} judged_stream;
+
+/* A business key of an append, with its owner before and after. An empty owner: free. */
+typedef struct judged_key {
+    weir_str key;
+    weir_str before, after;
+} judged_key;
+
+/* One append on its way. */
+typedef struct appending {
+    sqlite_store *store;
+    sqlite_conn *conn;
+    int64_t now_us;
+    store_append *append;
+    weir_arena *arena; /* reset for each append */
+    judged_stream *streams;
+    judged_key *keys; /* open-addressed by key; capacity a power of two */
+    size_t keys_capacity;
+    bool nothing_to_do; /* replayed, or closed already */
+} appending;
+
+static weir_status no_memory(weir_error *err)
+{
+    return weir__fail(err, WEIR_ENOMEM, "could not allocate memory for an append");
+}
+
+/* ---- categories --------------------------------------------------------------------------- */
+
+void weir__sqlite_categories_forget(sqlite_store *s)
+{
+    for (size_t i = 0; i < s->categories_count; i++) {
+        weir__free(s->categories[i].name);
+    }
+    s->categories_count = 0;
+}
+
+/* Best effort: without memory the next append asks the database again. */
+static void remember_category(sqlite_store *s, weir_str name, int64_t id)
+{
+    if (s->categories_count == SQLITE_CATEGORIES_CACHED_MAX) {
+        return;
+    }
+    if (s->categories == NULL) {
+        s->categories = weir__calloc(SQLITE_CATEGORIES_CACHED_MAX, sizeof *s->categories);
+    }
+    char *copy = s->categories == NULL ? NULL : weir__strndup(name.ptr, name.len);
+    if (copy != NULL) {
+        s->categories[s->categories_count++] =
+            (sqlite_category){ .name = copy, .len = name.len, .id = id };
+    }
+}
+
+static weir_status category_id(appending *a, weir_str name, int64_t *id, weir_error *err)
+{
+    sqlite_store *s = a->store;
+    sqlite3_stmt *stmt = NULL;
+    bool row = false;
+
+    for (size_t i = 0; i < s->categories_count; i++) {
+        const sqlite_category *c = &s->categories[i];
+        if (weir__str_equal((weir_str){ .ptr = c->name, .len = c->len }, name)) {
+            *id = c->id;
+            return WEIR_OK;
+        }
+    }
+    weir_status status = weir__sqlite_statement(a->conn, sql_append_category, &stmt, err);
+    if (status != WEIR_OK) {
+        return status;
+    }
+    weir__sqlite_bind_str(stmt, 1, name);
+    status = weir__sqlite_step(a->conn, stmt, &row, err);
+    if (status != WEIR_OK) {
+        return status;
+    }
+    *id = row ? sqlite3_column_int64(stmt, 0) : 0;
+    weir__sqlite_done(stmt);
+    if (!row) {
+        status = weir__sqlite_statement(a->conn, sql_append_category_new, &stmt, err);
+        if (status != WEIR_OK) {
+            return status;
+        }
+        weir__sqlite_bind_str(stmt, 1, name);
+        status = weir__sqlite_run(a->conn, stmt, err);
+        if (status != WEIR_OK) {
+            return status;
+        }
+        *id = sqlite3_last_insert_rowid(a->conn->db);
+    }
+    remember_category(s, name, *id);
+    return WEIR_OK;
+}
+
+/* ---- idempotency keys --------------------------------------------------------------------- */
+
+static size_t put_number(uint8_t *out, int64_t value)
+{
+    uint64_t left = ((uint64_t)value << 1) ^ (uint64_t)(value >> 63);
+    size_t len = 0;
+    while (left >= 0x80) {
+        out[len++] = (uint8_t)(left | 0x80);
+        left >>= 7;
+    }
+    out[len++] = (uint8_t)left;
+    return len;
+}
+
+/* false: there is no complete number at *at. */
+static bool get_number(weir_str bytes, size_t *at, int64_t *value)
+{
+    uint64_t got = 0;
+    for (unsigned shift = 0; shift < 64 && *at < bytes.len; shift += 7) {
+        const uint8_t byte = (uint8_t)bytes.ptr[(*at)++];
+        got |= (uint64_t)(byte & 0x7f) << shift;
+        if ((byte & 0x80) == 0) {
+            *value = (int64_t)(got >> 1) ^ -(int64_t)(got & 1);
+            return true;
+        }
+    }
+    return false;
+}
+
+static bool decode_result(store_append *append, weir_str bytes)
+{
+    size_t at = 0;
+    for (size_t i = 0; i < append->streams_count; i++) {
+        store_append_stream *stream = &append->streams[i];
+        if (!get_number(bytes, &at, &stream->first) || !get_number(bytes, &at, &stream->last) ||
+            !get_number(bytes, &at, &stream->id)) {
+            return false;
+        }
+    }
+    return at == bytes.len;
+}
+
+/* Whether the append was made before. */
+static weir_status judge_key(appending *a, weir_error *err)
+{
+    store_append *append = a->append;
+    sqlite3_stmt *stmt = NULL;
+    bool row = false;
+
+    weir_status status = weir__sqlite_statement(a->conn, sql_append_key, &stmt, err);
+    if (status != WEIR_OK) {
+        return status;
+    }
+    weir__sqlite_bind_str(stmt, 1, append->key);
+    status = weir__sqlite_step(a->conn, stmt, &row, err);
+    if (status != WEIR_OK) {
+        return status;
+    }
+    if (!row || sqlite3_column_int64(stmt, 0) <= a->now_us) {
+        goto out;
+    }
+    const weir_str fingerprint = weir__sqlite_column_str(stmt, 1);
+    if (fingerprint.len != WEIR_SHA256_BYTES ||
+        memcmp(fingerprint.ptr, append->fingerprint, WEIR_SHA256_BYTES) != 0) {
+        append->status = weir__fail(append->err, WEIR_EKEYREUSED,
+                                    "idempotency key \"%.*s\" was used with other content",
+                                    (int)append->key.len, append->key.ptr);
+        goto out;
+    }
+    if (!decode_result(append, weir__sqlite_column_str(stmt, 2))) {
+        status = weir__fail(err, WEIR_ECORRUPT,
+                            "the result kept with idempotency key \"%.*s\" cannot be read",
+                            (int)append->key.len, append->key.ptr);
+        goto out;
+    }
+    append->replayed = true;
+    a->nothing_to_do = true;
+out:
+    weir__sqlite_done(stmt);
+    return status;
+}
+
+static weir_status write_key(appending *a, weir_error *err)
+{
+    const store_append *append = a->append;
+    const sqlite_store *s = a->store;
+    sqlite3_stmt *stmt = NULL;
+    int64_t expires_us = 0;
+    size_t len = 0;
+
+    if (__builtin_add_overflow(a->now_us, s->options.key_ttl_us, &expires_us)) {
+        expires_us = INT64_MAX;
+    }
+    uint8_t *result = weir__arena_alloc(a->arena, append->streams_count * 3 * NUMBER_BYTES_MAX + 1);
+    if (result == NULL) {
+        return no_memory(err);
+    }
+    for (size_t i = 0; i < append->streams_count; i++) {
+        len += put_number(result + len, append->streams[i].first);
+        len += put_number(result + len, append->streams[i].last);
+        len += put_number(result + len, append->streams[i].id);
+    }
+    const weir_status status = weir__sqlite_statement(a->conn, sql_append_key_new, &stmt, err);
+    if (status != WEIR_OK) {
+        return status;
+    }
+    weir__sqlite_bind_str(stmt, 1, append->key);
+    (void)sqlite3_bind_int64(stmt, 2, expires_us);
+    (void)sqlite3_bind_blob(stmt, 3, append->fingerprint, WEIR_SHA256_BYTES, SQLITE_STATIC);
+    (void)sqlite3_bind_blob64(stmt, 4, result, len, SQLITE_STATIC);
+    return weir__sqlite_run(a->conn, stmt, err);
+}
+
+/* ---- streams ------------------------------------------------------------------------------ */
+
+static weir_status look_up_stream(appending *a, weir_str name, judged_stream *found,
+                                  weir_error *err)
+{
+    sqlite3_stmt *stmt = NULL;
+    bool row = false;
+    weir_status status = weir__sqlite_statement(a->conn, sql_append_stream, &stmt, err);
+    if (status != WEIR_OK) {
+        return status;
+    }
+    weir__sqlite_bind_str(stmt, 1, name);
+    status = weir__sqlite_step(a->conn, stmt, &row, err);
+    if (status != WEIR_OK) {
+        return status;
+    }
+    *found = (judged_stream){ .version = WEIR_VERSION_NONE, .next = a->conn->row.version_base };
+    if (row) {
+        found->row = sqlite3_column_int64(stmt, 0);
+        found->version = sqlite3_column_int64(stmt, 1);
+        found->next = found->version + 1;
+        found->category = sqlite3_column_int64(stmt, 2);
+        found->closed = sqlite3_column_int(stmt, 3) != 0;
+    }
+    weir__sqlite_done(stmt);
+    return WEIR_OK;
+}
+
+/* The expectation as it is reported in a conflict. */
+static int64_t expected_version(const store_append_stream *stream)
+{
+    switch (stream->expect) {
+    case WEIR_EXPECT_NONE:
+        return WEIR_VERSION_NONE;
+    case WEIR_EXPECT_EXISTS:
+        return WEIR_VERSION_EXISTS;
+    default:
+        return stream->version;
+    }
+}
+
+static bool expectation_holds(const store_append_stream *stream, const judged_stream *found)
+{
+    switch (stream->expect) {
+    case WEIR_EXPECT_NONE:
+        return found->row == 0;
+    case WEIR_EXPECT_EXISTS:
+        return found->row != 0;
+    case WEIR_EXPECT_EXACT:
+        return found->row != 0 && found->version == stream->version;
+    default:
+        return true;
+    }
+}
+
+/* Refuses in append->status; what is returned is about the database. */
+static weir_status judge_stream(appending *a, size_t index, weir_error *err)
+{
+    store_append *append = a->append;
+    const store_append_stream *stream = &append->streams[index];
+    judged_stream *found = &a->streams[index];
+    const bool closing = (append->flags & STORE_APPEND_CLOSE) != 0 && index == 0;
+
+    const weir_status status = look_up_stream(a, stream->name, found, err);
+    if (status != WEIR_OK) {
+        return status;
+    }
+    if (closing && found->row == 0) {
+        append->status = weir__fail(append->err, WEIR_ENOTFOUND, "no stream \"%.*s\"",
+                                    (int)stream->name.len, stream->name.ptr);
+        weir__error_stream(append->err, stream->name);
+        return WEIR_OK;
+    }
+    if (found->closed) {
+        if (closing) {
+            a->nothing_to_do = true;
+            return WEIR_OK;
+        }
+        append->status = weir__fail(append->err, WEIR_ECLOSED, "stream \"%.*s\" is closed",
+                                    (int)stream->name.len, stream->name.ptr);
+        weir__error_stream(append->err, stream->name);
+        return WEIR_OK;
+    }
+    if (!expectation_holds(stream, found)) {
+        append->status = weir__fail_conflict(append->err, stream->name, expected_version(stream),
+                                             found->version);
+        return WEIR_OK;
+    }
+    if (closing && (append->flags & STORE_APPEND_FORCE) == 0) {
+        const weir_status held =
+            weir__sqlite_unhandled(a->store, a->conn, found->row, stream->name, append->err);
+        if (held == WEIR_EHELD) {
+            append->status = held;
+        } else if (held != WEIR_OK) {
+            if (err != NULL && append->err != NULL && err != append->err) {
+                *err = *append->err;
+            }
+            return held;
+        }
+    }
+    return WEIR_OK;
+}
+
+/* ---- reserved keys ------------------------------------------------------------------------ */
+
+/* The entry of a key, made on first sight with the owner that the database knows. */
+static weir_status find_key(appending *a, weir_str key, judged_key **out, weir_error *err)
+{
+    size_t i = (size_t)weir__str_hash(key) & (a->keys_capacity - 1);
+    while (a->keys[i].key.len != 0 && !weir__str_equal(a->keys[i].key, key)) {
+        i = (i + 1) & (a->keys_capacity - 1);
+    }
+    judged_key *entry = &a->keys[i];
+    *out = entry;
+    if (entry->key.len != 0) {
+        return WEIR_OK;
+    }
+    sqlite3_stmt *stmt = NULL;
+    bool row = false;
+    weir_status status = weir__sqlite_statement(a->conn, sql_append_reserved, &stmt, err);
+    if (status != WEIR_OK) {
+        return status;
+    }
+    weir__sqlite_bind_str(stmt, 1, key);
+    status = weir__sqlite_step(a->conn, stmt, &row, err);
+    if (status != WEIR_OK) {
+        return status;
+    }
+    if (row) {
+        entry->before = weir__sqlite_column_copy(stmt, 0, a->arena);
+        if (entry->before.ptr == NULL) {
+            status = no_memory(err);
+        }
+    }
+    weir__sqlite_done(stmt);
+    entry->key = key;
+    entry->after = entry->before;
+    return status;
+}
+
+static weir_status judge_reserved(appending *a, weir_error *err)
+{
+    store_append *append = a->append;
+    a->keys_capacity = 4;
+    while (a->keys_capacity < append->key_changes_count * 2) {
+        a->keys_capacity *= 2;
+    }
+    a->keys = weir__arena_alloc(a->arena, a->keys_capacity * sizeof *a->keys);
+    if (a->keys == NULL) {
+        return no_memory(err);
+    }
+    memset(a->keys, 0, a->keys_capacity * sizeof *a->keys);
+
+    for (size_t i = 0; i < append->key_changes_count; i++) {
+        const store_key_change *change = &append->key_changes[i];
+        const weir_str stream = append->streams[change->stream_index].name;
+        judged_key *entry = NULL;
+        const weir_status status = find_key(a, change->key, &entry, err);
+        if (status != WEIR_OK) {
+            return status;
+        }
+        if (entry->after.len != 0 && !weir__str_equal(entry->after, stream)) {
+            append->status = weir__fail(
+                append->err, WEIR_ETAKEN, "key \"%.*s\" belongs to stream \"%.*s\"",
+                (int)change->key.len, change->key.ptr, (int)entry->after.len, entry->after.ptr);
+            weir__error_stream(append->err, entry->after);
+            return WEIR_OK;
+        }
+        entry->after = change->change == WEIR_KEY_RESERVE ? stream : (weir_str){ 0 };
+    }
+    return WEIR_OK;
+}
+
+static weir_status write_reserved(appending *a, weir_error *err)
+{
+    for (size_t i = 0; i < a->keys_capacity; i++) {
+        const judged_key *entry = &a->keys[i];
+        if (entry->key.len == 0 || weir__str_equal(entry->before, entry->after)) {
+            continue;
+        }
+        sqlite3_stmt *stmt = NULL;
+        const bool free_now = entry->after.len == 0;
+        weir_status status = weir__sqlite_statement(
+            a->conn, free_now ? sql_append_release : sql_append_reserve, &stmt, err);
+        if (status != WEIR_OK) {
+            return status;
+        }
+        weir__sqlite_bind_str(stmt, 1, entry->key);
+        if (!free_now) {
+            weir__sqlite_bind_str(stmt, 2, entry->after);
+        }
+        status = weir__sqlite_run(a->conn, stmt, err);
+        if (status != WEIR_OK) {
+            return status;
+        }
+    }
+    return WEIR_OK;
+}
+
+/* ---- one append --------------------------------------------------------------------------- */
+
+static weir_status judge(appending *a, weir_error *err)
+{
+    store_append *append = a->append;
+    if (append->key.len != 0) {
+        const weir_status status = judge_key(a, err);
+        if (status != WEIR_OK || append->status != WEIR_OK || a->nothing_to_do) {
+            return status;
+        }
+    }
+    a->streams = weir__arena_alloc(a->arena, (append->streams_count + 1) * sizeof *a->streams);
+    if (a->streams == NULL) {
+        return no_memory(err);
+    }
+    for (size_t i = 0; i < append->streams_count; i++) {
+        const weir_status status = judge_stream(a, i, err);
+        if (status != WEIR_OK || append->status != WEIR_OK) {
+            return status;
+        }
+    }
+    return append->key_changes_count == 0 ? WEIR_OK : judge_reserved(a, err);
+}
+
+/* Fills the results from what was judged: no version and no position is decided anywhere else. */
+static void set_results(appending *a)
+{
+    store_append *append = a->append;
+    for (size_t i = 0; i < append->streams_count; i++) {
+        append->streams[i].first = -1;
+        append->streams[i].last = a->streams[i].version;
+        append->streams[i].id = 0;
+    }
+    if (a->nothing_to_do) {
+        return;
+    }
+    for (size_t i = 0; i < append->events_count; i++) {
+        store_append_stream *stream = &append->streams[append->events[i].stream_index];
+        const bool first = stream->first < 0;
+        stream->last = first ? a->streams[append->events[i].stream_index].next : stream->last + 1;
+        stream->first = first ? stream->last : stream->first;
+        stream->id = a->conn->row.next + (int64_t)i;
+    }
+}
+
+static weir_status write_stream(appending *a, size_t index, weir_error *err)
+{
+    const store_append_stream *stream = &a->append->streams[index];
+    judged_stream *found = &a->streams[index];
+    const int closed = (a->append->flags & STORE_APPEND_CLOSE) != 0 && index == 0 ? 1 : 0;
+    sqlite3_stmt *stmt = NULL;
+    weir_status status = WEIR_OK;
+
+    if (found->row != 0) {
+        status = weir__sqlite_statement(a->conn, sql_append_stream_moved, &stmt, err);
+        if (status != WEIR_OK) {
+            return status;
+        }
+        (void)sqlite3_bind_int64(stmt, 1, found->row);
+        (void)sqlite3_bind_int64(stmt, 2, stream->last);
+        (void)sqlite3_bind_int64(stmt, 3, stream->id);
+        (void)sqlite3_bind_int64(stmt, 4, a->now_us);
+        (void)sqlite3_bind_int(stmt, 5, closed);
+        return weir__sqlite_run(a->conn, stmt, err);
+    }
+    status = category_id(a, weir__category(stream->name), &found->category, err);
+    if (status != WEIR_OK) {
+        return status;
+    }
+    status = weir__sqlite_statement(a->conn, sql_append_stream_new, &stmt, err);
+    if (status != WEIR_OK) {
+        return status;
+    }
+    weir__sqlite_bind_str(stmt, 1, stream->name);
+    (void)sqlite3_bind_int64(stmt, 2, found->category);
+    (void)sqlite3_bind_int64(stmt, 3, stream->last);
+    (void)sqlite3_bind_int64(stmt, 4, stream->id);
+    (void)sqlite3_bind_int64(stmt, 5, a->now_us);
+    (void)sqlite3_bind_int(stmt, 6, closed);
+    status = weir__sqlite_run(a->conn, stmt, err);
+    found->row = sqlite3_last_insert_rowid(a->conn->db);
+    return status;
+}
+
+/* The unique index knew of an event that weir_streams does not: someone wrote by other means. */
+static weir_status fail_unique(appending *a, size_t index, weir_error *err)
+{
+    const store_append_stream *stream = &a->append->streams[index];
+    sqlite3_stmt *stmt = NULL;
+    bool row = false;
+    int64_t actual = a->streams[index].version;
+
+    if (weir__sqlite_statement(a->conn, sql_append_last_version, &stmt, NULL) == WEIR_OK) {
+        (void)sqlite3_bind_int64(stmt, 1, a->streams[index].row);
+        if (weir__sqlite_step(a->conn, stmt, &row, NULL) == WEIR_OK && row) {
+            actual = sqlite3_column_int64(stmt, 0);
+        }
+        weir__sqlite_done(stmt);
+    }
+    const int64_t expected =
+        stream->expect == WEIR_EXPECT_ANY ? a->streams[index].version : expected_version(stream);
+    const weir_status status = weir__fail_conflict(err, stream->name, expected, actual);
+    weir__error_store_code(err, "%d", SQLITE_CONSTRAINT_UNIQUE);
+    return status;
+}
+
+static weir_status write_events(appending *a, weir_error *err)
+{
+    const store_append *append = a->append;
+    sqlite_conn *conn = a->conn;
+    sqlite3_stmt *stmt = NULL;
+    weir_status status = weir__sqlite_statement(conn, sql_append_event, &stmt, err);
+    if (status != WEIR_OK) {
+        return status;
+    }
+    for (size_t i = 0; i < append->events_count && status == WEIR_OK; i++) {
+        const store_new_event *event = &append->events[i];
+        judged_stream *stream = &a->streams[event->stream_index];
+        (void)sqlite3_bind_int64(stmt, 1, conn->row.next);
+        (void)sqlite3_bind_int64(stmt, 2, stream->row);
+        (void)sqlite3_bind_int64(stmt, 3, stream->next);
+        (void)sqlite3_bind_int64(stmt, 4, stream->category);
+        (void)sqlite3_bind_int64(stmt, 5, a->now_us);
+        weir__sqlite_bind_str(stmt, 6, event->name);
+        weir__sqlite_bind_str(stmt, 7, event->meta);
+        weir__sqlite_bind_str(stmt, 8, event->data);
+        const int rc = sqlite3_step(stmt);
+        if (rc == SQLITE_CONSTRAINT_UNIQUE) {
+            status = fail_unique(a, event->stream_index, err);
+        } else if (rc != SQLITE_DONE) {
+            status = weir__sqlite_fail(conn, rc, err, "write an event");
+        }
+        (void)sqlite3_reset(stmt);
+        stream->next++;
+        conn->row.head = conn->row.next++;
+    }
+    weir__sqlite_done(stmt);
+    a->store->events_written = a->store->events_written || append->events_count > 0;
+    return status;
+}
+
+static weir_status write(appending *a, weir_error *err)
+{
+    const store_append *append = a->append;
+    weir_status status = WEIR_OK;
+    for (size_t i = 0; i < append->streams_count && status == WEIR_OK; i++) {
+        if (append->streams[i].id != 0) {
+            status = write_stream(a, i, err);
+        }
+    }
+    if (status == WEIR_OK && append->events_count > 0) {
+        status = write_events(a, err);
+    }
+    if (status == WEIR_OK && append->key_changes_count > 0) {
+        status = write_reserved(a, err);
+    }
+    if (status == WEIR_OK && append->key.len != 0) {
+        status = write_key(a, err);
+    }
+    return status;
+}
+
+static weir_status expire_keys(sqlite_conn *conn, int64_t now_us, weir_error *err)
+{
+    sqlite3_stmt *stmt = NULL;
+    const weir_status status = weir__sqlite_statement(conn, sql_append_keys_expire, &stmt, err);
+    if (status != WEIR_OK) {
+        return status;
+    }
+    (void)sqlite3_bind_int64(stmt, 1, now_us);
+    return weir__sqlite_run(conn, stmt, err);
+}
+
+weir_status weir__sqlite_append_in(sqlite_store *s, sqlite_conn *conn, int64_t now_us,
+                                   store_append *const *appends, size_t count, weir_error *err)
+{
+    weir_arena arena = { 0 };
+    weir_status status = WEIR_OK;
+    bool refused = false;
+    bool written = false;
+
+    for (size_t i = 0; i < count && status == WEIR_OK; i++) {
+        store_append *append = appends[i];
+        appending a = {
+            .store = s, .conn = conn, .now_us = now_us, .append = append, .arena = &arena
+        };
+        append->status = WEIR_OK;
+        append->replayed = false;
+        if (refused && (append->flags & STORE_APPEND_CHAIN) != 0) {
+            append->status = weir__fail(append->err, WEIR_EMISUSE, "not tried");
+            continue;
+        }
+        weir__arena_reset(&arena);
+        status = judge(&a, err);
+        refused = append->status != WEIR_OK;
+        if (status != WEIR_OK || refused || append->replayed) {
+            continue;
+        }
+        set_results(&a);
+        if (!a.nothing_to_do && (append->flags & STORE_APPEND_DRY_RUN) == 0) {
+            status = write(&a, err);
+            written = true;
+        }
+    }
+    if (status == WEIR_OK && written) {
+        status = expire_keys(conn, now_us, err);
+    }
+    weir__arena_free(&arena);
+    return status;
+}
+
+weir_status weir__sqlite_append(weir_store *base, store_append *const *appends, size_t count,
+                                weir_error *err)
+{
+    sqlite_store *s = sqlite_of(base);
+    sqlite_conn *conn = NULL;
+    int64_t now_us = 0;
+    weir_status status = weir__sqlite_write_begin(s, 0, &conn, &now_us, err);
+    if (status != WEIR_OK) {
+        return status;
+    }
+    status = weir__sqlite_append_in(s, conn, now_us, appends, count, err);
+    return weir__sqlite_write_end(s, status, true, err);
+}

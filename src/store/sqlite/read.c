@@ -1,0 +1,595 @@
+/* read.c - chunks of a stream and of the log, each in one short read transaction.
+ *
+ * INVARIANTS
+ *   (1) A chunk looks at no more than STORE_CHUNK_EVENTS_MAX events and LOOK_US_MAX microseconds, then
+ *       the transaction ends: an open one stops every checkpoint.
+ *   (2) `created` never goes back with the position, and positions grow with the version inside a
+ *       stream: so times and positions are found by halving, without an index on either.
+ *   (3) An index is only a way to look at fewer events. What is given is decided by
+ *       weir__filter_matches, for every event.
+ *
+ * Where a log query looks, the first that applies:
+ *   stream is one name   the stream's own versions
+ *   category, or a prefix with a '-' in it    the index (category, id)
+ *   a few names          the index (name, id), one cursor per name, merged by position
+ *   anything else        the log itself
+ */
+#include "base/assert.h"
+#include "base/error.h"
+#include "base/str.h"
+#include "store/sqlite/read_sql.h"
+#include "store/sqlite/sqlite_private.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+enum {
+    LOOK_US_MAX = 50 * 1000, /* a pattern may be slow; checked every LOOK_EVENTS events */
+    LOOK_EVENTS = 64,
+    NAMES_BY_INDEX_MAX = 8, /* with more names, most of the log is wanted anyway        */
+    EVENTS_CAPACITY_MIN = 16,
+};
+
+/* A chunk that is being filled. */
+typedef struct filling {
+    sqlite_conn *conn;
+    store_chunk *chunk;
+    const store_filter *filter; /* NULL: everything  */
+    weir_str stream;            /* name of all events; .ptr NULL: in the row */
+    size_t capacity;            /* of chunk->events  */
+    int64_t limit;
+    int64_t looked;
+    int64_t began_us; /* machine's monotonic clock */
+} filling;
+
+static weir_status no_memory(weir_error *err)
+{
+    return weir__fail(err, WEIR_ENOMEM, "could not allocate memory for a chunk of events");
+}
+
+static void chunk_reset(store_chunk *chunk)
+{
+    weir__arena_reset(&chunk->arena);
+    chunk->events = NULL;
+    chunk->events_count = 0;
+    chunk->scanned_to = 0;
+    chunk->more = false;
+}
+
+static bool chunk_is_full(const filling *f)
+{
+    return (int64_t)f->chunk->events_count >= f->limit || f->looked >= STORE_CHUNK_EVENTS_MAX ||
+           f->chunk->arena.bytes_used >= STORE_CHUNK_BYTES_SOFT ||
+           (f->looked % LOOK_EVENTS == LOOK_EVENTS - 1 &&
+            weir__clock_mono(weir__clock_machine()) - f->began_us >= LOOK_US_MAX);
+}
+
+static bool copy_str(weir_arena *arena, weir_str from, weir_str *to)
+{
+    to->ptr = weir__arena_copy(arena, from.len == 0 ? "" : from.ptr, from.len);
+    to->len = from.len;
+    return to->ptr != NULL;
+}
+
+/* Makes room for one more event; the old array stays in the arena until the chunk is reset. */
+static weir_event *next_slot(filling *f)
+{
+    store_chunk *chunk = f->chunk;
+    if (chunk->events_count == f->capacity) {
+        const size_t capacity = f->capacity == 0 ? EVENTS_CAPACITY_MIN : f->capacity * 2;
+        weir_event *events = weir__arena_alloc(&chunk->arena, capacity * sizeof *events);
+        if (events == NULL) {
+            return NULL;
+        }
+        if (chunk->events_count > 0) {
+            memcpy(events, chunk->events, chunk->events_count * sizeof *events);
+        }
+        chunk->events = events;
+        f->capacity = capacity;
+    }
+    return &chunk->events[chunk->events_count];
+}
+
+/* Copies an event whose `data` is still in the row. */
+static bool keep_event(filling *f, sqlite3_stmt *stmt, const weir_event *event)
+{
+    store_chunk *chunk = f->chunk;
+    weir_event *slot = next_slot(f);
+    if (slot == NULL) {
+        return false;
+    }
+    *slot = *event;
+    /* Events of one stream often stand together; one copy of the name serves them all. */
+    const weir_event *before = chunk->events_count == 0 ? NULL : slot - 1;
+    if (before != NULL && weir__str_equal(before->stream, event->stream)) {
+        slot->stream = before->stream;
+    } else if (!copy_str(&chunk->arena, event->stream, &slot->stream)) {
+        return false;
+    }
+    if (!copy_str(&chunk->arena, event->name, &slot->name) ||
+        !copy_str(&chunk->arena, event->meta, &slot->meta) ||
+        !copy_str(&chunk->arena, weir__sqlite_column_str(stmt, 6), &slot->data)) {
+        return false;
+    }
+    chunk->events_count++;
+    return true;
+}
+
+/* Takes in the row that the statement stands on, if it is wanted. */
+static weir_status take_row(filling *f, sqlite3_stmt *stmt, weir_event *event, weir_error *err)
+{
+    *event = (weir_event){
+        .size = sizeof *event,
+        .id = sqlite3_column_int64(stmt, 0),
+        .version = sqlite3_column_int64(stmt, 1),
+        .created_us = sqlite3_column_int64(stmt, 2),
+        .stream = f->stream.ptr != NULL ? f->stream : weir__sqlite_column_str(stmt, 3),
+        .name = weir__sqlite_column_str(stmt, 4),
+        .meta = weir__sqlite_column_str(stmt, 5),
+    };
+    f->looked++;
+    f->chunk->scanned_to = event->id;
+    if (f->filter != NULL && !weir__filter_matches(f->filter, event)) {
+        return WEIR_OK;
+    }
+    return keep_event(f, stmt, event) ? WEIR_OK : no_memory(err);
+}
+
+/* ---- searching ---------------------------------------------------------------------------- */
+
+/* Position and time of one event. *found false: there is none. */
+static weir_status probe(sqlite_conn *conn, const char *sql, int64_t first, int64_t second,
+                         int64_t *id, int64_t *created_us, bool *found, weir_error *err)
+{
+    sqlite3_stmt *stmt = NULL;
+    weir_status status = weir__sqlite_statement(conn, sql, &stmt, err);
+    if (status != WEIR_OK) {
+        return status;
+    }
+    (void)sqlite3_bind_int64(stmt, 1, first);
+    if (sqlite3_bind_parameter_count(stmt) > 1) {
+        (void)sqlite3_bind_int64(stmt, 2, second);
+    }
+    status = weir__sqlite_step(conn, stmt, found, err);
+    if (status != WEIR_OK) {
+        return status;
+    }
+    if (*found) {
+        *id = sqlite3_column_int64(stmt, 0);
+        *created_us = sqlite3_column_int64(stmt, 1);
+    }
+    weir__sqlite_done(stmt);
+    return WEIR_OK;
+}
+
+/* The first position in [low, high] whose event was created at or after `time_us`; high + 1: none. */
+static weir_status position_at_time(sqlite_conn *conn, int64_t low, int64_t high, int64_t time_us,
+                                    int64_t *out, weir_error *err)
+{
+    int64_t end = high + 1; /* the answer is in [low, end] */
+    while (low < end) {
+        const int64_t middle = low + (end - low) / 2;
+        int64_t id = 0;
+        int64_t created_us = 0;
+        bool found = false;
+        const weir_status status =
+            probe(conn, sql_read_position_probe, middle, 0, &id, &created_us, &found, err);
+        if (status != WEIR_OK) {
+            return status;
+        }
+        if (found && id < end && created_us < time_us) {
+            low = id + 1;
+        } else {
+            end = middle; /* nothing between middle and id, or it is late enough */
+        }
+    }
+    *out = low;
+    return WEIR_OK;
+}
+
+/* The first version in [low, high] of a stream that has position or time at or above the bound;
+ * high + 1: none. */
+static weir_status version_at(sqlite_conn *conn, int64_t stream, int64_t low, int64_t high,
+                              bool by_time, int64_t bound, int64_t *out, weir_error *err)
+{
+    int64_t end = high + 1;
+    while (low < end) {
+        const int64_t middle = low + (end - low) / 2;
+        int64_t id = 0;
+        int64_t created_us = 0;
+        bool found = false;
+        const weir_status status =
+            probe(conn, sql_read_version_probe, stream, middle, &id, &created_us, &found, err);
+        if (status != WEIR_OK) {
+            return status;
+        }
+        if (!found || (by_time ? created_us : id) < bound) {
+            low = middle + 1; /* versions that are not there are below the first one */
+        } else {
+            end = middle;
+        }
+    }
+    *out = low;
+    return WEIR_OK;
+}
+
+/* One row of two numbers by a text. The second is 0 when the query has one column. */
+static weir_status look_up(sqlite_conn *conn, const char *sql, weir_str name, int64_t *id,
+                           int64_t *version, bool *found, weir_error *err)
+{
+    sqlite3_stmt *stmt = NULL;
+    weir_status status = weir__sqlite_statement(conn, sql, &stmt, err);
+    if (status != WEIR_OK) {
+        return status;
+    }
+    weir__sqlite_bind_str(stmt, 1, name);
+    status = weir__sqlite_step(conn, stmt, found, err);
+    if (status != WEIR_OK) {
+        return status;
+    }
+    if (*found) {
+        *id = sqlite3_column_int64(stmt, 0);
+        *version = sqlite3_column_count(stmt) > 1 ? sqlite3_column_int64(stmt, 1) : 0;
+    }
+    weir__sqlite_done(stmt);
+    return WEIR_OK;
+}
+
+/* ---- streams ------------------------------------------------------------------------------ */
+
+/* The versions [low, high] of a stream, from either end, until the chunk is full. */
+static weir_status fill_from_stream(filling *f, int64_t stream, int64_t low, int64_t high,
+                                    bool backward, weir_error *err)
+{
+    sqlite3_stmt *stmt = NULL;
+    weir_event event = { 0 };
+    bool row = false;
+
+    f->chunk->more = false;
+    if (low > high) {
+        return WEIR_OK;
+    }
+    weir_status status = weir__sqlite_statement(
+        f->conn, backward ? sql_read_stream_backward : sql_read_stream_forward, &stmt, err);
+    if (status != WEIR_OK) {
+        return status;
+    }
+    (void)sqlite3_bind_int64(stmt, 1, stream);
+    (void)sqlite3_bind_int64(stmt, 2, low);
+    (void)sqlite3_bind_int64(stmt, 3, high);
+    for (;;) {
+        status = weir__sqlite_step(f->conn, stmt, &row, err);
+        if (status != WEIR_OK || !row) {
+            break;
+        }
+        status = take_row(f, stmt, &event, err);
+        if (status != WEIR_OK) {
+            break;
+        }
+        if (chunk_is_full(f)) {
+            f->chunk->more = backward ? event.version > low : event.version < high;
+            break;
+        }
+    }
+    weir__sqlite_done(stmt);
+    return status;
+}
+
+static weir_status read_stream_in(filling *f, const store_stream_query *q, weir_error *err)
+{
+    int64_t stream = 0;
+    int64_t version = 0;
+    bool found = false;
+    weir_status status =
+        look_up(f->conn, sql_read_stream_row, q->stream, &stream, &version, &found, err);
+    if (status != WEIR_OK) {
+        return status;
+    }
+    if (!found) {
+        status = weir__fail(err, WEIR_ENOTFOUND, "no stream \"%.*s\"", (int)q->stream.len,
+                            q->stream.ptr);
+        weir__error_stream(err, q->stream);
+        return status;
+    }
+    const int64_t base = f->conn->row.version_base;
+    int64_t low = q->backward ? q->to : q->from;
+    int64_t high = q->backward ? q->from : q->to;
+    low = low < base ? base : low;
+    high = high > version ? version : high;
+    if (q->until_us != INT64_MAX && low <= high) {
+        int64_t late = 0;
+        status = version_at(f->conn, stream, low, high, true, q->until_us + 1, &late, err);
+        if (status != WEIR_OK) {
+            return status;
+        }
+        high = late - 1;
+    }
+    return fill_from_stream(f, stream, low, high, q->backward, err);
+}
+
+weir_status weir__sqlite_read_stream(weir_store *base, const store_stream_query *q,
+                                     store_chunk *chunk, weir_error *err)
+{
+    sqlite_store *s = sqlite_of(base);
+    filling f = { .chunk = chunk, .limit = q->limit, .stream = q->stream };
+    f.began_us = weir__clock_mono(weir__clock_machine());
+    weir_status status = weir__sqlite_read_begin(s, &f.conn, err);
+    if (status != WEIR_OK) {
+        return status;
+    }
+    chunk_reset(chunk);
+    status = read_stream_in(&f, q, err);
+    weir__sqlite_read_end(s, f.conn);
+    return status;
+}
+
+/* ---- the log ------------------------------------------------------------------------------ */
+
+/* Positions [low, high] to look at, and from which end. */
+typedef struct log_range {
+    int64_t low, high;
+    bool backward;
+} log_range;
+
+/* Goes through a query whose first two parameters are the range. */
+static weir_status fill_from_log(filling *f, const char *sql, const log_range *range,
+                                 int64_t category, weir_error *err)
+{
+    sqlite3_stmt *stmt = NULL;
+    weir_event event = { 0 };
+    bool row = false;
+    weir_status status = weir__sqlite_statement(f->conn, sql, &stmt, err);
+    if (status != WEIR_OK) {
+        return status;
+    }
+    (void)sqlite3_bind_int64(stmt, 1, range->low);
+    (void)sqlite3_bind_int64(stmt, 2, range->high);
+    if (category != 0) {
+        (void)sqlite3_bind_int64(stmt, 3, category);
+    }
+    for (;;) {
+        status = weir__sqlite_step(f->conn, stmt, &row, err);
+        if (status != WEIR_OK || !row) {
+            break;
+        }
+        status = take_row(f, stmt, &event, err);
+        if (status != WEIR_OK) {
+            break;
+        }
+        if (chunk_is_full(f)) {
+            f->chunk->more = range->backward ? event.id > range->low : event.id < range->high;
+            break;
+        }
+    }
+    weir__sqlite_done(stmt);
+    return status;
+}
+
+static weir_status fill_from_category(filling *f, weir_str name, const log_range *range,
+                                      weir_error *err)
+{
+    int64_t category = 0;
+    int64_t unused = 0;
+    bool found = false;
+    const weir_status status =
+        look_up(f->conn, sql_read_category, name, &category, &unused, &found, err);
+    if (status != WEIR_OK || !found) {
+        return status;
+    }
+    return fill_from_log(f,
+                         range->backward ? sql_read_category_backward : sql_read_category_forward,
+                         range, category, err);
+}
+
+static weir_status fill_from_exact(filling *f, weir_str name, const log_range *range,
+                                   weir_error *err)
+{
+    int64_t stream = 0;
+    int64_t version = 0;
+    bool found = false;
+    weir_status status =
+        look_up(f->conn, sql_read_stream_row, name, &stream, &version, &found, err);
+    if (status != WEIR_OK || !found) {
+        return status;
+    }
+    int64_t low = f->conn->row.version_base;
+    int64_t high = version;
+    status = version_at(f->conn, stream, low, high, false, range->low, &low, err);
+    if (status == WEIR_OK && range->high < f->conn->row.head) {
+        int64_t above = 0;
+        status = version_at(f->conn, stream, low, high, false, range->high + 1, &above, err);
+        high = above - 1;
+    }
+    if (status != WEIR_OK) {
+        return status;
+    }
+    f->stream = name;
+    return fill_from_stream(f, stream, low, high, range->backward, err);
+}
+
+static int compare_up(const void *a, const void *b)
+{
+    const int64_t left = *(const int64_t *)a;
+    const int64_t right = *(const int64_t *)b;
+    return (left > right) - (left < right);
+}
+
+static int compare_down(const void *a, const void *b)
+{
+    return compare_up(b, a);
+}
+
+/* Adds up to a chunk of positions with one name. *last: where this list ends if it may go on. */
+static weir_status collect_name(filling *f, weir_str name, const log_range *range, int64_t *ids,
+                                size_t *ids_count, int64_t *last, weir_error *err)
+{
+    sqlite3_stmt *stmt = NULL;
+    bool row = false;
+    int64_t count = 0;
+    weir_status status = weir__sqlite_statement(
+        f->conn, range->backward ? sql_read_name_backward : sql_read_name_forward, &stmt, err);
+    if (status != WEIR_OK) {
+        return status;
+    }
+    (void)sqlite3_bind_int64(stmt, 1, range->low);
+    (void)sqlite3_bind_int64(stmt, 2, range->high);
+    weir__sqlite_bind_str(stmt, 3, name);
+    (void)sqlite3_bind_int64(stmt, 4, STORE_CHUNK_EVENTS_MAX);
+    for (;;) {
+        status = weir__sqlite_step(f->conn, stmt, &row, err);
+        if (status != WEIR_OK || !row) {
+            break;
+        }
+        *last = sqlite3_column_int64(stmt, 0);
+        ids[(*ids_count)++] = *last;
+        count++;
+    }
+    if (count < STORE_CHUNK_EVENTS_MAX) {
+        *last = range->backward ? range->low : range->high; /* all of them */
+    }
+    weir__sqlite_done(stmt);
+    return status;
+}
+
+static weir_status fill_from_names(filling *f, const log_range *range, weir_error *err)
+{
+    const store_filter *filter = f->filter;
+    weir_status status = WEIR_OK;
+    weir_event event = { 0 };
+    size_t count = 0;
+    /* As far as every name's list goes. */
+    int64_t end = range->backward ? range->low : range->high;
+    int64_t *ids = weir__malloc(filter->names_count * STORE_CHUNK_EVENTS_MAX * sizeof *ids);
+    if (ids == NULL) {
+        return no_memory(err);
+    }
+    for (size_t i = 0; i < filter->names_count; i++) {
+        int64_t last = 0;
+        status = collect_name(f, filter->names[i], range, ids, &count, &last, err);
+        if (status != WEIR_OK) {
+            goto out;
+        }
+        end = range->backward ? (last > end ? last : end) : (last < end ? last : end);
+    }
+    if (count > 0) {
+        qsort(ids, count, sizeof *ids, range->backward ? compare_down : compare_up);
+    }
+    for (size_t i = 0; i < count && (range->backward ? ids[i] >= end : ids[i] <= end); i++) {
+        sqlite3_stmt *stmt = NULL;
+        bool row = false;
+        status = weir__sqlite_statement(f->conn, sql_read_log_forward, &stmt, err);
+        if (status != WEIR_OK) {
+            goto out;
+        }
+        (void)sqlite3_bind_int64(stmt, 1, ids[i]);
+        (void)sqlite3_bind_int64(stmt, 2, ids[i]);
+        status = weir__sqlite_step(f->conn, stmt, &row, err);
+        if (status == WEIR_OK && row) {
+            status = take_row(f, stmt, &event, err);
+        }
+        weir__sqlite_done(stmt);
+        if (status != WEIR_OK) {
+            goto out;
+        }
+        if (chunk_is_full(f)) {
+            f->chunk->more = i + 1 < count || end != (range->backward ? range->low : range->high);
+            goto out;
+        }
+    }
+    f->chunk->scanned_to = end;
+    f->chunk->more = end != (range->backward ? range->low : range->high);
+out:
+    weir__free(ids);
+    return status;
+}
+
+/* Narrows the range to the times that the filter wants. */
+static weir_status narrow_by_time(filling *f, log_range *range, weir_error *err)
+{
+    const store_filter *filter = f->filter;
+    weir_status status = WEIR_OK;
+    if (filter->since_us != INT64_MIN && range->low <= range->high) {
+        status =
+            position_at_time(f->conn, range->low, range->high, filter->since_us, &range->low, err);
+    }
+    if (status == WEIR_OK && filter->until_us != INT64_MAX && range->low <= range->high) {
+        int64_t late = 0;
+        status =
+            position_at_time(f->conn, range->low, range->high, filter->until_us + 1, &late, err);
+        range->high = late - 1;
+    }
+    return status;
+}
+
+static weir_status fill_by_filter(filling *f, log_range *range, weir_error *err)
+{
+    const store_filter *filter = f->filter;
+    const weir_status status = filter == NULL ? WEIR_OK : narrow_by_time(f, range, err);
+    if (status != WEIR_OK || range->low > range->high) {
+        return status;
+    }
+    if (filter != NULL) {
+        const store_pattern *p = filter->stream;
+        if (filter->has_names && filter->names_count == 0) {
+            return WEIR_OK;
+        }
+        if (p != NULL && p->kind == PATTERN_EXACT) {
+            return fill_from_exact(f, p->name, range, err);
+        }
+        if (filter->category.len > 0) {
+            return fill_from_category(f, filter->category, range, err);
+        }
+        if (p != NULL && p->kind == PATTERN_PREFIX &&
+            memchr(p->name.ptr, '-', p->name.len) != NULL) {
+            return fill_from_category(f, weir__category(p->name), range, err);
+        }
+        if (filter->has_names && filter->names_count <= NAMES_BY_INDEX_MAX) {
+            return fill_from_names(f, range, err);
+        }
+    }
+    return fill_from_log(f, range->backward ? sql_read_log_backward : sql_read_log_forward, range,
+                         0, err);
+}
+
+static weir_status read_log_in(filling *f, const store_log_query *q, weir_error *err)
+{
+    const int64_t head = f->conn->row.head; /* and everything up to it is safe */
+    store_chunk *chunk = f->chunk;
+    log_range range = { .backward = q->backward };
+
+    if (q->backward) {
+        range.low = q->to < 1 ? 1 : q->to;
+        range.high = q->after > head ? head : q->after - 1;
+    } else {
+        range.low = q->after < 1 ? 1 : q->after == INT64_MAX ? INT64_MAX : q->after + 1;
+        range.high = q->to > head ? head : q->to;
+    }
+    const int64_t end = q->backward ? q->to : range.high > q->after ? range.high : q->after;
+    chunk->scanned_to = q->after;
+    if (range.low <= range.high) {
+        const weir_status status = fill_by_filter(f, &range, err);
+        if (status != WEIR_OK) {
+            return status;
+        }
+    }
+    if (!chunk->more) {
+        chunk->scanned_to = end;
+    }
+    return WEIR_OK;
+}
+
+weir_status weir__sqlite_read_log(weir_store *base, const store_log_query *q, store_chunk *chunk,
+                                  weir_error *err)
+{
+    sqlite_store *s = sqlite_of(base);
+    filling f = { .chunk = chunk, .limit = q->limit, .filter = q->filter };
+    f.began_us = weir__clock_mono(weir__clock_machine());
+    weir_status status = weir__sqlite_read_begin(s, &f.conn, err);
+    if (status != WEIR_OK) {
+        return status;
+    }
+    chunk_reset(chunk);
+    status = read_log_in(&f, q, err);
+    weir__sqlite_read_end(s, f.conn);
+    return status;
+}
