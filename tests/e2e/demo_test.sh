@@ -17,7 +17,7 @@ like "all versions of the counter are there" "$text" 'versions 0 to 199, no gap'
 like "it says what to try next" "$text" 'log --follow'
 is "the file holds what was shown" \
     "$("$WEIR" log --json --store "sqlite:$tmp/demo/shop.db" | wc -l)" 204
-is "and is in order" "$(sqlite3 "$tmp/demo/shop.db" 'PRAGMA integrity_check')" ok
+is "and is in order" "$(sqlite3 "file:$tmp/demo/shop.db?mode=ro" 'PRAGMA integrity_check')" ok
 ok "it can be run again" demo "$WEIR"
 
 # The commands at the end work as printed.
