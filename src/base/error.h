@@ -18,7 +18,8 @@
 weir_status weir__fail(weir_error *err, weir_status status, const char *format, ...)
     WEIR_PRINTF(3, 4);
 
-/* Puts "format: " before the message that is there. Keeps everything else. */
+/* Puts "format: " before the message that is there. The code becomes `status`, which a caller may
+ * change on the way up; everything else is kept. */
 weir_status weir__wrap(weir_error *err, weir_status status, const char *format, ...)
     WEIR_PRINTF(3, 4);
 

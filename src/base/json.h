@@ -55,7 +55,7 @@ bool weir__json_string_decode(weir_str value, weir_buffer *out);
 /* Whether a string value, decoded, is exactly `text`. Does not allocate. */
 bool weir__json_string_is(weir_str value, weir_str text);
 /* Appends `text` as a JSON string with quotes; control characters and invalid UTF-8 escaped
- * (U+FFFD for the latter). */
+ * (U+FFFD for the latter, and for NUL). What it writes, weir__json_compact accepts. */
 bool weir__json_write_string(weir_buffer *out, weir_str text);
 
 #endif

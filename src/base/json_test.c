@@ -519,6 +519,8 @@ static void a_walk_over_unchecked_text_ends_and_stays_inside(void **state)
         "{ ",
         "{\"a\":1,",
         "{\"a\":1 2}",
+        "{\"a\":\"\\}",
+        "[\"\\]",
         "[1 2]",
         "{\"a\"}",
         "{\"\\\"}",

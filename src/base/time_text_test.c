@@ -167,6 +167,7 @@ static void impossible_dates_and_other_forms_are_refused(void **state)
         "2026-11-15T2a:02:24Z",
         "\xD9\xA2\xD9\xA0-01-01",
         "0001-01-01T00:00:00+00:01", /* would be in the year 0 */
+        "0000-12-31T23:59:59-01:00", /* would be in the year 1, but names the year 0 */
         "9999-12-31T23:59:59-00:01", /* would be in the year 10000 */
         "10000-01-01T00:00:00Z",
     };
