@@ -24,8 +24,8 @@ weir_status weir__wrap(weir_error *err, weir_status status, const char *format, 
     WEIR_PRINTF(3, 4);
 
 #ifdef __clang_analyzer__
-/* The analyser does not look into functions with variable arguments, and would follow paths on which
- * a failure returns WEIR_OK. */
+/* The analyser does not look into functions with variable arguments, and would follow paths on
+ * which a failure returns WEIR_OK. */
 #define weir__fail(err, status, ...) ((void)weir__fail((err), (status), __VA_ARGS__), (status))
 #define weir__wrap(err, status, ...) ((void)weir__wrap((err), (status), __VA_ARGS__), (status))
 #endif

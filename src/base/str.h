@@ -39,8 +39,8 @@ bool weir__str_to_bytes(weir_str s, int64_t *out);
 enum { WEIR_TIME_TEXT_BYTES = 32 };
 void weir__time_to_text(int64_t time_us, char out[WEIR_TIME_TEXT_BYTES]);
 /* RFC 3339 with Z or an offset, up to nanoseconds (cut to microseconds), and "2026-11-15" (00:00
- * UTC); a space may stand for the T. The years 0001 to 9999. Impossible dates are refused, and so are
- * leap seconds: our times have none. */
+ * UTC); a space may stand for the T. The years 0001 to 9999. Impossible dates are refused, and so
+ * are leap seconds: our times have none. */
 bool weir__time_from_text(weir_str s, int64_t *out);
 
 #endif
