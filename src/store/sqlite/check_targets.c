@@ -1,0 +1,77 @@
+/* check_targets.c - the invariants of the targets side, asked of a store by doctor.
+ *
+ * Each check is one SQL statement that gives a sentence for each violation, written without any use of
+ * the code that keeps the invariant.
+ */
+#include "base/error.h"
+#include "base/memory.h"
+#include "store/sqlite/check_targets_sql.h"
+#include "store/sqlite/targets.h"
+
+#include <assert.h>
+
+static_assert(STORE_RANK_SHIFT == 10, "check_rank spells out the shift");
+
+typedef struct target_check {
+    const char *rule; /* static */
+    const char *sql;  /* static */
+    const char *advice;
+} target_check;
+
+static const char advice_derived[] = "The target may be leased for nothing, or never. Resetting it "
+                                     "to its own position derives it again; "
+                                     "keep a copy of the store for the report of this fault.";
+static const char advice_foreign[] =
+    "Something other than Weir has written to this table, or the file is damaged: run PRAGMA "
+    "integrity_check, and restore a backup if it complains.";
+
+static const target_check checks[] = {
+    { "target-derived", sql_check_derived, advice_derived },
+    { "target-rank", sql_check_rank, advice_derived },
+    { "target-held", sql_check_held, "Pause and resume the target." },
+    { "target-lease", sql_check_lease, advice_foreign },
+    { "target-lane", sql_check_lane, "Pause and resume the lane: that lists it." },
+    { "subscription-position", sql_check_position, advice_foreign },
+    { "subscription", sql_check_subscription, advice_foreign },
+    { "work", sql_check_work, advice_foreign },
+    { "parked", sql_check_parked, advice_foreign },
+    { "reaction-definition", sql_check_definition, advice_foreign },
+    { "reaction-routing", sql_check_routing, advice_foreign },
+};
+
+static weir_status run_check(sqlite_conn *conn, const target_check *check, store_finding_fn fn,
+                             void *ctx, weir_error *err)
+{
+    sqlite3_stmt *stmt = NULL;
+    bool row = false;
+    weir_status status = weir__sqlite_statement(conn, check->sql, &stmt, err);
+    while (status == WEIR_OK) {
+        status = weir__sqlite_step(conn, stmt, &row, err);
+        if (status != WEIR_OK || !row) {
+            break;
+        }
+        const weir_str text = weir__sqlite_column_str(stmt, 0);
+        char *copy = weir__strndup(text.len == 0 ? "" : text.ptr, text.len);
+        if (copy == NULL) {
+            status = weir__fail(err, WEIR_ENOMEM, "could not copy a finding");
+            break;
+        }
+        fn(ctx, check->rule, copy, check->advice);
+        weir__free(copy);
+    }
+    weir__sqlite_done(stmt);
+    return status;
+}
+
+weir_status weir__sqlite_check_targets(sqlite_store *s, sqlite_conn *conn, store_finding_fn fn,
+                                       void *ctx, weir_error *err)
+{
+    (void)s;
+    for (size_t i = 0; i < sizeof checks / sizeof checks[0]; i++) {
+        const weir_status status = run_check(conn, &checks[i], fn, ctx, err);
+        if (status != WEIR_OK) {
+            return status;
+        }
+    }
+    return WEIR_OK;
+}

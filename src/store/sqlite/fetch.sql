@@ -1,0 +1,62 @@
+-- fetch.sql - the events of a subscription, found by the index that fits its rule. The cursors give
+-- (position, event name, stream name); what is wanted is then read by position.
+
+-- name: fetch_subscription
+SELECT value FROM weir_subscriptions WHERE target = ?1 AND reaction = ?2;
+
+-- name: fetch_stream_row
+SELECT id, version FROM weir_streams WHERE name = ?1;
+
+-- name: fetch_stream_bounds
+SELECT (SELECT min(version) FROM weir_events WHERE stream = ?1),
+       (SELECT max(version) FROM weir_events WHERE stream = ?1);
+
+-- name: fetch_stream_position
+SELECT id FROM weir_events WHERE stream = ?1 AND version = ?2;
+
+-- name: fetch_category_row
+SELECT id FROM weir_categories WHERE name = ?1;
+
+-- Versions and positions of a stream grow together, so the range of positions is a range of versions;
+-- ?2 is its first version.
+-- name: fetch_by_stream
+SELECT e.id, e.name, s.name
+  FROM weir_events AS e
+  JOIN weir_streams AS s ON s.id = e.stream
+ WHERE e.stream = ?1 AND e.version >= ?2
+ ORDER BY e.version;
+
+-- name: fetch_by_category
+SELECT e.id, e.name, s.name
+  FROM weir_events AS e INDEXED BY weir_events_by_category
+ CROSS JOIN weir_streams AS s ON s.id = e.stream
+ WHERE e.category = ?1 AND e.id > ?2 AND e.id <= ?3
+ ORDER BY e.id;
+
+-- name: fetch_by_name
+SELECT e.id, e.name, s.name
+  FROM weir_events AS e INDEXED BY weir_events_by_name
+ CROSS JOIN weir_streams AS s ON s.id = e.stream
+ WHERE e.name = ?1 AND e.id > ?2 AND e.id <= ?3
+ ORDER BY e.id;
+
+-- name: fetch_by_log
+SELECT e.id, e.name, s.name
+  FROM weir_events AS e
+ CROSS JOIN weir_streams AS s ON s.id = e.stream
+ WHERE e.id > ?2 AND e.id <= ?3
+ ORDER BY e.id;
+
+-- name: fetch_by_work
+SELECT w.event, e.name, s.name
+  FROM weir_work AS w
+ CROSS JOIN weir_events AS e ON e.id = w.event
+ CROSS JOIN weir_streams AS s ON s.id = e.stream
+ WHERE w.target = ?1 AND w.reaction = ?4 AND w.event > ?2 AND w.event <= ?3
+ ORDER BY w.event;
+
+-- name: fetch_event
+SELECT e.id, e.version, e.created, s.name, e.name, e.data, e.meta
+  FROM weir_events AS e
+  JOIN weir_streams AS s ON s.id = e.stream
+ WHERE e.id = ?1;

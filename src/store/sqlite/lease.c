@@ -1,0 +1,532 @@
+/* lease.c - who may work on which targets: the choice of targets and the handing out of fences.
+ *
+ * INVARIANTS
+ *   (1) A fence is handed out once: fence + 1 is committed, durably, before anyone sees it.
+ *   (2) Choosing reads candidates in the order in which they would be taken and stops at the limit. What
+ *       it steps over are live leases and targets whose work nobody here knows, never blocked, paused,
+ *       deferred or idle targets.
+ *   (3) A candidate that is reached is taken, or blocked because it lost too many leases; one that is
+ *       not reached is not touched.
+ *
+ * Candidates come from two places: targets without a due time from a cursor on an index (scan), those
+ * whose due time has passed from a list that was read before (due). Each of the three steps merges
+ * both in its own order, then writes; so the next step's cursor does not find them any more.
+ */
+#include "base/assert.h"
+#include "base/error.h"
+#include "base/str.h"
+#include "store/sqlite/lease_sql.h"
+#include "store/sqlite/targets.h"
+
+#include <stdio.h>
+#include <stdlib.h>
+
+typedef enum lease_order {
+    ORDER_LEADING,  /* rank descending, id              */
+    ORDER_LAGGING,  /* rank, id                         */
+    ORDER_PRIORITY, /* priority descending, rank, id    */
+} lease_order;
+
+typedef struct candidate {
+    store_leased lease; /* as it will be handed out */
+    int64_t rank;
+    bool expired; /* has a lease that nobody gave back */
+    bool due;     /* its due time has to be unset      */
+    bool used;    /* of the due list: taken or blocked */
+} candidate;
+
+/* One lease call. */
+typedef struct leasing {
+    sqlite_conn *conn;
+    const store_lease_request *request;
+    store_known_reaction *known; /* owned: by reaction, for bsearch */
+    int64_t now_us;
+    weir_arena *arena; /* of the list */
+    candidate *due;    /* in the arena */
+    size_t due_count;
+    candidate *chosen; /* in the arena: up to request->limit */
+    size_t chosen_count;
+    int64_t cursor_rank; /* of ORDER_LEADING: the rank that is being walked */
+} leasing;
+
+static int compare_known(const void *a, const void *b)
+{
+    const int64_t left = ((const store_known_reaction *)a)->reaction;
+    const int64_t right = ((const store_known_reaction *)b)->reaction;
+    return (left > right) - (left < right);
+}
+
+static bool knows(const leasing *l, int64_t reaction, int64_t number)
+{
+    if (l->request->all_reactions) {
+        return true;
+    }
+    const store_known_reaction key = { .reaction = reaction };
+    const store_known_reaction *found =
+        l->request->known_count == 0
+            ? NULL
+            : bsearch(&key, l->known, l->request->known_count, sizeof key, compare_known);
+    return found != NULL && found->number == number;
+}
+
+/* < 0: a comes first. */
+static int compare_in_order(const candidate *a, const candidate *b, lease_order order)
+{
+    if (order == ORDER_PRIORITY && a->lease.priority != b->lease.priority) {
+        return a->lease.priority > b->lease.priority ? -1 : 1;
+    }
+    if (a->rank != b->rank) {
+        const int lower = a->rank < b->rank ? -1 : 1;
+        return order == ORDER_LEADING ? -lower : lower;
+    }
+    return (a->lease.target > b->lease.target) - (a->lease.target < b->lease.target);
+}
+
+static int compare_leading(const void *a, const void *b)
+{
+    return compare_in_order(a, b, ORDER_LEADING);
+}
+
+static int compare_lagging(const void *a, const void *b)
+{
+    return compare_in_order(a, b, ORDER_LAGGING);
+}
+
+static int compare_priority(const void *a, const void *b)
+{
+    return compare_in_order(a, b, ORDER_PRIORITY);
+}
+
+/* ---- the work of a candidate --------------------------------------------------------------- */
+
+static weir_status no_memory(weir_error *err)
+{
+    return weir__fail(err, WEIR_ENOMEM, "could not allocate leases");
+}
+
+static weir_status read_subscriptions(const leasing *l, candidate *c, weir_error *err)
+{
+    sqlite3_stmt *stmt = NULL;
+    weir_buffer found = { 0 };
+    bool row = false;
+    weir_status status = weir__sqlite_statement(l->conn, sql_lease_subscriptions, &stmt, err);
+    if (status != WEIR_OK) {
+        return status;
+    }
+    sqlite3_bind_int64(stmt, 1, c->lease.target);
+    for (;;) {
+        status = weir__sqlite_step(l->conn, stmt, &row, err);
+        if (status != WEIR_OK || !row) {
+            break;
+        }
+        if (!knows(l, sqlite3_column_int64(stmt, 0), sqlite3_column_int64(stmt, 1))) {
+            continue;
+        }
+        const store_leased_subscription sub = {
+            .reaction = sqlite3_column_int64(stmt, 0),
+            .at = sqlite3_column_int64(stmt, 2),
+            .mark = sqlite3_column_int64(stmt, 3),
+            .retries = sqlite3_column_int64(stmt, 4),
+            .source = weir__sqlite_column_copy(stmt, 5, l->arena),
+            .value = weir__sqlite_column_copy(stmt, 6, l->arena),
+        };
+        if (sub.source.ptr == NULL || sub.value.ptr == NULL ||
+            !weir__buffer_add(&found, &sub, sizeof sub)) {
+            status = no_memory(err);
+            break;
+        }
+    }
+    weir__sqlite_done(stmt);
+    if (status == WEIR_OK && found.len > 0) {
+        store_leased_subscription *copy = weir__arena_alloc(l->arena, found.len);
+        if (copy == NULL) {
+            status = no_memory(err);
+        } else {
+            memcpy(copy, found.ptr, found.len);
+            c->lease.subscriptions = copy;
+            c->lease.subscriptions_count = found.len / sizeof *copy;
+        }
+    }
+    weir__buffer_free(&found);
+    return status;
+}
+
+static weir_status read_sent_back(const leasing *l, candidate *c, weir_error *err)
+{
+    sqlite3_stmt *stmt = NULL;
+    weir_buffer found = { 0 };
+    bool row = false;
+    weir_status status = weir__sqlite_statement(l->conn, sql_lease_sent_back, &stmt, err);
+    if (status != WEIR_OK) {
+        return status;
+    }
+    sqlite3_bind_int64(stmt, 1, c->lease.target);
+    for (;;) {
+        status = weir__sqlite_step(l->conn, stmt, &row, err);
+        if (status != WEIR_OK || !row) {
+            break;
+        }
+        const store_sent_back event = { .parked = sqlite3_column_int64(stmt, 0),
+                                        .reaction = sqlite3_column_int64(stmt, 1),
+                                        .event = sqlite3_column_int64(stmt, 3),
+                                        .attempts = sqlite3_column_int64(stmt, 4) };
+        if (knows(l, event.reaction, sqlite3_column_int64(stmt, 2)) &&
+            !weir__buffer_add(&found, &event, sizeof event)) {
+            status = no_memory(err);
+            break;
+        }
+    }
+    weir__sqlite_done(stmt);
+    if (status == WEIR_OK && found.len > 0) {
+        store_sent_back *copy = weir__arena_alloc(l->arena, found.len);
+        if (copy == NULL) {
+            status = no_memory(err);
+        } else {
+            memcpy(copy, found.ptr, found.len);
+            c->lease.sent_back = copy;
+            c->lease.sent_back_count = found.len / sizeof *copy;
+        }
+    }
+    weir__buffer_free(&found);
+    return status;
+}
+
+/* ---- candidates ---------------------------------------------------------------------------- */
+
+/* The row a cursor stands on. Its name is borrowed from the cursor. */
+static candidate read_candidate(sqlite3_stmt *stmt)
+{
+    return (candidate){ .lease = { .target = sqlite3_column_int64(stmt, 0),
+                                   .name = weir__sqlite_column_str(stmt, 1),
+                                   .priority = sqlite3_column_int64(stmt, 2),
+                                   .watermark = sqlite3_column_int64(stmt, 3),
+                                   .fence = sqlite3_column_int64(stmt, 5),
+                                   .lost = sqlite3_column_int64(stmt, 6) },
+                        .rank = sqlite3_column_int64(stmt, 4),
+                        .expired = sqlite3_column_int(stmt, 7) != 0 };
+}
+
+/* The next row of `stmt` that has work we know; *found false: the cursor is at its end. The candidate's
+ * texts are in the arena. */
+static weir_status next_known(const leasing *l, sqlite3_stmt *stmt, candidate *out, bool *found,
+                              weir_error *err)
+{
+    for (;;) {
+        weir_status status = weir__sqlite_step(l->conn, stmt, found, err);
+        if (status != WEIR_OK || !*found) {
+            return status;
+        }
+        candidate c = read_candidate(stmt);
+        status = read_subscriptions(l, &c, err);
+        if (status == WEIR_OK) {
+            status = read_sent_back(l, &c, err);
+        }
+        if (status != WEIR_OK) {
+            return status;
+        }
+        if (c.lease.subscriptions_count == 0 && c.lease.sent_back_count == 0) {
+            continue;
+        }
+        c.lease.name = weir__sqlite_column_copy(stmt, 1, l->arena);
+        if (c.lease.name.ptr == NULL) {
+            return no_memory(err);
+        }
+        *out = c;
+        return WEIR_OK;
+    }
+}
+
+static weir_status open_cursor(const leasing *l, const char *sql, sqlite3_stmt **out,
+                               weir_error *err)
+{
+    const weir_status status = weir__sqlite_statement(l->conn, sql, out, err);
+    if (status == WEIR_OK) {
+        weir__sqlite_bind_str(*out, 1, l->request->lane);
+        sqlite3_bind_int64(*out, 2, l->now_us);
+    }
+    return status;
+}
+
+/* Moves the cursor of ORDER_LEADING to the highest rank below the one it was in. */
+static weir_status next_rank(leasing *l, sqlite3_stmt *cursor, bool *found, weir_error *err)
+{
+    sqlite3_stmt *stmt = NULL;
+    weir_status status = weir__sqlite_statement(l->conn, sql_lease_rank_below, &stmt, err);
+    if (status != WEIR_OK) {
+        return status;
+    }
+    weir__sqlite_bind_str(stmt, 1, l->request->lane);
+    sqlite3_bind_int64(stmt, 2, l->cursor_rank);
+    status = weir__sqlite_step(l->conn, stmt, found, err);
+    if (status == WEIR_OK && *found) {
+        l->cursor_rank = sqlite3_column_int64(stmt, 0);
+        (void)sqlite3_reset(cursor); /* was at its end: there is no failure to report */
+        sqlite3_bind_int64(cursor, 3, l->cursor_rank);
+    }
+    weir__sqlite_done(stmt);
+    return status;
+}
+
+/* The next candidate without a due time. */
+static weir_status scan_next(leasing *l, lease_order order, sqlite3_stmt *cursor, candidate *out,
+                             bool *found, weir_error *err)
+{
+    weir_status status = WEIR_OK;
+    *found = false;
+    if (order != ORDER_LEADING) {
+        return next_known(l, cursor, out, found, err);
+    }
+    if (l->cursor_rank != INT64_MAX) {
+        status = next_known(l, cursor, out, found, err);
+    }
+    while (status == WEIR_OK && !*found) {
+        bool rank_found = false;
+        status = next_rank(l, cursor, &rank_found, err);
+        if (status != WEIR_OK || !rank_found) {
+            break;
+        }
+        status = next_known(l, cursor, out, found, err);
+    }
+    return status;
+}
+
+/* The first candidates, at most `limit`, whose due time has passed. */
+static weir_status read_due(leasing *l, weir_error *err)
+{
+    sqlite3_stmt *stmt = NULL;
+    bool found = true;
+    l->due = weir__arena_alloc(l->arena, l->request->limit * sizeof *l->due);
+    if (l->due == NULL) {
+        return no_memory(err);
+    }
+    weir_status status = open_cursor(l, sql_lease_due, &stmt, err);
+    while (status == WEIR_OK && l->due_count < l->request->limit) {
+        candidate c = { 0 };
+        status = next_known(l, stmt, &c, &found, err);
+        if (status != WEIR_OK || !found) {
+            break;
+        }
+        c.due = true;
+        l->due[l->due_count++] = c;
+    }
+    weir__sqlite_done(stmt);
+    return status;
+}
+
+/* ---- taking -------------------------------------------------------------------------------- */
+
+static weir_status block_lost(const leasing *l, const candidate *c, weir_error *err)
+{
+    char reason[96];
+    sqlite3_stmt *stmt = NULL;
+    const int64_t lost = c->lease.lost + 1;
+    const int len =
+        snprintf(reason, sizeof reason, "lost its lease %lld times in a row", (long long)lost);
+    WEIR_ASSERT(len > 0 && (size_t)len < sizeof reason);
+    weir_status status = weir__sqlite_statement(l->conn, sql_lease_block, &stmt, err);
+    if (status != WEIR_OK) {
+        return status;
+    }
+    sqlite3_bind_int64(stmt, 1, c->lease.target);
+    sqlite3_bind_int64(stmt, 2, l->now_us);
+    sqlite3_bind_int64(stmt, 3, lost);
+    weir__sqlite_bind_str(stmt, 4, weir__str(reason));
+    return weir__sqlite_run(l->conn, stmt, err);
+}
+
+static weir_status take(const leasing *l, candidate *c, weir_error *err)
+{
+    sqlite3_stmt *stmt = NULL;
+    c->lease.fence++;
+    c->lease.until_us = weir__sqlite_later(l->now_us, l->request->lease_us);
+    c->lease.lost += c->expired ? 1 : 0;
+    weir_status status =
+        weir__sqlite_statement(l->conn, c->due ? sql_lease_take_due : sql_lease_take, &stmt, err);
+    if (status != WEIR_OK) {
+        return status;
+    }
+    sqlite3_bind_int64(stmt, 1, c->lease.target);
+    sqlite3_bind_int64(stmt, 2, c->lease.fence);
+    weir__sqlite_bind_str(stmt, 3, l->request->holder);
+    sqlite3_bind_int64(stmt, 4, c->lease.until_us);
+    sqlite3_bind_int64(stmt, 5, c->lease.lost);
+    return weir__sqlite_run(l->conn, stmt, err);
+}
+
+static bool lost_too_often(const leasing *l, const candidate *c)
+{
+    return c->expired && l->request->lost_max > 0 && c->lease.lost + 1 >= l->request->lost_max;
+}
+
+/* The candidates of one step, in its order: up to `wanted` that will be taken, at the end of l->chosen,
+ * and those that will be blocked, in `blocked`. Reads only. */
+static weir_status choose(leasing *l, lease_order order, size_t wanted, sqlite3_stmt *cursor,
+                          weir_buffer *blocked, weir_error *err)
+{
+    candidate scanned = { 0 };
+    bool have = false;
+    size_t due_index = 0, taken = 0;
+    weir_status status = scan_next(l, order, cursor, &scanned, &have, err);
+
+    while (status == WEIR_OK && taken < wanted) {
+        while (due_index < l->due_count && l->due[due_index].used) {
+            due_index++;
+        }
+        candidate *due = due_index < l->due_count ? &l->due[due_index] : NULL;
+        const bool from_due = due != NULL && (!have || compare_in_order(due, &scanned, order) < 0);
+        if (!from_due && !have) {
+            break;
+        }
+        const candidate c = from_due ? *due : scanned;
+        if (!lost_too_often(l, &c)) {
+            l->chosen[l->chosen_count + taken] = c;
+            taken++;
+        } else if (!weir__buffer_add(blocked, &c, sizeof c)) {
+            status = no_memory(err);
+            break;
+        }
+        if (from_due) {
+            due->used = true;
+        } else if (taken < wanted) {
+            status = scan_next(l, order, cursor, &scanned, &have, err);
+        }
+    }
+    l->chosen_count += taken;
+    return status;
+}
+
+static weir_status lease_step(leasing *l, lease_order order, size_t wanted, weir_error *err)
+{
+    static const struct {
+        const char *sql;
+        int (*compare)(const void *, const void *);
+    } orders[] = { [ORDER_LEADING] = { sql_lease_in_rank, compare_leading },
+                   [ORDER_LAGGING] = { sql_lease_by_rank, compare_lagging },
+                   [ORDER_PRIORITY] = { sql_lease_by_priority, compare_priority } };
+    sqlite3_stmt *cursor = NULL;
+    weir_buffer blocked = { 0 };
+    const size_t first = l->chosen_count;
+
+    if (wanted > l->request->limit - l->chosen_count) {
+        wanted = l->request->limit - l->chosen_count;
+    }
+    if (wanted == 0) {
+        return WEIR_OK;
+    }
+    qsort(l->due, l->due_count, sizeof *l->due, orders[order].compare);
+    l->cursor_rank = INT64_MAX;
+    weir_status status = open_cursor(l, orders[order].sql, &cursor, err);
+    if (status == WEIR_OK) {
+        status = choose(l, order, wanted, cursor, &blocked, err);
+    }
+    weir__sqlite_done(cursor);
+    for (size_t i = first; i < l->chosen_count && status == WEIR_OK; i++) {
+        status = take(l, &l->chosen[i], err);
+    }
+    for (size_t at = 0; at < blocked.len && status == WEIR_OK; at += sizeof(candidate)) {
+        candidate c;
+        memcpy(&c, blocked.ptr + at, sizeof c);
+        status = block_lost(l, &c, err);
+    }
+    weir__buffer_free(&blocked);
+    return status;
+}
+
+static weir_status lane_paused(const leasing *l, bool *paused, weir_error *err)
+{
+    sqlite3_stmt *stmt = NULL;
+    bool row = false;
+    weir_status status = weir__sqlite_statement(l->conn, sql_lease_lane_paused, &stmt, err);
+    if (status != WEIR_OK) {
+        return status;
+    }
+    weir__sqlite_bind_str(stmt, 1, l->request->lane);
+    status = weir__sqlite_step(l->conn, stmt, &row, err);
+    if (status == WEIR_OK) {
+        *paused = row && sqlite3_column_int(stmt, 0) != 0;
+    }
+    weir__sqlite_done(stmt);
+    return status;
+}
+
+static weir_status lease_in(leasing *l, weir_error *err)
+{
+    bool paused = false;
+    weir_status status = lane_paused(l, &paused, err);
+    if (status != WEIR_OK || paused) {
+        return status;
+    }
+    l->chosen = weir__arena_alloc(l->arena, l->request->limit * sizeof *l->chosen);
+    if (l->chosen == NULL) {
+        return no_memory(err);
+    }
+    status = read_due(l, err);
+    if (status == WEIR_OK) {
+        status = lease_step(l, ORDER_LEADING, l->request->leading, err);
+    }
+    if (status == WEIR_OK) {
+        status = lease_step(l, ORDER_LAGGING, l->request->reserve, err);
+    }
+    if (status == WEIR_OK) {
+        status = lease_step(l, ORDER_PRIORITY, l->request->limit, err);
+    }
+    return status;
+}
+
+/* The chosen ones in the order of the list. */
+static weir_status hand_out(leasing *l, store_lease_list *list, weir_error *err)
+{
+    store_leased *leases = NULL;
+    if (l->chosen_count == 0) {
+        return WEIR_OK;
+    }
+    leases = weir__arena_alloc(l->arena, l->chosen_count * sizeof *leases);
+    if (leases == NULL) {
+        return no_memory(err);
+    }
+    qsort(l->chosen, l->chosen_count, sizeof *l->chosen, compare_priority);
+    for (size_t i = 0; i < l->chosen_count; i++) {
+        leases[i] = l->chosen[i].lease;
+    }
+    list->leases = leases;
+    list->leases_count = l->chosen_count;
+    return WEIR_OK;
+}
+
+weir_status weir__sqlite_lease(weir_store *base, const store_lease_request *r,
+                               store_lease_list *list, weir_error *err)
+{
+    sqlite_store *s = (sqlite_store *)base;
+    leasing l = { .request = r, .arena = &list->arena };
+    weir_status status = WEIR_OK;
+
+    weir__arena_reset(&list->arena);
+    list->leases = NULL;
+    list->leases_count = 0;
+    if (r->limit == 0) {
+        return WEIR_OK;
+    }
+    WEIR_ASSERT(r->limit <= STORE_LEASE_TARGETS_MAX);
+    if (r->known_count > 0) {
+        l.known = weir__calloc(r->known_count, sizeof *l.known);
+        if (l.known == NULL) {
+            return no_memory(err);
+        }
+        memcpy(l.known, r->known, r->known_count * sizeof *l.known);
+        qsort(l.known, r->known_count, sizeof *l.known, compare_known);
+    }
+    status = weir__sqlite_write_begin(s, SQLITE_TX_DURABLE, &l.conn, &l.now_us, err);
+    if (status == WEIR_OK) {
+        status = lease_in(&l, err);
+        if (status == WEIR_OK) {
+            status = hand_out(&l, list, err);
+        }
+        status = weir__sqlite_write_end(s, status, false, err);
+    }
+    if (status != WEIR_OK) {
+        list->leases = NULL;
+        list->leases_count = 0;
+    }
+    weir__free(l.known);
+    return status;
+}

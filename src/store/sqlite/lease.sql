@@ -1,0 +1,69 @@
+-- lease.sql - candidates in the three orders of leasing, each read from its index up to what is taken.
+-- No order needs sorting and no statement reads a target that is blocked, paused, deferred or idle.
+
+-- name: lease_lane_paused
+SELECT paused FROM weir_lanes WHERE lane = ?1;
+
+-- name: lease_by_priority
+SELECT id, name, priority, watermark, rank, fence, lost, holder IS NOT NULL
+  FROM weir_targets INDEXED BY weir_targets_priority
+ WHERE lane = ?1 AND behind = 1 AND held = 0 AND due IS NULL
+   AND (holder IS NULL OR lease_until <= ?2)
+ ORDER BY priority DESC, rank, id;
+
+-- name: lease_by_rank
+SELECT id, name, priority, watermark, rank, fence, lost, holder IS NOT NULL
+  FROM weir_targets INDEXED BY weir_targets_rank
+ WHERE lane = ?1 AND behind = 1 AND held = 0 AND due IS NULL
+   AND (holder IS NULL OR lease_until <= ?2)
+ ORDER BY rank, id;
+
+-- The most current first is rank descending but id ascending, which no index walk gives: the ranks are
+-- looked up one by one, and each is walked by itself.
+-- name: lease_rank_below
+SELECT rank
+  FROM weir_targets INDEXED BY weir_targets_rank
+ WHERE lane = ?1 AND behind = 1 AND held = 0 AND due IS NULL AND rank < ?2
+ ORDER BY rank DESC
+ LIMIT 1;
+
+-- name: lease_in_rank
+SELECT id, name, priority, watermark, rank, fence, lost, holder IS NOT NULL
+  FROM weir_targets INDEXED BY weir_targets_rank
+ WHERE lane = ?1 AND rank = ?3 AND behind = 1 AND held = 0 AND due IS NULL
+   AND (holder IS NULL OR lease_until <= ?2)
+ ORDER BY id;
+
+-- name: lease_due
+SELECT id, name, priority, watermark, rank, fence, lost, holder IS NOT NULL
+  FROM weir_targets INDEXED BY weir_targets_due
+ WHERE lane = ?1 AND behind = 1 AND held = 0 AND due IS NOT NULL AND due <= ?2
+   AND (holder IS NULL OR lease_until <= ?2)
+ ORDER BY due, id;
+
+-- name: lease_subscriptions
+SELECT s.reaction, r.number, s.at, s.mark, s.retries, s.source, s.value
+  FROM weir_subscriptions AS s
+  JOIN weir_reactions AS r ON r.id = s.reaction
+ WHERE s.target = ?1 AND s.at < s.mark AND r.retired = 0
+ ORDER BY s.reaction;
+
+-- name: lease_sent_back
+SELECT p.id, p.reaction, r.number, p.event, p.attempts
+  FROM weir_parked AS p INDEXED BY weir_parked_sent_back
+  JOIN weir_reactions AS r ON r.id = p.reaction
+ WHERE p.target = ?1 AND p.sent_back = 1 AND r.retired = 0
+ ORDER BY p.event, p.reaction;
+
+-- `due` is in the indexes of leasing, so it is named only when there is one to unset.
+-- name: lease_take
+UPDATE weir_targets SET fence = ?2, holder = ?3, lease_until = ?4, lost = ?5 WHERE id = ?1;
+
+-- name: lease_take_due
+UPDATE weir_targets SET fence = ?2, holder = ?3, lease_until = ?4, lost = ?5, due = NULL WHERE id = ?1;
+
+-- name: lease_block
+UPDATE weir_targets
+   SET held = 1, blocked = ?2, holder = NULL, lease_until = 0, lost = ?3, error = ?4, event = 0,
+       reaction = 0, attempts = 0
+ WHERE id = ?1;

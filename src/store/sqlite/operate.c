@@ -1,0 +1,571 @@
+/* operate.c - the operator's verbs, on one target or on a million, in short transactions.
+ *
+ * Each transaction walks over at most STORE_OPERATE_CHUNK names, then changes what it found: the filter
+ * and the predicate of the verb hold at the moment of the change. A dry run asks the same predicates in
+ * read transactions.
+ *
+ * INVARIANT  Whoever moves a position here takes the lease away (fence + 1), so that no holder can
+ * write as if it had not moved.
+ */
+#include "base/error.h"
+#include "base/str.h"
+#include "store/sqlite/operate_sql.h"
+#include "store/sqlite/subscribe_sql.h"
+#include "store/sqlite/targets.h"
+
+/* One call. */
+typedef struct operating {
+    const store_operate *op;
+    int64_t position; /* of a reset: the last position that is not handled again */
+} operating;
+
+/* What the verbs look at. The texts are in the arena given. */
+typedef struct target_row {
+    bool blocked, due, paused, behind, overridden;
+    int64_t override;
+    store_failure failure;
+    int64_t attempts;
+} target_row;
+
+static weir_status read_row(sqlite_conn *conn, int64_t target, weir_arena *arena, target_row *out,
+                            weir_error *err)
+{
+    sqlite3_stmt *stmt = NULL;
+    bool row = false;
+    weir_status status = weir__sqlite_statement(conn, sql_operate_target, &stmt, err);
+    if (status != WEIR_OK) {
+        return status;
+    }
+    sqlite3_bind_int64(stmt, 1, target);
+    status = weir__sqlite_step(conn, stmt, &row, err);
+    if (status == WEIR_OK && !row) {
+        status = weir__fail(err, WEIR_ECORRUPT, "no target with id %lld", (long long)target);
+    } else if (status == WEIR_OK) {
+        *out = (target_row){ .blocked = sqlite3_column_int(stmt, 0) != 0,
+                             .due = sqlite3_column_int(stmt, 1) != 0,
+                             .paused = sqlite3_column_int(stmt, 2) != 0,
+                             .behind = sqlite3_column_int(stmt, 3) != 0,
+                             .overridden = sqlite3_column_type(stmt, 4) != SQLITE_NULL,
+                             .override = sqlite3_column_int64(stmt, 4),
+                             .failure = { .error = weir__sqlite_column_copy(stmt, 5, arena),
+                                          .event = sqlite3_column_int64(stmt, 6),
+                                          .reaction = sqlite3_column_int64(stmt, 7) },
+                             .attempts = sqlite3_column_int64(stmt, 8) };
+        if (out->failure.error.ptr == NULL) {
+            status = weir__fail(err, WEIR_ENOMEM, "could not copy a target");
+        }
+    }
+    weir__sqlite_done(stmt);
+    return status;
+}
+
+/* ---- reset --------------------------------------------------------------------------------- */
+
+/* The position before the first event created at or after a time. */
+static weir_status position_of_time(sqlite_conn *conn, int64_t time_us, int64_t *position,
+                                    weir_error *err)
+{
+    int64_t low = 1, high = conn->row.head + 1; /* the first such event, or head + 1: none */
+    while (low < high) {
+        const int64_t middle = low + (high - low) / 2;
+        sqlite3_stmt *stmt = NULL;
+        bool row = false;
+        weir_status status = weir__sqlite_statement(conn, sql_reset_probe, &stmt, err);
+        if (status != WEIR_OK) {
+            return status;
+        }
+        sqlite3_bind_int64(stmt, 1, middle);
+        status = weir__sqlite_step(conn, stmt, &row, err);
+        const int64_t id = row ? sqlite3_column_int64(stmt, 0) : 0;
+        const bool after = !row || sqlite3_column_int64(stmt, 1) >= time_us;
+        weir__sqlite_done(stmt);
+        if (status != WEIR_OK) {
+            return status;
+        }
+        if (after) {
+            high = middle;
+        } else {
+            low = id + 1;
+        }
+    }
+    *position = low - 1;
+    return WEIR_OK;
+}
+
+typedef struct reset_item {
+    int64_t reaction, to, rule;
+} reset_item;
+
+/* The subscriptions to move, as reset_item. They are collected first: moving them writes to the table
+ * that is being read. */
+static weir_status reset_items(sqlite_conn *conn, int64_t target, int64_t position,
+                               weir_buffer *items, weir_error *err)
+{
+    sqlite3_stmt *stmt = NULL;
+    bool row = false;
+    weir_status status = weir__sqlite_statement(conn, sql_reset_subscriptions, &stmt, err);
+    if (status != WEIR_OK) {
+        return status;
+    }
+    sqlite3_bind_int64(stmt, 1, target);
+    sqlite3_bind_int64(stmt, 2, position);
+    for (;;) {
+        status = weir__sqlite_step(conn, stmt, &row, err);
+        if (status != WEIR_OK || !row) {
+            break;
+        }
+        const reset_item item = { .reaction = sqlite3_column_int64(stmt, 0),
+                                  .to = sqlite3_column_int64(stmt, 1),
+                                  .rule = sqlite3_column_int64(stmt, 2) };
+        if (!weir__buffer_add(items, &item, sizeof item)) {
+            status = weir__fail(err, WEIR_ENOMEM, "could not allocate a list of subscriptions");
+            break;
+        }
+    }
+    weir__sqlite_done(stmt);
+    return status;
+}
+
+/* A subscription whose events only the router knows has to be routed again. */
+static weir_status reset_work(sqlite_conn *conn, int64_t target, const reset_item *item,
+                              weir_error *err)
+{
+    bool found = false;
+    int64_t reread_to = 0;
+    const int64_t values[] = { target, item->reaction, item->to };
+    weir_status status = weir__sqlite_run_ints(conn, sql_reset_work, values, 3, err);
+    if (status == WEIR_OK) {
+        status = weir__sqlite_run_ints(conn, sql_reset_work_rows, values, 2, err);
+    }
+    if (status == WEIR_OK) {
+        status =
+            weir__sqlite_get_int(conn, sql_reset_reread, &values[1], 2, &found, &reread_to, err);
+    }
+    if (status == WEIR_OK && reread_to == 0) {
+        /* Nothing was routed yet, so there is nothing to read again. */
+        status = weir__sqlite_run_ints(conn, sql_reset_not_reset, &item->reaction, 1, err);
+    }
+    return status;
+}
+
+static weir_status reset(sqlite_conn *conn, int64_t target, const operating *o, bool *changed,
+                         weir_error *err)
+{
+    weir_buffer items = { 0 };
+    weir_status status = reset_items(conn, target, o->position, &items, err);
+    *changed = status == WEIR_OK && items.len > 0;
+    if (!*changed || o->op->dry_run) {
+        goto out;
+    }
+    for (size_t at = 0; at < items.len && status == WEIR_OK; at += sizeof(reset_item)) {
+        reset_item item;
+        memcpy(&item, items.ptr + at, sizeof item);
+        if (item.rule == STORE_RULE_WORK) {
+            status = reset_work(conn, target, &item, err);
+        } else {
+            status = weir__sqlite_run_ints(conn, sql_reset_at,
+                                           (int64_t[]){ target, item.reaction, item.to }, 3, err);
+        }
+    }
+    if (status == WEIR_OK) {
+        status = weir__sqlite_clear(conn, target, true, err);
+    }
+out:
+    weir__buffer_free(&items);
+    return status;
+}
+
+/* ---- skip ---------------------------------------------------------------------------------- */
+
+/* The event in the way. */
+typedef struct obstacle {
+    bool found;
+    int64_t event, reaction, attempts;
+} obstacle;
+
+static void nearer(obstacle *o, const obstacle *other)
+{
+    if (other->found && (!o->found || other->event < o->event ||
+                         (other->event == o->event && other->reaction < o->reaction))) {
+        *o = *other;
+    }
+}
+
+/* The event a block names, while it is still ahead or was sent back. */
+static weir_status blocked_obstacle(sqlite_conn *conn, int64_t target, const target_row *row,
+                                    obstacle *out, weir_error *err)
+{
+    const int64_t values[] = { target, row->failure.reaction, row->failure.event };
+    sqlite3_stmt *stmt = NULL;
+    bool found = false, sent_back = false, ahead = false;
+    int64_t one = 0;
+    if (!row->blocked || row->failure.reaction == 0 || row->failure.event == 0) {
+        return WEIR_OK;
+    }
+    weir_status status =
+        weir__sqlite_get_int(conn, sql_skip_is_sent_back, values, 3, &sent_back, &one, err);
+    if (status == WEIR_OK) {
+        status = weir__sqlite_statement(conn, sql_skip_subscription, &stmt, err);
+    }
+    if (status != WEIR_OK) {
+        return status;
+    }
+    sqlite3_bind_int64(stmt, 1, target);
+    sqlite3_bind_int64(stmt, 2, row->failure.reaction);
+    status = weir__sqlite_step(conn, stmt, &found, err);
+    if (status == WEIR_OK && found) {
+        ahead = sqlite3_column_int64(stmt, 0) < row->failure.event &&
+                sqlite3_column_int64(stmt, 1) >= row->failure.event;
+    }
+    weir__sqlite_done(stmt);
+    if (status == WEIR_OK && found && (ahead || sent_back)) {
+        *out = (obstacle){ .found = true,
+                           .event = row->failure.event,
+                           .reaction = row->failure.reaction,
+                           .attempts = row->attempts };
+    }
+    return status;
+}
+
+/* A subscription that is behind. `value` is in the arena given. */
+typedef struct lagging {
+    int64_t reaction, at, mark, retries;
+    weir_str value;
+} lagging;
+
+static weir_status read_lagging(sqlite_conn *conn, int64_t target, weir_arena *arena,
+                                weir_buffer *out, weir_error *err)
+{
+    sqlite3_stmt *stmt = NULL;
+    bool row = false;
+    weir_status status = weir__sqlite_statement(conn, sql_skip_subscriptions, &stmt, err);
+    if (status != WEIR_OK) {
+        return status;
+    }
+    sqlite3_bind_int64(stmt, 1, target);
+    for (;;) {
+        status = weir__sqlite_step(conn, stmt, &row, err);
+        if (status != WEIR_OK || !row) {
+            break;
+        }
+        const lagging sub = { .reaction = sqlite3_column_int64(stmt, 0),
+                              .at = sqlite3_column_int64(stmt, 1),
+                              .mark = sqlite3_column_int64(stmt, 2),
+                              .retries = sqlite3_column_int64(stmt, 3),
+                              .value = weir__sqlite_column_copy(stmt, 4, arena) };
+        if (sub.value.ptr == NULL || !weir__buffer_add(out, &sub, sizeof sub)) {
+            status = weir__fail(err, WEIR_ENOMEM, "could not copy a subscription");
+            break;
+        }
+    }
+    weir__sqlite_done(stmt);
+    return status;
+}
+
+static weir_status next_of(sqlite_conn *conn, int64_t target, const lagging *sub, weir_arena *arena,
+                           obstacle *out, weir_error *err)
+{
+    sqlite_definition definition = { 0 };
+    sqlite_ids ids = { 0 };
+    const sqlite_range range = {
+        .target = target, .value = sub->value, .after = sub->at, .up_to = sub->mark
+    };
+    weir_status status = weir__sqlite_definition_open(conn, sub->reaction, arena, &definition, err);
+    if (status == WEIR_OK) {
+        status = weir__sqlite_find_events(conn, &definition, &range, 1, &ids, err);
+    }
+    *out = (obstacle){ 0 };
+    if (status == WEIR_OK && weir__sqlite_ids_count(&ids) > 0) {
+        *out = (obstacle){ .found = true,
+                           .event = weir__sqlite_ids_get(&ids, 0),
+                           .reaction = sub->reaction,
+                           .attempts = sub->retries };
+    }
+    weir__buffer_free(&ids.bytes);
+    weir__sqlite_definition_close(&definition);
+    return status;
+}
+
+static weir_status first_sent_back(sqlite_conn *conn, int64_t target, obstacle *out,
+                                   weir_error *err)
+{
+    sqlite3_stmt *stmt = NULL;
+    bool row = false;
+    *out = (obstacle){ 0 };
+    weir_status status = weir__sqlite_statement(conn, sql_skip_sent_back, &stmt, err);
+    if (status != WEIR_OK) {
+        return status;
+    }
+    sqlite3_bind_int64(stmt, 1, target);
+    status = weir__sqlite_step(conn, stmt, &row, err);
+    if (status == WEIR_OK && row) {
+        *out = (obstacle){ .found = true,
+                           .event = sqlite3_column_int64(stmt, 0),
+                           .reaction = sqlite3_column_int64(stmt, 1),
+                           .attempts = sqlite3_column_int64(stmt, 2) };
+    }
+    weir__sqlite_done(stmt);
+    return status;
+}
+
+/* The least of what is next, over everything the target has to do. */
+static weir_status next_obstacle(sqlite_conn *conn, int64_t target, weir_arena *arena,
+                                 obstacle *out, weir_error *err)
+{
+    weir_buffer subs = { 0 };
+    obstacle next = { 0 };
+    weir_status status = first_sent_back(conn, target, out, err);
+    if (status == WEIR_OK) {
+        status = read_lagging(conn, target, arena, &subs, err);
+    }
+    for (size_t at = 0; at < subs.len && status == WEIR_OK; at += sizeof(lagging)) {
+        lagging sub;
+        memcpy(&sub, subs.ptr + at, sizeof sub);
+        status = next_of(conn, target, &sub, arena, &next, err);
+        nearer(out, &next);
+    }
+    weir__buffer_free(&subs);
+    return status;
+}
+
+/* A target that is behind may have nothing in the way: a mark whose events the reaction no longer
+ * wants. The next worker finds that out and settles it. */
+static weir_status skip(sqlite_conn *conn, int64_t target, const operating *o, int64_t now_us,
+                        weir_arena *arena, bool *changed, weir_error *err)
+{
+    target_row row = { 0 };
+    obstacle found = { 0 };
+    weir_status status = read_row(conn, target, arena, &row, err);
+    if (status != WEIR_OK || !row.behind) {
+        *changed = false;
+        return status;
+    }
+    status = blocked_obstacle(conn, target, &row, &found, err);
+    if (status == WEIR_OK && !found.found) {
+        status = next_obstacle(conn, target, arena, &found, err);
+    }
+    *changed = status == WEIR_OK && found.found;
+    if (!*changed || o->op->dry_run) {
+        return status;
+    }
+    const store_park park = { .reaction = found.reaction,
+                              .event = found.event,
+                              .attempts = found.attempts,
+                              .error = row.failure.error.len > 0
+                                           ? row.failure.error
+                                           : weir__str("skipped by an operator") };
+    const int64_t values[] = { target, found.reaction, found.event };
+    status = weir__sqlite_park(conn, target, &park, now_us, err);
+    if (status == WEIR_OK) {
+        status = weir__sqlite_run_ints(conn, sql_skip_advance, values, 3, err);
+    }
+    if (status == WEIR_OK) {
+        status = weir__sqlite_run_ints(conn, sql_skip_work_rows, values, 3, err);
+    }
+    return status == WEIR_OK ? weir__sqlite_clear(conn, target, true, err) : status;
+}
+
+/* ---- one target ---------------------------------------------------------------------------- */
+
+static weir_status set_pause(sqlite_conn *conn, int64_t target, bool paused, weir_str by,
+                             weir_error *err)
+{
+    sqlite3_stmt *stmt = NULL;
+    weir_status status = weir__sqlite_statement(conn, sql_operate_pause, &stmt, err);
+    if (status != WEIR_OK) {
+        return status;
+    }
+    sqlite3_bind_int64(stmt, 1, target);
+    sqlite3_bind_int(stmt, 2, paused ? 1 : 0);
+    weir__sqlite_bind_str(stmt, 3, paused ? by : (weir_str){ 0 });
+    return weir__sqlite_run(conn, stmt, err);
+}
+
+static weir_status set_priority(sqlite_conn *conn, int64_t target, const store_operate *op,
+                                weir_error *err)
+{
+    sqlite3_stmt *stmt = NULL;
+    weir_status status = weir__sqlite_statement(conn, sql_operate_prioritize, &stmt, err);
+    if (status != WEIR_OK) {
+        return status;
+    }
+    sqlite3_bind_int64(stmt, 1, target);
+    if (!op->clear) {
+        sqlite3_bind_int64(stmt, 2, op->priority);
+    }
+    return weir__sqlite_run(conn, stmt, err);
+}
+
+/* Whether a verb would change a target; RESET and SKIP tell for themselves. */
+static bool would_change(const store_operate *op, const target_row *row)
+{
+    switch (op->verb) {
+    case STORE_UNBLOCK:
+        return row->blocked || row->due;
+    case STORE_PRIORITIZE:
+        return op->clear ? row->overridden : !row->overridden || row->override != op->priority;
+    case STORE_PAUSE:
+        return !row->paused;
+    case STORE_RESUME:
+        return row->paused;
+    case STORE_RESET:
+    case STORE_SKIP:
+        break;
+    }
+    return false;
+}
+
+static weir_status apply(sqlite_conn *conn, int64_t target, const store_operate *op,
+                         weir_error *err)
+{
+    switch (op->verb) {
+    case STORE_UNBLOCK:
+        return weir__sqlite_clear(conn, target, false, err);
+    case STORE_PRIORITIZE:
+        return set_priority(conn, target, op, err);
+    case STORE_PAUSE:
+        return set_pause(conn, target, true, op->by, err);
+    case STORE_RESUME:
+        return set_pause(conn, target, false, op->by, err);
+    case STORE_RESET:
+    case STORE_SKIP:
+        break;
+    }
+    return weir__fail(err, WEIR_EINVAL, "unknown verb %d", (int)op->verb);
+}
+
+static weir_status operate_one(sqlite_conn *conn, int64_t target, const operating *o,
+                               int64_t now_us, weir_arena *arena, bool *changed, weir_error *err)
+{
+    target_row row = { 0 };
+    weir_status status = WEIR_OK;
+    if (o->op->verb == STORE_RESET) {
+        status = reset(conn, target, o, changed, err);
+    } else if (o->op->verb == STORE_SKIP) {
+        status = skip(conn, target, o, now_us, arena, changed, err);
+    } else {
+        status = read_row(conn, target, arena, &row, err);
+        *changed = status == WEIR_OK && would_change(o->op, &row);
+        if (*changed && !o->op->dry_run) {
+            status = apply(conn, target, o->op, err);
+        }
+    }
+    if (status == WEIR_OK && *changed && !o->op->dry_run) {
+        status = weir__sqlite_derive(conn, target, NULL, err);
+    }
+    return status;
+}
+
+/* ---- all of them --------------------------------------------------------------------------- */
+
+/* One transaction: the next names after *after. The new *after is in `names`, which is an arena that
+ * lives longer than one chunk. */
+static weir_status operate_chunk(sqlite_conn *conn, const operating *o, int64_t now_us,
+                                 weir_arena *names, weir_str *after, bool *more, int64_t *changed,
+                                 weir_error *err)
+{
+    const sqlite_walk walk = { .filter = &o->op->filter,
+                               .after = *after,
+                               .looked_max = STORE_OPERATE_CHUNK };
+    weir_arena scratch = { 0 };
+    sqlite_ids ids = { 0 };
+    weir_status status =
+        weir__sqlite_walk(conn, &walk, STORE_OPERATE_CHUNK, names, &ids, after, more, err);
+    for (size_t i = 0; i < weir__sqlite_ids_count(&ids) && status == WEIR_OK; i++) {
+        bool did = false;
+        weir__arena_reset(&scratch);
+        status = operate_one(conn, weir__sqlite_ids_get(&ids, i), o, now_us, &scratch, &did, err);
+        *changed += did ? 1 : 0;
+    }
+    weir__arena_free(&scratch);
+    weir__buffer_free(&ids.bytes);
+    return status;
+}
+
+static weir_status run_chunk(sqlite_store *s, const operating *o, weir_arena *names,
+                             weir_str *after, bool *more, int64_t *changed, weir_error *err)
+{
+    sqlite_conn *conn = NULL;
+    int64_t now_us = 0, count = 0;
+    weir_status status = WEIR_OK;
+    if (o->op->dry_run) {
+        status = weir__sqlite_read_begin(s, &conn, err);
+        if (status == WEIR_OK) {
+            status = operate_chunk(conn, o, 0, names, after, more, &count, err);
+            weir__sqlite_read_end(s, conn);
+        }
+    } else {
+        status = weir__sqlite_write_begin(s, SQLITE_TX_DURABLE, &conn, &now_us, err);
+        if (status == WEIR_OK) {
+            status = operate_chunk(conn, o, now_us, names, after, more, &count, err);
+            status = weir__sqlite_write_end(s, status, count > 0, err);
+        }
+    }
+    *changed += status == WEIR_OK ? count : 0;
+    return status;
+}
+
+/* Every name given must be a target. Targets are never deleted, so this holds until the end. */
+static weir_status check_names(sqlite_conn *conn, const store_target_filter *filter,
+                               weir_error *err)
+{
+    sqlite3_stmt *stmt = NULL;
+    weir_status status = WEIR_OK;
+    for (size_t i = 0; i < filter->names_count && status == WEIR_OK; i++) {
+        const weir_str name = filter->names[i];
+        bool row = false;
+        status = weir__sqlite_statement(conn, sql_target_by_name, &stmt, err);
+        if (status == WEIR_OK) {
+            weir__sqlite_bind_str(stmt, 1, name);
+            status = weir__sqlite_step(conn, stmt, &row, err);
+            weir__sqlite_done(stmt);
+        }
+        if (status == WEIR_OK && !row) {
+            status = weir__fail(err, WEIR_ENOTFOUND, "no target \"%.*s\"", (int)name.len, name.ptr);
+        }
+    }
+    return status;
+}
+
+/* What must be known before the first target is touched. */
+static weir_status prepare(sqlite_store *s, operating *o, weir_error *err)
+{
+    sqlite_conn *conn = NULL;
+    weir_status status = weir__sqlite_read_begin(s, &conn, err);
+    if (status != WEIR_OK) {
+        return status;
+    }
+    status = check_names(conn, &o->op->filter, err);
+    if (status == WEIR_OK && o->op->verb == STORE_RESET) {
+        if (o->op->reset_to == STORE_RESET_POSITION) {
+            o->position = o->op->position;
+        } else if (o->op->reset_to == STORE_RESET_TIME) {
+            status = position_of_time(conn, o->op->time_us, &o->position, err);
+        }
+    }
+    weir__sqlite_read_end(s, conn);
+    return status;
+}
+
+weir_status weir__sqlite_operate(weir_store *base, store_operate *op, weir_error *err)
+{
+    sqlite_store *s = (sqlite_store *)base;
+    operating o = { .op = op };
+    /* Two arenas in turn: the name where a chunk ended is where the next one begins. */
+    weir_arena names[2] = { { 0 }, { 0 } };
+    weir_str after = { 0 };
+    bool more = true;
+    int64_t changed = 0;
+
+    weir_status status = prepare(s, &o, err);
+    for (size_t turn = 0; more && status == WEIR_OK; turn ^= 1) {
+        weir__arena_reset(&names[turn]);
+        status = run_chunk(s, &o, &names[turn], &after, &more, &changed, err);
+    }
+    if (status == WEIR_OK) {
+        op->changed = changed;
+    }
+    weir__arena_free(&names[0]);
+    weir__arena_free(&names[1]);
+    return status;
+}

@@ -1,0 +1,28 @@
+-- route.sql - raising marks for what the router found.
+
+-- name: route_reaction
+SELECT name, number, routed, reread_to, retired,
+       (SELECT rule FROM weir_definitions AS d WHERE d.reaction = r.id AND d.number = r.number)
+  FROM weir_reactions AS r
+ WHERE id = ?1;
+
+-- name: route_subscription
+SELECT at, mark, was_reset FROM weir_subscriptions WHERE target = ?1 AND reaction = ?2;
+
+-- name: route_subscribe
+INSERT INTO weir_subscriptions (target, reaction, at, mark, priority, source, value)
+VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7);
+
+-- name: route_mark
+UPDATE weir_subscriptions
+   SET at = ?3, mark = ?4, priority = ?5, source = ?6, value = ?7
+ WHERE target = ?1 AND reaction = ?2;
+
+-- name: route_work
+INSERT INTO weir_work (target, reaction, event) VALUES (?1, ?2, ?3) ON CONFLICT DO NOTHING;
+
+-- name: route_advance
+UPDATE weir_reactions SET routed = ?2, reread_to = ?3 WHERE id = ?1;
+
+-- name: route_end_reread
+UPDATE weir_subscriptions SET was_reset = 0 WHERE reaction = ?1 AND was_reset = 1;

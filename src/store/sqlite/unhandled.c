@@ -1,0 +1,197 @@
+/* unhandled.c - which reactions still have something to do with a stream: what closing asks.
+ *
+ * An event is unhandled when a reaction that is not retired listens to it, it lies above where the
+ * reaction began, and it is not yet routed, or lies above the position of the subscription it belongs
+ * to, or has a work row.
+ */
+#include "base/error.h"
+#include "base/str.h"
+#include "store/sqlite/targets.h"
+#include "store/sqlite/unhandled_sql.h"
+
+#include <string.h>
+
+enum { NAMES_BYTES_MAX = 256 }; /* of the reactions named in the message */
+
+/* The least `at` of a reaction's subscriptions with that value (NULL: of all); INT64_MAX: there are none. */
+static weir_status least_at(sqlite_conn *conn, int64_t reaction, const weir_str *value,
+                            int64_t *out, weir_error *err)
+{
+    sqlite3_stmt *stmt = NULL;
+    bool row = false;
+    weir_status status = weir__sqlite_statement(
+        conn, value == NULL ? sql_unhandled_at_any : sql_unhandled_at, &stmt, err);
+    if (status != WEIR_OK) {
+        return status;
+    }
+    sqlite3_bind_int64(stmt, 1, reaction);
+    if (value != NULL) {
+        weir__sqlite_bind_str(stmt, 2, *value);
+    }
+    status = weir__sqlite_step(conn, stmt, &row, err);
+    if (status == WEIR_OK) {
+        const bool none = !row || sqlite3_column_type(stmt, 0) == SQLITE_NULL;
+        *out = none ? INT64_MAX : sqlite3_column_int64(stmt, 0);
+    }
+    weir__sqlite_done(stmt);
+    return status;
+}
+
+/* Up to where every event of the stream that the reaction listens to is handled, when that is one
+ * position for the whole stream; else up to where nothing can be unhandled. */
+static weir_status handled_to(sqlite_conn *conn, const store_reaction *r, weir_str stream,
+                              int64_t *out, weir_error *err)
+{
+    const weir_str category = weir__category(stream);
+    int64_t at = INT64_MAX;
+    weir_status status = WEIR_OK;
+    switch (r->rule) {
+    case STORE_RULE_CONSTANT:
+    case STORE_RULE_NAME:
+        status = least_at(conn, r->id, NULL, &at, err);
+        break;
+    case STORE_RULE_STREAM:
+        status = least_at(conn, r->id, &stream, &at, err);
+        break;
+    case STORE_RULE_CATEGORY:
+        status = least_at(conn, r->id, &category, &at, err);
+        break;
+    case STORE_RULE_WORK:
+        at = r->since; /* work rows can be anywhere above */
+        break;
+    }
+    *out = at < r->routed ? at : r->routed;
+    if (*out < r->since) {
+        *out = r->since;
+    }
+    return status;
+}
+
+/* Whether an event above handled_to that the reaction wants is unhandled. */
+static weir_status is_unhandled(sqlite_conn *conn, const store_reaction *r, int64_t event,
+                                weir_str name, bool *unhandled, weir_error *err)
+{
+    int64_t value = 0;
+    weir_status status = WEIR_OK;
+    *unhandled = true;
+    if (event > r->routed) {
+        return WEIR_OK;
+    }
+    if (r->rule == STORE_RULE_NAME) {
+        status = least_at(conn, r->id, &name, &value, err);
+        *unhandled = event > value;
+    } else if (r->rule == STORE_RULE_WORK) {
+        status = weir__sqlite_get_int(conn, sql_unhandled_work, (int64_t[]){ r->id, event }, 2,
+                                      unhandled, &value, err);
+    }
+    return status;
+}
+
+static weir_status reaction_holds(sqlite_conn *conn, const sqlite_definition *definition,
+                                  int64_t stream_row, weir_str stream, bool *holds, weir_error *err)
+{
+    const store_reaction *r = &definition->reaction;
+    sqlite3_stmt *stmt = NULL;
+    int64_t from = 0, version = 0;
+    bool found = false, row = false;
+    *holds = false;
+    if (!weir__pattern_matches(definition->source, stream)) {
+        return WEIR_OK;
+    }
+    weir_status status = handled_to(conn, r, stream, &from, err);
+    if (status == WEIR_OK) {
+        status = weir__sqlite_version_after(conn, stream_row, from, &found, &version, err);
+    }
+    if (status == WEIR_OK && found) {
+        status = weir__sqlite_statement(conn, sql_unhandled_events, &stmt, err);
+    }
+    if (status != WEIR_OK || !found) {
+        return status;
+    }
+    sqlite3_bind_int64(stmt, 1, stream_row);
+    sqlite3_bind_int64(stmt, 2, version);
+    while (!*holds) {
+        status = weir__sqlite_step(conn, stmt, &row, err);
+        if (status != WEIR_OK || !row) {
+            break;
+        }
+        const weir_str name = weir__sqlite_column_str(stmt, 1);
+        if (weir__sqlite_definition_wants(definition, stream, name)) {
+            status = is_unhandled(conn, r, sqlite3_column_int64(stmt, 0), name, holds, err);
+            if (status != WEIR_OK) {
+                break;
+            }
+        }
+    }
+    weir__sqlite_done(stmt);
+    return status;
+}
+
+static weir_status read_reactions(sqlite_conn *conn, sqlite_ids *ids, weir_error *err)
+{
+    sqlite3_stmt *stmt = NULL;
+    bool row = false;
+    weir_status status = weir__sqlite_statement(conn, sql_unhandled_reactions, &stmt, err);
+    while (status == WEIR_OK) {
+        status = weir__sqlite_step(conn, stmt, &row, err);
+        if (status != WEIR_OK || !row) {
+            break;
+        }
+        status = weir__sqlite_ids_add(ids, sqlite3_column_int64(stmt, 0), err);
+    }
+    weir__sqlite_done(stmt);
+    return status;
+}
+
+/* Adds a name to a list that is shown to people, as far as there is room. */
+static void add_name(char *names, size_t *used, weir_str name)
+{
+    const size_t separator = *used == 0 ? 0 : 2;
+    static const char cut[] = ", ...";
+    if (*used + separator + name.len + sizeof cut <= NAMES_BYTES_MAX) {
+        memcpy(names + *used, ", ", separator);
+        memcpy(names + *used + separator, name.ptr, name.len);
+        *used += separator + name.len;
+    } else if (*used < sizeof cut - 1 ||
+               memcmp(names + *used - (sizeof cut - 1), cut, sizeof cut - 1) != 0) {
+        const size_t skip = *used == 0 ? 2 : 0; /* without the comma */
+        memcpy(names + *used, cut + skip, sizeof cut - 1 - skip);
+        *used += sizeof cut - 1 - skip;
+    }
+}
+
+weir_status weir__sqlite_unhandled(sqlite_store *s, sqlite_conn *conn, int64_t stream_row,
+                                   weir_str stream, weir_error *err)
+{
+    char names[NAMES_BYTES_MAX];
+    size_t used = 0;
+    bool any = false;
+    weir_arena arena = { 0 };
+    sqlite_ids ids = { 0 };
+    (void)s;
+    weir_status status = read_reactions(conn, &ids, err);
+    for (size_t i = 0; i < weir__sqlite_ids_count(&ids) && status == WEIR_OK; i++) {
+        sqlite_definition definition = { 0 };
+        bool holds = false;
+        weir__arena_reset(&arena);
+        status = weir__sqlite_definition_open(conn, weir__sqlite_ids_get(&ids, i), &arena,
+                                              &definition, err);
+        if (status == WEIR_OK) {
+            status = reaction_holds(conn, &definition, stream_row, stream, &holds, err);
+        }
+        if (status == WEIR_OK && holds) {
+            any = true;
+            add_name(names, &used, definition.reaction.name);
+        }
+        weir__sqlite_definition_close(&definition);
+    }
+    if (status == WEIR_OK && any) {
+        status =
+            weir__fail(err, WEIR_EHELD, "stream \"%.*s\" has events that were not handled by: %.*s",
+                       (int)stream.len, stream.ptr, (int)used, names);
+        weir__error_stream(err, stream);
+    }
+    weir__buffer_free(&ids.bytes);
+    weir__arena_free(&arena);
+    return status;
+}
