@@ -1,0 +1,471 @@
+/* transaction_test.c - one writer at a time, time that never goes back, readers that hold nothing, and
+ * checkpoints by nobody but the writer.
+ *
+ * Method: two handles on one file stand for two processes (their side locks are apart); where threads
+ * meet, the test waits for the condition that it needs, never for a time.
+ */
+#include "store/sqlite/sqlite_testing.h"
+
+#include "base/error.h"
+#include "base/str.h"
+
+#include <pthread.h>
+#include <string.h>
+#include <unistd.h>
+
+static sqlite_store *store_of(const testing *t)
+{
+    return sqlite_of(t->store);
+}
+
+static void begin(sqlite_store *s, uint32_t flags, sqlite_conn **conn, int64_t *now_us)
+{
+    weir_error err;
+    if (weir__sqlite_write_begin(s, flags, conn, now_us, &err) != WEIR_OK) {
+        fail_msg("could not begin: %s", err.message);
+    }
+}
+
+static void put_category(sqlite_conn *conn, const char *name)
+{
+    static const char sql[] = "INSERT INTO weir_categories (name) VALUES (?1)";
+    sqlite3_stmt *stmt = NULL;
+    assert_int_equal(weir__sqlite_statement(conn, sql, &stmt, NULL), WEIR_OK);
+    weir__sqlite_bind_str(stmt, 1, weir__str(name));
+    assert_int_equal(weir__sqlite_run(conn, stmt, NULL), WEIR_OK);
+}
+
+static void a_failed_transaction_leaves_nothing_and_keeps_its_error(void **state)
+{
+    testing *t = *state;
+    sqlite_conn *conn = NULL;
+    int64_t now_us = 0;
+    begin(store_of(t), 0, &conn, &now_us);
+    put_category(conn, "a");
+    const weir_status status = weir__fail(&t->err, WEIR_ETAKEN, "mine");
+    assert_int_equal(weir__sqlite_write_end(store_of(t), status, true, &t->err), WEIR_ETAKEN);
+    assert_string_equal(t->err.message, "mine");
+    assert_int_equal(testing_number(t, "SELECT count(*) FROM weir_categories"), 0);
+
+    begin(store_of(t), 0, &conn, &now_us);
+    put_category(conn, "a");
+    assert_int_equal(weir__sqlite_write_end(store_of(t), WEIR_OK, true, &t->err), WEIR_OK);
+    assert_int_equal(testing_number(t, "SELECT count(*) FROM weir_categories"), 1);
+}
+
+static void another_writer_waits_until_its_deadline_and_writes_nothing(void **state)
+{
+    testing *t = *state;
+    sqlite_conn *conn = NULL;
+    int64_t now_us = 0;
+    t->options.busy_us = 30 * 1000;
+    weir_store *other = testing_open(t, 0);
+    begin(store_of(t), 0, &conn, &now_us);
+    assert_int_equal(testing_append(other, "order-1", &t->err), WEIR_EBUSY);
+    assert_non_null(strstr(t->err.message, "store is busy: waited"));
+    assert_int_equal(weir__sqlite_write_end(store_of(t), WEIR_OK, false, &t->err), WEIR_OK);
+    assert_int_equal(testing_head(other), 0);
+    assert_int_equal(testing_append(other, "order-1", &t->err), WEIR_OK);
+    testing_close(&other);
+}
+
+static void a_foreign_writer_is_waited_for_until_the_same_deadline(void **state)
+{
+    testing *t = *state;
+    sqlite3 *db = NULL;
+    t->options.busy_us = 30 * 1000;
+    weir_store *other = testing_open(t, 0);
+    assert_int_equal(sqlite3_open(t->path, &db), SQLITE_OK);
+    assert_int_equal(sqlite3_db_config(db, SQLITE_DBCONFIG_NO_CKPT_ON_CLOSE, 1, NULL), SQLITE_OK);
+    assert_int_equal(sqlite3_exec(db, "BEGIN IMMEDIATE", NULL, NULL, NULL), SQLITE_OK);
+    assert_int_equal(testing_append(other, "order-1", &t->err), WEIR_EBUSY);
+    assert_non_null(strstr(t->err.message, "another program"));
+    /* The side lock was let go of: who does not need the database is not kept out. */
+    assert_int_equal(weir__side_lock(&store_of(t)->side, 0, &t->err), WEIR_OK);
+    weir__side_unlock(&store_of(t)->side);
+    assert_int_equal(sqlite3_exec(db, "ROLLBACK", NULL, NULL, NULL), SQLITE_OK);
+    (void)sqlite3_close(db);
+    assert_int_equal(testing_append(other, "order-1", &t->err), WEIR_OK);
+    testing_close(&other);
+}
+
+static void writing_inside_a_write_of_the_same_thread_is_misuse(void **state)
+{
+    testing *t = *state;
+    sqlite_conn *conn = NULL;
+    int64_t now_us = 0;
+    begin(store_of(t), 0, &conn, &now_us);
+    assert_int_equal(testing_append(t->store, "order-1", &t->err), WEIR_EMISUSE);
+    assert_int_equal(testing_head(t->store), 0); /* reading is allowed: it is another connection */
+    assert_int_equal(weir__sqlite_write_end(store_of(t), WEIR_OK, false, &t->err), WEIR_OK);
+}
+
+static void a_transaction_that_was_ended_from_inside_is_misuse(void **state)
+{
+    testing *t = *state;
+    const char *const endings[] = { "COMMIT", "ROLLBACK" };
+    for (size_t i = 0; i < 2; i++) {
+        sqlite_conn *conn = NULL;
+        int64_t now_us = 0;
+        begin(store_of(t), 0, &conn, &now_us);
+        assert_int_equal(weir__sqlite_exec(conn, endings[i], NULL), WEIR_OK);
+        assert_int_equal(weir__sqlite_write_end(store_of(t), WEIR_OK, false, &t->err),
+                         WEIR_EMISUSE);
+    }
+    assert_int_equal(testing_append(t->store, "order-1", &t->err), WEIR_OK);
+}
+
+static void a_reading_handle_refuses_to_write(void **state)
+{
+    testing *t = *state;
+    weir_store *reader = testing_open(t, WEIR_OPEN_READONLY);
+    assert_int_equal(testing_append(reader, "order-1", &t->err), WEIR_EMISUSE);
+    assert_int_equal(testing_append(t->store, "order-1", &t->err), WEIR_OK);
+    assert_int_equal(testing_head(reader), 1);
+    assert_string_equal(testing_check(reader), "");
+    testing_close(&reader);
+}
+
+static void time_never_goes_back_whoever_writes_and_whatever_the_clock_says(void **state)
+{
+    testing *t = *state;
+    sqlite_conn *conn = NULL;
+    int64_t first_us = 0;
+    int64_t now_us = 0;
+    const int64_t noon = INT64_C(1800000000000000);
+
+    t->wall_us = noon;
+    begin(store_of(t), 0, &conn, &first_us);
+    assert_int_equal(first_us, noon);
+    put_category(conn, "kept in weir_store");
+    assert_int_equal(weir__sqlite_write_end(store_of(t), WEIR_OK, false, &t->err), WEIR_OK);
+
+    t->wall_us = noon - 3600 * INT64_C(1000000); /* an hour back */
+    weir_store *other = testing_open(t, 0);
+    assert_int_equal(other->ops->now(other, &now_us, &t->err), WEIR_OK);
+    assert_true(now_us >= noon);
+    t->mono_us += 5;
+    assert_int_equal(other->ops->now(other, &now_us, &t->err), WEIR_OK);
+    assert_int_equal(now_us, noon + 5); /* and it does not stand still */
+
+    t->wall_us = noon + 100;
+    assert_int_equal(testing_append(t->store, "order-1", &t->err), WEIR_OK);
+    t->wall_us = noon;
+    assert_int_equal(other->ops->now(other, &now_us, &t->err), WEIR_OK);
+    assert_true(now_us >= noon + 100); /* from the event that the other has written */
+    assert_int_equal(testing_append(other, "order-1", &t->err), WEIR_OK);
+    assert_string_equal(testing_check(other), "");
+    testing_close(&other);
+}
+
+typedef struct reading {
+    sqlite_store *store;
+    _Atomic int begun;
+    weir_status status;
+} reading;
+
+static void *read_once(void *ctx)
+{
+    reading *r = ctx;
+    sqlite_conn *conn = NULL;
+    r->begun = 1;
+    r->status = weir__sqlite_read_begin(r->store, &conn, NULL);
+    if (r->status == WEIR_OK) {
+        weir__sqlite_read_end(r->store, conn);
+    }
+    return NULL;
+}
+
+static void the_ninth_reader_waits_for_one_of_eight(void **state)
+{
+    testing *t = *state;
+    sqlite_conn *conns[SQLITE_READERS_MAX];
+    for (int i = 0; i < SQLITE_READERS_MAX; i++) {
+        assert_int_equal(weir__sqlite_read_begin(store_of(t), &conns[i], &t->err), WEIR_OK);
+        for (int j = 0; j < i; j++) {
+            assert_ptr_not_equal(conns[i], conns[j]);
+        }
+    }
+    reading r = { .store = store_of(t) };
+    pthread_t thread;
+    assert_int_equal(pthread_create(&thread, NULL, read_once, &r), 0);
+    while (r.begun == 0) {
+        (void)usleep(100);
+    }
+    weir__sqlite_read_end(store_of(t), conns[3]);
+    assert_int_equal(pthread_join(thread, NULL), 0);
+    assert_int_equal(r.status, WEIR_OK);
+    for (int i = 0; i < SQLITE_READERS_MAX; i++) {
+        if (i != 3) {
+            weir__sqlite_read_end(store_of(t), conns[i]);
+        }
+    }
+}
+
+static void a_ninth_reader_is_told_when_nobody_makes_room(void **state)
+{
+    testing *t = *state;
+    sqlite_conn *conns[SQLITE_READERS_MAX];
+    sqlite_conn *ninth = NULL;
+    t->options.busy_us = 20 * 1000;
+    weir_store *other = testing_open(t, 0);
+    for (int i = 0; i < SQLITE_READERS_MAX; i++) {
+        assert_int_equal(weir__sqlite_read_begin(sqlite_of(other), &conns[i], &t->err), WEIR_OK);
+    }
+    assert_int_equal(weir__sqlite_read_begin(sqlite_of(other), &ninth, &t->err), WEIR_EBUSY);
+    for (int i = 0; i < SQLITE_READERS_MAX; i++) {
+        weir__sqlite_read_end(sqlite_of(other), conns[i]);
+    }
+    testing_close(&other);
+}
+
+static void an_open_cursor_does_not_keep_a_reader_in_its_transaction(void **state)
+{
+    testing *t = *state;
+    static const char sql[] = "SELECT id FROM weir_events ORDER BY id";
+    sqlite_conn *conn = NULL;
+    sqlite3_stmt *stmt = NULL;
+    bool row = false;
+    assert_int_equal(testing_append_n(t->store, "order-1", 0, 0, 3, &t->err), WEIR_OK);
+    assert_int_equal(weir__sqlite_read_begin(store_of(t), &conn, &t->err), WEIR_OK);
+    assert_int_equal(weir__sqlite_statement(conn, sql, &stmt, &t->err), WEIR_OK);
+    assert_int_equal(weir__sqlite_step(conn, stmt, &row, &t->err), WEIR_OK);
+    assert_true(row);
+    weir__sqlite_read_end(store_of(t), conn); /* without finishing the cursor */
+    assert_int_equal(sqlite3_txn_state(conn->db, NULL), SQLITE_TXN_NONE);
+}
+
+static int64_t pragma(sqlite_conn *conn, const char *sql)
+{
+    sqlite3_stmt *stmt = NULL;
+    bool row = false;
+    assert_int_equal(weir__sqlite_statement(conn, sql, &stmt, NULL), WEIR_OK);
+    assert_int_equal(weir__sqlite_step(conn, stmt, &row, NULL), WEIR_OK);
+    const int64_t value = sqlite3_column_int64(stmt, 0);
+    weir__sqlite_done(stmt);
+    return value;
+}
+
+static void what_hands_out_a_fence_is_synced_although_the_rest_is_not(void **state)
+{
+    testing *t = *state;
+    sqlite_conn *conn = NULL;
+    int64_t now_us = 0;
+    enum { NORMAL = 1, FULL = 2 };
+
+    begin(store_of(t), 0, &conn, &now_us);
+    assert_int_equal(pragma(conn, "PRAGMA synchronous"), FULL);
+    assert_int_equal(weir__sqlite_write_end(store_of(t), WEIR_OK, false, &t->err), WEIR_OK);
+
+    t->options.sync_normal = true;
+    weir_store *other = testing_open(t, 0);
+    for (int i = 0; i < 4; i++) {
+        const uint32_t flags = i % 2 == 1 ? SQLITE_TX_DURABLE : 0;
+        begin(sqlite_of(other), flags, &conn, &now_us);
+        assert_int_equal(pragma(conn, "PRAGMA synchronous"), flags == 0 ? NORMAL : FULL);
+        assert_int_equal(weir__sqlite_write_end(sqlite_of(other), WEIR_OK, false, &t->err),
+                         WEIR_OK);
+    }
+    testing_close(&other);
+}
+
+static void every_connection_has_the_settings_that_keep_processes_safe(void **state)
+{
+    testing *t = *state;
+    sqlite_store *s = store_of(t);
+    sqlite_conn *reader = NULL;
+    s->options.checkpoint_pages = 1;
+    s->checkpoint_next = 1;
+    assert_int_equal(testing_append(t->store, "order-1", &t->err), WEIR_OK);
+    assert_non_null(s->checkpointer.db);
+    assert_int_equal(weir__sqlite_read_begin(s, &reader, &t->err), WEIR_OK);
+    sqlite_conn *const conns[] = { &s->writer, &s->checkpointer, reader };
+    for (size_t i = 0; i < 3; i++) {
+        int no_checkpoint = 0;
+        assert_int_equal(
+            sqlite3_db_config(conns[i]->db, SQLITE_DBCONFIG_NO_CKPT_ON_CLOSE, -1, &no_checkpoint),
+            SQLITE_OK);
+        assert_int_equal(no_checkpoint, 1);
+        assert_int_equal(pragma(conns[i], "PRAGMA wal_autocheckpoint"), 0);
+        assert_int_equal(pragma(conns[i], "PRAGMA mmap_size"), 0);
+        assert_int_equal(pragma(conns[i], "PRAGMA secure_delete"), 0);
+    }
+    assert_int_equal(pragma(reader, "PRAGMA page_size"), 4096);
+    weir__sqlite_read_end(s, reader);
+}
+
+static void the_wal_is_started_over_and_does_not_grow_with_the_log(void **state)
+{
+    testing *t = *state;
+    t->options.checkpoint_pages = 20;
+    weir_store *other = testing_open(t, 0);
+    for (int i = 0; i < 300; i++) {
+        assert_int_equal(testing_append(other, "order-1", &t->err), WEIR_OK);
+    }
+    assert_true(sqlite_of(other)->checkpoints > 3);
+    assert_true(testing_bytes(t, "-wal") < 60 * 4096);
+    assert_string_equal(testing_check(other), "");
+    testing_close(&other);
+}
+
+static void a_reader_that_stays_stops_checkpoints_but_no_append(void **state)
+{
+    testing *t = *state;
+    sqlite_conn *reader = NULL;
+    t->options.checkpoint_pages = 20;
+    weir_store *other = testing_open(t, 0);
+    assert_int_equal(testing_append(other, "order-1", &t->err), WEIR_OK);
+    assert_int_equal(weir__sqlite_read_begin(store_of(t), &reader, &t->err), WEIR_OK);
+    for (int i = 0; i < 200; i++) {
+        assert_int_equal(testing_append(other, "order-1", &t->err), WEIR_OK);
+    }
+    const int64_t tries = sqlite_of(other)->checkpoints;
+    assert_true(tries > 3 && tries < 100); /* it tries now and then, not with every commit */
+    assert_true(testing_bytes(t, "-wal") > 200 * 4096);
+    assert_int_equal(reader->row.head, 1); /* and the reader still sees what it saw */
+    weir__sqlite_read_end(store_of(t), reader);
+    for (int i = 0; i < 50; i++) {
+        assert_int_equal(testing_append(other, "order-1", &t->err), WEIR_OK);
+    }
+    assert_true(sqlite_of(other)->wal_pages < 200); /* started over */
+    testing_close(&other);
+}
+
+static void closing_leaves_a_short_wal_alone_and_moves_a_long_one(void **state)
+{
+    testing *t = *state;
+    assert_int_equal(testing_append(t->store, "order-1", &t->err), WEIR_OK);
+    const int64_t short_bytes = testing_bytes(t, "");
+    testing_close(&t->store);
+    assert_int_equal(testing_bytes(t, ""), short_bytes); /* nothing was moved into the database */
+    assert_true(testing_bytes(t, "-wal") > 0);
+
+    t->store = testing_open(t, 0);
+    for (int i = 0; i < 1100 && store_of(t)->wal_pages < SQLITE_CHECKPOINT_ON_CLOSE_PAGES; i++) {
+        assert_int_equal(testing_append(t->store, "order-1", &t->err), WEIR_OK);
+    }
+    assert_true(store_of(t)->wal_pages >= SQLITE_CHECKPOINT_ON_CLOSE_PAGES);
+    assert_int_equal(store_of(t)->checkpoints, 0);
+    testing_close(&t->store);
+    assert_true(testing_bytes(t, "") > short_bytes);
+    t->store = testing_open(t, 0);
+    assert_string_equal(testing_check(t->store), "");
+}
+
+static void transactions_are_counted_when_they_changed_something(void **state)
+{
+    testing *t = *state;
+    store_stats stats;
+    for (int i = 0; i < 5; i++) {
+        assert_int_equal(testing_append(t->store, "order-1", &t->err), WEIR_OK);
+    }
+    assert_int_equal(testing_append_n(t->store, "order-1", WEIR_EXPECT_NONE, 0, 1, &t->err),
+                     WEIR_ECONFLICT);
+    assert_int_equal(t->store->ops->stats(t->store, &stats, &t->err), WEIR_OK);
+    assert_int_equal(stats.transactions, 5);
+    assert_int_equal(stats.streams, 1);
+    assert_int_equal(stats.schema, 1);
+    assert_true(stats.wal_bytes > 0 && stats.file_bytes > 0);
+    assert_string_equal(stats.durability, "full");
+    assert_non_null(strstr(stats.library, "SQLite 3."));
+}
+
+static void a_statement_is_kept_and_comes_back_without_bindings(void **state)
+{
+    testing *t = *state;
+    static const char sql[] = "SELECT ?1, ?2";
+    sqlite_conn *conn = NULL;
+    sqlite3_stmt *first = NULL;
+    sqlite3_stmt *second = NULL;
+    bool row = false;
+    assert_int_equal(weir__sqlite_read_begin(store_of(t), &conn, &t->err), WEIR_OK);
+    assert_int_equal(weir__sqlite_statement(conn, sql, &first, &t->err), WEIR_OK);
+    weir__sqlite_bind_str(first, 1, weir__str("x"));
+    weir__sqlite_bind_str(first, 2, (weir_str){ 0 });
+    assert_int_equal(weir__sqlite_step(conn, first, &row, &t->err), WEIR_OK);
+    assert_int_equal(sqlite3_column_type(first, 1), SQLITE_TEXT); /* empty, not NULL */
+    assert_int_equal(weir__sqlite_column_str(first, 1).len, 0);
+    while (row) {
+        assert_int_equal(weir__sqlite_step(conn, first, &row, &t->err), WEIR_OK);
+    }
+    assert_int_equal(weir__sqlite_statement(conn, sql, &second, &t->err), WEIR_OK); /* not ended */
+    assert_ptr_equal(first, second);
+    assert_int_equal(weir__sqlite_step(conn, second, &row, &t->err), WEIR_OK);
+    assert_int_equal(sqlite3_column_type(second, 0), SQLITE_NULL);
+    weir__sqlite_read_end(store_of(t), conn);
+}
+
+static void many_statements_are_all_found_again(void **state)
+{
+    testing *t = *state;
+    static const char many[] = "                                                               "
+                               "                                                               "
+                               "                                                        SELECT 7";
+    sqlite3_stmt *stmts[150];
+    sqlite_conn *conn = NULL;
+    assert_int_equal(weir__sqlite_read_begin(store_of(t), &conn, &t->err), WEIR_OK);
+    for (size_t i = 0; i < 150; i++) { /* every suffix is a text with an address of its own */
+        assert_int_equal(weir__sqlite_statement(conn, many + i, &stmts[i], &t->err), WEIR_OK);
+    }
+    for (size_t i = 0; i < 150; i++) {
+        sqlite3_stmt *again = NULL;
+        assert_int_equal(weir__sqlite_statement(conn, many + i, &again, &t->err), WEIR_OK);
+        assert_ptr_equal(again, stmts[i]);
+    }
+    weir__sqlite_read_end(store_of(t), conn);
+}
+
+static void errors_of_sqlite_say_what_happened_and_what_to_do(void **state)
+{
+    testing *t = *state;
+    sqlite_conn none = { 0 };
+    const struct {
+        int rc;
+        weir_status status;
+        const char *code;
+    } cases[] = {
+        { SQLITE_FULL, WEIR_EIO, "13" },          { SQLITE_BUSY, WEIR_EBUSY, "5" },
+        { SQLITE_CORRUPT, WEIR_ECORRUPT, "11" },  { SQLITE_CORRUPT_INDEX, WEIR_ECORRUPT, "779" },
+        { SQLITE_NOTADB, WEIR_ECORRUPT, "26" },   { SQLITE_READONLY_DIRECTORY, WEIR_EIO, "1544" },
+        { SQLITE_IOERR_FSYNC, WEIR_EIO, "1034" }, { SQLITE_CANTOPEN, WEIR_EIO, "14" },
+    };
+    for (size_t i = 0; i < sizeof cases / sizeof cases[0]; i++) {
+        assert_int_equal(weir__sqlite_fail(&none, cases[i].rc, &t->err, "write"), cases[i].status);
+        assert_non_null(strstr(t->err.message, "could not write: "));
+        assert_string_equal(t->err.store_code, cases[i].code);
+        assert_true(t->err.detail[0] != '\0');
+    }
+    assert_int_equal(weir__sqlite_fail(&none, SQLITE_NOMEM, &t->err, "write"), WEIR_ENOMEM);
+    assert_int_equal(weir__sqlite_fail(&none, SQLITE_NOMEM, NULL, "write"), WEIR_ENOMEM);
+}
+
+#define TEST(name) cmocka_unit_test_setup_teardown(name, testing_setup, testing_teardown)
+
+int main(int argc, char **argv)
+{
+    const struct CMUnitTest tests[] = {
+        TEST(a_failed_transaction_leaves_nothing_and_keeps_its_error),
+        TEST(another_writer_waits_until_its_deadline_and_writes_nothing),
+        TEST(a_foreign_writer_is_waited_for_until_the_same_deadline),
+        TEST(writing_inside_a_write_of_the_same_thread_is_misuse),
+        TEST(a_transaction_that_was_ended_from_inside_is_misuse),
+        TEST(a_reading_handle_refuses_to_write),
+        TEST(time_never_goes_back_whoever_writes_and_whatever_the_clock_says),
+        TEST(the_ninth_reader_waits_for_one_of_eight),
+        TEST(a_ninth_reader_is_told_when_nobody_makes_room),
+        TEST(an_open_cursor_does_not_keep_a_reader_in_its_transaction),
+        TEST(what_hands_out_a_fence_is_synced_although_the_rest_is_not),
+        TEST(every_connection_has_the_settings_that_keep_processes_safe),
+        TEST(the_wal_is_started_over_and_does_not_grow_with_the_log),
+        TEST(a_reader_that_stays_stops_checkpoints_but_no_append),
+        TEST(closing_leaves_a_short_wal_alone_and_moves_a_long_one),
+        TEST(transactions_are_counted_when_they_changed_something),
+        TEST(a_statement_is_kept_and_comes_back_without_bindings),
+        TEST(many_statements_are_all_found_again),
+        TEST(errors_of_sqlite_say_what_happened_and_what_to_do),
+    };
+    if (argc > 1) {
+        cmocka_set_test_filter(argv[1]);
+    }
+    return cmocka_run_group_tests_name("transaction", tests, NULL, NULL);
+}
