@@ -1,0 +1,126 @@
+#!/usr/bin/env bash
+# cli_docs_test.sh - what is written about the program is so: every flag of every command is in its man
+# page and in the completions of all three shells, and none is there that does not exist; man pages are
+# clean; the commands of the README and of the man pages' examples run as written.
+# shellcheck disable=SC2016 # what bash -c runs expands there
+. "$(dirname "$0")/tap.sh" || exit 1
+unset WEIR_STORE
+man=$WEIR_SOURCE/man
+completions=$WEIR_SOURCE/completions
+cd "$tmp" || exit 1
+mkdir bin && ln -s "$WEIR" bin/weir
+export PATH=$tmp/bin:$PATH
+
+sorted() { sort -u | tr '\n' ' '; }
+common='--help --json --store --text '
+commands=$(weir help | sed -n '/^Events/,$p' | sed -n 's/^  \([a-z]*\) .*/\1/p')
+# The flags a command's --help lists; of its own, and all.
+flags() { weir "$1" --help | sed -n "/^Options/,/^Examples/s/^  \(--[a-z-]*\).*/\1/p" | sorted; }
+own_flags() { comm -23 <(flags "$1" | tr ' ' '\n' | sort) <(tr ' ' '\n' <<<"$common" | sort) | sorted; }
+
+# ---- man pages ---------------------------------------------------------------------------------
+
+for command in $commands; do
+    page=$man/weir-$command.1.scd
+    ok "weir-$command(1) is there" test -f "$page"
+    is "weir-$command(1) has the flags of weir $command --help, and no other" \
+        "$(sed -n 's/^\*\(--[a-z-]*\)\*.*/\1/p' "$page" | sorted)" "$(flags "$command")"
+    like "weir-$command(1) says what weir help says of values" \
+        "$(grep -c '' "$page") $(weir "$command" --help | sed -n 's/^  --\([a-z-]*\) \([A-Z]\+\) .*/*--\1* _\2_/p' | while read -r line; do grep -qxF -- "$line" "$page" || echo "missing: $line"; done)" '^[0-9]+ $'
+    ok "weir(1) names weir-$command(1)" grep -qxF "*weir-$command*(1)" "$man/weir.1.scd"
+done
+is "weir(1) has the flags of weir" "$(sed -n 's/^\*\(--[a-z-]*\)\*.*/\1/p' "$man/weir.1.scd" | sorted)" "--help --json --store --text --version "
+is "there is no page for a command that does not exist" \
+    "$(for page in "$man"/weir-*.1.scd; do basename "$page" .1.scd | sed 's/weir-//'; done | sorted)" "$(sorted <<<"$commands")"
+for source in "$man"/*.scd; do
+    page=$(basename "$source" .scd)
+    ok "$page: scdoc takes it" bash -c 'scdoc <"$1" >"$2"' - "$source" "$page"
+    # scdoc itself writes a paragraph macro where mandoc wants none; that is not the page's fault.
+    is "$page: mandoc finds nothing" "$(mandoc -T lint -W warning "$page" 2>&1 | grep -v 'skipping paragraph macro: PP')" ""
+done
+for function in $(grep -o 'weir_[a-z_]*(' "$WEIR_SOURCE/include/weir.h" | tr -d '(' | grep -v _fn | sort -u); do
+    if grep -q "WEIR_API.* \**$function(\|^ *$function(\| \**$function(.*;" "$WEIR_SOURCE/include/weir.h"; then
+        ok "libweir(3) names $function" grep -q "\*$function\*" "$man/libweir.3.scd"
+    fi
+done
+ok "weir.yaml(5) has its key" grep -qxF '*store*' "$man/weir.yaml.5.scd"
+
+# ---- completions -------------------------------------------------------------------------------
+
+cat >complete.bash <<'END'
+. "$1"
+shift
+COMP_WORDS=("$@") COMP_CWORD=$(($# - 1))
+_weir
+printf '%s\n' "${COMPREPLY[@]}"
+END
+# What zsh offers for a command beside the common flags: its branch of the case, if it has one.
+zsh_flags() { sed -n "/^        $1)/,/;;/p" "$completions/weir.zsh" | grep -o -- '--[a-z-]*\[' | tr -d '[' | sorted; }
+bash_completes() { bash complete.bash "$completions/weir.bash" "$@" | sorted; }
+is "bash completes commands" "$(bash_completes weir '')" "$(sorted <<<"$commands")"
+is "bash: --version stands alone" "$(bash_completes weir --v)" "--version "
+for command in $commands; do
+    is "bash: flags of weir $command" "$(bash_completes weir "$command" --)" "$(flags "$command")"
+    is "zsh: flags of weir $command" "$(zsh_flags "$command")" "$(own_flags "$command")"
+    is "fish: flags of weir $command" \
+        "$(sed -n "s/^complete -c weir -n '__fish_seen_subcommand_from $command' -l \([a-z-]*\).*/--\1/p" "$completions/weir.fish" | sorted)" "$(own_flags "$command")"
+done
+is "zsh: flags of every command" \
+    "$(sed -n '/^    common=(/,/^    )/p' "$completions/weir.zsh" | grep -o -- '--[a-z-]*\[' | tr -d '[' | sorted)" "$common"
+is "fish: flags of every command" \
+    "$(sed -n 's/^complete -c weir -l \([a-z-]*\).*/--\1/p' "$completions/weir.fish" | sorted)" "$common"
+is "zsh: commands" "$(sed -n '/^    commands=(/,/^    )/s/^        .\([a-z]*\):.*/\1/p' "$completions/weir.zsh" | sorted)" "$(sorted <<<"$commands")"
+is "fish: commands" "$(sed -n 's/^complete -c weir -n "not .* -a \([a-z]*\) .*/\1/p' "$completions/weir.fish" | sorted)" "$(sorted <<<"$commands")"
+weir append order-1 N >/dev/null 2>&1
+weir append order-2 N >/dev/null
+is "bash completes names of streams" "$(bash_completes weir read or)" "order-1 order-2 "
+is "of the store that is named" "$(bash_completes weir --store sqlite:none.db read or)" " "
+is "bash completes expectations" "$(bash_completes weir append order-1 N --expect '')" "any exists none "
+
+# ---- examples run as written -------------------------------------------------------------------
+
+# Commands in the README's shell blocks that are about the program, in order, in a fresh directory with
+# build/weir in it. One that follows runs until it has printed what is there.
+mkdir readme && cd readme || exit 1
+mkdir build && ln -s "$WEIR" build/weir
+for name in examples docs; do [ -e "$WEIR_SOURCE/$name" ] && ln -s "$WEIR_SOURCE/$name" "$name"; done
+count=0
+while IFS= read -r line; do
+    count=$((count + 1))
+    if [[ $line == *--follow* ]]; then
+        rm -f followed
+        bash -c "exec $line" >followed 2>&1 &
+        pid=$!
+        spawned $pid
+        ok "README: $line" wait_for "an event" 10 test -s followed
+        kill -TERM $pid
+        wait $pid
+        is "README: $line: ends with 0" $? 0
+        continue
+    fi
+    expected=0
+    [[ $line =~ '# exit status '([0-9]+) ]] && expected=${BASH_REMATCH[1]}
+    status "README: $line" "$expected" bash -c "$line"
+done < <(sed -n '/^```sh/,/^```/p' "$WEIR_SOURCE/README.md" | grep -E '(^|\| *)build/weir ')
+ok "the README has commands to try (it has $count)" test "$count" -ge 8
+cd .. || exit 1
+
+# The examples of --help, in an order that makes sense.
+mkdir help && cd help || exit 1
+echo '{"amount":12}' >payment.json
+echo '{"stream":"order-9","name":"N"}' >events.jsonl
+for command in append read log streams targets init status doctor version help close; do
+    while IFS= read -r line; do
+        case $line in
+        *--follow*) continue ;; # has a test of its own
+        *'close order-1 --expect 4') for _ in 2 3 4; do weir append order-1 Noted >/dev/null; done ;;
+        esac
+        expected=0
+        [[ $line == *targets* ]] && expected=3 # there are none
+        if [[ $line == *orders.db* && ! -e orders.db ]]; then weir init --store sqlite:orders.db >/dev/null; fi
+        [[ $line == *--after* ]] && line=${line/1200/0}
+        status "weir $command --help: $line" "$expected" bash -c "$line"
+    done < <(weir "$command" --help | sed -n '/^Examples/,$s/^  //p')
+done
+
+done_testing
