@@ -49,7 +49,7 @@ static int run(cli *c)
 {
     weir *w = NULL;
     weir_error err;
-    weir_status status = weir__cli_open(c, CLI_OPEN_READ, &w, &err);
+    weir_status status = weir__cli_open(c, CLI_OPEN_CHANGE, &w, &err);
 
     if (status == WEIR_OK) {
         status = close_stream(c, w, weir__str(c->words[0]), &err);

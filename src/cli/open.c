@@ -76,7 +76,9 @@ static weir_status open_with(const cli *c, uint32_t flags, weir **out, weir_erro
 
 weir_status weir__cli_open(const cli *c, int32_t mode, weir **out, weir_error *err)
 {
-    const weir_status status = open_with(c, WEIR_OPEN_EXISTING, out, err);
+    /* Who only reads asks for no more: it works where nothing may be written. */
+    const uint32_t flags = mode == CLI_OPEN_READ ? WEIR_OPEN_READONLY : WEIR_OPEN_EXISTING;
+    const weir_status status = open_with(c, flags, out, err);
 
     if (status == WEIR_ENOTFOUND && mode == CLI_OPEN_WRITE) {
         *out = NULL;
