@@ -1,0 +1,338 @@
+/* services.c - what the rest of Weir needs besides: wake-ups (P06), polling, snapshots, statistics.
+ * Tests carry the number of the promise in store.h, or of the guarantee they belong to. */
+#include "kit.h"
+
+#include <poll.h>
+
+/* ---- P06: wake-ups ------------------------------------------------------------------------ */
+
+enum { WATCHES = 3 };
+
+static bool woken(kit *k, weir_store *s, store_watch *watch, int32_t timeout_ms)
+{
+    bool answer = false;
+    KIT_OK(k, s->ops->watch_wait(watch, timeout_ms, &answer, &k->err));
+    return answer;
+}
+
+/* Whether what has just been done wakes every watch, of every handle, and once. */
+static void wakes(kit *k, weir_store *const *stores, store_watch *const *watches)
+{
+    for (size_t i = 0; i < WATCHES; i++) {
+        struct pollfd fd = { .fd = stores[i]->ops->watch_fd(watches[i]), .events = POLLIN };
+        assert_int_equal(poll(&fd, 1, 10000), 1); /* readable when wait would not block */
+        assert_true(woken(k, stores[i], watches[i], 10000));
+        assert_false(woken(k, stores[i], watches[i], 0));
+    }
+}
+
+static void P06_whatever_may_give_work_wakes_every_watch(void **state)
+{
+    kit *k = *state;
+    const weir_store_ops *o = k->store->ops;
+    weir_store *stores[WATCHES] = { k->store, k->store, kit_open(k) };
+    store_watch *watches[WATCHES];
+    const store_reaction r = kit_declare(k, "r", "*", "*", STORE_RULE_STREAM);
+    for (size_t i = 0; i < WATCHES; i++) {
+        KIT_OK(k, stores[i]->ops->watch_open(stores[i], &watches[i], &k->err));
+        assert_false(woken(k, stores[i], watches[i], 0)); /* counts from when it was opened */
+    }
+    const int64_t id = kit_put(k, "s", "A");
+    wakes(k, stores, watches);
+    KIT_OK(k, kit_route(k, k->store, "r", "", "lane", 0));
+    wakes(k, stores, watches);
+    store_leased l = kit_lease_target(k, "lane", "s");
+    KIT_OK(k, kit_release(k, &l));
+    wakes(k, stores, watches);
+    l = kit_lease_target(k, "lane", "s");
+    KIT_OK(k, o->defer(k->store, l.target, l.fence, kit_now(k), &k->err));
+    wakes(k, stores, watches);
+    l = kit_lease_target(k, "lane", "s");
+    const store_failure why = { .error = weir__str("x") };
+    KIT_OK(k, o->block(k->store, l.target, l.fence, &why, &k->err));
+    wakes(k, stores, watches);
+    for (store_verb verb = STORE_UNBLOCK; verb <= STORE_RESUME; verb++) {
+        if (verb == STORE_RESET) {
+            continue; /* there is nothing to reset yet */
+        }
+        store_operate op = kit_operate_of(k, verb, "s");
+        op.priority = 3;
+        KIT_OK(k, o->operate(k->store, &op, &k->err));
+        assert_int_equal(op.changed, 1);
+        wakes(k, stores, watches);
+    }
+    assert_int_equal(kit_operate(k, STORE_RESET, "s"), 1);
+    wakes(k, stores, watches);
+    l = kit_lease_target(k, "lane", "s");
+    KIT_OK(k, kit_settle(k, &l, r.id, id, STORE_END_RELEASE));
+    wakes(k, stores, watches);
+    const store_parked_chunk parked = kit_parked(k);
+    assert_int_equal(parked.parked_count, 1);
+    KIT_OK(k, o->parked_retry(k->store, parked.parked[0].id, &k->err));
+    wakes(k, stores, watches);
+    for (size_t i = 0; i < WATCHES; i++) {
+        stores[i]->ops->watch_close(watches[i]);
+    }
+    o->watch_close(NULL);
+}
+
+static void P06_a_wake_up_between_two_waits_is_not_lost(void **state)
+{
+    kit *k = *state;
+    store_watch *watch = NULL;
+    KIT_OK(k, k->store->ops->watch_open(k->store, &watch, &k->err));
+    kit_put(k, "s", "A");
+    kit_put(k, "s", "B");
+    assert_true(woken(k, k->store, watch, -1));
+    kit_put(k, "s", "C");
+    assert_true(woken(k, k->store, watch, -1));
+    k->store->ops->watch_close(watch);
+}
+
+typedef struct waiter {
+    weir_store *store;
+    store_watch *watch;
+    weir_status status;
+    bool answer;
+} waiter;
+
+static void wait_or_append(void *ctx, size_t index)
+{
+    waiter *w = ctx;
+    weir_error err;
+    kit_append a;
+    if (index == 0) {
+        w->status = w->store->ops->watch_wait(w->watch, 30000, &w->answer, &err);
+    } else if (kit_try(w->store, "s", WEIR_EXPECT_ANY, 0, &a) != WEIR_OK) {
+        w->status = WEIR_EMISUSE;
+    }
+}
+
+static void P06_a_waiting_thread_is_woken(void **state)
+{
+    kit *k = *state;
+    waiter w = { .store = k->store };
+    for (int i = 0; i < 10; i++) {
+        KIT_OK(k, k->store->ops->watch_open(k->store, &w.watch, &k->err));
+        w.answer = false;
+        kit_threads(2, wait_or_append, &w);
+        assert_int_equal(w.status, WEIR_OK);
+        assert_true(w.answer);
+        k->store->ops->watch_close(w.watch);
+    }
+}
+
+/* ---- polling ------------------------------------------------------------------------------ */
+
+static store_poll poll_now(kit *k, const char *lane)
+{
+    store_poll p = { .lane = weir__str(lane) };
+    KIT_OK(k, k->store->ops->poll(k->store, &p, &k->err));
+    return p;
+}
+
+static void C20_polling_says_when_there_will_be_work(void **state)
+{
+    kit *k = *state;
+    store_poll p = poll_now(k, "");
+    assert_false(p.ready);
+    assert_int_equal(p.routed_least, INT64_MAX); /* there are no reactions */
+    assert_int_equal(p.due_us, INT64_MAX);
+    assert_int_equal(p.lease_end_us, INT64_MAX);
+    assert_int_equal(p.router_end_us, INT64_MAX);
+    const store_reaction r = kit_declare(k, "r", "*", "*", STORE_RULE_STREAM);
+    kit_put(k, "s", "A");
+    p = poll_now(k, "");
+    assert_int_equal(p.head, kit_head(k));
+    assert_int_equal(p.safe, p.head);
+    assert_int_equal(p.routed_least, 0);
+    assert_int_equal(p.now_us, kit_now(k));
+    assert_false(p.ready); /* it is not routed */
+    KIT_OK(k, kit_route(k, k->store, "r", "", "lane", 0));
+    assert_true(poll_now(k, "").ready);
+    assert_true(poll_now(k, "lane").ready);
+    assert_false(poll_now(k, "other").ready);
+    assert_int_equal(poll_now(k, "").routed_least, kit_head(k));
+
+    store_leased l = kit_lease_target(k, "lane", "s");
+    p = poll_now(k, "lane");
+    assert_false(p.ready);
+    assert_int_equal(p.lease_end_us, l.until_us);
+    KIT_OK(k, k->store->ops->defer(k->store, l.target, l.fence, kit_now(k) + 50, &k->err));
+    p = poll_now(k, "lane");
+    assert_false(p.ready);
+    assert_int_equal(p.due_us, kit_now(k) + 50);
+    assert_int_equal(p.lease_end_us, INT64_MAX);
+    assert_int_equal(poll_now(k, "other").due_us, INT64_MAX);
+    kit_advance(k, 50);
+    assert_true(poll_now(k, "lane").ready);
+    kit_operate(k, STORE_PAUSE, "s");
+    assert_false(poll_now(k, "lane").ready);
+    kit_operate(k, STORE_RESUME, "s");
+    bool changed;
+    KIT_OK(k, k->store->ops->lane_pause(k->store, weir__str("lane"), true, weir__str("me"),
+                                        &changed, &k->err));
+    assert_false(poll_now(k, "lane").ready);
+    store_router_lease router = { .reaction = r.id };
+    KIT_OK(k, k->store->ops->router_lease(k->store, weir__str("me"), KIT_LEASE_US, &router, 1,
+                                          &k->err));
+    assert_int_equal(poll_now(k, "").router_end_us, router.until_us);
+}
+
+static void C20_lanes_are_counted(void **state)
+{
+    kit *k = *state;
+    kit_declare(k, "r", "*", "*", STORE_RULE_STREAM);
+    for (int i = 0; i < 6; i++) {
+        kit_put(k, kit_text(k, "t-%d", i), "A");
+    }
+    KIT_OK(k, kit_route(k, k->store, "r", "", "lane", 0));
+    const store_lease_list *list = kit_lease(k, "lane", 4);
+    const store_failure why = { .error = weir__str("x") };
+    KIT_OK(k, k->store->ops->block(k->store, list->leases[0].target, list->leases[0].fence, &why,
+                                   &k->err));
+    KIT_OK(k, k->store->ops->defer(k->store, list->leases[1].target, list->leases[1].fence,
+                                   INT64_MAX / 2, &k->err));
+    store_lane_list lanes = { 0 };
+    KIT_OK(k, k->store->ops->lanes(k->store, &lanes, &k->err));
+    assert_int_equal(lanes.lanes_count, 1);
+    KIT_STR(lanes.lanes[0].lane, "lane");
+    assert_int_equal(lanes.lanes[0].targets, 6);
+    assert_int_equal(lanes.lanes[0].leased, 2);
+    assert_int_equal(lanes.lanes[0].blocked, 1);
+    assert_int_equal(lanes.lanes[0].deferred, 1);
+    assert_int_equal(lanes.lanes[0].ready, 2);
+    weir__arena_free(&lanes.arena);
+    store_stats stats;
+    KIT_OK(k, k->store->ops->stats(k->store, &stats, &k->err));
+    assert_int_equal(stats.streams, 6);
+    assert_int_equal(stats.targets, 6);
+    assert_int_equal(stats.blocked, 1);
+    assert_int_equal(stats.parked, 0);
+    assert_true(stats.library[0] != '\0' && stats.durability[0] != '\0');
+}
+
+/* ---- snapshots ---------------------------------------------------------------------------- */
+
+static weir_status put(kit *k, const char *stream, const char *revision, int64_t version,
+                       const char *data)
+{
+    const store_snapshot s = { .stream = weir__str(stream),
+                               .revision = weir__str(revision),
+                               .version = version,
+                               .data = weir__str(data) };
+    return k->store->ops->snapshot_put(k->store, &s, &k->err);
+}
+
+/* The data of a snapshot, or NULL. */
+static const char *get(kit *k, const char *stream, const char *revision, int64_t at_most)
+{
+    store_snapshot s = { 0 };
+    const weir_status status = k->store->ops->snapshot_get(
+        k->store, weir__str(stream), weir__str(revision), at_most, &k->arena, &s, &k->err);
+    if (status == WEIR_ENOTFOUND) {
+        return NULL;
+    }
+    KIT_OK(k, status);
+    KIT_STR(s.stream, stream);
+    KIT_STR(s.revision, revision);
+    return kit_text(k, "%.*s", (int)s.data.len, s.data.ptr);
+}
+
+static void P01_a_snapshot_is_kept_when_it_is_not_older(void **state)
+{
+    kit *k = *state;
+    assert_null(get(k, "s", "1", 100));
+    KIT_OK(k, put(k, "s", "1", 5, "five"));
+    assert_string_equal(get(k, "s", "1", 5), "five");
+    assert_null(get(k, "s", "1", 4)); /* newer than asked for */
+    assert_null(get(k, "s", "2", 5)); /* another revision */
+    assert_null(get(k, "t", "1", 5));
+    KIT_OK(k, put(k, "s", "1", 3, "three"));
+    assert_string_equal(get(k, "s", "1", 100), "five");
+    KIT_OK(k, put(k, "s", "1", 5, "five again"));
+    assert_string_equal(get(k, "s", "1", 100), "five again");
+    KIT_OK(k, put(k, "s", "1", 9, "nine"));
+    kit_reopen(k);
+    assert_string_equal(get(k, "s", "1", 100), "nine");
+    KIT_OK(k, put(k, "s", "2", 1, "new code")); /* another revision always wins */
+    assert_null(get(k, "s", "1", 100));
+    assert_string_equal(get(k, "s", "2", 100), "new code");
+}
+
+static void P01_a_snapshot_can_hold_any_bytes(void **state)
+{
+    kit *k = *state;
+    static const char bytes[] = { 0, 1, '\'', (char)0xff, 0, 'x' };
+    const store_snapshot s = { .stream = weir__str("s"),
+                               .revision = weir__str("1"),
+                               .data = { .ptr = bytes, .len = sizeof bytes } };
+    store_snapshot got = { 0 };
+    KIT_OK(k, k->store->ops->snapshot_put(k->store, &s, &k->err));
+    KIT_OK(k, k->store->ops->snapshot_get(k->store, s.stream, s.revision, 0, &k->arena, &got,
+                                          &k->err));
+    assert_int_equal(got.data.len, sizeof bytes);
+    assert_memory_equal(got.data.ptr, bytes, sizeof bytes);
+}
+
+static void P01_snapshots_of_old_code_are_dropped_by_category(void **state)
+{
+    kit *k = *state;
+    KIT_OK(k, put(k, "order-1", "1", 0, "a"));
+    KIT_OK(k, put(k, "order-2", "2", 0, "b"));
+    KIT_OK(k, put(k, "order", "1", 0, "c"));
+    KIT_OK(k, put(k, "orders-1", "1", 0, "d"));
+    int64_t dropped = -1;
+    KIT_OK(k, k->store->ops->snapshot_drop(k->store, weir__str("order"), weir__str("2"), &dropped,
+                                           &k->err));
+    assert_int_equal(dropped, 2);
+    assert_null(get(k, "order-1", "1", 0));
+    assert_null(get(k, "order", "1", 0));
+    assert_string_equal(get(k, "order-2", "2", 0), "b");
+    assert_string_equal(get(k, "orders-1", "1", 0), "d");
+    KIT_OK(k, k->store->ops->snapshot_drop(k->store, weir__str("order"), weir__str("2"), NULL,
+                                           &k->err));
+}
+
+/* ---- P03, P07 ----------------------------------------------------------------------------- */
+
+static void P07_a_failed_verb_leaves_its_outputs_alone(void **state)
+{
+    kit *k = *state;
+    store_stream_info info = { .version = 77 };
+    weir_str owner = weir__str("as it was");
+    int64_t target = 77;
+    KIT_IS(k, k->store->ops->stream_info(k->store, weir__str("s"), &k->arena, &info, &k->err),
+           WEIR_ENOTFOUND);
+    assert_int_equal(info.version, 77);
+    KIT_IS(k, k->store->ops->key_owner(k->store, weir__str("k"), &k->arena, &owner, &k->err),
+           WEIR_ENOTFOUND);
+    KIT_STR(owner, "as it was");
+    const store_subscribe sub = { .target = weir__str("t"), .lane = weir__str("l"), .reaction = 9 };
+    KIT_IS(k, k->store->ops->subscribe(k->store, &sub, &target, &k->err), WEIR_ENOTFOUND);
+    assert_int_equal(target, 77);
+    store_snapshot snapshot = { .version = 77 };
+    KIT_IS(k,
+           k->store->ops->snapshot_get(k->store, weir__str("s"), weir__str("1"), 5, &k->arena,
+                                       &snapshot, &k->err),
+           WEIR_ENOTFOUND);
+    assert_int_equal(snapshot.version, 77);
+    /* And an error may be of no interest. */
+    KIT_IS(k, k->store->ops->subscribe(k->store, &sub, NULL, NULL), WEIR_ENOTFOUND);
+}
+
+kit_theme kit_services(void)
+{
+    static const struct CMUnitTest tests[] = {
+        KIT_TEST(P06_whatever_may_give_work_wakes_every_watch),
+        KIT_TEST(P06_a_wake_up_between_two_waits_is_not_lost),
+        KIT_TEST(P06_a_waiting_thread_is_woken),
+        KIT_TEST(C20_polling_says_when_there_will_be_work),
+        KIT_TEST(C20_lanes_are_counted),
+        KIT_TEST(P01_a_snapshot_is_kept_when_it_is_not_older),
+        KIT_TEST(P01_a_snapshot_can_hold_any_bytes),
+        KIT_TEST(P01_snapshots_of_old_code_are_dropped_by_category),
+        KIT_TEST(P07_a_failed_verb_leaves_its_outputs_alone),
+    };
+    return (kit_theme){ .tests = tests, .count = sizeof tests / sizeof tests[0] };
+}
