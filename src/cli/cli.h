@@ -216,8 +216,8 @@ weir_status weir__cli_config_store(const char *path, char **store, weir_error *e
 
 /* open.c. */
 enum {
-    CLI_OPEN_READ = 0,  /* what is there, to read; WEIR_ENOTFOUND otherwise                  */
-    CLI_OPEN_WRITE = 1, /* what is there; *out is NULL when there is no store yet and one can be
+    CLI_OPEN_READ = 0,   /* what is there, to read; WEIR_ENOTFOUND otherwise                  */
+    CLI_OPEN_WRITE = 1,  /* what is there; *out is NULL when there is no store yet and one can be
                            made with weir__cli_create                                      */
     CLI_OPEN_CHANGE = 2, /* what is there, to write to; WEIR_ENOTFOUND otherwise              */
 };
