@@ -388,8 +388,8 @@ WEIR_API WEIR_MUSTCHECK int32_t weir_stream_close(weir *w, weir_str stream,
 WEIR_API WEIR_MUSTCHECK int32_t weir_positions(weir *w, int64_t *head, int64_t *safe,
                                                weir_error *err);
 
-/* The code as a word: "conflict" for WEIR_ECONFLICT, "ok" for 0, "unknown-status" for others. Static
- * text; never fails. */
+/* The code as a word: "conflict" for WEIR_ECONFLICT, "ok" for 0, "unknown-status" for others.
+ * Static text; never fails. */
 WEIR_API const char *weir_status_text(int32_t status);
 
 /* Of the library that is running; compare with WEIR_VERSION_NUMBER of the header. Never fail. */

@@ -1,4 +1,5 @@
-/* api.h - the handle behind weir.h, for the files of this directory, the command line and the tests. */
+/* api.h - the handle behind weir.h, for the files of this directory, the command line and the
+ * tests. */
 #ifndef WEIR_API_API_H
 #define WEIR_API_API_H
 

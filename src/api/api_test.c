@@ -1,4 +1,5 @@
-/* api_test.c - what weir.h promises apart from the store behind it: handles, readers, bounds, misuse. */
+/* api_test.c - what weir.h promises apart from the store behind it: handles, readers, bounds,
+ * misuse. */
 #include "api/api.h"
 
 #include "base/str.h"

@@ -1,5 +1,5 @@
-/* options_test.c - arguments against a table: both spellings of a value, words, what is refused, and
- * what is suggested. Refusals write to stderr, which is the console of the test. */
+/* options_test.c - arguments against a table: both spellings of a value, words, what is refused,
+ * and what is suggested. Refusals write to stderr, which is the console of the test. */
 #include "cli/cli.h"
 
 #include <setjmp.h>

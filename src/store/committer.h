@@ -1,9 +1,10 @@
 /* committer.h - group commit: concurrent appends of one handle share transactions.
  *
  * The first caller becomes the leader: it takes what waits (itself included), runs one transaction,
- * and wakes each of the others with its own result. Callers are judged in arrival order. A transaction
- * that fails as a whole is undone and each caller is run alone, once, so that one caller's trouble is
- * not its neighbours'. At most COMMITTER_WAITING_MAX callers wait; one more is WEIR_EBUSY.
+ * and wakes each of the others with its own result. Callers are judged in arrival order. A
+ * transaction that fails as a whole is undone and each caller is run alone, once, so that one
+ * caller's trouble is not its neighbours'. At most COMMITTER_WAITING_MAX callers wait; one more is
+ * WEIR_EBUSY.
  */
 #ifndef WEIR_STORE_COMMITTER_H
 #define WEIR_STORE_COMMITTER_H
@@ -23,7 +24,8 @@ typedef struct committer committer;
 weir_status weir__committer_open(committer **out, weir_store *store, weir_error *err);
 void weir__committer_close(committer *c); /* NULL is a no-op; nobody may be waiting */
 
-/* Blocks until the append has been judged. Returns its status; its err (store_append.err) is filled. */
+/* Blocks until the append has been judged. Returns its status; its err (store_append.err) is
+ * filled. */
 weir_status weir__committer_append(committer *c, store_append *append);
 
 /* How many callers wait or are being judged at this moment. */

@@ -1,8 +1,8 @@
 /* committer_test.c - who shares a transaction with whom, and what each caller is told.
  *
  * Method: the store below the committer is a gate that the test opens and closes, so that who waits
- * while which transaction runs is decided by the test and not by the scheduler. What the real stores
- * do with a batch is proved in tests/conformance/.
+ * while which transaction runs is decided by the test and not by the scheduler. What the real
+ * stores do with a batch is proved in tests/conformance/.
  */
 #include "store/committer.h"
 
@@ -32,7 +32,8 @@ typedef struct gate_store {
     int64_t alone_fails_tag; /* the append that also fails alone */
 } gate_store;
 
-/* Each append carries its tag in the version of its only stream; an odd tag below zero conflicts. */
+/* Each append carries its tag in the version of its only stream; an odd tag below zero
+ * conflicts. */
 static weir_status gate_append(weir_store *base, store_append *const *appends, size_t count,
                                weir_error *err)
 {

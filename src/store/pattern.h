@@ -3,8 +3,8 @@
  *
  * Regular expressions are the portable subset that means the same on every store: literals, `.`,
  * classes, ASCII \d \w \s (and \D \W \S), ^ $, groups ( ) and (?: ), alternation, * + ? {m,n} with
- * n <= 255 (and their lazy forms). Anything else is refused by name: back references, look-around, \b,
- * inline flags, possessive forms, POSIX classes. They are searched for anywhere in the name.
+ * n <= 255 (and their lazy forms). Anything else is refused by name: back references, look-around,
+ * \b, inline flags, possessive forms, POSIX classes. They are searched for anywhere in the name.
  */
 #ifndef WEIR_STORE_PATTERN_H
 #define WEIR_STORE_PATTERN_H

@@ -1,36 +1,38 @@
 /* store.h - the port: what every event store implements, and what it promises.
  *
- * Above the port, once for all stores: names, JSON, limits and fingerprints (request.h), group commit
- * (committer.h), patterns (pattern.h), filters (filter.h). Below it, an adapter: memory/, sqlite/.
- * An adapter may rely on everything in a request being valid; it checks what depends on what is
- * stored. tests/conformance/ runs the same tests on every adapter, named after these promises.
+ * Above the port, once for all stores: names, JSON, limits and fingerprints (request.h), group
+ * commit (committer.h), patterns (pattern.h), filters (filter.h). Below it, an adapter: memory/,
+ * sqlite/. An adapter may rely on everything in a request being valid; it checks what depends on
+ * what is stored. tests/conformance/ runs the same tests on every adapter, named after these
+ * promises.
  *
  * PROMISES
  *   (1) A verb that changes something is one transaction: all of it happens, durably, or none.
  *   (2) Positions only grow; a reader that has seen P never later finds a new event at or below P.
- *   (3) Verbs may be called from any thread at once. They block; they hold no lock and no transaction
- *       when they return, and none while a callback runs, except store_settle.sql, which runs inside
- *       the transaction on purpose.
+ *   (3) Verbs may be called from any thread at once. They block; they hold no lock and no
+ *       transaction when they return, and none while a callback runs, except store_settle.sql,
+ *       which runs inside the transaction on purpose.
  *   (4) Time is the store's time (`now`): one clock for all processes, which never goes back.
  *   (5) Verbs that lose to someone else answer (conflict, lost, held); they do not retry and do not
  *       write. Strings and arrays handed in are borrowed until the verb returns; strings handed out
  *       live in the arena given, or until the callback returns.
- *   (6) After the commit of anything that may give someone work, every watch of every process on the
- *       store wakes up: append, route, settle, release, defer, block, operate, parked_retry. A
+ *   (6) After the commit of anything that may give someone work, every watch of every process on
+ *       the store wakes up: append, route, settle, release, defer, block, operate, parked_retry. A
  *       wake-up is a hint and may be lost when a process dies between commit and wake-up.
  *   (7) A failed verb leaves its outputs as they were, unless its comment says otherwise.
  *
- * LOCK ORDER inside a transaction, for adapters that lock rows: the caller's own SQL; idempotency keys;
- * reserved keys; stream heads; reaction rows; target rows, each class in bytewise order. Nobody holds
- * a target row while waiting for anything but another target row. Subscriptions, work rows and parked
- * events are guarded by their target's row. SQLite and memory have one writer at a time, so there the
- * order is the order of the code.
+ * LOCK ORDER inside a transaction, for adapters that lock rows: the caller's own SQL; idempotency
+ * keys; reserved keys; stream heads; reaction rows; target rows, each class in bytewise order.
+ * Nobody holds a target row while waiting for anything but another target row. Subscriptions, work
+ * rows and parked events are guarded by their target's row. SQLite and memory have one writer at a
+ * time, so there the order is the order of the code.
  *
  * DERIVED VALUES of a target, computed by whoever changes what they derive from, after locking the
  * target, in a later statement:
  *   behind    = one of its subscriptions (of reactions that are not retired) has at < mark, or a
  *               parked event of it was sent back;
- *   watermark = the least `at` of the subscriptions that are behind, else the greatest `at`, else 0;
+ *   watermark = the least `at` of the subscriptions that are behind, else the greatest `at`, else
+ *   0;
  *   priority  = the operator's override, else the greatest of its subscriptions' priorities, else 0.
  */
 #ifndef WEIR_STORE_STORE_H
@@ -109,8 +111,8 @@ enum {
                                  the same call was refused or not tried                             */
 };
 
-/* One caller's append: valid, compact, complete. Streams are distinct, in the order in which they are
- * judged. Events are in the order in which they get positions. */
+/* One caller's append: valid, compact, complete. Streams are distinct, in the order in which they
+ * are judged. Events are in the order in which they get positions. */
 typedef struct store_append {
     uint32_t flags;
     store_append_stream *streams;
@@ -129,8 +131,8 @@ typedef struct store_append {
 
 /* ---- reading ------------------------------------------------------------------------------ */
 
-/* A chunk of events. Everything lives in `arena`, which the reading verb resets; so one chunk at a time
- * is in memory. A zeroed struct is ready to use; weir__chunk_free ends it. */
+/* A chunk of events. Everything lives in `arena`, which the reading verb resets; so one chunk at a
+ * time is in memory. A zeroed struct is ready to use; weir__chunk_free ends it. */
 typedef struct store_chunk {
     weir_arena arena;
     weir_event *events; /* in the arena */
@@ -169,8 +171,8 @@ typedef struct store_streams_query {
     int32_t closed;               /* 0 all, 1 closed, 2 open */
 } store_streams_query;
 
-/* *more: false when the names were exhausted. Each chunk looks at a bounded number of names, so it may
- * be empty although there are more: go on after `scanned_to`. */
+/* *more: false when the names were exhausted. Each chunk looks at a bounded number of names, so it
+ * may be empty although there are more: go on after `scanned_to`. */
 typedef struct store_streams_chunk {
     weir_arena arena;
     store_stream_info *streams;
@@ -234,7 +236,7 @@ typedef struct store_reaction {
 
 typedef struct store_reaction_list {
     weir_arena arena;
-    store_reaction *reactions;
+    store_reaction *reactions; /* by name */
     size_t reactions_count;
 } store_reaction_list;
 
@@ -370,9 +372,9 @@ typedef enum store_end {
     STORE_END_BLOCK = 3,   /* free, and blocked with the failure (reaction, event, error)     */
 } store_end;
 
-/* The caller's own SQL. Runs first in the transaction; `native` is the adapter's connection (sqlite3 *
- * for SQLite, NULL for memory). It must not begin, end or save anything. Not WEIR_OK: all is undone
- * and that status is returned. */
+/* The caller's own SQL. Runs first in the transaction; `native` is the adapter's connection
+ * (sqlite3 * for SQLite, NULL for memory). It must not begin, end or save anything. Not WEIR_OK:
+ * all is undone and that status is returned. */
 typedef weir_status (*store_sql_fn)(void *ctx, void *native, weir_error *err);
 
 typedef struct store_settle {
@@ -574,20 +576,20 @@ typedef struct weir_store_ops {
     weir_status (*now)(weir_store *s, int64_t *now_us, weir_error *err);
 
     /* APPEND. Judges `count` appends in order, each seeing those before it, in one transaction.
-     * Post: WEIR_OK: committed; every append has its own status and, when that is not WEIR_OK, its err
-     * filled and nothing of it written. Otherwise nothing was written for anybody and the appends'
-     * own fields are undefined: WEIR_EBUSY (no turn within busy_us), WEIR_EIO, ...
-     * Order of judging one append: key: known, same fingerprint -> replayed, results as the first time;
-     * other fingerprint -> EKEYREUSED; being used -> EINFLIGHT; an expired key is unknown. Then each
-     * stream: closed -> ECLOSED, expectation -> ECONFLICT. Then each key change in order: RESERVE of
-     * another stream's key, or RELEASE of one -> ETAKEN with err->stream = the owner; RESERVE of one's
-     * own and RELEASE of a free one change nothing. All events of an append have the same `created`.
-     * CLOSE: a closed stream is WEIR_OK with nothing written and first = -1; no such stream is
-     * ENOTFOUND; unhandled events of it -> EHELD naming the reactions, unless FORCE: an event is
-     * unhandled when a reaction that is not retired listens to it (names, source) and it is above
-     * `routed`, or above `at` of the subscription it belongs to, or has a work row. Events at or
-     * below `since` are not. Then $closed is appended and the stream is closed, for ever.
-     * DRY_RUN: judged, results as if, nothing written.
+     * Post: WEIR_OK: committed; every append has its own status and, when that is not WEIR_OK, its
+     * err filled and nothing of it written. Otherwise nothing was written for anybody and the
+     * appends' own fields are undefined: WEIR_EBUSY (no turn within busy_us), WEIR_EIO, ...
+     * Order of judging one append: key: known, same fingerprint -> replayed, results as the first
+     * time; other fingerprint -> EKEYREUSED; being used -> EINFLIGHT; an expired key is unknown.
+     * Then each stream: closed -> ECLOSED, expectation -> ECONFLICT. Then each key change in order:
+     * RESERVE of another stream's key, or RELEASE of one -> ETAKEN with err->stream = the owner;
+     * RESERVE of one's own and RELEASE of a free one change nothing. All events of an append have
+     * the same `created`. CLOSE: a closed stream is WEIR_OK with nothing written and first = -1; no
+     * such stream is ENOTFOUND; unhandled events of it -> EHELD naming the reactions, unless FORCE:
+     * an event is unhandled when a reaction that is not retired listens to it (names, source) and
+     * it is above `routed`, or above `at` of the subscription it belongs to, or has a work row.
+     * Events at or below `since` are not. Then $closed is appended and the stream is closed, for
+     * ever. DRY_RUN: judged, results as if, nothing written.
      * Expired idempotency keys are removed here, a bounded number (64) per transaction. */
     weir_status (*append)(weir_store *s, store_append *const *appends, size_t count,
                           weir_error *err);
@@ -595,8 +597,9 @@ typedef struct weir_store_ops {
     /* READS. One short transaction each; `chunk` is reset and filled; events come with all fields.
      * read_stream: ENOTFOUND: no such stream. more = false when the bounds are exhausted.
      * read_log: looks at no more than STORE_CHUNK_EVENTS_MAX events; forwards it stays at or below
-     * `safe`. It may give no event and yet have `more`: go on from scanned_to. At the end scanned_to is
-     * at least every position that was looked at, and `safe` (bounded by `to`) when more is false. */
+     * `safe`. It may give no event and yet have `more`: go on from scanned_to. At the end
+     * scanned_to is at least every position that was looked at, and `safe` (bounded by `to`) when
+     * more is false. */
     weir_status (*read_stream)(weir_store *s, const store_stream_query *q, store_chunk *chunk,
                                weir_error *err);
     weir_status (*read_log)(weir_store *s, const store_log_query *q, store_chunk *chunk,
@@ -611,12 +614,12 @@ typedef struct weir_store_ops {
                              weir_error *err);
     weir_status (*positions)(weir_store *s, store_positions *out, weir_error *err);
 
-    /* REACTIONS. declare: the definition is (names, source, rule, rule_text). A name seen for the first
-     * time gets number 1 and since = routed = its start. A definition equal to the current one changes
-     * nothing. An unknown definition, or a known one with redeclare, becomes current under the next
-     * number and continues from `routed`. A known, older one without redeclare changes nothing: the
-     * answer has number < current. Declaring a retired reaction brings it back (its subscriptions count
-     * as work again), current and all.
+    /* REACTIONS. declare: the definition is (names, source, rule, rule_text). A name seen for the
+     * first time gets number 1 and since = routed = its start. A definition equal to the current
+     * one changes nothing. An unknown definition, or a known one with redeclare, becomes current
+     * under the next number and continues from `routed`. A known, older one without redeclare
+     * changes nothing: the answer has number < current. Declaring a retired reaction brings it back
+     * (its subscriptions count as work again), current and all.
      * The reaction is written into the arena. */
     weir_status (*declare)(weir_store *s, const store_reaction_declaration *d, weir_arena *arena,
                            store_reaction *out, weir_error *err);
@@ -624,58 +627,63 @@ typedef struct weir_store_ops {
     /* ENOTFOUND. Its subscriptions no longer count as work; behind, watermark and priority of its
      * targets are derived again. Retiring twice changes nothing. */
     weir_status (*retire)(weir_store *s, weir_str name, weir_error *err);
-    /* Takes or renews routers' leases: each item by its reaction's id. Taken when free, expired or held
-     * with that very fence; every taking (not renewing) raises the fence. An item that is another's
-     * comes back with fence 0. lease_us 0 gives back what is held. */
+    /* Takes or renews routers' leases: each item by its reaction's id. Taken when free, expired or
+     * held with that very fence; every taking (not renewing) raises the fence. An item that is
+     * another's comes back with fence 0. lease_us 0 gives back what is held. */
     weir_status (*router_lease)(weir_store *s, weir_str holder, int64_t lease_us,
                                 store_router_lease *items, size_t count, weir_error *err);
     /* ROUTE. Locks the reactions, then checks: `routed` is `from` and `number` is current for every
-     * step, none retired -> else ECONFLICT, nothing written (someone else has routed). Then targets and subscriptions are
-     * created as needed, marks raised, work rows written, parks written, `routed` advanced.
-     *   - A mark with last <= the subscription's at is not written (a new subscription has at = first - 1).
-     *   - On a subscription with at = mark, at becomes max(at, first - 1); then mark = max(mark, last).
-     *   - rule WORK: a work row (target, reaction, event); while routed < reread_to, an event at or below
-     *     reread_to is written only for subscriptions that were reset. When routed reaches
+     * step, none retired -> else ECONFLICT, nothing written (someone else has routed). Then targets
+     * and subscriptions are created as needed, marks raised, work rows written, parks written,
+     * `routed` advanced.
+     *   - A mark with last <= the subscription's at is not written (a new subscription has at =
+     *   first - 1).
+     *   - On a subscription with at = mark, at becomes max(at, first - 1); then mark = max(mark,
+     *   last).
+     *   - rule WORK: a work row (target, reaction, event); while routed < reread_to, an event at or
+     *     below reread_to is written only for subscriptions that were reset. When routed reaches
      *     reread_to, re-reading is over and no subscription counts as reset any more.
      *   - priority, source and value of the subscription become what the mark says.
-     *   - a mark that names another lane than its target has: EINVAL, nothing written, *bad_mark = its
-     *     index. (*bad_mark may be NULL.) */
+     *   - a mark that names another lane than its target has: EINVAL, nothing written, *bad_mark =
+     *     its index. (*bad_mark may be NULL.) */
     weir_status (*route)(weir_store *s, const store_route *r, size_t *bad_mark, weir_error *err);
 
-    /* TARGETS. subscribe: creates target and subscription as needed; a second time it changes priority,
-     * source and value, never at or mark. Another lane -> EINVAL, nothing written. ENOTFOUND: reaction.
+    /* TARGETS. subscribe: creates target and subscription as needed; a second time it changes
+     * priority, source and value, never at or mark. Another lane -> EINVAL, nothing written.
+     * ENOTFOUND: reaction.
      * *target: the id; may be NULL. */
     weir_status (*subscribe)(weir_store *s, const store_subscribe *sub, int64_t *target,
                              weir_error *err);
-    /* LEASE. A target is eligible when it is in the lane, behind by a known reaction, not blocked, not
-     * paused (nor its lane), due is unset or has passed, and no live lease holds it. Of the targets whose
-     * due time has passed the first `limit` by (due, id) are considered, of the others all:
-     *   1. `leading` of them by rank descending, then id;
+    /* LEASE. A target is eligible when it is in the lane, behind by a known reaction, not blocked,
+     * not paused (nor its lane), due is unset or has passed, and no live lease holds it. Of the
+     * targets whose due time has passed the first `limit` by (due, id) are considered, of the
+     *   others all: 1. `leading` of them by rank descending, then id;
      *   2. `reserve` of the rest by rank, then id;
      *   3. of the rest by priority descending, rank, id, until there are `limit`.
-     * Each gets fence + 1, holder, until = now + lease_us, due unset. A target whose last lease expired
-     * without being released has lost + 1; at lost_max it is blocked instead (reason kept), and
-     * another one is taken in its place. Cost does not grow with the number of targets. */
+     * Each gets fence + 1, holder, until = now + lease_us, due unset. A target whose last lease
+     * expired without being released has lost + 1; at lost_max it is blocked instead (reason kept),
+     * and another one is taken in its place. Cost does not grow with the number of targets. */
     weir_status (*lease)(weir_store *s, const store_lease_request *r, store_lease_list *list,
                          weir_error *err);
-    /* FETCH. The next events of each item's subscription with after < id <= up_to: found through the
-     * reaction's current definition (names, source), the rule and the subscription's value, or
+    /* FETCH. The next events of each item's subscription with after < id <= up_to: found through
+     * the reaction's current definition (names, source), the rule and the subscription's value, or
      * through work rows; events the reaction does not listen to are not given. All items in one
      * short transaction, at most STORE_CHUNK_EVENTS_MAX events together. ENOTFOUND: no such
      * subscription. */
     weir_status (*fetch)(weir_store *s, const store_fetch_item *items, size_t count,
                          store_fetch_list *list, weir_error *err);
-    /* SETTLE. One transaction: sql; fence check (stale, or no lease with it -> ELOST; an expired lease that
-     * nobody took since is still held: the fence decides, not the clock); appends; advances (at grows
-     * only, retries of that subscription = 0, lost of the target = 0; work rows at or below `at` are
-     * deleted); parks; parked_done; failure (retries + 1; error, event and reaction are kept on the
-     * target; an advance of the same reaction counts first); the end. Then behind, watermark and
-     * priority are derived. An append that is refused -> that status, with its err copied to `err`;
-     * nothing of the settle remains and the lease is as before. BLOCK keeps failure.error as the
-     * reason and the attempts so far. A target without failure has its error cleared when it
-     * advances. */
+    /* SETTLE. One transaction: sql; fence check (stale, or no lease with it -> ELOST; an expired
+     * lease that nobody took since is still held: the fence decides, not the clock); appends;
+     * advances (at grows only, retries of that subscription = 0, lost of the target = 0; work rows
+     * at or below `at` are deleted); parks; parked_done; failure (retries + 1; error, event and
+     * reaction are kept on the target; an advance of the same reaction counts first); the end. Then
+     * behind, watermark and priority are derived. An append that is refused -> that status, with
+     * its err copied to `err`; nothing of the settle remains and the lease is as before. BLOCK
+     * keeps failure.error as the reason and the attempts so far. A target without failure has its
+     * error cleared when it advances. */
     weir_status (*settle)(weir_store *s, store_settle *settle, weir_error *err);
-    /* Each item by its own fence; the verb itself answers WEIR_OK when all items have their answer. */
+    /* Each item by its own fence; the verb itself answers WEIR_OK when all items have their
+     * answer. */
     weir_status (*extend)(weir_store *s, int64_t lease_us, store_fenced *items, size_t count,
                           weir_error *err);
     /* Gives back: free at once, nothing charged, lost unchanged. */
@@ -686,13 +694,14 @@ typedef struct weir_store_ops {
     weir_status (*defer)(weir_store *s, int64_t target, int64_t fence, int64_t until_us,
                          weir_error *err);
 
-    /* OPERATE, in transactions of at most STORE_OPERATE_CHUNK targets. A name that is not a target is
-     * ENOTFOUND and changes nothing. changed counts:
+    /* OPERATE, in transactions of at most STORE_OPERATE_CHUNK targets. A name that is not a target
+     * is ENOTFOUND and changes nothing. changed counts:
      *   UNBLOCK    targets that were blocked or deferred: block, due, error, retries and lost are cleared.
      *   RESET      targets with a subscription above the position P (never below the reaction's `since`):
-     *              at = P; block, due, error, retries, lost are cleared, the lease is taken away (fence + 1).
-     *              rule WORK: at = mark = P, its work rows are deleted, it counts as reset, and the
-     *              reaction's reread_to = max(reread_to, routed), routed = min(routed, P).
+     *              at = P; block, due, error, retries, lost are cleared, the lease is taken away
+     *              (fence + 1). rule WORK: at = mark = P, its work rows are deleted, it counts as
+     *              reset, and the reaction's reread_to = max(reread_to, routed), routed =
+     *              min(routed, P).
      *   SKIP       targets with work: the event in the way (the blocked one if it is still ahead, else the
      *              least (event, reaction) that is next) is parked with the error of the target or
      *              "skipped by an operator", at advances to it, cleared and taken away as in RESET.
@@ -708,15 +717,16 @@ typedef struct weir_store_ops {
     weir_status (*lanes)(weir_store *s, store_lane_list *list, weir_error *err);
     weir_status (*parked)(weir_store *s, const store_parked_query *q, store_parked_chunk *chunk,
                           weir_error *err);
-    /* Sends a parked event back to its reaction: its target is behind. ENOTFOUND. EMISUSE: it was parked
-     * while routing and has no target. Twice changes nothing. */
+    /* Sends a parked event back to its reaction: its target is behind. ENOTFOUND. EMISUSE: it was
+     * parked while routing and has no target. Twice changes nothing. */
     weir_status (*parked_retry)(weir_store *s, int64_t parked, weir_error *err);
     weir_status (*parked_drop)(weir_store *s, int64_t parked, weir_error *err);
     weir_status (*poll)(weir_store *s, store_poll *poll, weir_error *err);
 
     /* SNAPSHOTS, one per stream. put: kept when its version is not lower than the one kept, or the
-     * revision differs. get: ENOTFOUND unless there is one of that revision with version <= at_most; texts
-     * in the arena. drop: of all streams whose snapshot has another revision than given, in the category;
+     * revision differs. get: ENOTFOUND unless there is one of that revision with version <=
+     * at_most; texts in the arena. drop: of all streams whose snapshot has another revision than
+     * given, in the category;
      * *dropped may be NULL. */
     weir_status (*snapshot_put)(weir_store *s, const store_snapshot *snapshot, weir_error *err);
     weir_status (*snapshot_get)(weir_store *s, weir_str stream, weir_str revision, int64_t at_most,
@@ -724,15 +734,16 @@ typedef struct weir_store_ops {
     weir_status (*snapshot_drop)(weir_store *s, weir_str category, weir_str keep_revision,
                                  int64_t *dropped, weir_error *err);
 
-    /* WAKE-UPS. A watch counts what happened since it was last waited for: a wake-up between two waits is
-     * not lost. wait: *woken false: timeout_ms passed (-1: no limit, 0: just look). A watch belongs to
-     * one thread at a time; fd is readable when wait would not block. */
+    /* WAKE-UPS. A watch counts what happened since it was last waited for: a wake-up between two
+     * waits is not lost. wait: *woken false: timeout_ms passed (-1: no limit, 0: just look). A
+     * watch belongs to one thread at a time; fd is readable when wait would not block. */
     weir_status (*watch_open)(weir_store *s, store_watch **out, weir_error *err);
     weir_status (*watch_wait)(store_watch *watch, int32_t timeout_ms, bool *woken, weir_error *err);
     int (*watch_fd)(store_watch *watch);
     void (*watch_close)(store_watch *watch); /* NULL is a no-op */
 
-    /* ABOUT ITSELF. check: every invariant of this page that can be checked by reading, and of the schema. */
+    /* ABOUT ITSELF. check: every invariant of this page that can be checked by reading, and of the
+     * schema. */
     weir_status (*stats)(weir_store *s, store_stats *out, weir_error *err);
     weir_status (*check)(weir_store *s, store_finding_fn fn, void *ctx, weir_error *err);
 
@@ -749,8 +760,8 @@ struct weir_store {
 /* Adapters. *out: owned, ended by ops->close. */
 weir_status weir__memory_open(weir_store **out, const store_options *options, weir_error *err);
 weir_status weir__sqlite_open(weir_store **out, const store_options *options, weir_error *err);
-/* Prints the SQL that opening would run on this store now, nothing when it is up to date: one string
- * in `sql`. Changes nothing, creates nothing. */
+/* Prints the SQL that opening would run on this store now, nothing when it is up to date: one
+ * string in `sql`. Changes nothing, creates nothing. */
 weir_status weir__sqlite_plan(const store_options *options, weir_buffer *sql, weir_error *err);
 
 /* chunk.c: ending what reads filled; NULL-safe on zeroed structs. */

@@ -1,5 +1,5 @@
-/* closing.c - C11: a stream is closed for ever, by its last event, and not while reactions still have
- * something of it to handle.
+/* closing.c - C11: a stream is closed for ever, by its last event, and not while reactions still
+ * have something of it to handle.
  */
 #include "kit.h"
 

@@ -1,7 +1,7 @@
 /* conformance_sqlite.c - the conformance kit on the SQLite store.
  *
- * A place is a file in a directory of its own. What the store does is looked at from outside with plain
- * SQLite connections.
+ * A place is a file in a directory of its own. What the store does is looked at from outside with
+ * plain SQLite connections.
  */
 #include "kit.h"
 

@@ -1,8 +1,8 @@
 /* kit.h - the conformance kit: what every store promises, as tests that run on any of them.
  *
- * A store takes part with one kit_adapter and a main() that calls kit_main (see conformance_memory.c
- * and README.md). Each test gets a fresh store, a clock that only moves when the test moves it, and
- * everything it opened or read is closed and freed after it.
+ * A store takes part with one kit_adapter and a main() that calls kit_main (see
+ * conformance_memory.c and README.md). Each test gets a fresh store, a clock that only moves when
+ * the test moves it, and everything it opened or read is closed and freed after it.
  *
  * Tests are named after the line of docs/guarantees.md they prove (C07_...), or after a promise of
  * store.h (P06_...) where the guarantee is one between the store and the rest of Weir.
@@ -54,14 +54,14 @@ typedef struct kit_adapter {
                         weir_error *err);
     /* Removes what is left; all handles are closed. */
     void (*destroy)(const char *place);
-    /* The store URL of a place; NULL: this store has none, and the tests of the public functions are
-     * left out. */
+    /* The store URL of a place; NULL: this store has none, and the tests of the public functions
+     * are left out. */
     void (*url)(const char *place, char *out, size_t bytes);
     /* Whether no handle of any process is inside a transaction. NULL: the store cannot tell. */
     bool (*quiet)(const char *place);
-    /* How much the store has worked so far, in a unit of its own that does not depend on the machine;
-     * `native` is what store_sql_fn gets, inside that call; NULL, outside of it, where a store has
-     * no such handle. NULL: the store does not count, and C23 is left out. */
+    /* How much the store has worked so far, in a unit of its own that does not depend on the
+     * machine; `native` is what store_sql_fn gets, inside that call; NULL, outside of it, where a
+     * store has no such handle. NULL: the store does not count, and C23 is left out. */
     uint64_t (*steps)(weir_store *s, void *native);
     /* Writes one row of the caller's own in the transaction of `native`, and counts those that are
      * there. Both NULL: the store has no SQL. */
@@ -84,7 +84,8 @@ typedef struct kit {
     size_t kept_count, kept_capacity;
 } kit;
 
-/* Runs all tests that suit the adapter; argv[1], when there, is a pattern of test names (* and ?). */
+/* Runs all tests that suit the adapter; argv[1], when there, is a pattern of test names (* and
+ * ?). */
 int kit_main(int argc, char **argv, const kit_adapter *adapter);
 
 /* The place to make temporary files in: memory-backed where the machine has it. */

@@ -1,4 +1,5 @@
-/* leasing.c - C20 to C23: which targets can be leased, how many, in which order, and at what cost. */
+/* leasing.c - C20 to C23: which targets can be leased, how many, in which order, and at what
+ * cost. */
 #include "kit.h"
 
 #include <stdio.h>

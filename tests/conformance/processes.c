@@ -1,7 +1,7 @@
 /* processes.c - the guarantees between processes: several of them on one store, and killed ones.
  *
- * Method: this program runs itself again as `--child ROLE`. A child tells what it was acknowledged, line
- * by line, on its standard output, and the test holds the store against that.
+ * Method: this program runs itself again as `--child ROLE`. A child tells what it was acknowledged,
+ * line by line, on its standard output, and the test holds the store against that.
  */
 #include "kit.h"
 

@@ -1,4 +1,5 @@
-/* reacting.c - C19, C30 and C31: reactions, their definitions and positions, routing, subscribing. */
+/* reacting.c - C19, C30 and C31: reactions, their definitions and positions, routing,
+ * subscribing. */
 #include "kit.h"
 
 static store_subscribe subscription(const char *target, const char *lane, int64_t reaction,

@@ -1,4 +1,5 @@
-/* reading.c - C15, C16 and C18: what readers are given, in which order, and what it costs others. */
+/* reading.c - C15, C16 and C18: what readers are given, in which order, and what it costs
+ * others. */
 #include "kit.h"
 
 #include <stdio.h>

@@ -528,7 +528,8 @@ static void C33_effects_and_the_position_happen_together(void **state)
     own_writes_are(k, 1);
 }
 
-/* A settle whose last effect is refused, or whose SQL fails: nothing of it, and the lease goes on. */
+/* A settle whose last effect is refused, or whose SQL fails: nothing of it, and the lease goes
+ * on. */
 static void settle_fails_whole(kit *k, weir_status refusal)
 {
     int64_t ids[2];

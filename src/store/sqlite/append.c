@@ -1,8 +1,8 @@
 /* append.c - appending inside a write transaction: each append is judged, then written.
  *
  * INVARIANTS
- *   (1) An append is judged completely before its first write, so a refused one needs no undoing and
- *       its neighbours in the transaction go on.
+ *   (1) An append is judged completely before its first write, so a refused one needs no undoing
+ *       and its neighbours in the transaction go on.
  *   (2) There is one writer, so what was judged still holds when it is written. The unique index on
  *       (stream, version) guards against whatever does not keep to that; what it catches is a
  *       conflict, and undoes the whole transaction.

@@ -1,7 +1,7 @@
 /* check.c - everything about the events side that can be checked by reading; doctor prints it.
  *
- * This reads the whole store in one transaction, which stops checkpoints for as long as it takes: the
- * WAL grows meanwhile. What it finds is collected and told when the transaction has ended.
+ * This reads the whole store in one transaction, which stops checkpoints for as long as it takes:
+ * the WAL grows meanwhile. What it finds is collected and told when the transaction has ended.
  */
 #include "base/error.h"
 #include "base/str.h"

@@ -1,7 +1,7 @@
 /* check_targets.c - the invariants of the targets side, asked of a store by doctor.
  *
- * Each check is one SQL statement that gives a sentence for each violation, written without any use of
- * the code that keeps the invariant.
+ * Each check is one SQL statement that gives a sentence for each violation, written without any use
+ * of the code that keeps the invariant.
  */
 #include "base/error.h"
 #include "base/memory.h"

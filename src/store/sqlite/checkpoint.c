@@ -3,7 +3,8 @@
  * Libraries before 3.51.3 can lose pages when one connection checkpoints while another commits and
  * starts the WAL over. So the side lock is held, which keeps Weir's other writers out, and BEGIN
  * IMMEDIATE on the writer, which keeps foreign ones out; a second connection then runs a PASSIVE
- * checkpoint. (FULL and RESTART would quietly become PASSIVE here: the writer's lock is taken, by us.)
+ * checkpoint. (FULL and RESTART would quietly become PASSIVE here: the writer's lock is taken, by
+ * us.)
  *
  * A reader that is still on an old snapshot stops the checkpoint short. That is no failure: the WAL
  * grows, and the next try is one threshold later, so that a long reader does not make every commit

@@ -1,11 +1,11 @@
 /* fetch.c - finding the events of a subscription.
  *
  * INVARIANTS
- *   (1) What is given is exactly what the reaction's current definition wants (names, source), restricted
- *       by its rule: a target per stream gets the events of its stream, and so on; targets of any
- *       other rule get what the router wrote into weir_work.
- *   (2) Fewer events than were asked for means that there are no more in the range. The caller moves its
- *       position on that word, so a cursor is never cut short.
+ *   (1) What is given is exactly what the reaction's current definition wants (names, source),
+ *       restricted by its rule: a target per stream gets the events of its stream, and so on;
+ *       targets of any other rule get what the router wrote into weir_work.
+ *   (2) Fewer events than were asked for means that there are no more in the range. The caller
+ *       moves its position on that word, so a cursor is never cut short.
  */
 #include "base/error.h"
 #include "base/str.h"
@@ -54,8 +54,8 @@ bool weir__sqlite_definition_wants(const sqlite_definition *definition, weir_str
 
 /* ---- cursors ------------------------------------------------------------------------------- */
 
-/* Adds what the definition wants of an open cursor's rows, until there are `limit` in `ids`, the rows
- * end or lie above up_to. */
+/* Adds what the definition wants of an open cursor's rows, until there are `limit` in `ids`, the
+ * rows end or lie above up_to. */
 static weir_status collect(sqlite_conn *conn, sqlite3_stmt *cursor,
                            const sqlite_definition *definition, int64_t up_to, size_t limit,
                            sqlite_ids *ids, weir_error *err)

@@ -1,7 +1,7 @@
 /* fetch_test.c - every way to find the events of a subscription gives what the definition says.
  *
- * A log with several streams, categories and names is read through every rule and kind of source; an
- * oracle that walks the whole log says what should have come.
+ * A log with several streams, categories and names is read through every rule and kind of source;
+ * an oracle that walks the whole log says what should have come.
  */
 #include "store/filter.h"
 #include "store/sqlite/targets_fixture.h"

@@ -2,15 +2,15 @@
  *
  * INVARIANTS
  *   (1) A fence is handed out once: fence + 1 is committed, durably, before anyone sees it.
- *   (2) Choosing reads candidates in the order in which they would be taken and stops at the limit. What
- *       it steps over are live leases and targets whose work nobody here knows, never blocked, paused,
- *       deferred or idle targets.
- *   (3) A candidate that is reached is taken, or blocked because it lost too many leases; one that is
- *       not reached is not touched.
+ *   (2) Choosing reads candidates in the order in which they would be taken and stops at the limit.
+ *       What it steps over are live leases and targets whose work nobody here knows, never blocked,
+ *       paused, deferred or idle targets.
+ *   (3) A candidate that is reached is taken, or blocked because it lost too many leases; one that
+ *       is not reached is not touched.
  *
- * Candidates come from two places: targets without a due time from a cursor on an index (scan), those
- * whose due time has passed from a list that was read before (due). Each of the three steps merges
- * both in its own order, then writes; so the next step's cursor does not find them any more.
+ * Candidates come from two places: targets without a due time from a cursor on an index (scan),
+ * those whose due time has passed from a list that was read before (due). Each of the three steps
+ * merges both in its own order, then writes; so the next step's cursor does not find them any more.
  */
 #include "base/assert.h"
 #include "base/error.h"
@@ -206,8 +206,8 @@ static candidate read_candidate(sqlite3_stmt *stmt)
                         .expired = sqlite3_column_int(stmt, 7) != 0 };
 }
 
-/* The next row of `stmt` that has work we know; *found false: the cursor is at its end. The candidate's
- * texts are in the arena. */
+/* The next row of `stmt` that has work we know; *found false: the cursor is at its end. The
+ * candidate's texts are in the arena. */
 static weir_status next_known(const leasing *l, sqlite3_stmt *stmt, candidate *out, bool *found,
                               weir_error *err)
 {
@@ -358,8 +358,8 @@ static bool lost_too_often(const leasing *l, const candidate *c)
     return c->expired && l->request->lost_max > 0 && c->lease.lost + 1 >= l->request->lost_max;
 }
 
-/* The candidates of one step, in its order: up to `wanted` that will be taken, at the end of l->chosen,
- * and those that will be blocked, in `blocked`. Reads only. */
+/* The candidates of one step, in its order: up to `wanted` that will be taken, at the end of
+ * l->chosen, and those that will be blocked, in `blocked`. Reads only. */
 static weir_status choose(leasing *l, lease_order order, size_t wanted, sqlite3_stmt *cursor,
                           weir_buffer *blocked, weir_error *err)
 {

@@ -1,7 +1,7 @@
 /* lease_test.c - what leasing costs, and the choices that the conformance kit cannot see.
  *
- * The cost is counted, not timed: steps of SQLite's machine, rows of full scans, sorts; and the plans of
- * the statements are read. So a slow machine passes and a missing index does not.
+ * The cost is counted, not timed: steps of SQLite's machine, rows of full scans, sorts; and the
+ * plans of the statements are read. So a slow machine passes and a missing index does not.
  */
 #include "store/sqlite/lease_sql.h"
 #include "store/sqlite/subscribe_sql.h"

@@ -1,9 +1,10 @@
 /* open.c - from options to an open handle: finding the file, making it, or saying why not.
  *
  * The order is: resolve the path, open the side file, lock it, open the database, look, make or
- * upgrade, unlock. A reading handle does the same with a connection that cannot write. Whatever this
- * opening has made and that turns out to be useless is removed again, while the lock is held, so that
- * nobody else can be using it; who waited for that lock notices and opens the side file anew.
+ * upgrade, unlock. A reading handle does the same with a connection that cannot write. Whatever
+ * this opening has made and that turns out to be useless is removed again, while the lock is held,
+ * so that nobody else can be using it; who waited for that lock notices and opens the side file
+ * anew.
  */
 #include "base/assert.h"
 #include "base/error.h"
@@ -221,9 +222,9 @@ static weir_status open_for_reading(sqlite_store *s, weir_error *err)
     status = try_reading(s, err);
     if (status == WEIR_EIO && s->side.fd < 0 && !found.wal_bytes) {
         /* SQLite wants a -shm file beside a database with a WAL and could not make one. There is
-         * nothing in a WAL, and we could not even make a side file: so this is a medium that cannot be
-         * written, and the database file is all there is. With a WAL it would not be, and a reader
-         * that ignored it would show an old store as if it were the current one. */
+         * nothing in a WAL, and we could not even make a side file: so this is a medium that cannot
+         * be written, and the database file is all there is. With a WAL it would not be, and a
+         * reader that ignored it would show an old store as if it were the current one. */
         s->immutable = true;
         status = try_reading(s, err);
     }

@@ -1,8 +1,8 @@
 /* operate.c - the operator's verbs, on one target or on a million, in short transactions.
  *
- * Each transaction walks over at most STORE_OPERATE_CHUNK names, then changes what it found: the filter
- * and the predicate of the verb hold at the moment of the change. A dry run asks the same predicates in
- * read transactions.
+ * Each transaction walks over at most STORE_OPERATE_CHUNK names, then changes what it found: the
+ * filter and the predicate of the verb hold at the moment of the change. A dry run asks the same
+ * predicates in read transactions.
  *
  * INVARIANT  Whoever moves a position here takes the lease away (fence + 1), so that no holder can
  * write as if it had not moved.
@@ -96,8 +96,8 @@ typedef struct reset_item {
     int64_t reaction, to, rule;
 } reset_item;
 
-/* The subscriptions to move, as reset_item. They are collected first: moving them writes to the table
- * that is being read. */
+/* The subscriptions to move, as reset_item. They are collected first: moving them writes to the
+ * table that is being read. */
 static weir_status reset_items(sqlite_conn *conn, int64_t target, int64_t position,
                                weir_buffer *items, weir_error *err)
 {
@@ -458,8 +458,8 @@ static weir_status operate_one(sqlite_conn *conn, int64_t target, const operatin
 
 /* ---- all of them --------------------------------------------------------------------------- */
 
-/* One transaction: the next names after *after. The new *after is in `names`, which is an arena that
- * lives longer than one chunk. */
+/* One transaction: the next names after *after. The new *after is in `names`, which is an arena
+ * that lives longer than one chunk. */
 static weir_status operate_chunk(sqlite_conn *conn, const operating *o, int64_t now_us,
                                  weir_arena *names, weir_str *after, bool *more, int64_t *changed,
                                  weir_error *err)

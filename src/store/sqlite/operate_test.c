@@ -1,6 +1,7 @@
 /* operate_test.c - mass verbs in short transactions, and a check that finds what is wrong.
  *
- * The findings are provoked by writing into the tables directly: no verb of the port can break them.
+ * The findings are provoked by writing into the tables directly: no verb of the port can break
+ * them.
  */
 #include "store/sqlite/targets_fixture.h"
 

@@ -310,7 +310,8 @@ static weir_status derive_targets(sqlite_conn *conn, int64_t reaction, weir_erro
         return status;
     }
     sqlite3_bind_int64(stmt, 1, reaction);
-    /* Deriving writes to weir_targets, this cursor is on weir_subscriptions: it stays where it is. */
+    /* Deriving writes to weir_targets, this cursor is on weir_subscriptions: it stays where it
+     * is. */
     for (;;) {
         status = weir__sqlite_step(conn, stmt, &row, err);
         if (status != WEIR_OK || !row) {
@@ -424,7 +425,8 @@ weir_status weir__sqlite_retire(weir_store *base, weir_str name, weir_error *err
 /* ---- routers' leases ----------------------------------------------------------------------- */
 
 typedef struct router_row {
-    bool held; /* by someone, expired or not */
+    bool leasable; /* there is such a reaction, and it is not retired */
+    bool held;     /* by someone, expired or not */
     int64_t until_us, fence;
 } router_row;
 
@@ -439,10 +441,10 @@ static weir_status router_read(sqlite_conn *conn, int64_t reaction, router_row *
     }
     sqlite3_bind_int64(stmt, 1, reaction);
     status = weir__sqlite_step(conn, stmt, &row, err);
-    if (status == WEIR_OK && !row) {
-        status = weir__fail(err, WEIR_ENOTFOUND, "no reaction with id %lld", (long long)reaction);
-    } else if (status == WEIR_OK) {
-        *out = (router_row){ .held = sqlite3_column_int(stmt, 0) != 0,
+    *out = (router_row){ 0 };
+    if (status == WEIR_OK && row) {
+        *out = (router_row){ .leasable = sqlite3_column_int(stmt, 3) == 0,
+                             .held = sqlite3_column_int(stmt, 0) != 0,
                              .until_us = sqlite3_column_int64(stmt, 1),
                              .fence = sqlite3_column_int64(stmt, 2) };
     }
@@ -468,7 +470,7 @@ static weir_status router_lease_one(sqlite_conn *conn, weir_str holder, int64_t 
         return ours ? weir__sqlite_run_ints(conn, sql_router_give_back, &item->reaction, 1, err)
                     : WEIR_OK;
     }
-    if (live && !ours) {
+    if (!row.leasable || (live && !ours)) {
         return WEIR_OK;
     }
     item->fence = ours ? row.fence : row.fence + 1;

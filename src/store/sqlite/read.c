@@ -1,8 +1,8 @@
 /* read.c - chunks of a stream and of the log, each in one short read transaction.
  *
  * INVARIANTS
- *   (1) A chunk looks at no more than STORE_CHUNK_EVENTS_MAX events and LOOK_US_MAX microseconds, then
- *       the transaction ends: an open one stops every checkpoint.
+ *   (1) A chunk looks at no more than STORE_CHUNK_EVENTS_MAX events and LOOK_US_MAX microseconds,
+ *       then the transaction ends: an open one stops every checkpoint.
  *   (2) `created` never goes back with the position, and positions grow with the version inside a
  *       stream: so times and positions are found by halving, without an index on either.
  *   (3) An index is only a way to look at fewer events. What is given is decided by
@@ -162,7 +162,8 @@ static weir_status probe(sqlite_conn *conn, const char *sql, int64_t first, int6
     return WEIR_OK;
 }
 
-/* The first position in [low, high] whose event was created at or after `time_us`; high + 1: none. */
+/* The first position in [low, high] whose event was created at or after `time_us`; high + 1:
+ * none. */
 static weir_status position_at_time(sqlite_conn *conn, int64_t low, int64_t high, int64_t time_us,
                                     int64_t *out, weir_error *err)
 {

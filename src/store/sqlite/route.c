@@ -1,10 +1,10 @@
 /* route.c - one step of routing: marks raised, work rows and parks written, `routed` advanced.
  *
  * INVARIANTS
- *   (1) Marks and `routed` move in one transaction, which began where the reading began: an event is
- *       routed once for each reaction, whoever reads the log how often.
- *   (2) A subscription's `at` moves only when it has no work (at = mark), and never past the first event
- *       that was found: no event is stepped over.
+ *   (1) Marks and `routed` move in one transaction, which began where the reading began: an event
+ *       is routed once for each reaction, whoever reads the log how often.
+ *   (2) A subscription's `at` moves only when it has no work (at = mark), and never past the first
+ *       event that was found: no event is stepped over.
  *   (3) Re-reading is over exactly when reread_to is 0; then no subscription counts as reset.
  */
 #include "base/error.h"

@@ -1,9 +1,9 @@
 /* schema.c - making, upgrading and refusing stores.
  *
- * Everything here runs under the side lock, so what was seen is still so when it is acted upon, and of
- * two processes that come at once the second finds the work done. Making and upgrading are one
- * transaction each: a crash leaves what was there before. The switch to WAL comes first and apart; a
- * crash after it leaves a database without a table, which counts as new.
+ * Everything here runs under the side lock, so what was seen is still so when it is acted upon, and
+ * of two processes that come at once the second finds the work done. Making and upgrading are one
+ * transaction each: a crash leaves what was there before. The switch to WAL comes first and apart;
+ * a crash after it leaves a database without a table, which counts as new.
  */
 #include "base/assert.h"
 #include "base/error.h"
@@ -15,7 +15,8 @@
 #include <inttypes.h>
 #include <stdio.h>
 
-/* Steps are added here as files upgrade_2.sql and so on, and never change once they are released. */
+/* Steps are added here as files upgrade_2.sql and so on, and never change once they are
+ * released. */
 static const sqlite_schema schema_current = {
     .version = SQLITE_SCHEMA_VERSION,
     .steps = NULL,

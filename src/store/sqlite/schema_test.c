@@ -1,7 +1,7 @@
 /* schema_test.c - what opening makes, upgrades, refuses and leaves alone.
  *
- * Method: real files, real processes. A schema 2 that does not exist is pretended; the processes that
- * upgrade at once are forked before anything is open.
+ * Method: real files, real processes. A schema 2 that does not exist is pretended; the processes
+ * that upgrade at once are forked before anything is open.
  */
 #include "store/sqlite/sqlite_testing.h"
 

@@ -1,5 +1,5 @@
-/* settle.c - the end of a lease: effects, positions and fence in one transaction; and the smaller verbs
- * that name a fence.
+/* settle.c - the end of a lease: effects, positions and fence in one transaction; and the smaller
+ * verbs that name a fence.
  *
  * INVARIANTS
  *   (1) Nothing is written for a target unless the fence given is the one in its row and somebody

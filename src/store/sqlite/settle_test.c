@@ -1,5 +1,5 @@
-/* settle_test.c - settling on SQLite: the caller's own SQL runs inside the transaction, and cannot get
- * out of it; effects, positions and fence go together.
+/* settle_test.c - settling on SQLite: the caller's own SQL runs inside the transaction, and cannot
+ * get out of it; effects, positions and fence go together.
  */
 #include "store/sqlite/targets_fixture.h"
 

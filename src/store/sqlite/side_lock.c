@@ -3,8 +3,9 @@
  * INVARIANTS
  *   (1) While `held`, the file under `path` is the one we have locked. It is compared after every
  *       locking, because the file may have been removed by an opening that failed, or by a hand.
- *   (2) Two stamps that follow each other differ. Stamps are random and not counted: they are written
- *       after the lock was let go of, so two processes that count would write the same number.
+ *   (2) Two stamps that follow each other differ. Stamps are random and not counted: they are
+ *       written after the lock was let go of, so two processes that count would write the same
+ *       number.
  *   (3) flock belongs to the open file, not to the process: closing another descriptor of this file
  *       elsewhere in the process does not let go of it, as it would with POSIX record locks.
  */

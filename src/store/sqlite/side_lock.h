@@ -29,15 +29,15 @@ typedef struct side_lock {
     bool held;
 } side_lock;
 
-/* Opens PATH-weir, creating it when it is not there. read_only: opened for reading when it cannot be
- * written, and left out (WEIR_OK with fd -1) when it can neither be opened nor made; nothing is
+/* Opens PATH-weir, creating it when it is not there. read_only: opened for reading when it cannot
+ * be written, and left out (WEIR_OK with fd -1) when it can neither be opened nor made; nothing is
  * locked then. *side must be zeroed, and is ended by weir__side_close, also after a failure. */
 weir_status weir__side_open(side_lock *side, const char *database, bool read_only, weir_error *err);
 void weir__side_close(side_lock *side); /* zeroed or closed is fine; lets go of the lock */
 
-/* Takes the lock, waiting until `deadline_us` of the machine's monotonic clock; tries once at least.
- * A side file that was removed or replaced meanwhile is opened anew: the lock always is on the file
- * that others find under that name. WEIR_EBUSY: no turn in time. */
+/* Takes the lock, waiting until `deadline_us` of the machine's monotonic clock; tries once at
+ * least. A side file that was removed or replaced meanwhile is opened anew: the lock always is on
+ * the file that others find under that name. WEIR_EBUSY: no turn in time. */
 weir_status weir__side_lock(side_lock *side, int64_t deadline_us, weir_error *err);
 void weir__side_unlock(side_lock *side);
 /* Removes the file, while the lock is held: for an opening that failed and had made it. */

@@ -1,7 +1,7 @@
 /* side_lock_test.c - one holder among handles and processes, and a stamp that changes.
  *
- * Method: two side locks on one file are two open files, which is what two processes have; where the
- * death of a holder matters, there is a real child that is killed.
+ * Method: two side locks on one file are two open files, which is what two processes have; where
+ * the death of a holder matters, there is a real child that is killed.
  */
 #include "store/sqlite/sqlite_testing.h"
 

@@ -110,7 +110,8 @@ void weir__sqlite_statements_free(sqlite_conn *conn);
 weir_status weir__sqlite_slot_take(sqlite_store *s, int64_t deadline_us, weir_error *err);
 void weir__sqlite_slot_give(sqlite_store *s);
 int64_t weir__sqlite_deadline(const sqlite_store *s);
-/* Reads weir_store and the end of the log into conn->row; WEIR_ENEWER when the schema has changed. */
+/* Reads weir_store and the end of the log into conn->row; WEIR_ENEWER when the schema has
+ * changed. */
 weir_status weir__sqlite_row_read(sqlite_store *s, sqlite_conn *conn, weir_error *err);
 /* The store's time, with what conn->row says taken into account. */
 int64_t weir__sqlite_clock(sqlite_store *s, int64_t seen_us);

@@ -1,8 +1,9 @@
-/* sqlite_store.h - what the files of the SQLite adapter share: connections, transactions, statements.
+/* sqlite_store.h - what the files of the SQLite adapter share: connections, transactions,
+ * statements.
  *
  * One writing connection per handle, used under `writer_mu`, inside the side lock (the file
- * PATH-weir), inside BEGIN IMMEDIATE: always in that order. Readers are read-only connections from a small
- * pool, each in one thread's hands at a time. README.md in this directory has the protocol.
+ * PATH-weir), inside BEGIN IMMEDIATE: always in that order. Readers are read-only connections from
+ * a small pool, each in one thread's hands at a time. README.md in this directory has the protocol.
  */
 #ifndef WEIR_STORE_SQLITE_SQLITE_STORE_H
 #define WEIR_STORE_SQLITE_SQLITE_STORE_H
@@ -34,17 +35,19 @@ typedef struct sqlite_conn {
 /* ---- transactions (transaction.c) --------------------------------------------------------- */
 
 enum {
-    SQLITE_TX_DURABLE = 1, /* synced although the store has sync=normal: whatever hands out a fence */
+    SQLITE_TX_DURABLE = 1, /* synced even with sync=normal: whatever hands out a fence */
 };
 
 /* Begins a write transaction: the handle's writer mutex, the side lock, BEGIN IMMEDIATE, all within
  * busy_us, else WEIR_EBUSY. *now_us: the store's time, kept with the commit so that it never goes
- * back. Must be followed by weir__sqlite_write_end on the same thread. WEIR_EMISUSE on a read-only store. */
+ * back. Must be followed by weir__sqlite_write_end on the same thread. WEIR_EMISUSE on a read-only
+ * store. */
 weir_status weir__sqlite_write_begin(sqlite_store *s, uint32_t flags, sqlite_conn **conn,
                                      int64_t *now_us, weir_error *err);
-/* Commits when status is WEIR_OK, else rolls back (err is kept as it is). Checkpoints when it is time,
- * releases everything, then wakes the watches if `wake` and something was changed. Returns `status`,
- * or what the commit failed with; WEIR_EMISUSE when something inside has ended the transaction. */
+/* Commits when status is WEIR_OK, else rolls back (err is kept as it is). Checkpoints when it is
+ * time, releases everything, then wakes the watches if `wake` and something was changed. Returns
+ * `status`, or what the commit failed with; WEIR_EMISUSE when something inside has ended the
+ * transaction. */
 weir_status weir__sqlite_write_end(sqlite_store *s, weir_status status, bool wake, weir_error *err);
 
 /* A read transaction on a pooled connection; keep it short, never over a callback. */
@@ -84,13 +87,14 @@ weir_status weir__sqlite_fail(sqlite_conn *conn, int rc, weir_error *err, const 
 
 /* ---- appending inside a transaction (append.c) --------------------------------------------- */
 
-/* Judges and writes appends inside the caller's write transaction, as store.h says for append. A refused
- * append leaves nothing behind in the transaction. */
+/* Judges and writes appends inside the caller's write transaction, as store.h says for append. A
+ * refused append leaves nothing behind in the transaction. */
 weir_status weir__sqlite_append_in(sqlite_store *s, sqlite_conn *conn, int64_t now_us,
                                    store_append *const *appends, size_t count, weir_error *err);
 
-/* Names the reactions that have not handled every event of a stream (targets side, unhandled.c): WEIR_OK when
- * there are none, WEIR_EHELD with the names in the message otherwise. `stream_row` is weir_streams.id. */
+/* Names the reactions that have not handled every event of a stream (targets side, unhandled.c):
+ * WEIR_OK when there are none, WEIR_EHELD with the names in the message otherwise. `stream_row` is
+ * weir_streams.id. */
 weir_status weir__sqlite_unhandled(sqlite_store *s, sqlite_conn *conn, int64_t stream_row,
                                    weir_str stream, weir_error *err);
 
@@ -132,7 +136,8 @@ weir_status weir__sqlite_parked(weir_store *base, const store_parked_query *q,
 weir_status weir__sqlite_parked_retry(weir_store *base, int64_t parked, weir_error *err);
 weir_status weir__sqlite_parked_drop(weir_store *base, int64_t parked, weir_error *err);
 weir_status weir__sqlite_poll(weir_store *base, store_poll *poll, weir_error *err);
-/* The targets' part of check: findings about targets, subscriptions, work rows and parked events. */
+/* The targets' part of check: findings about targets, subscriptions, work rows and parked
+ * events. */
 weir_status weir__sqlite_check_targets(sqlite_store *s, sqlite_conn *conn, store_finding_fn fn,
                                        void *ctx, weir_error *err);
 /* The targets' part of stats: targets, blocked, parked. */

@@ -1,9 +1,10 @@
-/* sqlite_test.c - what only this adapter can get wrong: the last guard, the immutability of the log, what
- * people see in SQL, indexes that give the same as a scan, files and permissions, memory that runs out.
+/* sqlite_test.c - what only this adapter can get wrong: the last guard, the immutability of the
+ * log, what people see in SQL, indexes that give the same as a scan, files and permissions, memory
+ * that runs out.
  *
  * What every store promises is proved in tests/conformance/. Faults are planted with SQL on a
- * connection of their own. The filters are compared with weir__filter_matches over the whole log, for
- * filters drawn at random from a printed seed.
+ * connection of their own. The filters are compared with weir__filter_matches over the whole log,
+ * for filters drawn at random from a printed seed.
  */
 #include "store/sqlite/sqlite_testing.h"
 

@@ -1,5 +1,6 @@
-/* sqlite_testing.h - what the tests of this directory share: a directory of their own, a store in it, a
- * clock that can be moved, short ways to append and count, and children that do something at once.
+/* sqlite_testing.h - what the tests of this directory share: a directory of their own, a store in
+ * it, a clock that can be moved, short ways to append and count, and children that do something at
+ * once.
  */
 #ifndef WEIR_STORE_SQLITE_SQLITE_TESTING_H
 #define WEIR_STORE_SQLITE_SQLITE_TESTING_H

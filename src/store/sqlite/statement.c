@@ -1,4 +1,5 @@
-/* statement.c - prepared statements, kept per connection by the address of their text; SQLite's errors.
+/* statement.c - prepared statements, kept per connection by the address of their text; SQLite's
+ * errors.
  *
  * INVARIANTS
  *   (1) A statement is handed out reset and without bindings.

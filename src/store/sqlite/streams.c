@@ -1,7 +1,8 @@
-/* streams.c - what is known about streams, page by page in the order of their names; owners of keys.
+/* streams.c - what is known about streams, page by page in the order of their names; owners of
+ * keys.
  *
- * A pattern or a category narrows the names to a range; the rest is decided name by name. Names compare
- * bytewise in C and in SQL alike.
+ * A pattern or a category narrows the names to a range; the rest is decided name by name. Names
+ * compare bytewise in C and in SQL alike.
  */
 #include "base/assert.h"
 #include "base/error.h"
@@ -31,7 +32,8 @@ static bool row_to_info(sqlite3_stmt *stmt, weir_arena *arena, store_stream_info
     return out->stream.ptr != NULL;
 }
 
-/* Runs a query by one text in a transaction of its own. *stmt stands on the row; the caller ends both. */
+/* Runs a query by one text in a transaction of its own. *stmt stands on the row; the caller ends
+ * both. */
 static weir_status begin_lookup(sqlite_store *s, const char *sql, weir_str text, sqlite_conn **conn,
                                 sqlite3_stmt **stmt, bool *row, weir_error *err)
 {
@@ -144,7 +146,8 @@ static bool narrow_to_prefix(name_range *range, weir_str prefix)
 
 static bool make_range(name_range *range, const store_streams_query *q)
 {
-    /* No UTF-8 text has this byte; and the least text above `after` is that with a NUL behind it. */
+    /* No UTF-8 text has this byte; and the least text above `after` is that with a NUL behind
+     * it. */
     bool ok = weir__buffer_add(&range->high, "\xff", 1);
     if (ok && q->after.len > 0) {
         ok = weir__buffer_add(&range->low, q->after.ptr, q->after.len) &&

@@ -1,7 +1,7 @@
 /* targets.c - looking at targets: walking over those a filter accepts, listing them, lanes, poll.
  *
- * Everything here only reads, but for the pause of a lane, which is one row however many targets the
- * lane has.
+ * Everything here only reads, but for the pause of a lane, which is one row however many targets
+ * the lane has.
  */
 #include "store/sqlite/targets.h"
 #include "base/error.h"

@@ -1,7 +1,7 @@
 /* targets.h - what the files of the targets side of the SQLite adapter share.
  *
- * Everything here runs inside a transaction of the caller's: weir__sqlite_write_begin for what changes
- * something. `conn` is that transaction's connection.
+ * Everything here runs inside a transaction of the caller's: weir__sqlite_write_begin for what
+ * changes something. `conn` is that transaction's connection.
  */
 #ifndef WEIR_STORE_SQLITE_TARGETS_H
 #define WEIR_STORE_SQLITE_TARGETS_H
@@ -13,12 +13,14 @@
 /* Runs a statement to its end with integers as its parameters ?1, ?2, ... */
 weir_status weir__sqlite_run_ints(sqlite_conn *conn, const char *sql, const int64_t *values,
                                   size_t count, weir_error *err);
-/* The first column of the first row, with integers as parameters; *found false: no row, *out as it was. */
+/* The first column of the first row, with integers as parameters; *found false: no row, *out as it
+ * was. */
 weir_status weir__sqlite_get_int(sqlite_conn *conn, const char *sql, const int64_t *values,
                                  size_t count, bool *found, int64_t *out, weir_error *err);
 
-/* Brings behind, watermark, rank and priority of a target in step with its subscriptions and sent-back
- * events. Whoever changes one of those calls this afterwards, in the same transaction. *behind may be NULL. */
+/* Brings behind, watermark, rank and priority of a target in step with its subscriptions and
+ * sent-back events. Whoever changes one of those calls this afterwards, in the same transaction.
+ * *behind may be NULL. */
 weir_status weir__sqlite_derive(sqlite_conn *conn, int64_t target, bool *behind, weir_error *err);
 
 /* `text` cut to STORE_ERROR_TEXT_BYTES_MAX, between characters. */
@@ -61,8 +63,8 @@ weir_status weir__sqlite_target_ensure(sqlite_conn *conn, weir_str name, weir_st
 
 /* ---- settle.c ------------------------------------------------------------------------------ */
 
-/* Sets an event aside for a reaction; one that is parked already is parked anew, no longer sent back.
- * target 0: it was parked while routing. */
+/* Sets an event aside for a reaction; one that is parked already is parked anew, no longer sent
+ * back. target 0: it was parked while routing. */
 weir_status weir__sqlite_park(sqlite_conn *conn, int64_t target, const store_park *park,
                               int64_t now_us, weir_error *err);
 /* Takes everything off a target that says it failed: block, due, error, retries, lost. With `take`
@@ -95,7 +97,8 @@ typedef struct sqlite_range {
 weir_status weir__sqlite_find_events(sqlite_conn *conn, const sqlite_definition *definition,
                                      const sqlite_range *range, size_t limit, sqlite_ids *ids,
                                      weir_error *err);
-/* The first version of a stream (weir_streams.id) whose event lies above `after`; *found false: none. */
+/* The first version of a stream (weir_streams.id) whose event lies above `after`; *found false:
+ * none. */
 weir_status weir__sqlite_version_after(sqlite_conn *conn, int64_t stream_row, int64_t after,
                                        bool *found, int64_t *version, weir_error *err);
 
@@ -108,8 +111,8 @@ typedef struct sqlite_walk {
     size_t looked_max;                 /* names to look at in one step */
 } sqlite_walk;
 
-/* Adds the ids of accepted targets to `ids`, at most `limit`. *scanned_to: the last name looked at, in
- * the arena; *more: whether there are names above it. */
+/* Adds the ids of accepted targets to `ids`, at most `limit`. *scanned_to: the last name looked at,
+ * in the arena; *more: whether there are names above it. */
 weir_status weir__sqlite_walk(sqlite_conn *conn, const sqlite_walk *walk, size_t limit,
                               weir_arena *arena, sqlite_ids *ids, weir_str *scanned_to, bool *more,
                               weir_error *err);

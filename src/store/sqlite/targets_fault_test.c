@@ -1,8 +1,9 @@
-/* targets_fault_test.c - running out of memory at any allocation is WEIR_ENOMEM and changes nothing.
+/* targets_fault_test.c - running out of memory at any allocation is WEIR_ENOMEM and changes
+ * nothing.
  *
- * Every verb of the targets side is run again and again on a store in the same state, with the first,
- * second, third ... allocation failing, until one run needs fewer. What the verb would have changed is
- * compared with what is there.
+ * Every verb of the targets side is run again and again on a store in the same state, with the
+ * first, second, third ... allocation failing, until one run needs fewer. What the verb would have
+ * changed is compared with what is there.
  */
 #include "store/sqlite/targets_fixture.h"
 

@@ -1,5 +1,5 @@
-/* targets_fixture.h - a store in a file with a clock that only tests move, and short ways to give it
- * reactions, targets and work. For the tests of the targets side that look behind the port.
+/* targets_fixture.h - a store in a file with a clock that only tests move, and short ways to give
+ * it reactions, targets and work. For the tests of the targets side that look behind the port.
  */
 #ifndef WEIR_STORE_SQLITE_TARGETS_FIXTURE_H
 #define WEIR_STORE_SQLITE_TARGETS_FIXTURE_H
@@ -53,8 +53,8 @@ void fixture_mark(fixture *f, const char *reaction, const char *target, const ch
                   const char *value, int64_t first, int64_t last);
 /* Up to `limit` leases of lane "l", all reactions counting, of one second. */
 void fixture_lease(fixture *f, size_t limit, store_lease_list *list);
-/* Makes targets t0000000, t0000001, ... of lane "l", each with one event to handle; `per_rank` of them
- * in each rank. */
+/* Makes targets t0000000, t0000001, ... of lane "l", each with one event to handle; `per_rank` of
+ * them in each rank. */
 void fixture_many(fixture *f, const char *reaction, int64_t first, int64_t count, int64_t per_rank);
 /* The store's own check finds nothing. */
 void fixture_check(fixture *f);

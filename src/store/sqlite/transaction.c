@@ -1,8 +1,8 @@
 /* transaction.c - write transactions, one at a time on the machine; read transactions from a pool.
  *
  * INVARIANTS
- *   (1) A write transaction exists only while its thread has the writer slot and the side lock. They
- *       are taken in that order and given back in the other.
+ *   (1) A write transaction exists only while its thread has the writer slot and the side lock.
+ *       They are taken in that order and given back in the other.
  *   (2) The time of a transaction is at least every time that any process has committed: weir_store
  *       and the last event carry the latest, and both are read after BEGIN IMMEDIATE.
  *   (3) A reading connection that is in the pool has no open cursor and no transaction.

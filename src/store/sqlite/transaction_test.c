@@ -1,8 +1,8 @@
-/* transaction_test.c - one writer at a time, time that never goes back, readers that hold nothing, and
- * checkpoints by nobody but the writer.
+/* transaction_test.c - one writer at a time, time that never goes back, readers that hold nothing,
+ * and checkpoints by nobody but the writer.
  *
- * Method: two handles on one file stand for two processes (their side locks are apart); where threads
- * meet, the test waits for the condition that it needs, never for a time.
+ * Method: two handles on one file stand for two processes (their side locks are apart); where
+ * threads meet, the test waits for the condition that it needs, never for a time.
  */
 #include "store/sqlite/sqlite_testing.h"
 

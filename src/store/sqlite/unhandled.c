@@ -1,8 +1,8 @@
 /* unhandled.c - which reactions still have something to do with a stream: what closing asks.
  *
  * An event is unhandled when a reaction that is not retired listens to it, it lies above where the
- * reaction began, and it is not yet routed, or lies above the position of the subscription it belongs
- * to, or has a work row.
+ * reaction began, and it is not yet routed, or lies above the position of the subscription it
+ * belongs to, or has a work row.
  */
 #include "base/error.h"
 #include "base/str.h"
@@ -13,7 +13,8 @@
 
 enum { NAMES_BYTES_MAX = 256 }; /* of the reactions named in the message */
 
-/* The least `at` of a reaction's subscriptions with that value (NULL: of all); INT64_MAX: there are none. */
+/* The least `at` of a reaction's subscriptions with that value (NULL: of all); INT64_MAX: there are
+ * none. */
 static weir_status least_at(sqlite_conn *conn, int64_t reaction, const weir_str *value,
                             int64_t *out, weir_error *err)
 {

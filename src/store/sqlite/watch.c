@@ -1,15 +1,17 @@
 /* watch.c - waiting for the commits of all processes.
  *
- * A watch compares the stamp in the side file with the one it has seen; inotify only says when to look.
- * The stamp is written after COMMIT has returned, so whoever is woken finds the commit. (Watching the
- * WAL instead would wake before that.)
+ * A watch compares the stamp in the side file with the one it has seen; inotify only says when to
+ * look. The stamp is written after COMMIT has returned, so whoever is woken finds the commit.
+ * (Watching the WAL instead would wake before that.)
  *
  * INVARIANTS
- *   (1) `seen` is the stamp of the last wake-up that was reported: one between two waits is not lost.
- *   (2) The notifications are taken before the stamp is read, so that one that comes later makes the
- *       descriptor readable again.
+ *   (1) `seen` is the stamp of the last wake-up that was reported: one between two waits is not
+ *       lost.
+ *   (2) The notifications are taken before the stamp is read, so that one that comes later makes
+ *       the descriptor readable again.
  *
- * A store without a side file (a medium that cannot be written) never changes: its watch never wakes.
+ * A store without a side file (a medium that cannot be written) never changes: its watch never
+ * wakes.
  */
 #include "base/clock.h"
 #include "base/error.h"

@@ -1,7 +1,7 @@
 /* watch_test.c - a watch wakes after the commit, for every handle and process, and forgets nothing.
  *
- * Method: waits are given ten seconds, which only a lost wake-up uses up; what must not wake is looked
- * at without waiting, after what might have woken it has returned.
+ * Method: waits are given ten seconds, which only a lost wake-up uses up; what must not wake is
+ * looked at without waiting, after what might have woken it has returned.
  */
 #include "store/sqlite/sqlite_testing.h"
 
