@@ -1,7 +1,8 @@
 /* bench.h - what the benchmark programs share: the events they write, clocks, and how they report.
  *
- * Both sides of a comparison use the same events: about 200 bytes of JSON, and meta as long as what Weir
- * stores for an append without one. A program prints one line of JSON: events, wall and processor time.
+ * Both sides of a comparison use the same events: about 200 bytes of JSON, and meta as long as
+ * what Weir stores for an append without one. A program prints one line of JSON: events, wall and
+ * processor time.
  */
 #ifndef WEIR_BENCH_BENCH_H
 #define WEIR_BENCH_BENCH_H

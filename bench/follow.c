@@ -2,10 +2,11 @@
  *
  *     follow --weir PROGRAM --url URL --count N [--rate R]
  *
- * It starts the follower, then appends N events, R per second (0: each as soon as the one before it came out),
- * and reads the follower's output. The time is from just before the append is called, so it has the commit
- * in it, to the line having been read. Prints p50, p99 and the largest, in microseconds, with the commit
- * and without it (from the moment the append returned; a follower may be the faster one: then 0).
+ * It starts the follower, then appends N events, R per second (0: each as soon as the one before
+ * it came out), and reads the follower's output. The time is from just before the append is
+ * called, so it has the commit in it, to the line having been read. Prints p50, p99 and the
+ * largest, in microseconds, with the commit and without it (from the moment the append returned; a
+ * follower may be the faster one: then 0).
  */
 #include "bench.h"
 #include "weir.h"

@@ -2,8 +2,8 @@
  *
  *     raw_memory --count N --threads T
  *
- * Each append looks its stream up by name, compares the version, copies the event's texts, and puts it at
- * the end of the log; under one lock, like any log with one order.
+ * Each append looks its stream up by name, compares the version, copies the event's texts, and
+ * puts it at the end of the log; under one lock, like any log with one order.
  */
 #include "bench.h"
 
@@ -83,7 +83,8 @@ typedef struct worker {
     int64_t number, threads, count;
 } worker;
 
-/* A thread has the streams whose number modulo the threads is its own, so versions can be expected. */
+/* A thread has the streams whose number modulo the threads is its own, so versions can be
+ * expected. */
 static void *worker_main(void *arg)
 {
     const worker *w = arg;

@@ -1,12 +1,12 @@
 /* raw_sqlite.c - the reference for SQLite: the least code that does the same durable work.
  *
- *     raw_sqlite append --path FILE --count N --batch B    N appends of one event, B to a transaction
+ *     raw_sqlite append --path FILE --count N --batch B    N appends, B to a transaction
  *     raw_sqlite fill --path FILE --count N                one stream of N events, to be read
  *     raw_sqlite read --path FILE                          reads it, by version
  *
- * Durable work means: the stream's version is looked up and compared with what the writer expects, a unique
- * index guards it, the commit is synced (WAL, synchronous=FULL). It has no categories, no indexes by name, no
- * keys, no validation, one process, and SQLite's own checkpoints.
+ * Durable work means: the stream's version is looked up and compared with what the writer expects,
+ * a unique index guards it, the commit is synced (WAL, synchronous=FULL). It has no categories, no
+ * indexes by name, no keys, no validation, one process, and SQLite's own checkpoints.
  */
 #include "bench.h"
 

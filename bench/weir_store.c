@@ -1,12 +1,12 @@
 /* weir_store.c - the same work as the raw programs, through libweir.
  *
- *     weir_store append --url URL --count N --callers C [--from F]   N appends of one event, C threads
- *     weir_store fill --url URL --count N                            one stream of N events, to be read
+ *     weir_store append --url URL --count N --callers C [--from F]   N appends, C threads
+ *     weir_store fill --url URL --count N                            one stream of N events
  *     weir_store read --url URL                                      reads it, by version
  *     weir_store log --url URL                                       reads everything, by position
  *
- * Every append expects the exact version of its stream. --from: how many events per stream are there
- * already, when appending to a store that was filled before.
+ * Every append expects the exact version of its stream. --from: how many events per stream are
+ * there already, when appending to a store that was filled before.
  */
 #include "bench.h"
 #include "weir.h"
@@ -47,7 +47,8 @@ static void append(weir *w, weir_str stream, int64_t expected, int64_t number)
     weir_append_result_free(out);
 }
 
-/* A caller has the streams whose number modulo the callers is its own, so versions can be expected. */
+/* A caller has the streams whose number modulo the callers is its own, so versions can be
+ * expected. */
 static void *caller_main(void *arg)
 {
     const caller *c = arg;

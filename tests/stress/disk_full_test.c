@@ -1,9 +1,10 @@
 /* disk_full_test.c - a full disk refuses appends and damages nothing.
  *
- * METHOD  A real file system of a few megabytes (tmpfs, in a mount namespace of this process alone, so that
- * nothing is left behind) is filled by appending, with one caller and with many. The refused append must say
- * that the disk is full; what was acknowledged must be there, and nothing else; and as soon as there is room
- * the same handle goes on. Mounting needs root: without it the test fails and says so.
+ * METHOD  A real file system of a few megabytes (tmpfs, in a mount namespace of this process
+ * alone, so that nothing is left behind) is filled by appending, with one caller and with many.
+ * The refused append must say that the disk is full; what was acknowledged must be there, and
+ * nothing else; and as soon as there is room the same handle goes on. Mounting needs root: without
+ * it the test fails and says so.
  */
 #include "support.h"
 

@@ -1,8 +1,8 @@
 /* group_commit_test.c - callers of one process share transactions, and each gets its own answer.
  *
- * METHOD  64 threads append 100 times each: to streams of their own, with an exact version that must hold, and
- * in turn to one stream that all of them fight for, with the version they last saw. The transactions are
- * counted by the store itself; the answers are held against the log.
+ * METHOD  64 threads append 100 times each: to streams of their own, with an exact version that
+ * must hold, and in turn to one stream that all of them fight for, with the version they last saw.
+ * The transactions are counted by the store itself; the answers are held against the log.
  */
 #include "api/api.h"
 #include "store/store.h"

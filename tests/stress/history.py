@@ -3,8 +3,8 @@
 
     history.py STORE.db HISTORY_DIR
 
-It knows the contract and the format of the histories (history.h), and nothing of Weir: the log is read
-with Python's own sqlite3, from the documented view weir_log. What must be true:
+It knows the contract and the format of the histories (history.h), and nothing of Weir: the log is
+read with Python's own sqlite3, from the documented view weir_log. What must be true:
 
     gap          versions of a stream are 0, 1, 2 ... without gaps or repeats
     order        positions grow with versions inside a stream, and as given inside an append
@@ -137,7 +137,8 @@ class Checker:
             self.violation("stranger", f"event {position} is of {op}, which nobody intended")
         elif (total != len(order) or not 0 <= index < total or order[index] != stream
               or content != append.data(index, total)):
-            self.violation("stranger", f"event {position} of {op} is not as intended: {stream} {data}")
+            self.violation("stranger",
+                           f"event {position} of {op} is not as intended: {stream} {data}")
         else:
             self.of_append[op].append((index, position, stream, version))
 
@@ -163,9 +164,10 @@ class Checker:
             mine = [e for e in there if e[2] == stream]
             versions = [e[3] for e in mine]
             if versions != list(range(first, last + 1)) or (mine and mine[-1][1] != position):
-                self.violation("moved", f"{append.op}: {stream} was acknowledged at {first}-{last}, "
-                                        f"id {position}, and is at {versions}, id "
-                                        f"{mine[-1][1] if mine else None}")
+                at = mine[-1][1] if mine else None
+                self.violation("moved", f"{append.op}: {stream} was acknowledged at "
+                                        f"{first}-{last}, id {position}, and is at {versions}, "
+                                        f"id {at}")
         if set(append.acks[0][1]) != {p[0] for p in append.parts}:
             self.violation("moved", f"{append.op}: the answer names other streams")
 

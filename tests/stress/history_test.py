@@ -1,9 +1,9 @@
 #!/usr/bin/env python3
 """history_test.py - the checker of histories finds what it is there to find.
 
-A true log and its histories pass; then one thing at a time is made wrong, in the log or in a history, and
-the checker must name that kind of violation. The store here is a plain SQLite file with a table of the
-name and columns of the view the checker reads.
+A true log and its histories pass; then one thing at a time is made wrong, in the log or in a
+history, and the checker must name that kind of violation. The store here is a plain SQLite file
+with a table of the name and columns of the view the checker reads.
 """
 
 import os
@@ -90,8 +90,8 @@ def without(*ids):
 def a_true_history_passes():
     kinds, summary = judge(true_log(), LINES)
     tap.check(not kinds, f"found {sorted(kinds)}")
-    tap.check(summary == {"intended": 6, "acknowledged": 3, "events": 8, "ended": 1, "violations": 0},
-              str(summary))
+    tap.check(summary == {"intended": 6, "acknowledged": 3, "events": 8, "ended": 1,
+                          "violations": 0}, str(summary))
 
 
 def an_unacknowledged_append_may_be_missing():

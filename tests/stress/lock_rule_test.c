@@ -1,8 +1,10 @@
-/* lock_rule_test.c - nothing but the writer commits, checkpoints or recovers, and only under the side lock.
+/* lock_rule_test.c - nothing but the writer commits, checkpoints or recovers, and only under the
+ * side lock.
  *
- * METHOD  The store runs over a VFS that looks, at every write, at who holds which lock (rule.h): through
- * creation, many writers, readers beside them, leases, close, and a first open that recovers the WAL. To know
- * that the observer can see, plain SQLite then breaks each rule on purpose.
+ * METHOD  The store runs over a VFS that looks, at every write, at who holds which lock (rule.h):
+ * through creation, many writers, readers beside them, leases, close, and a first open that
+ * recovers the WAL. To know that the observer can see, plain SQLite then breaks each rule on
+ * purpose.
  */
 #include "rule.h"
 

@@ -2,10 +2,10 @@
  *
  *     measure REPORT COMMAND [ARG...]
  *
- * REPORT becomes one line of JSON: exit status (128 + signal when it was killed), wall, user and system time
- * in microseconds, and the most memory it had at any time, in kilobytes. The kernel's figure for a child begins
- * with what its parent had when it was forked, so this program is kept small: a script's own size
- * would be counted otherwise. Its own exit status is the command's.
+ * REPORT becomes one line of JSON: exit status (128 + signal when it was killed), wall, user and
+ * system time in microseconds, and the most memory it had at any time, in kilobytes. The kernel's
+ * figure for a child begins with what its parent had when it was forked, so this program is kept
+ * small: a script's own size would be counted otherwise. Its own exit status is the command's.
  */
 #include <inttypes.h>
 #include <stdint.h>

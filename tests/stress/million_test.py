@@ -1,8 +1,8 @@
 #!/usr/bin/env python3
 """million_test.py - a million lines go in, and a million events come out, in at most 32 MB.
 
-The memory is the most that the `weir` process had at any time, as the kernel counted it (measure.c). The
-lines are made while they are read, by another process.
+The memory is the most that the `weir` process had at any time, as the kernel counted it
+(measure.c). The lines are made while they are read, by another process.
 """
 
 import json
@@ -55,7 +55,7 @@ def a_million_lines_are_appended_in_32_mb():
 
 
 def consume(*args):
-    """Reads with weir through a pipe; returns how many events came, all of them checked, and the report."""
+    """Reads with weir through a pipe; how many events came, in order, and the report."""
     report = os.path.join(TOP, "report")
     with subprocess.Popen([tap.program("measure"), report, tap.WEIR, *args],
                           stdout=subprocess.PIPE) as reader:

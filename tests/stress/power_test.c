@@ -1,11 +1,11 @@
 /* power_test.c - what was acknowledged survives loss of power.
  *
- * METHOD  A program uses a store through the recording VFS (power.h) and notes, for every answer it gets, how
- * many file operations had happened by then. The record is then played, and at every sync point, just before
- * it, and at every single operation, the files are written out as a disk might hold them if the current
- * had gone off there. Each of these is opened as a user would after the reboot: it must open, be sound, hold
- * everything that had been answered, nothing by halves, and go on. A small checkpoint threshold makes cuts
- * in the middle of checkpoints part of it.
+ * METHOD  A program uses a store through the recording VFS (power.h) and notes, for every answer
+ * it gets, how many file operations had happened by then. The record is then played, and at every
+ * sync point, just before it, and at every single operation, the files are written out as a disk
+ * might hold them if the current had gone off there. Each of these is opened as a user would after
+ * the reboot: it must open, be sound, hold everything that had been answered, nothing by halves,
+ * and go on. A small checkpoint threshold makes cuts in the middle of checkpoints part of it.
  */
 #include "power.h"
 #include "store/url.h"
@@ -48,8 +48,8 @@ typedef struct workload {
 
 /* ---- the program that loses power --------------------------------------------------------- */
 
-/* Append number `n`: one to three streams, one to three events, some under a key, some large enough for
- * overflow pages. */
+/* Append number `n`: one to three streams, one to three events, some under a key, some large
+ * enough for overflow pages. */
 static void append_number(workload *w, int n)
 {
     char data[4096], name[3][16], key[16], pad[2001];
@@ -454,7 +454,8 @@ static int64_t target_mark(weir_store *store, int64_t reaction)
     return target;
 }
 
-/* A lease that ends at once, so that the next one is free to take it. 0: there was nothing to lease. */
+/* A lease that ends at once, so that the next one is free to take it. 0: there was nothing to
+ * lease. */
 static int64_t target_fence(weir_store *store)
 {
     weir_error err;

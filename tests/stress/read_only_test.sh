@@ -1,9 +1,10 @@
 #!/usr/bin/env bash
-# read_only_test.sh - directories and files that may not be written: clear errors, nothing broken, and
-# reading works where it can.
+# read_only_test.sh - directories and files that may not be written: clear errors, nothing broken,
+# and reading works where it can.
 #
-# The program runs as nobody, because root may write everywhere; and on a read-only bind mount, where not
-# even root may, in a mount namespace of its own. Both need root: without it the test fails.
+# The program runs as nobody, because root may write everywhere; and on a read-only bind mount,
+# where not even root may, in a mount namespace of its own. Both need root: without it the test
+# fails.
 set -u
 # shellcheck source=tests/e2e/tap.sh
 . "$WEIR_SOURCE/tests/e2e/tap.sh"
@@ -38,7 +39,7 @@ PY
     rm -f "$1/s.db-wal" "$1/s.db-shm" "$1/s.db-weir"
 }
 
-# --- a directory that nobody may write -------------------------------------------------------------
+# --- a directory that nobody may write ------------------------------------------------------------
 
 mkdir "$tmp/dir"
 status "a store cannot be created in a read-only directory" 1 \
@@ -56,10 +57,11 @@ status "appending to it is refused" 1 \
     as_nobody "$weir" append --store "sqlite:$tmp/still/s.db" order-1 Shipped '{}'
 like "and says why" "$errout" "(ermission|read-only|denied)"
 is "and creates nothing" "$(ls -A "$tmp/still")" "s.db"
-ok "its owner can still append" "$weir" append --store "sqlite:$tmp/still/s.db" --json order-1 Shipped '{}'
+ok "its owner can still append" \
+    "$weir" append --store "sqlite:$tmp/still/s.db" --json order-1 Shipped '{}'
 like "at the next version" "$out" '"first":2,"last":2'
 
-# --- a WAL that nobody may open for writing ----------------------------------------------------------
+# --- a WAL that nobody may open for writing -------------------------------------------------------
 
 make_store "$tmp/wal"
 run as_nobody "$weir" log --store "sqlite:$tmp/wal/s.db" --json
@@ -72,7 +74,7 @@ fi
 ok "its owner still reads both events" "$weir" read --store "sqlite:$tmp/wal/s.db" --json order-1
 is "both of them" "$(printf '%s\n' "$out" | grep -c '"stream":"order-1"')" 2
 
-# --- a file that may not be written, in a directory that may -------------------------------------------
+# --- a file that may not be written, in a directory that may --------------------------------------
 
 make_still_store "$tmp/file"
 chown 65534:65534 "$tmp/file"
@@ -83,7 +85,7 @@ like "and says why" "$errout" "(ermission|read-only|denied)"
 ok "it can be read" as_nobody "$weir" read --store "sqlite:$tmp/file/s.db" --json order-1
 is "whole" "$(printf '%s\n' "$out" | grep -c '"stream":"order-1"')" 2
 
-# --- a read-only file system, as root ------------------------------------------------------------------
+# --- a read-only file system, as root -------------------------------------------------------------
 
 # DIRECTORY COMMAND...: the shell inside gets the directory as $0 and the command as $@.
 on_read_only_mount() {

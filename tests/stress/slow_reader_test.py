@@ -1,10 +1,10 @@
 #!/usr/bin/env python3
 """slow_reader_test.py - a reader that stops reading holds up nobody.
 
-`weir log` is started and its output is not read, so it stands still in the middle of the log. Meanwhile
-others append many times the checkpoint threshold. If the reader held a transaction, no checkpoint could
-pass it and the WAL would grow with every append; it must stay small, and nothing may fail. Then the
-reader is read to its end and must tell every event it began with, once.
+`weir log` is started and its output is not read, so it stands still in the middle of the log.
+Meanwhile others append many times the checkpoint threshold. If the reader held a transaction, no
+checkpoint could pass it and the WAL would grow with every append; it must stay small, and nothing
+may fail. Then the reader is read to its end and must tell every event it began with, once.
 """
 
 import fcntl
@@ -20,8 +20,9 @@ BEFORE = 20000  # far more than fits into a pipe and the reader's own buffers
 AFTER = 20000
 CHECKPOINT_PAGES = 100
 PAGE_BYTES = 4096
-# The WAL may run over the threshold by what one transaction of a batch writes, and a checkpoint may lose a
-# race with a reader now and then. A WAL that is never checkpointed is above 20 MB at the end.
+# The WAL may run over the threshold by what one transaction of a batch writes, and a checkpoint may
+# lose a race with a reader now and then. A WAL that is never checkpointed is above 20 MB at the
+# end.
 WAL_BYTES_MAX = 8 * 1024 * 1024
 
 

@@ -1,10 +1,11 @@
 #!/usr/bin/env python3
 """storm_test.py - kill -9, more than 200 times, loses nothing, repeats nothing, tears nothing.
 
-Clients append to one SQLite file and keep their own histories (storm_client.c, and the `weir` program run
-by CommandClient below). They are killed with SIGKILL when their histories have grown by a random
-amount, and started again; those that had an idempotency key in flight try it again. Afterwards
-history.py holds all histories against the log. The seed is printed; WEIR_SEED repeats it.
+Clients append to one SQLite file and keep their own histories (storm_client.c, and the `weir`
+program run by CommandClient below). They are killed with SIGKILL when their histories have grown by
+a random amount, and started again; those that had an idempotency key in flight try it again.
+Afterwards history.py holds all histories against the log. The seed is printed; WEIR_SEED repeats
+it.
 """
 
 import json
@@ -99,7 +100,8 @@ class CommandClient(threading.Thread):
         if keyed:
             command += ["--key", op]
         command += [stream, "Stormed", data]
-        process = subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
+        process = subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE,
+                                   text=True)
         if kill:
             # At any moment of its short life: an append takes a few milliseconds.
             try:
@@ -143,7 +145,8 @@ def judge(store, directory, least):
     for kind, text in found[:20]:
         print(f"# {kind}: {text}")
     tap.check(not found, f"{len(found)} violations, seed {SEED}")
-    tap.check(summary["acknowledged"] >= least, f"only {summary['acknowledged']} acknowledged appends")
+    tap.check(summary["acknowledged"] >= least,
+              f"only {summary['acknowledged']} acknowledged appends")
     return summary
 
 
@@ -182,8 +185,8 @@ def a_storm_of_killed_processes_loses_and_repeats_nothing():
         made = tap.weir("init", "--store", f"sqlite:{store}")
         tap.check(made.returncode == 0, made.stderr)
         stop = threading.Event()
-        commands = [CommandClient(f"sqlite:{store}", directory, f"w{i}", random.Random(SEED + 2 + i),
-                                  stop) for i in range(2)]
+        commands = [CommandClient(f"sqlite:{store}", directory, f"w{i}",
+                                  random.Random(SEED + 2 + i), stop) for i in range(2)]
         clients = [Client(f"sqlite:{store}?checkpoint=20", directory, f"p{i}", 1 + i % 2, rng)
                    for i in range(5)]
         for thread in commands:

@@ -1,9 +1,10 @@
 /* upgrade_test.c - stores of schema 1 stay readable, are upgraded once, and newer ones are refused.
  *
- * METHOD  A store file of schema 1 is kept beside this program (schema1.db.gz, made by `upgrade_test --make FILE`
- * when schema 1 was finished; it is never made again). It must open and hold what was put into it then. A
- * made-up schema 2 stands in for the future: its step cannot be run twice, and eight processes that open
- * the file at once must all find it done. A step that fails, or loses power anywhere, leaves schema 1.
+ * METHOD  A store file of schema 1 is kept beside this program (schema1.db.gz, made by
+ * `upgrade_test --make FILE` when schema 1 was finished; it is never made again). It must open and
+ * hold what was put into it then. A made-up schema 2 stands in for the future: its step cannot be
+ * run twice, and eight processes that open the file at once must all find it done. A step that
+ * fails, or loses power anywhere, leaves schema 1.
  */
 #include "api/api.h"
 #include "power.h"
