@@ -359,7 +359,7 @@ static weir_status skip(sqlite_conn *conn, int64_t target, const operating *o, i
     if (status == WEIR_OK) {
         status = weir__sqlite_run_ints(conn, sql_skip_advance, values, 3, err);
     }
-    if (status == WEIR_OK) {
+    if (status == WEIR_OK && sqlite3_changes(conn->db) > 0) {
         status = weir__sqlite_run_ints(conn, sql_skip_work_rows, values, 3, err);
     }
     return status == WEIR_OK ? weir__sqlite_clear(conn, target, true, err) : status;

@@ -71,8 +71,12 @@ SELECT s.at, s.mark
   JOIN weir_reactions AS r ON r.id = s.reaction
  WHERE s.target = ?1 AND s.reaction = ?2 AND r.retired = 0;
 
+-- Not beyond the mark: an event that was sent back may lie there after a reset, and what is before it
+-- has yet to come.
 -- name: skip_advance
-UPDATE weir_subscriptions SET at = ?3 WHERE target = ?1 AND reaction = ?2 AND at < ?3;
+UPDATE weir_subscriptions
+   SET at = ?3
+ WHERE target = ?1 AND reaction = ?2 AND at < ?3 AND mark >= ?3;
 
 -- name: skip_work_rows
 DELETE FROM weir_work WHERE target = ?1 AND reaction = ?2 AND event <= ?3;

@@ -107,6 +107,45 @@ static void reset_to_a_time_searches_the_log(void **state)
     fixture_check(f);
 }
 
+/* After a reset, the events before one that was sent back have yet to be routed again. */
+static void skipping_a_sent_back_event_steps_over_nothing(void **state)
+{
+    fixture *f = *state;
+    store_lease_list list = { 0 };
+    fixture_declare(f, "r", "*", "*", STORE_RULE_WORK);
+    for (int64_t id = 1; id <= 4; id++) {
+        assert_int_equal(fixture_put(f, "order-1", "Placed"), id);
+        fixture_mark(f, "r", "t", "l", "", id, id);
+    }
+    fixture_lease(f, 1, &list);
+    assert_int_equal(list.leases_count, 1);
+    const store_park park = { .reaction = 1, .event = 4, .error = weir__str("bad") };
+    const store_advance advance = { .reaction = 1, .to = 4 };
+    store_settle settle = { .target = 1,
+                            .fence = list.leases[0].fence,
+                            .parks = &park,
+                            .parks_count = 1,
+                            .advances = &advance,
+                            .advances_count = 1 };
+    OK(f, f->store->ops->settle(f->store, &settle, &f->err));
+    OK(f, f->store->ops->parked_retry(f->store, 1, &f->err));
+    store_operate reset = { .verb = STORE_RESET };
+    assert_int_equal(operate(f, &reset), 1);
+    assert_int_equal(fixture_int(f, "SELECT routed FROM weir_reactions"), 0);
+
+    store_operate skip = { .verb = STORE_SKIP };
+    assert_int_equal(operate(f, &skip), 1);
+    assert_int_equal(fixture_int(f, "SELECT at FROM weir_subscriptions"), 0);
+    assert_int_equal(fixture_int(f, "SELECT sent_back FROM weir_parked"), 0);
+    assert_int_equal(operate(f, &skip), 0); /* nothing is in the way until it is routed */
+    for (int64_t id = 1; id <= 4; id++) {
+        fixture_mark(f, "r", "t", "l", "", id, id);
+    }
+    assert_int_equal(fixture_int(f, "SELECT count(*) FROM weir_work"), 4);
+    weir__arena_free(&list.arena);
+    fixture_check(f);
+}
+
 /* ---- check --------------------------------------------------------------------------------- */
 
 typedef struct findings {
@@ -189,6 +228,8 @@ int main(void)
                                         fixture_teardown),
         cmocka_unit_test_setup_teardown(reset_to_a_time_searches_the_log, fixture_setup,
                                         fixture_teardown),
+        cmocka_unit_test_setup_teardown(skipping_a_sent_back_event_steps_over_nothing,
+                                        fixture_setup, fixture_teardown),
         cmocka_unit_test_setup_teardown(check_finds_what_is_broken, fixture_setup,
                                         fixture_teardown),
     };

@@ -37,10 +37,10 @@ SELECT r.id, r.name, r.number, r.since, r.routed, r.reread_to, r.retired, r.rout
        r.router_fence, d.names, d.source, d.rule, d.rule_text
   FROM weir_reactions AS r
   JOIN weir_definitions AS d ON d.reaction = r.id AND d.number = r.number
- ORDER BY r.id;
+ ORDER BY r.name;
 
 -- name: router_read
-SELECT router IS NOT NULL, router_until, router_fence FROM weir_reactions WHERE id = ?1;
+SELECT router IS NOT NULL, router_until, router_fence, retired FROM weir_reactions WHERE id = ?1;
 
 -- name: router_take
 UPDATE weir_reactions SET router = ?2, router_until = ?3, router_fence = ?4 WHERE id = ?1;

@@ -14,11 +14,11 @@
 
 /* ---- shared with the operator's verbs ------------------------------------------------------ */
 
-weir_status weir__sqlite_park(sqlite_conn *conn, int64_t target, const store_park *park,
-                              int64_t now_us, weir_error *err)
+static weir_status write_parked(sqlite_conn *conn, const char *sql, int64_t target,
+                                const store_park *park, int64_t now_us, weir_error *err)
 {
     sqlite3_stmt *stmt = NULL;
-    weir_status status = weir__sqlite_statement(conn, sql_park, &stmt, err);
+    weir_status status = weir__sqlite_statement(conn, sql, &stmt, err);
     if (status != WEIR_OK) {
         return status;
     }
@@ -29,6 +29,17 @@ weir_status weir__sqlite_park(sqlite_conn *conn, int64_t target, const store_par
     sqlite3_bind_int64(stmt, 5, now_us);
     weir__sqlite_bind_str(stmt, 6, weir__sqlite_error_text(park->error));
     return weir__sqlite_run(conn, stmt, err);
+}
+
+weir_status weir__sqlite_park(sqlite_conn *conn, int64_t target, const store_park *park,
+                              int64_t now_us, weir_error *err)
+{
+    weir_status status = write_parked(conn, sql_park_again, target, park, now_us, err);
+    /* Not an upsert: that would use up an id for every event that is parked again. */
+    if (status == WEIR_OK && sqlite3_changes(conn->db) == 0) {
+        status = write_parked(conn, sql_park, target, park, now_us, err);
+    }
+    return status;
 }
 
 weir_status weir__sqlite_clear(sqlite_conn *conn, int64_t target, bool take, weir_error *err)

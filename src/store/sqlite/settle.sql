@@ -59,9 +59,11 @@ UPDATE weir_subscriptions SET retries = 0 WHERE target = ?1 AND retries <> 0;
 -- name: clear_lease
 UPDATE weir_targets SET fence = fence + 1, holder = NULL, lease_until = 0 WHERE id = ?1;
 
+-- name: park_again
+UPDATE weir_parked
+   SET attempts = ?4, parked = ?5, error = ?6, sent_back = 0
+ WHERE reaction = ?1 AND target = ?2 AND event = ?3;
+
 -- name: park
 INSERT INTO weir_parked (reaction, target, event, attempts, parked, error)
-VALUES (?1, ?2, ?3, ?4, ?5, ?6)
-    ON CONFLICT (target, reaction, event)
-    DO UPDATE SET attempts = excluded.attempts, parked = excluded.parked, error = excluded.error,
-                  sent_back = 0;
+VALUES (?1, ?2, ?3, ?4, ?5, ?6);
