@@ -11,6 +11,7 @@
 #include "base/error.h"
 #include "store/sqlite/sqlite_private.h"
 
+#include <limits.h>
 #include <stdio.h>
 #include <string.h>
 #include <time.h>
@@ -18,6 +19,8 @@
 enum {
     CACHE_KIB_WRITER = 8192,
     CACHE_KIB_READER = 2048,
+    PAGE_BYTES = 4096,
+    WAL_KEPT_THRESHOLDS = 4, /* a WAL that a reader made longer is cut when it is started over */
 };
 
 /* For BEGIN IMMEDIATE against writers that do not know the side lock. */
@@ -76,7 +79,9 @@ static weir_status configure(sqlite_store *s, sqlite_role role, sqlite_conn *con
 {
     const bool writer = role == SQLITE_ROLE_CREATOR || role == SQLITE_ROLE_WRITER;
     const bool sync_full = !writer || !s->options.sync_normal;
-    char sql[256];
+    const int64_t busy_ms = s->options.busy_us / 1000;
+    const int64_t wal_bytes_kept = s->options.checkpoint_pages * PAGE_BYTES * WAL_KEPT_THRESHOLDS;
+    char sql[320];
 
     (void)sqlite3_extended_result_codes(conn->db, 1);
     int rc = sqlite3_db_config(conn->db, SQLITE_DBCONFIG_NO_CKPT_ON_CLOSE, 1, NULL);
@@ -84,7 +89,7 @@ static weir_status configure(sqlite_store *s, sqlite_role role, sqlite_conn *con
         return weir__sqlite_fail(conn, rc, err, "configure the connection");
     }
     rc = writer ? sqlite3_busy_handler(conn->db, wait_for_foreign_writer, s)
-                : sqlite3_busy_timeout(conn->db, (int)(s->options.busy_us / 1000));
+                : sqlite3_busy_timeout(conn->db, busy_ms > INT_MAX ? INT_MAX : (int)busy_ms);
     if (rc != SQLITE_OK) {
         return weir__sqlite_fail(conn, rc, err, "configure the connection");
     }
@@ -92,8 +97,9 @@ static weir_status configure(sqlite_store *s, sqlite_role role, sqlite_conn *con
     (void)snprintf(sql, sizeof sql,
                    "PRAGMA wal_autocheckpoint=0; PRAGMA mmap_size=0; PRAGMA secure_delete=OFF;"
                    "PRAGMA cache_size=-%d; PRAGMA temp_store=MEMORY; PRAGMA foreign_keys=OFF;"
-                   "PRAGMA synchronous=%s;",
-                   writer ? CACHE_KIB_WRITER : CACHE_KIB_READER, sync_full ? "FULL" : "NORMAL");
+                   "PRAGMA synchronous=%s; PRAGMA journal_size_limit=%lld;",
+                   writer ? CACHE_KIB_WRITER : CACHE_KIB_READER, sync_full ? "FULL" : "NORMAL",
+                   (long long)wal_bytes_kept);
     const weir_status status = weir__sqlite_exec(conn, sql, err);
     if (status == WEIR_OK && writer) {
         s->sync_full = sync_full;

@@ -76,7 +76,7 @@ static weir_status resolve_path(sqlite_store *s, weir_error *err)
     return WEIR_OK;
 }
 
-static bool file_exists(const sqlite_store *s, const char *suffix, bool *has_bytes)
+bool weir__sqlite_file_exists(const sqlite_store *s, const char *suffix, bool *has_bytes)
 {
     weir_buffer name = { 0 };
     struct stat st = { 0 };
@@ -105,7 +105,7 @@ static weir_status look_at_files(sqlite_store *s, found_files *found, weir_error
     } else if (errno != ENOENT) {
         return weir__side_fail(err, errno, "look at", s->given);
     }
-    (void)file_exists(s, "-wal", &found->wal_bytes);
+    (void)weir__sqlite_file_exists(s, "-wal", &found->wal_bytes);
     /* A database whose first commits are all in the WAL may be empty itself. */
     const bool nothing = !found->database || (!found->database_bytes && !found->wal_bytes);
     if (nothing && (s->options.open_flags & (WEIR_OPEN_EXISTING | WEIR_OPEN_READONLY)) != 0) {
@@ -184,6 +184,15 @@ static weir_status open_for_writing(sqlite_store *s, weir_error *err)
     return status;
 }
 
+static bool directory_is_writable(const sqlite_store *s)
+{
+    const char *slash = strrchr(s->path, '/');
+    char *directory = slash == NULL ? NULL : weir__strndup(s->path, (size_t)(slash - s->path) + 1);
+    const bool writable = directory != NULL && access(directory, W_OK) == 0;
+    weir__free(directory);
+    return writable;
+}
+
 /* Opens the first reading connection and looks at what it shows. */
 static weir_status try_reading(sqlite_store *s, weir_error *err)
 {
@@ -220,11 +229,12 @@ static weir_status open_for_reading(sqlite_store *s, weir_error *err)
         return status;
     }
     status = try_reading(s, err);
-    if (status == WEIR_EIO && s->side.fd < 0 && !found.wal_bytes) {
+    if (status == WEIR_EIO && !found.wal_bytes && !directory_is_writable(s)) {
         /* SQLite wants a -shm file beside a database with a WAL and could not make one. There is
-         * nothing in a WAL, and we could not even make a side file: so this is a medium that cannot
-         * be written, and the database file is all there is. With a WAL it would not be, and a
-         * reader that ignored it would show an old store as if it were the current one. */
+         * nothing in a WAL, so the database file is all there is, and it is read as one that does not
+         * change. With a WAL it would not be all, and a reader that ignored it would show an old store
+         * as if it were the current one; so from the moment there is one, this handle refuses to go
+         * on (weir__sqlite_read_begin). */
         s->immutable = true;
         status = try_reading(s, err);
     }
@@ -320,7 +330,7 @@ weir_status weir__sqlite_plan(const store_options *options, weir_buffer *sql, we
     /* Without a WAL the file is all there is, and looking at it so leaves no file behind. */
     s->read_only = true;
     s->immutable = !found.wal_bytes;
-    if (status == WEIR_OK && found.wal_bytes && file_exists(s, "-weir", NULL)) {
+    if (status == WEIR_OK && found.wal_bytes && weir__sqlite_file_exists(s, "-weir", NULL)) {
         status = weir__side_open(&s->side, s->path, true, err);
         if (status == WEIR_OK) {
             status = weir__side_lock(&s->side, weir__sqlite_deadline(s), err);

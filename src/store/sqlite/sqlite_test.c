@@ -455,10 +455,18 @@ static void every_planted_fault_is_found(void **state)
 
 enum { NOBODY = 65534 };
 
-/* What happens to somebody without permissions; 0: as it should. */
+/* Somebody without permissions, and two pipes. */
+typedef struct nobody {
+    testing *t;
+    int opened[2];  /* it says that it has opened the store */
+    int written[2]; /* and is told that it was written to   */
+} nobody;
+
+/* What happens to it; 0: as it should. */
 static int read_as_nobody(void *ctx)
 {
-    testing *t = ctx;
+    const nobody *n = ctx;
+    testing *t = n->t;
     weir_store *store = NULL;
     if (geteuid() == 0 && (setgid(NOBODY) != 0 || setuid(NOBODY) != 0)) {
         return 10; /* root may do anything, so it must not be root */
@@ -474,8 +482,18 @@ static int read_as_nobody(void *ctx)
     if (store->ops->positions(store, &positions, &t->err) != WEIR_OK) {
         return 13;
     }
+    if (positions.head < 2) {
+        return 14;
+    }
+    if (sqlite_of(store)->immutable) {
+        char byte;
+        if (write(n->opened[1], "o", 1) != 1 || read(n->written[0], &byte, 1) != 1 ||
+            store->ops->positions(store, &positions, &t->err) != WEIR_EUNAVAILABLE) {
+            return 15;
+        }
+    }
     testing_close(&store);
-    return positions.head == 2 ? 0 : 14;
+    return 0;
 }
 
 /* Takes the permission to write away, or gives it back. */
@@ -490,13 +508,29 @@ static void set_writable(const testing *t, bool writable)
     }
 }
 
-static int run_as_nobody(testing *t)
+/* writes: somebody with more rights appends while the store is open for reading. */
+static int run_as_nobody(testing *t, bool writes)
 {
+    nobody n = { .t = t };
+    assert_int_equal(pipe(n.opened), 0);
+    assert_int_equal(pipe(n.written), 0);
     set_writable(t, false);
-    child c = testing_fork(read_as_nobody, t);
+    child c = testing_fork(read_as_nobody, &n);
     testing_go(&c);
+    (void)close(n.opened[1]); /* so that a child that fails is noticed */
+    if (writes) {
+        char byte;
+        assert_int_equal(read(n.opened[0], &byte, 1), 1);
+        set_writable(t, true);
+        t->store = testing_open(t, 0);
+        assert_int_equal(testing_append(t->store, "order-1", &t->err), WEIR_OK);
+        assert_int_equal(write(n.written[1], "w", 1), 1);
+    }
     const int result = testing_join(&c);
     set_writable(t, true);
+    (void)close(n.opened[0]);
+    (void)close(n.written[0]);
+    (void)close(n.written[1]);
     return result;
 }
 
@@ -505,15 +539,19 @@ static void a_store_that_cannot_be_written_can_be_read(void **state)
     testing *t = *state;
     assert_int_equal(testing_append_n(t->store, "order-1", 0, 0, 2, &t->err), WEIR_OK);
     testing_close(&t->store);
-    assert_int_equal(run_as_nobody(t), 0); /* with the WAL and the side file beside it */
+    assert_int_equal(run_as_nobody(t, false), 0); /* with the WAL and the side file beside it */
 
-    /* As it is on a medium: everything in the database, and nothing beside it. */
+    /* As it is on a medium: everything in the database. Once with the side file, once without. */
+    testing_sql(t, "PRAGMA wal_checkpoint(TRUNCATE)");
+    (void)unlink(testing_file(t, "-wal"));
+    (void)unlink(testing_file(t, "-shm"));
+    assert_int_equal(run_as_nobody(t, true), 0);
+    testing_close(&t->store);
     testing_sql(t, "PRAGMA wal_checkpoint(TRUNCATE)");
     (void)unlink(testing_file(t, "-wal"));
     (void)unlink(testing_file(t, "-shm"));
     (void)unlink(testing_file(t, "-weir"));
-    assert_int_equal(run_as_nobody(t), 0);
-    assert_false(testing_exists(t, "-weir"));
+    assert_int_equal(run_as_nobody(t, true), 0);
 }
 
 /* ---- memory ------------------------------------------------------------------------------- */

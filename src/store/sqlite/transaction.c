@@ -313,9 +313,26 @@ static void pool_give(sqlite_store *s, sqlite_conn *conn)
     weir__unlock(&s->pool_mu);
 }
 
+/* A store that was read as one that cannot change, because there was no WAL and none could be made,
+ * turns out to be written by someone with more rights. */
+static weir_status refuse_changed(const sqlite_store *s, weir_error *err)
+{
+    bool has_bytes = false;
+    if (!s->immutable || !weir__sqlite_file_exists(s, "-wal", &has_bytes) || !has_bytes) {
+        return WEIR_OK;
+    }
+    return weir__fail(err, WEIR_EUNAVAILABLE,
+                      "\"%s\" was opened for writing since it was opened here: open it again",
+                      s->given);
+}
+
 weir_status weir__sqlite_read_begin(sqlite_store *s, sqlite_conn **conn, weir_error *err)
 {
     sqlite_conn *taken = NULL;
+    const weir_status changed = refuse_changed(s, err);
+    if (changed != WEIR_OK) {
+        return changed;
+    }
     weir_status status = pool_take(s, &taken, err);
     if (status != WEIR_OK) {
         return status;
