@@ -3,6 +3,7 @@
  * Each append of a call is judged after the ones before it were written, and what it did before it
  * was refused is undone to its own savepoint, so refusals and dry runs leave nothing behind.
  */
+#include "base/assert.h"
 #include "base/error.h"
 #include "base/str.h"
 #include "store/memory/memory_store.h"
@@ -17,8 +18,8 @@ static void key_unlink(memory_core *c, memory_key *k)
     *(k->newer == NULL ? &c->key_newest : &k->newer->older) = k->older;
 }
 
-/* Before anything of a transaction: what has expired is unknown already, so this is never undone. Keys
- * live equally long, so the oldest expires first. */
+/* Before anything of a transaction: what has expired is unknown already, so this is never undone.
+ * Keys live equally long, so the oldest expires first. */
 void weir__memory_keys_expire(memory_core *c, int64_t now_us)
 {
     for (int i = 0; i < KEYS_EXPIRED_MAX; i++) {
@@ -279,6 +280,7 @@ static weir_status judge(memory_core *c, store_append *a, memory_stream **stream
         status = write_events(c, a, streams, now_us, err);
     }
     if (status == WEIR_OK && (a->flags & STORE_APPEND_CLOSE) != 0) {
+        WEIR_ASSERT(a->streams_count > 0);
         if (!weir__tx_save(c, &streams[0]->closed, sizeof streams[0]->closed)) {
             return weir__memory_full(err);
         }

@@ -1,14 +1,14 @@
 /* journal.c - transactions: every change notes how it is undone before it is made.
  *
- * A verb changes the store as it goes and answers with a status; weir__tx_end then either forgets the
- * notes or follows them backwards. Following them never allocates: nodes go back into sets, items
- * back into tables that have kept their room, saved bytes back where they were. So an allocation that
- * fails anywhere, or a refusal found late, leaves the store as it was.
+ * A verb changes the store as it goes and answers with a status; weir__tx_end then either forgets
+ * the notes or follows them backwards. Following them never allocates: nodes go back into sets,
+ * items back into tables that have kept their room, saved bytes back where they were. So an
+ * allocation that fails anywhere, or a refusal found late, leaves the store as it was.
  *
  * INVARIANTS
  *   (1) Between transactions the journal is empty and every target is placed where its state says.
- *   (2) A target that was taken out of its sets (weir__tx_edit) has its TARGET_EDITED entry before all
- *       saves of its state, so that undoing puts it back when its state is the old one again.
+ *   (2) A target that was taken out of its sets (weir__tx_edit) has its TARGET_EDITED entry before
+ *       all saves of its state, so that undoing puts it back when its state is the old one again.
  *   (3) What is not undone has no meaning of its own: room that was made, words and lanes that were
  *       interned, expired keys that were removed.
  */

@@ -1,10 +1,11 @@
 /* lease.c - handing out targets: who may work on what, in which order.
  *
- * Candidates are found in the sets of the lane's reactions that the caller knows (lane_work), merged:
- * each set is a cursor that stands on its best candidate, and every step takes the best of all cursors.
- * Targets whose due time has passed are at most `limit`, collected first and then merged like one more
- * cursor. So a call looks at what it takes, at once more for every reaction, and never at targets that
- * are blocked, paused, deferred, leased or only behind by reactions it does not know.
+ * Candidates are found in the sets of the lane's reactions that the caller knows (lane_work),
+ * merged: each set is a cursor that stands on its best candidate, and every step takes the best of
+ * all cursors. Targets whose due time has passed are at most `limit`, collected first and then
+ * merged like one more cursor. So a call looks at what it takes, at one more for every reaction,
+ * and never at targets that are blocked, paused, deferred, leased or only behind by reactions it
+ * does not know.
  *
  * Choosing changes nothing but picked_serial, which marks what has been chosen; taking is done
  * afterwards, as a transaction.
@@ -110,7 +111,7 @@ static bool rank_reached(const void *key, const ordered_node *node)
     return weir__memory_rank(ordered_target(node)) >= *rank;
 }
 
-/* Rank descending but id ascending: the ranks are walked down one by one, each from its first id. */
+/* Rank descending but id ascending: ranks are walked down one by one, each from its first id. */
 static ordered_node *first_of_rank(ordered_set *set, const ordered_node *any)
 {
     if (any == NULL) {

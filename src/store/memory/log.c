@@ -1,8 +1,8 @@
 /* log.c - the log, its streams, and the words that index it: names and categories.
  *
- * Positions have no gaps here: position_base + 1, + 2, ... so an event is found by arithmetic. The log
- * is an array of blocks, so that growing it never moves what is there. Every event is one allocation
- * and is listed four times: in the log, its stream, its name and its category.
+ * Positions have no gaps here: position_base + 1, + 2, ... so an event is found by arithmetic. The
+ * log is an array of blocks, so that growing it never moves what is there. Every event is one
+ * allocation and is listed four times: in the log, its stream, its name and its category.
  *
  * INVARIANTS
  *   (1) Every list of events is ascending by position; `created_us` never goes back along it.
@@ -32,7 +32,7 @@ bool weir__memory_room(void *items, size_t count, size_t *capacity, size_t minim
     if (__builtin_mul_overflow(grown, sizeof(void *), &bytes)) {
         return false;
     }
-    /* `items` is the address of a typed array pointer: read and written as bytes, whatever its type. */
+    /* `items` is the address of a pointer of whatever type: it is read and written as bytes. */
     memcpy(&array, items, sizeof array);
     array = weir__realloc(array, bytes);
     if (array == NULL) {
@@ -230,7 +230,7 @@ bool weir__memory_event_copy(weir_arena *arena, const memory_event *e, const wei
     weir_str name = e->name->item.key;
     const size_t bytes = (size_t)e->data_bytes + e->meta_bytes;
 
-    /* Neighbours are often of one stream or name: their texts are shared instead of copied again. */
+    /* Neighbours are often of one stream or name: their texts are then shared. */
     if (same != NULL && weir__str_equal(same->stream, stream)) {
         stream = same->stream;
     } else if (!weir__memory_text_copy(arena, stream, &stream)) {

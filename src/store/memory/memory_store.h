@@ -1,9 +1,9 @@
 /* memory_store.h - what the files of the memory adapter share: the data, and the transaction.
  *
- * A store is a `memory_core`; a handle (`memory_handle`) refers to one, and named stores are shared by
- * the handles of a process. Everything in a core is guarded by its one mutex, `mu`, unless it says
- * otherwise; every function below that takes a core is called with it held. README.md in this
- * directory has locks, lifetimes and the reasons.
+ * A store is a `memory_core`; a handle (`memory_handle`) refers to one, and named stores are
+ * shared by the handles of a process. Everything in a core is guarded by its one mutex, `mu`,
+ * unless it says otherwise; every function below that takes a core is called with it held.
+ * README.md in this directory has locks, lifetimes and the reasons.
  */
 #ifndef WEIR_STORE_MEMORY_MEMORY_STORE_H
 #define WEIR_STORE_MEMORY_MEMORY_STORE_H
@@ -33,8 +33,8 @@ typedef struct event_list {
     size_t count, capacity;
 } event_list;
 
-/* The name of events, or a category of streams, with its events. Interned: never removed, so that an
- * undone append leaves at most an empty one, which nothing shows. */
+/* The name of events, or a category of streams, with its events. Interned: never removed, so that
+ * an undone append leaves at most an empty one, which nothing shows. */
 typedef struct memory_word {
     table_item item; /* first; the key is `bytes` */
     event_list events;
@@ -116,8 +116,8 @@ struct memory_reaction {
 };
 
 /* What one reaction can do in one lane. Leasing merges those it knows, so that work of reactions it
- * does not know costs nothing. Subscriptions are members while they have work and their target can be
- * leased, now or (by_due) at its time. */
+ * does not know costs nothing. Subscriptions are members while they have work and their target can
+ * be leased, now or (by_due) at its time. */
 typedef struct lane_work {
     memory_reaction *reaction; /* borrowed */
     ordered_set by_priority;   /* target's priority descending, rank, id */
@@ -322,8 +322,8 @@ bool weir__tx_edit(memory_core *c, memory_target *target);
 /* A place to go back to, for parts that may be refused on their own. Not across weir__tx_edit. */
 size_t weir__tx_savepoint(const memory_core *c);
 void weir__tx_undo_to(memory_core *c, size_t savepoint);
-/* Commits when status is WEIR_OK, else undoes everything. Wakes the watches if `wake` and committed.
- * Returns `status`. */
+/* Commits when status is WEIR_OK, else undoes everything. Wakes the watches if `wake` and
+ * committed. Returns `status`. */
 weir_status weir__tx_end(memory_handle *h, weir_status status, bool wake)
     WEIR_REQUIRES(h->core->mu);
 void weir__journal_free(journal *j);

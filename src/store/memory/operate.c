@@ -1,8 +1,8 @@
 /* operate.c - the operator's verbs: unblock, reset, skip, prioritize, pause, resume.
  *
  * Mass verbs work in transactions of at most STORE_OPERATE_CHUNK targets and give others their turn
- * in between. Targets are walked in the order of their names; none is ever removed, so the walk can go
- * on from the last one it has seen.
+ * in between. Targets are walked in the order of their names; none is ever removed, so the walk
+ * can go on from the last one it has seen.
  */
 #include "base/error.h"
 #include "base/str.h"
@@ -158,7 +158,9 @@ static bool skip(memory_core *c, memory_target *t, int64_t now_us)
     if (weir__memory_park(c, s->reaction, s, &park, now_us, NULL) != WEIR_OK) {
         return false;
     }
-    if (o.event > s->state.at) {
+    /* Not beyond the mark: an event that was sent back may lie there after a reset, and what is
+     * before it has yet to come. */
+    if (o.event > s->state.at && o.event <= s->state.mark) {
         s->state.at = o.event;
         if (!weir__memory_work_drop(c, s, o.event)) {
             return false;
@@ -193,6 +195,8 @@ static bool wanted(memory_core *c, const store_operate *op, memory_target *t)
 /* false: out of memory. */
 static bool apply(memory_core *c, const store_operate *op, memory_target *t, int64_t now_us)
 {
+    const weir_str none = { 0 };
+
     if (!weir__tx_edit(c, t)) {
         return false;
     }
@@ -210,8 +214,7 @@ static bool apply(memory_core *c, const store_operate *op, memory_target *t, int
     case STORE_PAUSE:
     case STORE_RESUME:
         t->state.paused = op->verb == STORE_PAUSE;
-        return weir__tx_set_text(c, &t->state.paused_by,
-                                 t->state.paused ? op->by : (weir_str){ 0 });
+        return weir__tx_set_text(c, &t->state.paused_by, t->state.paused ? op->by : none);
     }
     return true;
 }
@@ -244,8 +247,8 @@ static weir_status check_names(const memory_core *c, const store_target_filter *
     return WEIR_OK;
 }
 
-/* The targets that were named, in the order of their names, each once. They stay under one lock: they
- * are few. */
+/* The targets that were named, in the order of their names, each once. They stay under one lock:
+ * they are few. */
 static weir_status operate_names(memory_handle *h, const store_operate *op, weir_arena *arena,
                                  int64_t *changed, weir_error *err) WEIR_REQUIRES(h->core->mu)
 {
@@ -328,6 +331,7 @@ weir_status weir__memory_operate(weir_store *base, store_operate *op, weir_error
 static weir_status lane_pause_locked(memory_core *c, weir_str name, bool paused, weir_str by,
                                      bool *changed, weir_error *err)
 {
+    const weir_str none = { 0 };
     memory_lane *lane = weir__memory_lane_find(c, name);
     if (lane == NULL && paused) {
         lane = weir__memory_lane_ensure(c, name);
@@ -340,7 +344,7 @@ static weir_status lane_pause_locked(memory_core *c, weir_str name, bool paused,
         return WEIR_OK;
     }
     /* The only step that can fail comes first, so the flags need no undoing. */
-    if (!weir__tx_set_text(c, &lane->paused_by, paused ? by : (weir_str){ 0 })) {
+    if (!weir__tx_set_text(c, &lane->paused_by, paused ? by : none)) {
         return weir__memory_full(err);
     }
     lane->paused = paused;

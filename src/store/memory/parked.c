@@ -1,5 +1,5 @@
-/* parked.c - events that were set aside: dead letters of a subscription, or of a reaction whose router
- * could not find their target.
+/* parked.c - events that were set aside: dead letters of a subscription, or of a reaction whose
+ * router could not find their target.
  *
  * INVARIANTS
  *   (1) One row per (event, reaction, target): parking again renews the row and keeps its id.
@@ -252,7 +252,8 @@ weir_status weir__memory_parked_drop(weir_store *base, int64_t parked, weir_erro
 
 static weir_str target_name(const memory_parked *p)
 {
-    return p->subscription == NULL ? (weir_str){ 0 } : p->subscription->target->item.key;
+    const weir_str none = { 0 };
+    return p->subscription == NULL ? none : p->subscription->target->item.key;
 }
 
 static bool parked_fill(const memory_parked *p, weir_arena *arena, store_parked *out)

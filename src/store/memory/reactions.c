@@ -1,4 +1,4 @@
-/* reactions.c - reactions as the store knows them: definitions, routing positions, routers' leases. */
+/* reactions.c - reactions as the store knows them: definitions, positions, routers' leases. */
 #include "base/error.h"
 #include "base/str.h"
 #include "store/memory/memory_store.h"
@@ -247,8 +247,8 @@ static weir_status declare_locked(memory_core *c, const store_reaction_declarati
     return status;
 }
 
-/* Derives the targets of a reaction again, once it has been retired or brought back. Cannot fail, so
- * it needs no undoing, however many there are. */
+/* Derives the targets of a reaction again, once it has been retired or brought back. Cannot fail,
+ * so it needs no undoing, however many there are. */
 static void derive_targets(memory_reaction *r)
 {
     for (ordered_node *n = weir__ordered_first(&r->by_value); n != NULL;
@@ -351,6 +351,7 @@ static weir_status router_lease_one(memory_core *c, weir_str holder, int64_t lea
         item->until_us = 0;
         return WEIR_OK;
     }
+    const weir_str none = { 0 };
     struct reaction_state *state = &r->state;
     const bool held = state->router_until_us != 0;
     const bool ours = held && item->fence != 0 && item->fence == state->router_fence;
@@ -364,7 +365,7 @@ static weir_status router_lease_one(memory_core *c, weir_str holder, int64_t lea
         return WEIR_OK;
     }
     if (!weir__tx_save(c, state, sizeof *state) ||
-        !weir__tx_set_text(c, &state->router, given_back ? (weir_str){ 0 } : holder)) {
+        !weir__tx_set_text(c, &state->router, given_back ? none : holder)) {
         return weir__memory_full(err);
     }
     if (given_back) {

@@ -1,7 +1,7 @@
 /* read.c - reading streams, the log, stream information and keys, in chunks.
  *
- * Every chunk is copied out under the mutex and is bounded in events and bytes, so a slow reader holds
- * nothing and a long read delays writers for the time of one chunk at most.
+ * Every chunk is copied out under the mutex and is bounded in events and bytes, so a slow reader
+ * holds nothing and a long read delays writers for the time of one chunk at most.
  */
 #include "base/error.h"
 #include "base/str.h"

@@ -1,7 +1,7 @@
 /* store.c - opening and closing memory stores, the registry of named ones, the vtable.
  *
- * THREADS  The registry's mutex guards the list of named stores and the references of every core. It
- * is never held together with a core's mutex.
+ * THREADS  The registry's mutex guards the list of named stores and the references of every core.
+ * It is never held together with a core's mutex.
  */
 #include "base/assert.h"
 #include "base/error.h"

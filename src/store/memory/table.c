@@ -3,7 +3,8 @@
  * INVARIANTS
  *   (1) At least a quarter of the slots is empty, so every probe ends.
  *   (2) Between the home slot of an item and the slot it is in, no slot is empty. Removing shifts
- *       later items back to keep this; there are no tombstones, and a table never fills up with them.
+ *       later items back to keep this; there are no tombstones, and a table never fills up with
+ *       them.
  */
 #include "store/memory/table.h"
 

@@ -2,7 +2,8 @@
  *
  * Open addressing with linear probing; a slot keeps the hash beside the pointer, so that a probe
  * that does not fit costs no second cache line. Room is made by weir__table_reserve, so that adding
- * never fails: a transaction that has to put an item back always can. Not thread-safe: the owner locks.
+ * never fails: a transaction that has to put an item back always can. Not thread-safe: the owner
+ * locks.
  */
 #ifndef WEIR_STORE_MEMORY_TABLE_H
 #define WEIR_STORE_MEMORY_TABLE_H

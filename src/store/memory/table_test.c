@@ -1,5 +1,5 @@
-/* table_test.c - the hash table: random additions and removals against an array of flags, with hashes
- * that collide on purpose, and an allocation that fails while it grows. */
+/* table_test.c - the hash table: random additions and removals against an array of flags, with
+ * hashes that collide on purpose, and an allocation that fails while it grows. */
 #include "base/memory.h"
 #include "base/str.h"
 #include "store/memory/table.h"

@@ -2,10 +2,10 @@
  *
  * A target is placed by its state, and leasing looks only at what is placed:
  *
- *   leased, not lapsed                         in its lane's `leases`, by the end of the lease
- *   behind, not blocked, not paused, no due    its subscriptions with work in by_priority and by_rank
- *   behind, not blocked, not paused, with due  its subscriptions with work in by_due
- *   else                                       nowhere
+ *   leased, not lapsed                     in its lane's `leases`, by the end of the lease
+ *   behind, not blocked or paused, no due  subscriptions with work: in by_priority and by_rank
+ *   behind, not blocked or paused, due     subscriptions with work: in by_due
+ *   else                                   nowhere
  *
  * A lease that has expired is still held until someone takes the target: the fence decides, not the
  * clock. `lapsed` only moves it to where leasing finds it (weir__memory_lane_sweep).

@@ -10,7 +10,8 @@ static bool value_reached(const void *key, const ordered_node *node)
     return weir__str_compare(s->state.value, *value) >= 0;
 }
 
-/* The least `at` of a reaction's subscriptions for a value (NULL: for any); INT64_MAX: there are none. */
+/* The least `at` of a reaction's subscriptions for a value (NULL: for any); INT64_MAX: there are
+ * none. */
 static int64_t least_at(memory_reaction *r, const weir_str *value)
 {
     int64_t least = INT64_MAX;

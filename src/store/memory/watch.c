@@ -1,7 +1,7 @@
 /* watch.c - wake-ups: an eventfd for each watch, written when something was committed.
  *
- * THREADS  `pending` and the list are guarded by the core's mutex. A watch that has been woken is not
- * written again until it was waited for: a busy store costs a watcher that is behind nothing.
+ * THREADS  `pending` and the list are guarded by the core's mutex. A watch that has been woken is
+ * not written again until it was waited for: a busy store costs a watcher that is behind nothing.
  */
 #include "base/assert.h"
 #include "base/error.h"
