@@ -162,7 +162,7 @@ static escape read_escape(const char *at, const char *end)
 
 /* ---- checking ----------------------------------------------------------------------------- */
 
-enum { DEPTH_WORDS = WEIR_JSON_DEPTH_MAX / 64 };
+enum { DEPTH_WORDS = WEIR_JSON_DEPTH_MAX / 64 + 1 }; /* one more for an envelope */
 
 typedef struct checker {
     const char *at;
@@ -170,7 +170,7 @@ typedef struct checker {
     const char *run;      /* what begins here has been checked and not been copied */
     weir_buffer *out;     /* borrowed; has room for the whole text */
     const char *expected; /* NULL until something is wrong, which then is at `at` */
-    unsigned depth;
+    unsigned depth, depth_max;
     uint64_t objects[DEPTH_WORDS]; /* bit n: level n is an object, not an array */
 } checker;
 
@@ -204,7 +204,7 @@ static inline void skip_space(checker *c)
 
 static bool open_level(checker *c, bool object)
 {
-    if (c->depth == WEIR_JSON_DEPTH_MAX) {
+    if (c->depth == c->depth_max) {
         return wrong(c, c->at, "nested deeper than 128 levels");
     }
     const uint64_t bit = UINT64_C(1) << c->depth % 64;
@@ -421,12 +421,14 @@ static bool check_text(checker *c)
     return true;
 }
 
-weir_status weir__json_compact(weir_str text, weir_buffer *out, weir_json_type *type,
-                               weir_error *err)
+static weir_status compact(weir_str text, unsigned depth_max, weir_buffer *out,
+                           weir_json_type *type, weir_error *err)
 {
     const size_t old_len = out->len;
     const char *start = text.len == 0 ? "" : text.ptr;
-    checker c = { .at = start, .end = start + text.len, .run = start, .out = out };
+    checker c = {
+        .at = start, .end = start + text.len, .run = start, .out = out, .depth_max = depth_max
+    };
 
     if (!weir__buffer_reserve(out, text.len)) {
         return weir__fail(err, WEIR_ENOMEM, "could not allocate %zu bytes for JSON", text.len);
@@ -441,6 +443,18 @@ weir_status weir__json_compact(weir_str text, weir_buffer *out, weir_json_type *
         *type = weir__json_type((weir_str){ .ptr = out->ptr + old_len, .len = out->len - old_len });
     }
     return WEIR_OK;
+}
+
+weir_status weir__json_compact(weir_str text, weir_buffer *out, weir_json_type *type,
+                               weir_error *err)
+{
+    return compact(text, WEIR_JSON_DEPTH_MAX, out, type, err);
+}
+
+weir_status weir__json_compact_envelope(weir_str text, weir_buffer *out, weir_json_type *type,
+                                        weir_error *err)
+{
+    return compact(text, WEIR_JSON_DEPTH_MAX + 1, out, type, err);
 }
 
 /* ---- walking ------------------------------------------------------------------------------ */

@@ -31,6 +31,10 @@ typedef enum weir_json_type {
 weir_status weir__json_compact(weir_str text, weir_buffer *out, weir_json_type *type,
                                weir_error *err);
 
+/* The same for an object whose members are payloads: one level deeper. */
+weir_status weir__json_compact_envelope(weir_str text, weir_buffer *out, weir_json_type *type,
+                                        weir_error *err);
+
 /* A walk over a text that weir__json_compact has accepted; on anything else the result is
  * undefined but stays inside the text.
  *     weir_json_members it = weir__json_members(object);

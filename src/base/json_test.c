@@ -331,6 +331,23 @@ static void nesting_of_128_is_accepted_and_129_refused(void **state)
     }
 }
 
+/* What carries payloads may be one level deeper than they are. */
+static void an_envelope_is_one_level_deeper(void **state)
+{
+    (void)state;
+    for (size_t levels = WEIR_JSON_DEPTH_MAX; levels <= WEIR_JSON_DEPTH_MAX + 2; levels++) {
+        char text[2 * (WEIR_JSON_DEPTH_MAX + 2)];
+        weir_buffer out = { 0 };
+        memset(text, '[', levels);
+        memset(text + levels, ']', levels);
+        const weir_status status =
+            weir__json_compact_envelope((weir_str){ text, 2 * levels }, &out, NULL, NULL);
+        assert_int_equal(status, levels <= WEIR_JSON_DEPTH_MAX + 1 ? WEIR_OK : WEIR_EINVAL);
+        assert_int_equal(out.len, status == WEIR_OK ? 2 * levels : 0);
+        weir__buffer_free(&out);
+    }
+}
+
 /* Width is not depth: what was closed does not count. */
 static void many_containers_side_by_side_are_not_deep(void **state)
 {
@@ -723,6 +740,7 @@ int main(void)
         cmocka_unit_test(nul_bytes_are_refused_wherever_they_are),
         cmocka_unit_test(strings_end_where_they_end_at_any_alignment),
         cmocka_unit_test(nesting_of_128_is_accepted_and_129_refused),
+        cmocka_unit_test(an_envelope_is_one_level_deeper),
         cmocka_unit_test(many_containers_side_by_side_are_not_deep),
         cmocka_unit_test(the_outermost_type_is_told),
         cmocka_unit_test(several_texts_can_share_one_buffer),

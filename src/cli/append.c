@@ -80,13 +80,9 @@ static int append_one(cli *c)
         expectation.expect = given->expect;
         expectation.version = given->number;
     }
-    if (status == WEIR_OK && (given = weir__cli_get(c, "key")) != NULL) {
-        request.key = weir__str(given->text);
-    }
-    if (status == WEIR_OK && (given = weir__cli_get(c, "correlation")) != NULL) {
-        request.correlation = weir__str(given->text);
-    }
     if (status == WEIR_OK) {
+        request.key = weir__cli_text(c, "key");
+        request.correlation = weir__cli_text(c, "correlation");
         status = key_changes(c, event.stream, &changes, &change_pointers,
                              &request.key_changes_count, &err);
         request.key_changes = change_pointers;

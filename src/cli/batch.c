@@ -99,7 +99,8 @@ static weir_status take_string(batch *b, const char *member, weir_str value, wei
 static weir_status take_expect(batch_line *line, weir_str value, weir_error *err)
 {
     const bool string = weir__json_type(value) == WEIR_JSON_STRING;
-    const weir_str text = string ? (weir_str){ .ptr = value.ptr + 1, .len = value.len - 2 } : value;
+    const size_t quote = string ? 1 : 0;
+    const weir_str text = { .ptr = value.ptr + quote, .len = value.len - 2 * quote };
     bool ok = weir__cli_expect(text, &line->expectation.expect, &line->expectation.version);
 
     /* Words are strings and versions are numbers. */
@@ -202,7 +203,7 @@ static weir_status parse_line(batch *b, weir_str text, batch_line *line, weir_er
     *line =
         (batch_line){ .event = { WEIR_NEW_EVENT_INIT }, .expectation = { WEIR_EXPECTATION_INIT } };
     weir__buffer_clear(&b->scratch);
-    status = weir__json_compact(text, &b->scratch, &type, err);
+    status = weir__json_compact_envelope(text, &b->scratch, &type, err);
     if (status != WEIR_OK) {
         return status;
     }
@@ -536,12 +537,11 @@ static void all_lines(batch *b)
 {
     weir_error err;
     atomic_append a = { 0 };
-    const cli_given *key = weir__cli_get(b->c, "key");
 
     a.events = weir__calloc(STORE_APPEND_EVENTS_MAX, sizeof *a.events);
     a.expectations = weir__calloc(STORE_APPEND_EVENTS_MAX, sizeof *a.expectations);
     a.slots = weir__calloc(ATOMIC_SLOTS, sizeof *a.slots);
-    a.key = key == NULL ? (weir_str){ 0 } : weir__str(key->text);
+    a.key = weir__cli_text(b->c, "key");
     weir_status status = a.events == NULL || a.expectations == NULL || a.slots == NULL
                              ? no_memory(&err)
                              : atomic_read(b, &a, &err);
@@ -580,14 +580,13 @@ out:
 
 static weir_status batch_open(batch *b, const char *path, weir_error *err)
 {
-    const cli_given *correlation = weir__cli_get(b->c, "correlation");
     weir_status status = weir__cli_payload_bytes(b->c, &b->payload_bytes, err);
 
     if (status != WEIR_OK) {
         return status;
     }
     b->keep_going = weir__cli_has(b->c, "keep-going");
-    b->correlation = correlation == NULL ? (weir_str){ 0 } : weir__str(correlation->text);
+    b->correlation = weir__cli_text(b->c, "correlation");
     b->lines.line_max = 2 * (size_t)b->payload_bytes + BATCH_LINE_OVERHEAD;
     b->items = weir__calloc(BATCH_LINES_MAX, sizeof *b->items);
     b->appends = weir__calloc(BATCH_LINES_MAX, sizeof *b->appends);

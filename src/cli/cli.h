@@ -156,6 +156,8 @@ int weir__cli_parse(cli *c, int argc, char *const *argv);
 /* The last one given with that name, or NULL. The name must be an option of the command. */
 const cli_given *weir__cli_get(const cli *c, const char *name);
 bool weir__cli_has(const cli *c, const char *name);
+/* Its text; empty when it was not given. */
+weir_str weir__cli_text(const cli *c, const char *name);
 /* "any", "none", "exists" or a version. */
 bool weir__cli_expect(weir_str text, int32_t *expect, int64_t *version);
 /* The nearest of `count` names, or NULL when none is near. name_of gives them. */

@@ -69,7 +69,7 @@ static weir_status read_pair(config *f, weir_error *err)
     if (status != WEIR_OK) {
         return status;
     }
-    const weir_str value = f->event.type == YAML_SCALAR_EVENT ? scalar(f) : (weir_str){ 0 };
+    const weir_str value = f->event.type == YAML_SCALAR_EVENT ? scalar(f) : weir__str(NULL);
     if (value.len == 0 || memchr(value.ptr, '\0', value.len) != NULL) {
         return fail_at(f, f->event.start_mark, err,
                        "\"store\" takes a URL such as sqlite:orders.db");

@@ -52,12 +52,24 @@ static void note(doctor *d, const char *rule, const char *text, const char *advi
  * commits and restarts the write-ahead log. */
 static bool has_wal_reset_bug(const char *library)
 {
-    int major = 0, minor = 0, patch = 0;
+    static const int64_t first = 3007000, last = 3051002;
+    static const char name[] = "SQLite ";
+    int64_t number = 0;
 
-    if (sscanf(library, "SQLite %d.%d.%d", &major, &minor, &patch) != 3 || major != 3) {
+    if (strncmp(library, name, strlen(name)) != 0) {
         return false;
     }
-    return minor >= 7 && (minor < 51 || (minor == 51 && patch <= 2));
+    const char *at = library + strlen(name);
+    for (int part = 0; part < 3; part++) {
+        int64_t value = 0;
+        const size_t len = strcspn(at, ".");
+        if (!weir__str_to_i64((weir_str){ .ptr = at, .len = len }, &value)) {
+            return false;
+        }
+        number = number * 1000 + value;
+        at += len + (at[len] == '.' ? 1 : 0);
+    }
+    return number >= first && number <= last;
 }
 
 static void look_at_settings(doctor *d, const store_stats *stats)

@@ -31,13 +31,6 @@ static int print_event(void *ctx, const weir_event *event)
     return weir__cli_event(ctx, event) ? 0 : 1;
 }
 
-static weir_str text_of(const cli *c, const char *name)
-{
-    const cli_given *given = weir__cli_get(c, name);
-
-    return given == NULL ? (weir_str){ 0 } : weir__str(given->text);
-}
-
 /* Filters and bounds from the command line. *names: owned by the caller. */
 static weir_status fill(const cli *c, weir_log_options *o, weir_str **names, weir_error *err)
 {
@@ -56,9 +49,9 @@ static weir_status fill(const cli *c, weir_log_options *o, weir_str **names, wei
         }
     }
     o->names = *names;
-    o->stream = text_of(c, "stream");
-    o->category = text_of(c, "category");
-    o->correlation = text_of(c, "correlation");
+    o->stream = weir__cli_text(c, "stream");
+    o->category = weir__cli_text(c, "category");
+    o->correlation = weir__cli_text(c, "correlation");
     if (after != NULL) {
         o->after = after->number;
         o->fields |= WEIR_HAS_AFTER;

@@ -78,8 +78,12 @@ weir_status weir__cli_open(const cli *c, int32_t mode, weir **out, weir_error *e
 {
     /* Who only reads asks for no more: it works where nothing may be written. */
     const uint32_t flags = mode == CLI_OPEN_READ ? WEIR_OPEN_READONLY : WEIR_OPEN_EXISTING;
-    const weir_status status = open_with(c, flags, out, err);
+    weir_status status = open_with(c, flags, out, err);
 
+    if (status == WEIR_EMISUSE && mode == CLI_OPEN_READ) {
+        /* A store that an older version made must be upgraded before it can be read. */
+        status = open_with(c, WEIR_OPEN_EXISTING, out, err);
+    }
     if (status == WEIR_ENOTFOUND && mode == CLI_OPEN_WRITE) {
         *out = NULL;
         return WEIR_OK;

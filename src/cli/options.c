@@ -319,3 +319,10 @@ bool weir__cli_has(const cli *c, const char *name)
 {
     return weir__cli_get(c, name) != NULL;
 }
+
+weir_str weir__cli_text(const cli *c, const char *name)
+{
+    const cli_given *given = weir__cli_get(c, name);
+
+    return weir__str(given == NULL ? NULL : given->text);
+}

@@ -24,20 +24,14 @@ static int print_stream(void *ctx, const weir_stream *s)
     return weir__cli_row(ctx, fields, sizeof fields / sizeof fields[0]) ? 0 : 1;
 }
 
-static weir_str text_of(const cli *c, const char *name)
-{
-    const cli_given *given = weir__cli_get(c, name);
-
-    return given == NULL ? (weir_str){ 0 } : weir__str(given->text);
-}
-
 static int run(cli *c)
 {
     weir *w = NULL;
     weir_error err;
     const cli_given *limit = weir__cli_get(c, "limit");
-    weir_streams_options o = { WEIR_STREAMS_OPTIONS_INIT, .stream = text_of(c, "match"),
-                               .category = text_of(c, "category"), .after = text_of(c, "after") };
+    weir_streams_options o = { WEIR_STREAMS_OPTIONS_INIT, .stream = weir__cli_text(c, "match"),
+                               .category = weir__cli_text(c, "category"),
+                               .after = weir__cli_text(c, "after") };
 
     if (weir__cli_has(c, "open") && weir__cli_has(c, "closed")) {
         return weir__cli_usage(c, "--open and --closed exclude each other");

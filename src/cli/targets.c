@@ -137,7 +137,7 @@ static int64_t retries_of(const store_target *t)
 
 static weir_str or_null(weir_str text)
 {
-    return text.len == 0 ? (weir_str){ 0 } : text;
+    return (weir_str){ .ptr = text.len == 0 ? NULL : text.ptr, .len = text.len };
 }
 
 static void print_target(cli *c, page *p, size_t index)
@@ -255,8 +255,7 @@ static int run(cli *c)
     weir *w = NULL;
     weir_error err;
     store_pattern *match = NULL, *source = NULL;
-    const cli_given *g_match = weir__cli_get(c, "match"), *g_source = weir__cli_get(c, "source"),
-                    *g_lane = weir__cli_get(c, "lane");
+    const cli_given *g_match = weir__cli_get(c, "match"), *g_source = weir__cli_get(c, "source");
     int64_t count = 0;
     weir_status status = WEIR_OK;
 
@@ -273,7 +272,7 @@ static int run(cli *c)
         store_targets_query q = {
             .filter = { .match = match, .source = source, .blocked = weir__cli_has(c, "blocked") }
         };
-        q.filter.lane = g_lane == NULL ? (weir_str){ 0 } : weir__str(g_lane->text);
+        q.filter.lane = weir__cli_text(c, "lane");
         status = print_all(c, weir__store(w), &q, &count, &err);
     }
     weir__pattern_close(match);

@@ -33,6 +33,10 @@ ok "escaped names mean the same" bash -c 'printf "%s\n" "{\"str\\u0065am\":\"caf
 ok "and are decoded" weir read café-1
 ok "with a correlation for all" weir append --batch three.jsonl --correlation c-9 --store memory:
 status "a file that is not there" 1 weir append --batch nowhere.jsonl
+# nested N: a line whose data is nested N deep.
+nested() { python3 -c 'import sys; n = int(sys.argv[1]); print("{\"stream\":\"deep\",\"name\":\"N\",\"data\":" + "[" * n + "]" * n + "}")' "$1"; }
+ok "data nested 128 deep is as good as alone" weir append --batch <(nested 128)
+status "129 is one too deep" 1 weir append --batch <(nested 129)
 
 # ---- a refused line ----------------------------------------------------------------------------
 

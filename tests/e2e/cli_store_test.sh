@@ -39,7 +39,7 @@ yaml() {
     status "weir.yaml: $1" 1 weir log
     like "weir.yaml: $1: says where" "$errout" "$3"
 }
-yaml "an unknown key" '# ours\nstroe: x\n' 'weir.yaml:2:1: unknown key \\"stroe\\"'
+yaml "an unknown key" '# ours\nstor: x\n' 'weir.yaml:2:1: unknown key \\"stor\\"'
 yaml "a key given twice" 'store: a\nstore: b\n' 'weir.yaml:2:1: .*twice'
 yaml "broken YAML" 'store: [a\n' 'weir.yaml:[0-9]+:[0-9]+: '
 yaml "a list for a store" 'store: [a]\n' 'weir.yaml:1:8: '
@@ -114,6 +114,8 @@ nobody() { setpriv --reuid=65534 --regid=65534 --clear-groups "$@"; }
 status "an append in a read-only directory" 1 nobody "$WEIR" append a N --store sqlite:locked/new.db
 like "says why" "$errout" '"message":".*(ermission|read-only|unable to open|not open)'
 status "an append to a read-only store" 1 nobody "$WEIR" append a N --store sqlite:locked/weir.db
+ok "reading it works" nobody "$WEIR" read a --store sqlite:locked/weir.db
+is "and finds what is there" "$(wc -l <<<"$out")" 1
 is "nothing was made" "$(echo locked/new*)" "locked/new*"
 
 # ---- status and doctor -------------------------------------------------------------------------
