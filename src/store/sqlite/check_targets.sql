@@ -2,8 +2,9 @@
 -- violation, a few at most: it is for people.
 
 -- name: check_derived
-SELECT printf('target "%s" says behind %d, watermark %d, priority %d; its subscriptions say %d, %d, %d',
-              name, behind, watermark, priority, behind_should, watermark_should, priority_should)
+SELECT printf('target "%s" says behind %d, watermark %d, priority %d; its subscriptions say '
+              || '%d, %d, %d', name, behind, watermark, priority, behind_should,
+              watermark_should, priority_should)
   FROM (SELECT t.name, t.behind, t.watermark, t.priority,
                coalesce(d.behind, 0) OR coalesce(p.sent_back, 0) AS behind_should,
                coalesce(d.least, d.greatest, 0) AS watermark_should,
@@ -41,7 +42,7 @@ SELECT printf('target "%s" has held = %d, blocked = %d, paused = %d', name, held
 
 -- name: check_lease
 SELECT printf('target "%s" has fence %d and %s until %d', name, fence,
-              iif(holder IS NULL, 'no holder', 'a holder'), lease_until)
+              CASE WHEN holder IS NULL THEN 'no holder' ELSE 'a holder' END, lease_until)
   FROM weir_targets
  WHERE fence < 0 OR (holder IS NULL) <> (lease_until = 0) OR (holder IS NOT NULL AND fence = 0)
  LIMIT 10;
@@ -53,22 +54,24 @@ SELECT printf('target "%s" is in lane "%s", which is not listed', name, lane)
  LIMIT 10;
 
 -- name: check_position
-SELECT printf('subscription of reaction %d on target %d is at %d, beyond its mark %d', reaction, target,
-              at, mark)
+SELECT printf('subscription of reaction %d on target %d is at %d, beyond its mark %d', reaction,
+              target, at, mark)
   FROM weir_subscriptions
  WHERE at > mark
  LIMIT 10;
 
 -- name: check_subscription
 SELECT printf('subscription of reaction %d on target %d: there is no such %s', reaction, target,
-              iif(reaction IN (SELECT id FROM weir_reactions), 'target', 'reaction'))
+              CASE WHEN reaction IN (SELECT id FROM weir_reactions) THEN 'target'
+                   ELSE 'reaction' END)
   FROM weir_subscriptions
  WHERE reaction NOT IN (SELECT id FROM weir_reactions)
     OR target NOT IN (SELECT id FROM weir_targets)
  LIMIT 10;
 
 -- name: check_work
-SELECT printf('work row of event %d for reaction %d on target %d: %s', w.event, w.reaction, w.target,
+SELECT printf('work row of event %d for reaction %d on target %d: %s', w.event, w.reaction,
+              w.target,
               CASE WHEN s.at IS NULL THEN 'there is no such subscription'
                    WHEN e.id IS NULL THEN 'there is no such event'
                    ELSE printf('the subscription is at %d, marked up to %d', s.at, s.mark) END)
@@ -80,7 +83,9 @@ SELECT printf('work row of event %d for reaction %d on target %d: %s', w.event, 
 
 -- name: check_parked
 SELECT printf('parked event %d (position %d): there is no such %s', p.id, p.event,
-              CASE WHEN r.id IS NULL THEN 'reaction' WHEN e.id IS NULL THEN 'event' ELSE 'target' END)
+              CASE WHEN r.id IS NULL THEN 'reaction'
+                   WHEN e.id IS NULL THEN 'event'
+                   ELSE 'target' END)
   FROM weir_parked AS p
   LEFT JOIN weir_reactions AS r ON r.id = p.reaction
   LEFT JOIN weir_targets AS t ON t.id = p.target

@@ -17,8 +17,8 @@ SELECT id FROM weir_events WHERE stream = ?1 AND version = ?2;
 -- name: fetch_category_row
 SELECT id FROM weir_categories WHERE name = ?1;
 
--- Versions and positions of a stream grow together, so the range of positions is a range of versions;
--- ?2 is its first version.
+-- Versions and positions of a stream grow together, so the range of positions is a range of
+-- versions; ?2 is its first version.
 -- name: fetch_by_stream
 SELECT e.id, e.name, s.name
   FROM weir_events AS e

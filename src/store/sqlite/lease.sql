@@ -1,5 +1,6 @@
--- lease.sql - candidates in the three orders of leasing, each read from its index up to what is taken.
--- No order needs sorting and no statement reads a target that is blocked, paused, deferred or idle.
+-- lease.sql - candidates in the three orders of leasing, each read from its index up to what is
+-- taken. No order needs sorting and no statement reads a target that is blocked, paused, deferred
+-- or idle.
 
 -- name: lease_lane_paused
 SELECT paused FROM weir_lanes WHERE lane = ?1;
@@ -18,8 +19,8 @@ SELECT id, name, priority, watermark, rank, fence, lost, holder IS NOT NULL
    AND (holder IS NULL OR lease_until <= ?2)
  ORDER BY rank, id;
 
--- The most current first is rank descending but id ascending, which no index walk gives: the ranks are
--- looked up one by one, and each is walked by itself.
+-- The most current first is rank descending but id ascending, which no index walk gives: the ranks
+-- are looked up one by one, and each is walked by itself.
 -- name: lease_rank_below
 SELECT rank
   FROM weir_targets INDEXED BY weir_targets_rank
@@ -60,7 +61,9 @@ SELECT p.id, p.reaction, r.number, p.event, p.attempts
 UPDATE weir_targets SET fence = ?2, holder = ?3, lease_until = ?4, lost = ?5 WHERE id = ?1;
 
 -- name: lease_take_due
-UPDATE weir_targets SET fence = ?2, holder = ?3, lease_until = ?4, lost = ?5, due = NULL WHERE id = ?1;
+UPDATE weir_targets
+   SET fence = ?2, holder = ?3, lease_until = ?4, lost = ?5, due = NULL
+ WHERE id = ?1;
 
 -- name: lease_block
 UPDATE weir_targets

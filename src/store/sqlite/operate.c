@@ -17,6 +17,10 @@
 typedef struct operating {
     const store_operate *op;
     int64_t position; /* of a reset: the last position that is not handled again */
+    /* how far it has come */
+    weir_str after; /* the name where the last chunk ended */
+    bool more;
+    int64_t changed;
 } operating;
 
 /* What the verbs look at. The texts are in the arena given. */
@@ -458,32 +462,34 @@ static weir_status operate_one(sqlite_conn *conn, int64_t target, const operatin
 
 /* ---- all of them --------------------------------------------------------------------------- */
 
-/* One transaction: the next names after *after. The new *after is in `names`, which is an arena
- * that lives longer than one chunk. */
-static weir_status operate_chunk(sqlite_conn *conn, const operating *o, int64_t now_us,
-                                 weir_arena *names, weir_str *after, bool *more, int64_t *changed,
-                                 weir_error *err)
+/* What one transaction does: the next names after o->after. `names` is the arena where the new
+ * o->after goes; *changed counts this chunk, which may yet be rolled back. */
+static weir_status operate_chunk(sqlite_conn *conn, operating *o, int64_t now_us, weir_arena *names,
+                                 int64_t *changed, weir_error *err)
 {
-    const sqlite_walk walk = { .filter = &o->op->filter,
-                               .after = *after,
-                               .looked_max = STORE_OPERATE_CHUNK };
+    sqlite_walk walk = { .filter = &o->op->filter,
+                         .after = o->after,
+                         .limit = STORE_OPERATE_CHUNK,
+                         .looked_max = STORE_OPERATE_CHUNK };
     weir_arena scratch = { 0 };
-    sqlite_ids ids = { 0 };
-    weir_status status =
-        weir__sqlite_walk(conn, &walk, STORE_OPERATE_CHUNK, names, &ids, after, more, err);
-    for (size_t i = 0; i < weir__sqlite_ids_count(&ids) && status == WEIR_OK; i++) {
+    weir_status status = weir__sqlite_walk(conn, &walk, names, err);
+    for (size_t i = 0; i < weir__sqlite_ids_count(&walk.ids) && status == WEIR_OK; i++) {
         bool did = false;
         weir__arena_reset(&scratch);
-        status = operate_one(conn, weir__sqlite_ids_get(&ids, i), o, now_us, &scratch, &did, err);
+        status =
+            operate_one(conn, weir__sqlite_ids_get(&walk.ids, i), o, now_us, &scratch, &did, err);
         *changed += did ? 1 : 0;
     }
+    if (status == WEIR_OK) {
+        o->after = walk.scanned_to;
+        o->more = walk.more;
+    }
     weir__arena_free(&scratch);
-    weir__buffer_free(&ids.bytes);
+    weir__buffer_free(&walk.ids.bytes);
     return status;
 }
 
-static weir_status run_chunk(sqlite_store *s, const operating *o, weir_arena *names,
-                             weir_str *after, bool *more, int64_t *changed, weir_error *err)
+static weir_status run_chunk(sqlite_store *s, operating *o, weir_arena *names, weir_error *err)
 {
     sqlite_conn *conn = NULL;
     int64_t now_us = 0, count = 0;
@@ -491,17 +497,17 @@ static weir_status run_chunk(sqlite_store *s, const operating *o, weir_arena *na
     if (o->op->dry_run) {
         status = weir__sqlite_read_begin(s, &conn, err);
         if (status == WEIR_OK) {
-            status = operate_chunk(conn, o, 0, names, after, more, &count, err);
+            status = operate_chunk(conn, o, 0, names, &count, err);
             weir__sqlite_read_end(s, conn);
         }
     } else {
         status = weir__sqlite_write_begin(s, SQLITE_TX_DURABLE, &conn, &now_us, err);
         if (status == WEIR_OK) {
-            status = operate_chunk(conn, o, now_us, names, after, more, &count, err);
+            status = operate_chunk(conn, o, now_us, names, &count, err);
             status = weir__sqlite_write_end(s, status, count > 0, err);
         }
     }
-    *changed += status == WEIR_OK ? count : 0;
+    o->changed += status == WEIR_OK ? count : 0;
     return status;
 }
 
@@ -550,20 +556,17 @@ static weir_status prepare(sqlite_store *s, operating *o, weir_error *err)
 weir_status weir__sqlite_operate(weir_store *base, store_operate *op, weir_error *err)
 {
     sqlite_store *s = (sqlite_store *)base;
-    operating o = { .op = op };
+    operating o = { .op = op, .more = true };
     /* Two arenas in turn: the name where a chunk ended is where the next one begins. */
     weir_arena names[2] = { { 0 }, { 0 } };
-    weir_str after = { 0 };
-    bool more = true;
-    int64_t changed = 0;
 
     weir_status status = prepare(s, &o, err);
-    for (size_t turn = 0; more && status == WEIR_OK; turn ^= 1) {
+    for (size_t turn = 0; o.more && status == WEIR_OK; turn ^= 1) {
         weir__arena_reset(&names[turn]);
-        status = run_chunk(s, &o, &names[turn], &after, &more, &changed, err);
+        status = run_chunk(s, &o, &names[turn], err);
     }
     if (status == WEIR_OK) {
-        op->changed = changed;
+        op->changed = o.changed;
     }
     weir__arena_free(&names[0]);
     weir__arena_free(&names[1]);

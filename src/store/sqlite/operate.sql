@@ -71,8 +71,8 @@ SELECT s.at, s.mark
   JOIN weir_reactions AS r ON r.id = s.reaction
  WHERE s.target = ?1 AND s.reaction = ?2 AND r.retired = 0;
 
--- Not beyond the mark: an event that was sent back may lie there after a reset, and what is before it
--- has yet to come.
+-- Not beyond the mark: an event that was sent back may lie there after a reset, and what is before
+-- it has yet to come.
 -- name: skip_advance
 UPDATE weir_subscriptions
    SET at = ?3

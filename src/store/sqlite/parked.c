@@ -1,7 +1,7 @@
 /* parked.c - dead letters: events that were set aside so that their target could go on.
  *
- * INVARIANT  A target is behind while one of its parked events is sent back, so whoever changes that
- * derives the target again.
+ * INVARIANT  A target is behind while one of its parked events is sent back, so whoever changes
+ * that derives the target again.
  */
 #include "base/error.h"
 #include "base/str.h"

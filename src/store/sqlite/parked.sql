@@ -1,7 +1,6 @@
 -- parked.sql - dead letters: listing them, sending them back, dropping them.
 
--- ?2 and ?3 are names; empty: any. The range of ids is the only thing that bounds what is read, so
--- it comes first.
+-- Each of these lists begins after id ?1; ?2 is the name of a target, ?3 that of a reaction.
 -- name: parked_list
 SELECT p.id, p.reaction, r.name, coalesce(t.name, ''), p.event, p.attempts, p.parked, p.error,
        p.sent_back

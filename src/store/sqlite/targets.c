@@ -19,8 +19,8 @@ static int compare_names(const void *a, const void *b)
 }
 
 /* The listed names in their order. What is not a target is passed over. */
-static weir_status walk_names(sqlite_conn *conn, const sqlite_walk *walk, size_t limit,
-                              sqlite_ids *ids, weir_str *scanned_to, bool *more, weir_error *err)
+static weir_status walk_names(sqlite_conn *conn, sqlite_walk *walk, weir_str *scanned_to,
+                              weir_error *err)
 {
     const store_target_filter *filter = walk->filter;
     sqlite3_stmt *stmt = NULL;
@@ -38,8 +38,8 @@ static weir_status walk_names(sqlite_conn *conn, const sqlite_walk *walk, size_t
         if (weir__str_compare(sorted[i], *scanned_to) <= 0) {
             continue; /* before the walk, or a name given twice */
         }
-        if (weir__sqlite_ids_count(ids) >= limit) {
-            *more = true;
+        if (weir__sqlite_ids_count(&walk->ids) >= walk->limit) {
+            walk->more = true;
             break;
         }
         *scanned_to = sorted[i];
@@ -49,7 +49,7 @@ static weir_status walk_names(sqlite_conn *conn, const sqlite_walk *walk, size_t
             status = weir__sqlite_step(conn, stmt, &row, err);
         }
         if (status == WEIR_OK && row) {
-            status = weir__sqlite_ids_add(ids, sqlite3_column_int64(stmt, 0), err);
+            status = weir__sqlite_ids_add(&walk->ids, sqlite3_column_int64(stmt, 0), err);
         }
         weir__sqlite_done(stmt);
     }
@@ -109,8 +109,9 @@ static bool beyond(const store_target_filter *filter, weir_str name)
             !weir__str_starts_with(name, filter->match->name));
 }
 
-static weir_status walk_range(sqlite_conn *conn, const sqlite_walk *walk, size_t limit,
-                              weir_buffer *last, sqlite_ids *ids, bool *more, weir_error *err)
+/* `last`: the last name looked at. */
+static weir_status walk_range(sqlite_conn *conn, sqlite_walk *walk, weir_buffer *last,
+                              weir_error *err)
 {
     const store_target_filter *filter = walk->filter;
     sqlite3_stmt *cursor = NULL;
@@ -140,8 +141,8 @@ static weir_status walk_range(sqlite_conn *conn, const sqlite_walk *walk, size_t
         if (beyond(filter, name)) {
             break;
         }
-        if (looked >= walk->looked_max || weir__sqlite_ids_count(ids) >= limit) {
-            *more = true;
+        if (looked >= walk->looked_max || weir__sqlite_ids_count(&walk->ids) >= walk->limit) {
+            walk->more = true;
             break;
         }
         looked++;
@@ -152,33 +153,32 @@ static weir_status walk_range(sqlite_conn *conn, const sqlite_walk *walk, size_t
         }
         status = accepts(conn, filter, cursor, &accepted, err);
         if (status == WEIR_OK && accepted) {
-            status = weir__sqlite_ids_add(ids, sqlite3_column_int64(cursor, 0), err);
+            status = weir__sqlite_ids_add(&walk->ids, sqlite3_column_int64(cursor, 0), err);
         }
     }
     weir__sqlite_done(cursor);
     return status;
 }
 
-weir_status weir__sqlite_walk(sqlite_conn *conn, const sqlite_walk *walk, size_t limit,
-                              weir_arena *arena, sqlite_ids *ids, weir_str *scanned_to, bool *more,
+weir_status weir__sqlite_walk(sqlite_conn *conn, sqlite_walk *walk, weir_arena *arena,
                               weir_error *err)
 {
     weir_buffer last = { 0 };
     weir_str to = walk->after;
     weir_status status = WEIR_OK;
-    *more = false;
+    walk->more = false;
     if (walk->filter->names_count > 0) {
-        status = walk_names(conn, walk, limit, ids, &to, more, err);
+        status = walk_names(conn, walk, &to, err);
     } else {
-        status = walk_range(conn, walk, limit, &last, ids, more, err);
+        status = walk_range(conn, walk, &last, err);
         if (last.len > 0) {
             to = (weir_str){ .ptr = last.ptr, .len = last.len };
         }
     }
     if (status == WEIR_OK) {
-        scanned_to->ptr = weir__arena_copy(arena, to.len == 0 ? "" : to.ptr, to.len);
-        scanned_to->len = to.len;
-        if (scanned_to->ptr == NULL) {
+        walk->scanned_to.ptr = weir__arena_copy(arena, to.len == 0 ? "" : to.ptr, to.len);
+        walk->scanned_to.len = to.len;
+        if (walk->scanned_to.ptr == NULL) {
             status = weir__fail(err, WEIR_ENOMEM, "could not copy a target's name");
         }
     }
@@ -316,39 +316,40 @@ static weir_status read_target(sqlite_conn *conn, int64_t id, int64_t now_us, we
 static weir_status targets_in(sqlite_store *s, sqlite_conn *conn, const store_targets_query *q,
                               store_targets_chunk *chunk, weir_error *err)
 {
-    const sqlite_walk walk = { .filter = &q->filter,
-                               .after = q->after,
-                               .looked_max = STORE_CHUNK_EVENTS_MAX };
-    const size_t limit =
-        (uint64_t)q->limit < STORE_CHUNK_EVENTS_MAX ? (size_t)q->limit : STORE_CHUNK_EVENTS_MAX;
-    sqlite_ids ids = { 0 };
+    sqlite_walk walk = { .filter = &q->filter,
+                         .after = q->after,
+                         .limit = (uint64_t)q->limit < STORE_CHUNK_EVENTS_MAX
+                                      ? (size_t)q->limit
+                                      : STORE_CHUNK_EVENTS_MAX,
+                         .looked_max = STORE_CHUNK_EVENTS_MAX };
     int64_t now_us = 0;
     store_target *targets = NULL;
     size_t count = 0;
     weir_status status = weir__sqlite_read_now(s, conn, &now_us, err);
     if (status == WEIR_OK) {
-        status = weir__sqlite_walk(conn, &walk, limit, &chunk->arena, &ids, &chunk->scanned_to,
-                                   &chunk->more, err);
+        status = weir__sqlite_walk(conn, &walk, &chunk->arena, err);
     }
     if (status != WEIR_OK) {
         goto out;
     }
-    count = weir__sqlite_ids_count(&ids);
+    count = weir__sqlite_ids_count(&walk.ids);
     targets = weir__arena_alloc(&chunk->arena, (count + 1) * sizeof *targets);
     if (targets == NULL) {
         status = weir__fail(err, WEIR_ENOMEM, "could not allocate %zu targets", count);
         goto out;
     }
     for (size_t i = 0; i < count && status == WEIR_OK; i++) {
-        status = read_target(conn, weir__sqlite_ids_get(&ids, i), now_us, &chunk->arena,
+        status = read_target(conn, weir__sqlite_ids_get(&walk.ids, i), now_us, &chunk->arena,
                              &targets[i], err);
     }
     if (status == WEIR_OK) {
         chunk->targets = targets;
         chunk->targets_count = count;
+        chunk->scanned_to = walk.scanned_to;
+        chunk->more = walk.more;
     }
 out:
-    weir__buffer_free(&ids.bytes);
+    weir__buffer_free(&walk.ids.bytes);
     return status;
 }
 

@@ -104,17 +104,19 @@ weir_status weir__sqlite_version_after(sqlite_conn *conn, int64_t stream_row, in
 
 /* ---- targets.c ----------------------------------------------------------------------------- */
 
-/* A walk over the targets that a filter accepts, in the order of their names, in bounded steps. */
+/* One step of a walk over the targets that a filter accepts, in the order of their names. */
 typedef struct sqlite_walk {
     const store_target_filter *filter; /* borrowed */
     weir_str after;                    /* borrowed: only names above it */
-    size_t looked_max;                 /* names to look at in one step */
+    size_t limit;                      /* accepted targets at most */
+    size_t looked_max;                 /* names looked at at most */
+    /* results */
+    sqlite_ids ids;      /* of the accepted targets; added to */
+    weir_str scanned_to; /* the last name looked at, in the arena given */
+    bool more;           /* whether there are names above it */
 } sqlite_walk;
 
-/* Adds the ids of accepted targets to `ids`, at most `limit`. *scanned_to: the last name looked at,
- * in the arena; *more: whether there are names above it. */
-weir_status weir__sqlite_walk(sqlite_conn *conn, const sqlite_walk *walk, size_t limit,
-                              weir_arena *arena, sqlite_ids *ids, weir_str *scanned_to, bool *more,
+weir_status weir__sqlite_walk(sqlite_conn *conn, sqlite_walk *walk, weir_arena *arena,
                               weir_error *err);
 
 #endif

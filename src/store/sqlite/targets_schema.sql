@@ -1,8 +1,8 @@
 -- targets_schema.sql - reactions, targets, subscriptions: the part of schema 1 that workers use.
 --
 -- Positions are ids of weir_events, times are microseconds of the store's clock, flags are 0 or 1.
--- Rows of weir_reactions, weir_targets and weir_lanes are never deleted: fences and definition numbers
--- must not start again.
+-- Rows of weir_reactions, weir_targets and weir_lanes are never deleted: fences and definition
+-- numbers must not start again.
 
 -- name: targets_schema
 CREATE TABLE weir_reactions (
@@ -22,7 +22,7 @@ CREATE TABLE weir_reactions (
 CREATE TABLE weir_definitions (
     reaction  INTEGER NOT NULL,
     number    INTEGER NOT NULL,
-    names     TEXT    NOT NULL, -- JSON: names in bytewise order, or true: all that do not start with $
+    names     TEXT    NOT NULL, -- JSON: in bytewise order, or true: all that do not start with $
     source    TEXT    NOT NULL, -- pattern
     rule      INTEGER NOT NULL, -- store_rule
     rule_text TEXT    NOT NULL,
@@ -55,17 +55,17 @@ CREATE TABLE weir_targets (
     attempts    INTEGER NOT NULL DEFAULT 0
 ) STRICT;
 
--- A target that can be leased is in the first two, one that waits for its time in the third. What is
--- blocked, paused or has no work is in none, so leasing never steps over it. A lease moves nothing in
--- them: live leases are few, and a filter skips them.
+-- A target that can be leased is in the first two, one that waits for its time in the third. What
+-- is blocked, paused or has no work is in none, so leasing never steps over it. A lease moves
+-- nothing in them: live leases are few, and a filter skips them.
 CREATE INDEX weir_targets_priority ON weir_targets (lane, priority DESC, rank, id)
     WHERE behind = 1 AND held = 0 AND due IS NULL;
 CREATE INDEX weir_targets_rank ON weir_targets (lane, rank, id)
     WHERE behind = 1 AND held = 0 AND due IS NULL;
 CREATE INDEX weir_targets_due ON weir_targets (lane, due, id)
     WHERE behind = 1 AND held = 0 AND due IS NOT NULL;
--- Who sleeps needs the earliest end of a lease, and who operates the blocked targets, without reading
--- a million others. Both hold only the few rows they are about.
+-- Who sleeps needs the earliest end of a lease, and who operates the blocked targets, without
+-- reading a million others. Both hold only the few rows they are about.
 CREATE INDEX weir_targets_leased ON weir_targets (lane, lease_until) WHERE holder IS NOT NULL;
 CREATE INDEX weir_targets_blocked ON weir_targets (name) WHERE blocked IS NOT NULL;
 
