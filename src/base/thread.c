@@ -1,10 +1,13 @@
-/* thread.c - locks that abort when misused, waits on the monotonic clock, and noticing a fork. */
+/* thread.c - locks that abort when misused, waits on the monotonic clock, handing over a number, and
+ * noticing a fork. */
 #include "base/thread.h"
 
 #include "base/assert.h"
 
 #include <errno.h>
+#include <linux/futex.h>
 #include <stdatomic.h>
+#include <sys/syscall.h>
 #include <time.h>
 #include <unistd.h>
 
@@ -91,6 +94,38 @@ void weir__cond_broadcast(weir_cond *cond)
 {
     const int rc = pthread_cond_broadcast(&cond->raw);
     WEIR_ASSERT(rc == 0);
+}
+
+/* ---- batons ------------------------------------------------------------------------------- */
+
+enum { BATON_SLEEPER = WEIR_BATON_MAX + 1 }; /* somebody sleeps until the number comes */
+
+void weir__baton_pass(weir_baton *baton, uint32_t number)
+{
+    WEIR_ASSERT(number >= 1 && number <= WEIR_BATON_MAX);
+    /* Release: what was written before passing is seen after awaiting. */
+    const uint32_t before = atomic_exchange_explicit(&baton->state, number, memory_order_release);
+    WEIR_ASSERT(before == 0 || before == BATON_SLEEPER);
+    if (before == BATON_SLEEPER) {
+        /* By address alone: the baton may be gone by now. At worst this wakes a stranger who sleeps at
+         * the same address, and everyone who sleeps on a futex looks twice. */
+        (void)syscall(SYS_futex, &baton->state, FUTEX_WAKE_PRIVATE, 1, NULL, NULL, 0);
+    }
+}
+
+uint32_t weir__baton_await(weir_baton *baton)
+{
+    uint32_t state = 0;
+    if (atomic_compare_exchange_strong_explicit(&baton->state, &state, BATON_SLEEPER,
+                                                memory_order_acquire, memory_order_acquire)) {
+        state = BATON_SLEEPER;
+    }
+    while (state == BATON_SLEEPER) {
+        /* Returns at once when the number is there already; spurious returns are looked at again. */
+        (void)syscall(SYS_futex, &baton->state, FUTEX_WAIT_PRIVATE, BATON_SLEEPER, NULL, NULL, 0);
+        state = atomic_load_explicit(&baton->state, memory_order_acquire);
+    }
+    return state;
 }
 
 /* Atomic because any thread may ask; relaxed because the only writer is the child handler, which

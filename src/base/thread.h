@@ -5,6 +5,7 @@
 #define WEIR_BASE_THREAD_H
 
 #include <pthread.h>
+#include <stdatomic.h>
 #include <stdbool.h>
 #include <stdint.h>
 
@@ -43,6 +44,18 @@ bool weir__cond_wait_until(weir_cond *cond, weir_mutex *mu, int64_t deadline_mon
     WEIR_REQUIRES(*mu);
 void weir__cond_signal(weir_cond *cond);
 void weir__cond_broadcast(weir_cond *cond);
+
+/* Handed by one thread to one other, once, with a number. Cheaper than a mutex and a condition: who
+ * waits is woken to nothing but its number. Zeroed is ready to use. The baton may end as soon as
+ * await has returned, on whichever thread; pass does not look at it again. */
+typedef struct weir_baton {
+    _Atomic uint32_t state; /* 0; a sleeper's mark; or the number */
+} weir_baton;
+
+enum { WEIR_BATON_MAX = 1000 }; /* numbers are 1 to this */
+
+void weir__baton_pass(weir_baton *baton, uint32_t number);
+uint32_t weir__baton_await(weir_baton *baton);
 
 /* How often this process has been forked from one that used the library: a handle remembers the
  * number it was opened with, and refuses to work when it has changed. */

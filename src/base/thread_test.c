@@ -214,6 +214,58 @@ static void each_fork_is_a_new_generation_for_the_child_alone(void **state)
     assert_int_equal(weir__fork_generation(), mine);
 }
 
+/* ---- batons ------------------------------------------------------------------------------- */
+
+enum { BATON_ROUNDS = 20000 };
+
+typedef struct baton_post {
+    _Atomic(weir_baton *) waiting; /* of the thread that awaits; on its stack */
+    uint64_t written;              /* before passing; read after awaiting */
+} baton_post;
+
+static void *baton_passer(void *arg)
+{
+    baton_post *post = arg;
+    for (uint32_t i = 0; i < BATON_ROUNDS; i++) {
+        weir_baton *baton = NULL;
+        while (baton == NULL) {
+            baton = atomic_exchange(&post->waiting, NULL);
+        }
+        post->written = i;
+        weir__baton_pass(baton, i % WEIR_BATON_MAX + 1);
+    }
+    return NULL;
+}
+
+/* A frame of its own for each baton, so that it is gone when await has returned. */
+__attribute__((noinline)) static uint32_t baton_await_on_stack(baton_post *post)
+{
+    weir_baton baton = { 0 };
+    atomic_store(&post->waiting, &baton);
+    return weir__baton_await(&baton);
+}
+
+static void a_baton_brings_its_number_and_all_that_was_written_before(void **state)
+{
+    (void)state;
+    static baton_post post;
+    pthread_t passer;
+    assert_int_equal(pthread_create(&passer, NULL, baton_passer, &post), 0);
+    for (uint32_t i = 0; i < BATON_ROUNDS; i++) {
+        assert_int_equal(baton_await_on_stack(&post), i % WEIR_BATON_MAX + 1);
+        assert_int_equal(post.written, i);
+    }
+    assert_int_equal(pthread_join(passer, NULL), 0);
+}
+
+static void a_baton_that_was_passed_is_not_waited_for(void **state)
+{
+    (void)state;
+    weir_baton baton = { 0 };
+    weir__baton_pass(&baton, WEIR_BATON_MAX);
+    assert_int_equal(weir__baton_await(&baton), WEIR_BATON_MAX);
+}
+
 #ifdef WEIR_DEBUG
 static void unlocking_what_is_not_locked_aborts_in_test_builds(void **state) WEIR_NO_LOCK_CHECK
 {
@@ -241,6 +293,8 @@ int main(void)
         cmocka_unit_test(a_broadcast_wakes_everyone),
         cmocka_unit_test(a_wait_ends_at_its_deadline_and_not_before),
         cmocka_unit_test(a_signal_ends_a_wait_long_before_its_deadline),
+        cmocka_unit_test(a_baton_brings_its_number_and_all_that_was_written_before),
+        cmocka_unit_test(a_baton_that_was_passed_is_not_waited_for),
         cmocka_unit_test(each_fork_is_a_new_generation_for_the_child_alone),
 #ifdef WEIR_DEBUG
         cmocka_unit_test(unlocking_what_is_not_locked_aborts_in_test_builds),
