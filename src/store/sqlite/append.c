@@ -123,7 +123,7 @@ static weir_status category_id(appending *a, weir_str name, int64_t *id, weir_er
 
 static size_t put_number(uint8_t *out, int64_t value)
 {
-    uint64_t left = ((uint64_t)value << 1) ^ (uint64_t)(value >> 63);
+    uint64_t left = ((uint64_t)value << 1) ^ (value < 0 ? UINT64_MAX : 0);
     size_t len = 0;
     while (left >= 0x80) {
         out[len++] = (uint8_t)(left | 0x80);

@@ -137,9 +137,14 @@ static weir_status take_row(filling *f, sqlite3_stmt *stmt, weir_event *event, w
 
 /* ---- searching ---------------------------------------------------------------------------- */
 
-/* Position and time of one event. *found false: there is none. */
+/* Position and time of one event. */
+typedef struct probed {
+    bool found;
+    int64_t id, created_us;
+} probed;
+
 static weir_status probe(sqlite_conn *conn, const char *sql, int64_t first, int64_t second,
-                         int64_t *id, int64_t *created_us, bool *found, weir_error *err)
+                         probed *out, weir_error *err)
 {
     sqlite3_stmt *stmt = NULL;
     weir_status status = weir__sqlite_statement(conn, sql, &stmt, err);
@@ -150,61 +155,64 @@ static weir_status probe(sqlite_conn *conn, const char *sql, int64_t first, int6
     if (sqlite3_bind_parameter_count(stmt) > 1) {
         (void)sqlite3_bind_int64(stmt, 2, second);
     }
-    status = weir__sqlite_step(conn, stmt, found, err);
+    *out = (probed){ .found = false };
+    status = weir__sqlite_step(conn, stmt, &out->found, err);
     if (status != WEIR_OK) {
         return status;
     }
-    if (*found) {
-        *id = sqlite3_column_int64(stmt, 0);
-        *created_us = sqlite3_column_int64(stmt, 1);
+    if (out->found) {
+        out->id = sqlite3_column_int64(stmt, 0);
+        out->created_us = sqlite3_column_int64(stmt, 1);
     }
     weir__sqlite_done(stmt);
     return WEIR_OK;
 }
 
-/* The first position in [low, high] whose event was created at or after `time_us`; high + 1:
- * none. */
+/* The first position in [low, high] whose event was created at or after `time_us`; high + 1: none. */
 static weir_status position_at_time(sqlite_conn *conn, int64_t low, int64_t high, int64_t time_us,
                                     int64_t *out, weir_error *err)
 {
     int64_t end = high + 1; /* the answer is in [low, end] */
     while (low < end) {
         const int64_t middle = low + (end - low) / 2;
-        int64_t id = 0;
-        int64_t created_us = 0;
-        bool found = false;
-        const weir_status status =
-            probe(conn, sql_read_position_probe, middle, 0, &id, &created_us, &found, err);
+        probed event;
+        const weir_status status = probe(conn, sql_read_position_probe, middle, 0, &event, err);
         if (status != WEIR_OK) {
             return status;
         }
-        if (found && id < end && created_us < time_us) {
-            low = id + 1;
+        if (event.found && event.id < end && event.created_us < time_us) {
+            low = event.id + 1;
         } else {
-            end = middle; /* nothing between middle and id, or it is late enough */
+            end = middle; /* nothing between middle and that event, or it is late enough */
         }
     }
     *out = low;
     return WEIR_OK;
 }
 
-/* The first version in [low, high] of a stream that has position or time at or above the bound;
- * high + 1: none. */
-static weir_status version_at(sqlite_conn *conn, int64_t stream, int64_t low, int64_t high,
-                              bool by_time, int64_t bound, int64_t *out, weir_error *err)
+/* What to look for in the versions [low, high] of a stream. */
+typedef struct version_search {
+    int64_t stream; /* weir_streams.id */
+    int64_t low, high;
+    bool by_time; /* `bound` is a time; else a position */
+    int64_t bound;
+} version_search;
+
+/* The first version whose event is at or above the bound; high + 1: none. */
+static weir_status version_at(sqlite_conn *conn, const version_search *search, int64_t *out,
+                              weir_error *err)
 {
-    int64_t end = high + 1;
+    int64_t low = search->low;
+    int64_t end = search->high + 1;
     while (low < end) {
         const int64_t middle = low + (end - low) / 2;
-        int64_t id = 0;
-        int64_t created_us = 0;
-        bool found = false;
+        probed event;
         const weir_status status =
-            probe(conn, sql_read_version_probe, stream, middle, &id, &created_us, &found, err);
+            probe(conn, sql_read_version_probe, search->stream, middle, &event, err);
         if (status != WEIR_OK) {
             return status;
         }
-        if (!found || (by_time ? created_us : id) < bound) {
+        if (!event.found || (search->by_time ? event.created_us : event.id) < search->bound) {
             low = middle + 1; /* versions that are not there are below the first one */
         } else {
             end = middle;
@@ -298,8 +306,11 @@ static weir_status read_stream_in(filling *f, const store_stream_query *q, weir_
     low = low < base ? base : low;
     high = high > version ? version : high;
     if (q->until_us != INT64_MAX && low <= high) {
+        const version_search after_until = {
+            .stream = stream, .low = low, .high = high, .by_time = true, .bound = q->until_us + 1
+        };
         int64_t late = 0;
-        status = version_at(f->conn, stream, low, high, true, q->until_us + 1, &late, err);
+        status = version_at(f->conn, &after_until, &late, err);
         if (status != WEIR_OK) {
             return status;
         }
@@ -393,19 +404,22 @@ static weir_status fill_from_exact(filling *f, weir_str name, const log_range *r
     if (status != WEIR_OK || !found) {
         return status;
     }
-    int64_t low = f->conn->row.version_base;
-    int64_t high = version;
-    status = version_at(f->conn, stream, low, high, false, range->low, &low, err);
+    version_search search = {
+        .stream = stream, .low = f->conn->row.version_base, .high = version, .bound = range->low
+    };
+    int64_t low = 0;
+    int64_t above = version + 1;
+    status = version_at(f->conn, &search, &low, err);
     if (status == WEIR_OK && range->high < f->conn->row.head) {
-        int64_t above = 0;
-        status = version_at(f->conn, stream, low, high, false, range->high + 1, &above, err);
-        high = above - 1;
+        search.low = low;
+        search.bound = range->high + 1;
+        status = version_at(f->conn, &search, &above, err);
     }
     if (status != WEIR_OK) {
         return status;
     }
     f->stream = name;
-    return fill_from_stream(f, stream, low, high, range->backward, err);
+    return fill_from_stream(f, stream, low, above - 1, range->backward, err);
 }
 
 static int compare_up(const void *a, const void *b)
