@@ -373,7 +373,7 @@ static void streams_come_in_the_order_of_their_bytes_whatever_narrows_them(void 
         store_pattern *pattern = NULL;
         const size_t from = round / 24 % 10;
         store_streams_query q = { .category = weir__str(categories[round / 6 % 4]),
-                                  .after = from == 0 ? (weir_str){ 0 } : weir__str(names[from - 1]),
+                                  .after = weir__str(from == 0 ? "" : names[from - 1]),
                                   .limit = round / 240 == 0 ? 2 : 1000 };
         assert_int_equal(weir__pattern_open(&pattern, weir__str(patterns[round % 6]), &t->err),
                          WEIR_OK);
