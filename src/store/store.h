@@ -57,10 +57,11 @@ enum {
     STORE_PAYLOAD_BYTES_DEFAULT = 1024 * 1024,
     STORE_CHUNK_EVENTS_MAX = 1000,        /* events looked at in one read transaction          */
     STORE_CHUNK_BYTES_SOFT = 1024 * 1024, /* a chunk ends with the event that reaches this     */
-    STORE_LEASE_TARGETS_MAX = 1000,       /* targets per lease call                            */
-    STORE_RANK_SHIFT = 10,                /* leasing orders watermarks to within 1,024         */
-    STORE_OPERATE_CHUNK = 1000,           /* targets changed per transaction of a mass verb    */
-    STORE_ERROR_TEXT_BYTES_MAX = 4096,    /* error texts kept with targets and parked events   */
+    STORE_FETCH_BYTES_SOFT = 4 * 1024 * 1024,
+    STORE_LEASE_TARGETS_MAX = 1000,    /* targets per lease call                            */
+    STORE_RANK_SHIFT = 10,             /* leasing orders watermarks to within 1,024         */
+    STORE_OPERATE_CHUNK = 1000,        /* targets changed per transaction of a mass verb    */
+    STORE_ERROR_TEXT_BYTES_MAX = 4096, /* error texts kept with targets and parked events   */
 };
 
 /* ---- opening ------------------------------------------------------------------------------ */
@@ -347,6 +348,9 @@ typedef struct store_fetch_list {
     weir_arena arena;
     store_fetched *events; /* by item, then position */
     size_t events_count;
+    const bool
+        *exhausted; /* per item: nothing of it is left up to its up_to. Only then may its `at` be
+                              settled at up_to; few events alone prove nothing, the list may be full */
 } store_fetch_list;
 
 typedef struct store_advance {
@@ -668,8 +672,8 @@ typedef struct weir_store_ops {
     /* FETCH. The next events of each item's subscription with after < id <= up_to: found through
      * the reaction's current definition (names, source), the rule and the subscription's value, or
      * through work rows; events the reaction does not listen to are not given. All items in one
-     * short transaction, at most STORE_CHUNK_EVENTS_MAX events together. ENOTFOUND: no such
-     * subscription. */
+     * short transaction, at most STORE_CHUNK_EVENTS_MAX events together, ending with the one that
+     * brings data and meta to STORE_FETCH_BYTES_SOFT. ENOTFOUND: no such subscription. */
     weir_status (*fetch)(weir_store *s, const store_fetch_item *items, size_t count,
                          store_fetch_list *list, weir_error *err);
     /* SETTLE. One transaction: sql; fence check (stale, or no lease with it -> ELOST; an expired

@@ -707,6 +707,37 @@ static void C33_fetching_needs_a_subscription(void **state)
     weir__arena_free(&list.arena);
 }
 
+/* An engine settles an exhausted item at its mark; were a full list taken for the end of an item,
+ * events would be stepped over. */
+static void C28_fetching_says_of_which_items_nothing_is_left(void **state)
+{
+    enum { MANY = STORE_CHUNK_EVENTS_MAX - 2 };
+    kit *k = *state;
+    static int64_t ids[MANY];
+    const store_reaction r = target_with(k, MANY, ids);
+    const store_leased l = kit_lease_target(k, "lane", "s");
+    const store_fetch_item whole = {
+        .target = l.target, .reaction = r.id, .up_to = INT64_MAX, .limit = MANY + 1
+    };
+    store_fetch_item items[] = { whole, whole, whole, whole };
+    store_fetch_list list = { 0 };
+    items[1].after = ids[MANY - 2]; /* one event left, two asked for */
+    items[1].limit = 2;
+    items[2].after = ids[MANY - 2]; /* one left, one asked for: the list is full after it */
+    items[2].limit = 1;
+    KIT_OK(k, k->store->ops->fetch(k->store, items, 4, &list, &k->err));
+    assert_int_equal(list.events_count, STORE_CHUNK_EVENTS_MAX);
+    assert_true(list.exhausted[0]);
+    assert_true(list.exhausted[1]);
+    assert_false(list.exhausted[2]);
+    assert_false(list.exhausted[3]); /* got nothing, and has everything left */
+    items[0].limit = MANY;
+    KIT_OK(k, k->store->ops->fetch(k->store, items, 1, &list, &k->err));
+    assert_int_equal(list.events_count, MANY);
+    assert_false(list.exhausted[0]); /* as many as asked for: nobody has looked further */
+    weir__arena_free(&list.arena);
+}
+
 kit_theme kit_settling(void)
 {
     static const struct CMUnitTest tests[] = {
@@ -735,6 +766,7 @@ kit_theme kit_settling(void)
         KIT_TEST(C33_what_effects_append_is_work_like_any_other),
         KIT_TEST(C33_work_rows_go_with_what_was_handled),
         KIT_TEST(C33_fetching_needs_a_subscription),
+        KIT_TEST(C28_fetching_says_of_which_items_nothing_is_left),
     };
     return (kit_theme){ .tests = tests, .count = sizeof tests / sizeof tests[0] };
 }

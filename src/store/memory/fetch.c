@@ -3,6 +3,8 @@
 #include "base/str.h"
 #include "store/memory/memory_store.h"
 
+#include <string.h>
+
 /* The first event of a list above a position that the reaction listens to. */
 static memory_event *next_in_list(const event_list *list, const memory_definition *d, int64_t after,
                                   int64_t up_to)
@@ -113,9 +115,22 @@ memory_event *weir__memory_next_event(const memory_core *c, memory_subscription 
     return NULL;
 }
 
-static weir_status fetch_item(const memory_core *c, const store_fetch_item *item,
-                              uint32_t item_index, store_fetch_list *list, weir_error *err)
+/* A list on its way. It is full when either of its limits is reached. */
+typedef struct filling {
+    store_fetch_list *list;
+    bool *exhausted; /* in the list's arena */
+    size_t bytes;
+} filling;
+
+static bool is_full(const filling *f)
 {
+    return f->list->events_count >= STORE_CHUNK_EVENTS_MAX || f->bytes >= STORE_FETCH_BYTES_SOFT;
+}
+
+static weir_status fetch_item(const memory_core *c, const store_fetch_item *item,
+                              uint32_t item_index, filling *f, weir_error *err)
+{
+    store_fetch_list *list = f->list;
     const memory_target *t = weir__memory_target(c, item->target);
     memory_subscription *s =
         t == NULL ? NULL : weir__memory_subscription(t, weir__memory_reaction(c, item->reaction));
@@ -125,9 +140,10 @@ static weir_status fetch_item(const memory_core *c, const store_fetch_item *item
     }
     int64_t after = item->after;
     const weir_event *same = NULL;
-    for (int64_t n = 0; n < item->limit && list->events_count < STORE_CHUNK_EVENTS_MAX; n++) {
+    for (int64_t n = 0; n < item->limit && !is_full(f); n++) {
         const memory_event *e = weir__memory_next_event(c, s, after, item->up_to);
         if (e == NULL) {
+            f->exhausted[item_index] = true;
             break;
         }
         weir_event *copy = weir__arena_alloc(&list->arena, sizeof *copy);
@@ -138,6 +154,7 @@ static weir_status fetch_item(const memory_core *c, const store_fetch_item *item
             (store_fetched){ .event = copy, .item_index = item_index };
         same = copy;
         after = e->id;
+        f->bytes += copy->data.len + copy->meta.len;
     }
     return WEIR_OK;
 }
@@ -147,16 +164,20 @@ weir_status weir__memory_fetch(weir_store *base, const store_fetch_item *items, 
 {
     memory_handle *h = weir__memory_handle(base);
     weir_status status = WEIR_OK;
+    filling f = { .list = list };
 
     weir__arena_reset(&list->arena);
     list->events_count = 0;
     list->events = weir__arena_alloc(&list->arena, STORE_CHUNK_EVENTS_MAX * sizeof *list->events);
-    if (list->events == NULL) {
+    f.exhausted = weir__arena_alloc(&list->arena, (count + 1) * sizeof *f.exhausted);
+    if (list->events == NULL || f.exhausted == NULL) {
         return weir__memory_full(err);
     }
+    memset(f.exhausted, 0, (count + 1) * sizeof *f.exhausted);
+    list->exhausted = f.exhausted;
     weir__lock(&h->core->mu);
     for (size_t i = 0; i < count && status == WEIR_OK; i++) {
-        status = fetch_item(h->core, &items[i], (uint32_t)i, list, err);
+        status = fetch_item(h->core, &items[i], (uint32_t)i, &f, err);
     }
     weir__unlock(&h->core->mu);
     if (status != WEIR_OK) {

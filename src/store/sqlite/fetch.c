@@ -307,6 +307,8 @@ typedef struct fetching {
     weir_arena *arena;   /* of the list */
     weir_buffer opened;  /* sqlite_definition: those used so far */
     weir_buffer fetched; /* store_fetched */
+    bool *exhausted;     /* in the arena: per item */
+    size_t bytes;        /* of data and meta so far */
 } fetching;
 
 static weir_status definition_of(fetching *f, int64_t reaction, sqlite_definition *out,
@@ -382,13 +384,24 @@ static weir_status load_event(fetching *f, int64_t id, uint32_t item_index, weir
          !weir__buffer_add(&f->fetched, &fetched, sizeof fetched))) {
         status = weir__fail(err, WEIR_ENOMEM, "could not copy an event");
     }
+    if (status == WEIR_OK) {
+        f->bytes += event->data.len + event->meta.len;
+    }
     return status;
+}
+
+/* How many more events the list takes: none once its bytes are reached. */
+static size_t room_left(const fetching *f)
+{
+    return f->bytes >= STORE_FETCH_BYTES_SOFT
+               ? 0
+               : STORE_CHUNK_EVENTS_MAX - f->fetched.len / sizeof(store_fetched);
 }
 
 static weir_status fetch_item(fetching *f, const store_fetch_item *item, uint32_t item_index,
                               weir_error *err)
 {
-    const size_t room = STORE_CHUNK_EVENTS_MAX - f->fetched.len / sizeof(store_fetched);
+    const size_t room = room_left(f);
     const size_t limit = (uint64_t)item->limit < room ? (size_t)item->limit : room;
     sqlite_range range = { .target = item->target, .after = item->after, .up_to = item->up_to };
     sqlite_definition definition = { 0 };
@@ -400,9 +413,11 @@ static weir_status fetch_item(fetching *f, const store_fetch_item *item, uint32_
             status = weir__sqlite_find_events(f->conn, &definition, &range, limit, &ids, err);
         }
     }
-    for (size_t i = 0; i < weir__sqlite_ids_count(&ids) && status == WEIR_OK; i++) {
+    const size_t found = weir__sqlite_ids_count(&ids);
+    for (size_t i = 0; i < found && room_left(f) > 0 && status == WEIR_OK; i++) {
         status = load_event(f, weir__sqlite_ids_get(&ids, i), item_index, err);
     }
+    f->exhausted[item_index] = room_left(f) > 0 && found < limit;
     weir__buffer_free(&ids.bytes);
     return status;
 }
@@ -416,7 +431,11 @@ weir_status weir__sqlite_fetch(weir_store *base, const store_fetch_item *items, 
     weir__arena_reset(&list->arena);
     list->events = NULL;
     list->events_count = 0;
-    weir_status status = weir__sqlite_read_begin(s, &f.conn, err);
+    f.exhausted = weir__arena_alloc(&list->arena, (count + 1) * sizeof *f.exhausted);
+    list->exhausted = f.exhausted;
+    weir_status status = f.exhausted == NULL
+                             ? weir__fail(err, WEIR_ENOMEM, "could not allocate fetched events")
+                             : weir__sqlite_read_begin(s, &f.conn, err);
     if (status != WEIR_OK) {
         return status;
     }
