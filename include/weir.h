@@ -238,6 +238,9 @@ typedef struct weir_append_result {
  *   EKEYREUSED the idempotency key was used with other content; EINFLIGHT: is being used;
  *   ECLOSED, ECONFLICT  stream by stream, expectations as given, then the others;
  *   ETAKEN     a key belongs to another stream: err->stream names it.
+ * EUNKNOWN: the disk failed in the middle of the commit, which may or may not have happened. An
+ * append with an idempotency key is asked for again by the library itself, once; then, or without a
+ * key, find out by reading, or repeat with the same key.
  * `out` may be NULL; else *out is owned by the caller, ended by weir_append_result_free. */
 WEIR_API WEIR_MUSTCHECK int32_t weir_append(weir *w, const weir_append_request *request,
                                             const weir_append_result **out, weir_error *err);

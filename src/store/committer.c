@@ -62,13 +62,28 @@ void weir__committer_close(committer *c)
     weir__free(c);
 }
 
-/* One append in a transaction of its own. */
+/* One append in a transaction of its own. An outcome that is not known is found out by asking again,
+ * if the append has a key: the store then replays it or writes it, once. Without a key it is never
+ * repeated. */
 static void run_alone(committer *c, store_append *append)
 {
-    const weir_status status = c->store->ops->append(c->store, &append, 1, append->err);
+    weir_status status = c->store->ops->append(c->store, &append, 1, append->err);
+    if (status == WEIR_EUNKNOWN && append->key.len > 0) {
+        status = c->store->ops->append(c->store, &append, 1, append->err);
+    }
     if (status != WEIR_OK) {
         append->status = status;
     }
+}
+
+/* Whether a caller of a batch that failed as a whole may be run alone. */
+static bool may_run_alone(const store_append *append, weir_status batch_failed_with)
+{
+    if (batch_failed_with == WEIR_EUNKNOWN) {
+        return append->key.len > 0;
+    }
+    /* The time to wait is spent; waiting once more for each would multiply it. */
+    return batch_failed_with != WEIR_EBUSY;
 }
 
 static void run_batch(committer *c, store_append *const *batch, size_t count)
@@ -83,14 +98,13 @@ static void run_batch(committer *c, store_append *const *batch, size_t count)
         return;
     }
     for (size_t i = 0; i < count; i++) {
-        if (status == WEIR_EBUSY) {
-            /* The time to wait is spent; waiting once more for each would multiply it. */
-            batch[i]->status = status;
-            if (batch[i]->err != NULL) {
-                *batch[i]->err = err;
-            }
-        } else {
+        if (may_run_alone(batch[i], status)) {
             run_alone(c, batch[i]);
+            continue;
+        }
+        batch[i]->status = status;
+        if (batch[i]->err != NULL) {
+            *batch[i]->err = err;
         }
     }
 }

@@ -223,6 +223,29 @@ static void a_store_that_is_busy_is_not_asked_once_more_for_each(void **state)
     }
 }
 
+static void C14_what_may_have_happened_is_repeated_only_under_a_key(void **state)
+{
+    fixture *f = *state;
+    f->gate.batch_fails = WEIR_EUNKNOWN;
+    caller_start(&f->callers[0], f->c, 1);
+    wait_inside(&f->gate, 1);
+    for (size_t i = 1; i <= 2; i++) {
+        caller *k = &f->callers[i];
+        *k = (caller){ .c = f->c, .stream = { .name = weir__str("s"), .version = (int64_t)i + 1 } };
+        k->append = (store_append){ .streams = &k->stream,
+                                    .streams_count = 1,
+                                    .err = &k->err,
+                                    .key = weir__str(i == 2 ? "key" : NULL) };
+        assert_int_equal(pthread_create(&k->thread, NULL, caller_run, k), 0);
+        wait_waiting(f->c, i + 1);
+    }
+    gate_set(&f->gate, false);
+    join_all(f, 3);
+    assert_int_equal(f->callers[1].status, WEIR_EUNKNOWN);
+    assert_int_equal(f->callers[2].status, WEIR_OK);
+    assert_int_equal(f->gate.calls, 1 + 1 + 1);
+}
+
 static void the_1025th_waiting_caller_is_told_to_come_back(void **state)
 {
     fixture *f = *state;
@@ -269,6 +292,8 @@ int main(int argc, char **argv)
                                         teardown),
         cmocka_unit_test_setup_teardown(a_store_that_is_busy_is_not_asked_once_more_for_each, setup,
                                         teardown),
+        cmocka_unit_test_setup_teardown(C14_what_may_have_happened_is_repeated_only_under_a_key,
+                                        setup, teardown),
         cmocka_unit_test_setup_teardown(the_1025th_waiting_caller_is_told_to_come_back, setup,
                                         teardown),
         cmocka_unit_test_setup_teardown(a_batch_ends_where_it_would_become_too_large, setup,

@@ -76,8 +76,9 @@ static int file_truncate(sqlite3_file *file, sqlite3_int64 size)
 
 static int file_sync(sqlite3_file *file, int flags)
 {
-    int rc = SQLITE_OK;
-    if (!shim(file)->hooks->skip_sync) {
+    int rc =
+        shim(file)->hooks->syncing == NULL ? SQLITE_OK : shim(file)->hooks->syncing(shim(file));
+    if (rc == SQLITE_OK && !shim(file)->hooks->skip_sync) {
         rc = real(file)->pMethods->xSync(real(file), flags);
     }
     if (rc == SQLITE_OK && shim(file)->hooks->synced != NULL) {

@@ -31,6 +31,7 @@ struct shim_hooks {
     void (*closing)(shim_file *f);
     void (*writing)(shim_file *f, const void *bytes, int len, sqlite3_int64 offset);
     void (*truncating)(shim_file *f, sqlite3_int64 size);
+    int (*syncing)(shim_file *f); /* not SQLITE_OK: the sync fails with that, and is not done */
     void (*synced)(shim_file *f);
     void (*deleted)(const char *path, bool directory_synced);
     /* Slots [first, first + count) of the WAL index; taken or given back exclusively. */
