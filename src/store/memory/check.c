@@ -78,7 +78,7 @@ static void check_streams(const memory_core *c, findings *f)
         find(f, "stream", "The streams have %zu events, the log has %zu.", events, c->log_count);
     }
     if (c->streams_by_name.count != c->streams.count ||
-        !weir__ordered_is_sound(&c->streams_by_name)) {
+        !weir__name_index_is_sound(&c->streams_by_name)) {
         find(f, "order", "The order of the streams' names is broken.");
     }
 }
@@ -193,7 +193,7 @@ static void check_targets(memory_core *c, findings *f)
     }
     if (c->targets_sorted.count != c->targets_count ||
         c->targets_by_name.count != c->targets_count ||
-        !weir__ordered_is_sound(&c->targets_sorted)) {
+        !weir__name_index_is_sound(&c->targets_sorted)) {
         find(f, "order", "The order of the targets' names is broken.");
     }
     if (!weir__ordered_is_sound(&c->parked) || !weir__ordered_is_sound(&c->parked_by_event) ||

@@ -125,29 +125,15 @@ memory_target **weir__memory_named_targets(const memory_core *c, const store_tar
     return found;
 }
 
-static bool reached_above(const void *key, const ordered_node *node)
-{
-    const weir_str *after = key;
-    return weir__str_compare(ORDERED_ITEM_CONST(node, memory_target, by_name)->item.key, *after) >
-           0;
-}
-
-static bool reached_at(const void *key, const ordered_node *node)
-{
-    const weir_str *from = key;
-    return weir__str_compare(ORDERED_ITEM_CONST(node, memory_target, by_name)->item.key, *from) >=
-           0;
-}
-
 /* A walk over targets in the order of their names: those that were named, or all. */
 typedef struct target_walk {
     memory_target **named; /* in the arena; NULL: all */
     size_t named_count, named_index;
-    ordered_node *node;
+    name_cursor cursor;
     weir_str prefix; /* what every name that fits begins with */
 } target_walk;
 
-static bool walk_start(memory_core *c, const store_targets_query *q, weir_arena *arena,
+static bool walk_start(const memory_core *c, const store_targets_query *q, weir_arena *arena,
                        target_walk *w)
 {
     const store_target_filter *f = &q->filter;
@@ -163,9 +149,8 @@ static bool walk_start(memory_core *c, const store_targets_query *q, weir_arena 
     if (f->match != NULL && (f->match->kind == PATTERN_EXACT || f->match->kind == PATTERN_PREFIX)) {
         w->prefix = f->match->name;
     }
-    w->node = weir__str_compare(w->prefix, q->after) > 0
-                  ? weir__ordered_seek(&c->targets_sorted, reached_at, &w->prefix)
-                  : weir__ordered_seek(&c->targets_sorted, reached_above, &q->after);
+    const bool jump = weir__str_compare(w->prefix, q->after) > 0;
+    w->cursor = weir__name_index_seek(&c->targets_sorted, jump ? w->prefix : q->after, !jump);
     return true;
 }
 
@@ -175,16 +160,16 @@ static memory_target *walk_target(const target_walk *w)
     if (w->named != NULL) {
         return w->named_index < w->named_count ? w->named[w->named_index] : NULL;
     }
-    memory_target *t = w->node == NULL ? NULL : ORDERED_ITEM(w->node, memory_target, by_name);
+    memory_target *t = (memory_target *)(void *)weir__name_index_item(&w->cursor);
     return t != NULL && weir__str_starts_with(t->item.key, w->prefix) ? t : NULL;
 }
 
-static void walk_next(memory_core *c, target_walk *w)
+static void walk_next(target_walk *w)
 {
     if (w->named != NULL) {
         w->named_index++;
     } else {
-        w->node = weir__ordered_next(&c->targets_sorted, w->node);
+        weir__name_index_next(&w->cursor);
     }
 }
 
@@ -192,7 +177,7 @@ static weir_status targets_locked(memory_handle *h, const store_targets_query *q
                                   store_targets_chunk *chunk, weir_error *err)
     WEIR_REQUIRES(h->core->mu)
 {
-    memory_core *c = h->core;
+    const memory_core *c = h->core;
     const int64_t now_us = weir__memory_now(h);
     const size_t max = q->limit < CHUNK_NAMES_MAX ? (size_t)q->limit : CHUNK_NAMES_MAX;
     weir_str scanned_to = q->after;
@@ -214,7 +199,7 @@ static weir_status targets_locked(memory_handle *h, const store_targets_query *q
             return weir__memory_full(err);
         }
         scanned_to = t->item.key;
-        walk_next(c, &w);
+        walk_next(&w);
     }
     chunk->more = t != NULL;
     return weir__memory_text_copy(&chunk->arena, scanned_to, &chunk->scanned_to)

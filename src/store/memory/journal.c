@@ -31,6 +31,7 @@ typedef enum journal_kind {
     SET_REMOVED,        /* a: set, b: node                           */
     TABLE_ADDED,        /* a: table, b: item                         */
     TABLE_REMOVED,      /* a: table, b: item                         */
+    NAME_ADDED,         /* a: index of names, b: item                */
     EVENT_ADDED,        /* a: event                                  */
     STREAM_ADDED,       /* a: stream                                 */
     TARGET_ADDED,       /* a: target                                 */
@@ -123,6 +124,16 @@ bool weir__tx_table_add(memory_core *c, table *t, table_item *item)
         return false;
     }
     weir__table_add(t, item);
+    return true;
+}
+
+bool weir__tx_name_add(memory_core *c, name_index *index, table_item *item)
+{
+    if (!room(&c->journal) || !weir__name_index_add(index, item)) {
+        return false;
+    }
+    const bool noted = note(c, NAME_ADDED, index, item);
+    WEIR_ASSERT(noted);
     return true;
 }
 
@@ -291,6 +302,9 @@ static void undo(memory_core *c, const journal_entry *e)
         break;
     case TABLE_REMOVED:
         weir__table_add(e->a, e->b);
+        break;
+    case NAME_ADDED:
+        weir__name_index_remove(e->a, e->b);
         break;
     case EVENT_ADDED:
         undo_event(c, e->a);

@@ -119,7 +119,7 @@ static memory_stream *stream_add(memory_core *c, weir_str name)
     s->item.hash = weir__str_hash(name);
     s->category = category;
     return weir__tx_add_stream(c, s) && weir__tx_table_add(c, &c->streams, &s->item) &&
-                   weir__tx_set_add(c, &c->streams_by_name, &s->by_name)
+                   weir__tx_name_add(c, &c->streams_by_name, &s->item)
                ? s
                : NULL;
 }
@@ -269,18 +269,20 @@ static void words_free(table *words)
     weir__table_free(words);
 }
 
+/* In the order in which it was made, which is kinder to the heap and the caches than the order of a
+ * table: a stream goes with its first event, and its other events do not look at it any more. */
 void weir__memory_log_free(memory_core *c)
 {
-    size_t cursor = 0;
-    for (table_item *item; (item = weir__table_next(&c->streams, &cursor)) != NULL;) {
-        memory_stream *s = (memory_stream *)(void *)item;
-        weir__free(s->events.items);
-        weir__free(s);
+    for (size_t i = 0; i < c->log_count; i++) {
+        memory_event *e = c->log[i / LOG_BLOCK_EVENTS][i % LOG_BLOCK_EVENTS];
+        if (e->version == c->version_base) {
+            weir__free(e->stream->events.items);
+            weir__free(e->stream);
+        }
+        weir__free(e);
     }
     weir__table_free(&c->streams);
-    for (size_t i = 0; i < c->log_count; i++) {
-        weir__free(c->log[i / LOG_BLOCK_EVENTS][i % LOG_BLOCK_EVENTS]);
-    }
+    weir__name_index_free(&c->streams_by_name);
     for (size_t i = 0; i < c->log_blocks; i++) {
         weir__free(c->log[i]);
     }

@@ -9,6 +9,7 @@
 #define WEIR_STORE_MEMORY_MEMORY_STORE_H
 
 #include "base/thread.h"
+#include "store/memory/name_index.h"
 #include "store/memory/ordered.h"
 #include "store/memory/table.h"
 #include "store/store.h"
@@ -42,8 +43,7 @@ typedef struct memory_word {
 } memory_word;
 
 typedef struct memory_stream {
-    table_item item; /* first; the key is `bytes` */
-    ordered_node by_name;
+    table_item item;       /* first; the key is `bytes` */
     memory_word *category; /* borrowed from the core */
     event_list events;     /* never empty outside a transaction */
     bool closed;
@@ -170,8 +170,7 @@ struct memory_subscription {
 };
 
 struct memory_target {
-    table_item item; /* first; the key is `bytes` */
-    ordered_node by_name;
+    table_item item;       /* first; the key is `bytes` */
     ordered_node by_lease; /* PLACED_LEASED */
     int64_t id;
     memory_lane *lane; /* borrowed; for ever */
@@ -251,7 +250,7 @@ struct memory_core {
     size_t log_count, log_blocks, log_blocks_capacity;
     int64_t position_base, version_base;
     table streams, names, categories;
-    ordered_set streams_by_name;
+    name_index streams_by_name;
 
     table keys;
     memory_key *key_oldest, *key_newest;
@@ -263,7 +262,7 @@ struct memory_core {
     size_t reactions_count, reactions_capacity;
     table lanes;
     table targets_by_name;
-    ordered_set targets_sorted;
+    name_index targets_sorted;
     memory_target **targets; /* owned; id n is at n - 1 */
     size_t targets_count, targets_capacity;
     ordered_set parked, parked_by_event;
@@ -302,6 +301,7 @@ bool weir__tx_free(memory_core *c, void *ptr);               /* freed when commi
 bool weir__tx_set_add(memory_core *c, ordered_set *set, ordered_node *node);
 bool weir__tx_set_remove(memory_core *c, ordered_set *set, ordered_node *node);
 bool weir__tx_table_add(memory_core *c, table *t, table_item *item);
+bool weir__tx_name_add(memory_core *c, name_index *index, table_item *item);
 bool weir__tx_table_remove(memory_core *c, table *t, table_item *item);
 /* *field becomes an owned copy of `text`; an equal text is left alone. */
 bool weir__tx_set_text(memory_core *c, weir_str *field, weir_str text);

@@ -272,30 +272,29 @@ static weir_status operate_names(memory_handle *h, const store_operate *op, weir
     return status;
 }
 
-/* One transaction over the targets after *last (NULL: from the first). *last becomes NULL when that
- * was all. */
-static weir_status operate_chunk(memory_handle *h, const store_operate *op, memory_target **last,
-                                 int64_t *changed, weir_error *err) WEIR_REQUIRES(h->core->mu)
+/* One transaction over the targets above *after; *more: there are others. Names are never removed,
+ * so *after may be one of the store's own. */
+static weir_status operate_chunk(memory_handle *h, const store_operate *op, weir_str *after,
+                                 bool *more, int64_t *changed, weir_error *err)
+    WEIR_REQUIRES(h->core->mu)
 {
     memory_core *c = h->core;
     const int64_t now_us = weir__memory_now(h);
     weir_status status = WEIR_OK;
-    ordered_node *n = *last == NULL ? weir__ordered_first(&c->targets_sorted)
-                                    : weir__ordered_next(&c->targets_sorted, &(*last)->by_name);
+    name_cursor cursor = weir__name_index_seek(&c->targets_sorted, *after, true);
+    table_item *item = weir__name_index_item(&cursor);
 
-    *last = NULL;
-    for (int looked = 0; n != NULL && status == WEIR_OK; looked++) {
-        memory_target *t = ORDERED_ITEM(n, memory_target, by_name);
-        if (looked == STORE_OPERATE_CHUNK) {
-            *last =
-                ORDERED_ITEM(weir__ordered_previous(&c->targets_sorted, n), memory_target, by_name);
-            break;
-        }
+    for (int looked = 0; item != NULL && looked < STORE_OPERATE_CHUNK && status == WEIR_OK;
+         looked++) {
+        memory_target *t = (memory_target *)(void *)item;
         if (weir__memory_filter_accepts(&op->filter, t)) {
             status = operate_one(c, op, t, now_us, changed, err);
         }
-        n = weir__ordered_next(&c->targets_sorted, n);
+        *after = item->key;
+        weir__name_index_next(&cursor);
+        item = weir__name_index_item(&cursor);
     }
+    *more = item != NULL;
     return weir__tx_end(h, status, !op->dry_run);
 }
 
@@ -303,7 +302,8 @@ weir_status weir__memory_operate(weir_store *base, store_operate *op, weir_error
 {
     memory_handle *h = weir__memory_handle(base);
     weir_arena arena = { 0 };
-    memory_target *last = NULL;
+    weir_str after = { 0 };
+    bool more = false;
     int64_t changed = 0;
     weir_status status = op->dry_run ? WEIR_OK : weir__memory_writable(h, err);
 
@@ -318,9 +318,9 @@ weir_status weir__memory_operate(weir_store *base, store_operate *op, weir_error
     } else {
         do {
             weir__lock(&h->core->mu);
-            status = operate_chunk(h, op, &last, &changed, err);
+            status = operate_chunk(h, op, &after, &more, &changed, err);
             weir__unlock(&h->core->mu);
-        } while (last != NULL && status == WEIR_OK);
+        } while (more && status == WEIR_OK);
     }
     if (status == WEIR_OK) {
         op->changed = changed;

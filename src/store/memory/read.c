@@ -211,20 +211,6 @@ weir_status weir__memory_stream_info(weir_store *base, weir_str stream, weir_are
     return status;
 }
 
-static bool reached_above(const void *key, const ordered_node *node)
-{
-    const weir_str *after = key;
-    return weir__str_compare(ORDERED_ITEM_CONST(node, memory_stream, by_name)->item.key, *after) >
-           0;
-}
-
-static bool reached_at(const void *key, const ordered_node *node)
-{
-    const weir_str *from = key;
-    return weir__str_compare(ORDERED_ITEM_CONST(node, memory_stream, by_name)->item.key, *from) >=
-           0;
-}
-
 /* What every name that fits begins with; empty: anything. */
 static weir_str common_prefix(const store_streams_query *q)
 {
@@ -248,7 +234,7 @@ static bool stream_wanted(const store_streams_query *q, const memory_stream *s)
     return q->pattern == NULL || weir__pattern_matches(q->pattern, s->item.key);
 }
 
-static weir_status streams_locked(memory_core *c, const store_streams_query *q,
+static weir_status streams_locked(const memory_core *c, const store_streams_query *q,
                                   store_streams_chunk *chunk, weir_error *err)
 {
     const weir_str prefix = common_prefix(q);
@@ -261,26 +247,27 @@ static weir_status streams_locked(memory_core *c, const store_streams_query *q,
     if (chunk->streams == NULL) {
         return weir__memory_full(err);
     }
-    ordered_node *node = weir__str_compare(prefix, q->after) > 0
-                             ? weir__ordered_seek(&c->streams_by_name, reached_at, &prefix)
-                             : weir__ordered_seek(&c->streams_by_name, reached_above, &q->after);
-    for (int64_t looked = 0; node != NULL && looked < CHUNK_NAMES_MAX; looked++) {
-        const memory_stream *s = ORDERED_ITEM(node, memory_stream, by_name);
-        if (!weir__str_starts_with(s->item.key, prefix)) {
-            node = NULL; /* names with that prefix stand together: there are no more */
+    const bool jump = weir__str_compare(prefix, q->after) > 0;
+    name_cursor cursor =
+        weir__name_index_seek(&c->streams_by_name, jump ? prefix : q->after, !jump);
+    chunk->more = false;
+    for (int64_t looked = 0;; looked++) {
+        const table_item *item = weir__name_index_item(&cursor);
+        if (item == NULL || !weir__str_starts_with(item->key, prefix)) {
+            break; /* names with that prefix stand together: there are no more */
+        }
+        if (looked == CHUNK_NAMES_MAX || (int64_t)chunk->streams_count == max) {
+            chunk->more = true;
             break;
         }
-        if ((int64_t)chunk->streams_count == max) {
-            break;
-        }
+        const memory_stream *s = (const memory_stream *)(const void *)item;
         if (stream_wanted(q, s) &&
             !info_fill(c, s, &chunk->arena, &chunk->streams[chunk->streams_count++])) {
             return weir__memory_full(err);
         }
         last = s;
-        node = weir__ordered_next(&c->streams_by_name, node);
+        weir__name_index_next(&cursor);
     }
-    chunk->more = node != NULL;
     return weir__memory_text_copy(&chunk->arena, last == NULL ? q->after : last->item.key,
                                   &chunk->scanned_to)
                ? WEIR_OK

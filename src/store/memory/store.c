@@ -37,18 +37,6 @@ int64_t weir__memory_later(int64_t now_us, int64_t span_us)
 
 /* ---- cores -------------------------------------------------------------------------------- */
 
-static int compare_streams(const ordered_node *a, const ordered_node *b)
-{
-    return weir__str_compare(ORDERED_ITEM_CONST(a, memory_stream, by_name)->item.key,
-                             ORDERED_ITEM_CONST(b, memory_stream, by_name)->item.key);
-}
-
-static int compare_targets(const ordered_node *a, const ordered_node *b)
-{
-    return weir__str_compare(ORDERED_ITEM_CONST(a, memory_target, by_name)->item.key,
-                             ORDERED_ITEM_CONST(b, memory_target, by_name)->item.key);
-}
-
 static void parked_free(memory_core *c)
 {
     for (ordered_node *n; (n = weir__ordered_first(&c->parked)) != NULL;) {
@@ -96,8 +84,6 @@ static memory_core *core_open(const store_options *options)
     c->references = 1;
     c->key_ttl_us = options->key_ttl_us;
     c->journal.serial = 1; /* 0 is what a new target has seen */
-    weir__ordered_init(&c->streams_by_name, compare_streams);
-    weir__ordered_init(&c->targets_sorted, compare_targets);
     weir__memory_parked_init(c);
     static_assert(sizeof c->epoch >= WEIR_UUID_TEXT_BYTES, "an epoch is a UUID");
     weir__uuid7(weir__clock_wall(options->clock), c->epoch);

@@ -262,7 +262,7 @@ static memory_target *target_add(memory_core *c, weir_str name, memory_lane *lan
     t->lane = lane;
     weir__ordered_init(&t->sent_back, weir__memory_sent_back_compare);
     return weir__tx_add_target(c, t) && weir__tx_table_add(c, &c->targets_by_name, &t->item) &&
-                   weir__tx_set_add(c, &c->targets_sorted, &t->by_name)
+                   weir__tx_name_add(c, &c->targets_sorted, &t->item)
                ? t
                : NULL;
 }
@@ -445,6 +445,7 @@ void weir__memory_targets_free(memory_core *c)
     }
     weir__free(c->targets);
     weir__table_free(&c->targets_by_name);
+    weir__name_index_free(&c->targets_sorted);
     size_t cursor = 0;
     for (table_item *item; (item = weir__table_next(&c->lanes, &cursor)) != NULL;) {
         memory_lane *lane = (memory_lane *)(void *)item;
