@@ -1,0 +1,157 @@
+/* differential.c - runs the seeds of the differential kit.
+ *
+ *     differential [--seed N] [--seeds COUNT] [--operations COUNT] [--verbose]
+ *
+ * Without --seed, seeds 1 to COUNT (WEIR_DIFFERENTIAL_SEEDS, or 400) run, 500 operations each, and
+ * each seed is one test in TAP. A seed that fails prints its number, the operation and what each store
+ * answered; `--seed N --verbose` runs it again and prints every operation.
+ */
+#include "world.h"
+
+#include <stdio.h>
+#include <stdlib.h>
+
+enum { SEEDS_DEFAULT = 400, OPERATIONS_DEFAULT = 500, OPERATIONS_LOG_EVERY = 100, PROLOGUE = 8 };
+
+static const operation *const groups[] = { log_operations, reaction_operations, target_operations,
+                                           operator_operations, world_operations };
+
+static const operation *some_operation(world *w)
+{
+    unsigned total = 0;
+    for (size_t g = 0; g < sizeof groups / sizeof groups[0]; g++) {
+        for (const operation *op = groups[g]; op->name != NULL; op++) {
+            total += op->weight;
+        }
+    }
+    uint64_t chosen = chance(w, total);
+    for (size_t g = 0; g < sizeof groups / sizeof groups[0]; g++) {
+        for (const operation *op = groups[g]; op->name != NULL; op++) {
+            if (chosen < op->weight) {
+                return op;
+            }
+            chosen -= op->weight;
+        }
+    }
+    return NULL;
+}
+
+/* Every line with "# " before it, as TAP wants it. */
+static void print_text(const weir_buffer *b)
+{
+    const char *at = b->ptr;
+    const char *end = b->ptr + b->len;
+    while (at != NULL && at < end) {
+        const char *newline = memchr(at, '\n', (size_t)(end - at));
+        const size_t len = (size_t)((newline == NULL ? end : newline) - at);
+        printf("#   %.*s\n", (int)len, at);
+        at = newline == NULL ? end : newline + 1;
+    }
+}
+
+static void watches_check(world *w)
+{
+    for (int store = 0; store < STORES; store++) {
+        bool woken = false;
+        weir_error err;
+        if (w->stores[store]->ops->watch_wait(w->watches[store], 0, &woken, &err) != WEIR_OK) {
+            wrong(w, "store %d: could not wait: %s", store, err.message);
+        }
+        if (w->must_wake && !woken) {
+            wrong(w, "store %d: nobody was woken", store);
+        }
+    }
+}
+
+/* One operation; false: the stores differ, or one of them is wrong. */
+static bool operation_run(world *w, int index, void (*run)(world *w), bool verbose)
+{
+    weir__arena_reset(&w->arena);
+    weir__buffer_clear(&w->what);
+    for (int i = 0; i < STORES; i++) {
+        weir__buffer_clear(&w->text[i]);
+    }
+    w->must_wake = false;
+    run(w);
+    watches_check(w);
+    bool same = w->wrong[0] == '\0';
+    for (int i = 1; i < STORES; i++) {
+        same = same && w->text[i].len == w->text[0].len &&
+               (w->text[0].len == 0 || memcmp(w->text[i].ptr, w->text[0].ptr, w->text[0].len) == 0);
+    }
+    if (verbose || !same) {
+        printf("# operation %d: %.*s\n", index, (int)w->what.len, w->what.ptr);
+    }
+    if (verbose && same) {
+        print_text(&w->text[0]);
+    }
+    if (!same) {
+        printf("# seed %llu, operation %d: %s\n", (unsigned long long)w->seed, index,
+               w->wrong[0] == '\0' ? "the stores differ" : w->wrong);
+        for (int i = 0; i < STORES; i++) {
+            printf("# %s:\n", w->stores[i]->ops->scheme);
+            print_text(&w->text[i]);
+        }
+        printf("# again: differential --seed %llu --verbose\n", (unsigned long long)w->seed);
+    }
+    return same;
+}
+
+static bool seed_run(uint64_t seed, int operations, bool verbose)
+{
+    static world w;
+    weir_error err = { 0 };
+    bool same = true;
+    if (!world_open(&w, seed, &err)) {
+        printf("# seed %llu: could not open the stores: %s\n", (unsigned long long)seed,
+               err.message);
+        world_close(&w);
+        return false;
+    }
+    for (int i = 0; i < operations && same; i++) {
+        same = operation_run(&w, i, i < PROLOGUE ? op_declare : some_operation(&w)->run, verbose);
+        if (same && (i + 1) % OPERATIONS_LOG_EVERY == 0) {
+            same = operation_run(&w, i, compare_logs, false);
+        }
+    }
+    world_close(&w);
+    return same;
+}
+
+int main(int argc, char **argv)
+{
+    const char *seeds_text = getenv("WEIR_DIFFERENTIAL_SEEDS");
+    uint64_t first = 1;
+    uint64_t count = seeds_text != NULL ? strtoull(seeds_text, NULL, 10) : SEEDS_DEFAULT;
+    int operations = OPERATIONS_DEFAULT;
+    bool verbose = false;
+    for (int i = 1; i < argc; i++) {
+        const char *value = i + 1 < argc ? argv[i + 1] : "0";
+        if (strcmp(argv[i], "--verbose") == 0) {
+            verbose = true;
+            continue;
+        }
+        if (strcmp(argv[i], "--seed") == 0) {
+            first = strtoull(value, NULL, 10);
+            count = 1;
+        } else if (strcmp(argv[i], "--seeds") == 0) {
+            count = strtoull(value, NULL, 10);
+        } else if (strcmp(argv[i], "--operations") == 0) {
+            operations = (int)strtol(value, NULL, 10);
+        } else {
+            fprintf(stderr, "differential: unknown argument %s\n", argv[i]);
+            return 2;
+        }
+        i++;
+    }
+    printf("1..%llu\n", (unsigned long long)count);
+    int failed = 0;
+    for (uint64_t i = 0; i < count; i++) {
+        const bool same = seed_run(first + i, operations, verbose);
+        printf("%s %llu - seed %llu of %d operations\n", same ? "ok" : "not ok",
+               (unsigned long long)(i + 1), (unsigned long long)(first + i), operations);
+        fflush(stdout);
+        failed += !same;
+    }
+    return failed == 0 ? 0 : 1;
+}
