@@ -12,6 +12,7 @@
 #include <stdint.h>
 #include <stdio.h>
 #include <stdlib.h>
+#include <string.h>
 
 #include <cmocka.h>
 
@@ -133,6 +134,39 @@ static void expired_keys_go_in_bounded_batches(void **state)
     assert_int_equal(kit_head(s), KEYS + 2);
     assert_int_equal(kit_append(s, "order-1", "Placed", ""), WEIR_OK);
     assert_int_equal(c->keys.count, 1);
+    s->ops->close(s);
+}
+
+/* Three of the longest names are more than a message holds. */
+static void a_refused_close_names_reactions_as_far_as_there_is_room(void **state)
+{
+    (void)state;
+    weir_store *s = kit_open("", 0);
+    weir_arena arena = { 0 };
+    store_reaction r;
+    char name[STORE_NAME_BYTES_MAX + 1] = "";
+    store_append_stream stream = { .name = { .ptr = "order-1", .len = 7 } };
+    const store_new_event event = { .name = { .ptr = "$closed", .len = 7 } };
+    weir_error err;
+    store_append a = { .flags = STORE_APPEND_CLOSE,
+                       .streams = &stream,
+                       .streams_count = 1,
+                       .events = &event,
+                       .events_count = 1,
+                       .err = &err };
+    store_append *const list[] = { &a };
+
+    assert_int_equal(kit_append(s, "order-1", "Placed", ""), WEIR_OK);
+    for (char c = 'a'; c <= 'c'; c++) {
+        memset(name, c, STORE_NAME_BYTES_MAX);
+        assert_int_equal(kit_declare(s, name, "Placed", STORE_RULE_STREAM, &r, &arena), WEIR_OK);
+    }
+    assert_int_equal(s->ops->append(s, list, 1, NULL), WEIR_OK);
+    assert_int_equal(a.status, WEIR_EHELD);
+    assert_string_equal(err.stream, "order-1");
+    assert_non_null(strstr(err.message, "not handled by: aaaa"));
+    assert_int_equal(kit_head(s), 1);
+    weir__arena_free(&arena);
     s->ops->close(s);
 }
 
@@ -288,6 +322,7 @@ int main(void)
         cmocka_unit_test(opening_survives_failed_allocations),
         cmocka_unit_test(a_watch_outlives_its_handle_and_counts_between_waits),
         cmocka_unit_test(expired_keys_go_in_bounded_batches),
+        cmocka_unit_test(a_refused_close_names_reactions_as_far_as_there_is_room),
         cmocka_unit_test(leasing_costs_the_same_with_many_targets_as_with_few),
         cmocka_unit_test(threads_share_a_store),
     };

@@ -6,6 +6,7 @@
  *   (2) A row is in its target's `sent_back` exactly while it is sent back, and its subscription
  *       counts it there. Its target is being edited whenever that changes.
  */
+#include "base/assert.h"
 #include "base/error.h"
 #include "base/str.h"
 #include "store/memory/memory_store.h"
@@ -121,6 +122,7 @@ static bool take_back(memory_core *c, memory_parked *p)
     if (!p->state.sent_back) {
         return true;
     }
+    WEIR_ASSERT(s != NULL); /* what was parked while routing cannot be sent back */
     if (!weir__tx_save(c, &p->state, sizeof p->state) ||
         !weir__tx_set_remove(c, &s->target->sent_back, &p->by_sent_back)) {
         return false;

@@ -1,4 +1,5 @@
 /* reactions.c - reactions as the store knows them: definitions, positions, routers' leases. */
+#include "base/assert.h"
 #include "base/error.h"
 #include "base/str.h"
 #include "store/memory/memory_store.h"
@@ -220,6 +221,7 @@ static weir_status declare_locked(memory_core *c, const store_reaction_declarati
     if (status != WEIR_OK) {
         return status;
     }
+    WEIR_ASSERT(def != NULL);
     bool ok = true;
     if (r == NULL) {
         r = reaction_add(c, d);

@@ -91,37 +91,52 @@ static bool reaction_holds(memory_reaction *r, const memory_stream *s)
     return false;
 }
 
+enum { NAMES_BYTES_MAX = 700 }; /* the longest name, and the sign that there are more */
+
+/* A list of names that is shown to people, as far as there is room. */
+typedef struct name_list {
+    char text[NAMES_BYTES_MAX];
+    size_t used, count;
+    bool cut;
+} name_list;
+
+static void list_put(name_list *list, weir_str text)
+{
+    memcpy(list->text + list->used, text.ptr, text.len);
+    list->used += text.len;
+}
+
+static void list_add(name_list *list, weir_str name)
+{
+    const weir_str comma = weir__str(", ");
+    const weir_str more = weir__str("...");
+    const bool fits =
+        list->used + name.len + 2 * comma.len + more.len <= NAMES_BYTES_MAX && !list->cut;
+
+    if (fits || !list->cut) {
+        if (list->count > 0) {
+            list_put(list, comma);
+        }
+        list_put(list, fits ? name : more);
+        list->cut = !fits;
+    }
+    list->count++;
+}
+
 weir_status weir__memory_unhandled(const memory_core *c, const memory_stream *s, weir_error *err)
 {
-    char names[700]; /* the longest name and the sign that there are more */
-    size_t used = 0;
-    int64_t count = 0;
-    bool cut = false;
+    name_list list = { .used = 0 };
 
     for (size_t i = 0; i < c->reactions_count; i++) {
-        memory_reaction *r = c->reactions[i];
-        if (!reaction_holds(r, s)) {
-            continue;
+        if (reaction_holds(c->reactions[i], s)) {
+            list_add(&list, weir__memory_reaction_name(c->reactions[i]));
         }
-        const weir_str name = weir__memory_reaction_name(r);
-        const size_t separator = count == 0 ? 0 : 2;
-        if (!cut && used + separator + name.len + 5 <= sizeof names) {
-            memcpy(names + used, ", ", separator);
-            memcpy(names + used + separator, name.ptr, name.len);
-            used += separator + name.len;
-        } else if (!cut) {
-            memcpy(names + used, ", ", separator);
-            memcpy(names + used + separator, "...", 3);
-            used += separator + 3;
-            cut = true;
-        }
-        count++;
     }
-    if (count == 0) {
+    if (list.count == 0) {
         return WEIR_OK;
     }
     weir__fail(err, WEIR_EHELD, "stream \"%.*s\" has events that were not handled by: %.*s",
-               (int)s->item.key.len, s->item.key.ptr, (int)used, names);
+               (int)s->item.key.len, s->item.key.ptr, (int)list.used, list.text);
     weir__error_stream(err, s->item.key);
     return WEIR_EHELD;
 }
