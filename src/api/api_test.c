@@ -347,6 +347,73 @@ static void running_out_of_memory_leaves_the_handle_usable(void **state)
     }
 }
 
+/* Reads to the end with the nth allocation failing: the failure is reported once, and what follows
+ * goes on where the last event that was given stands. *failed: whether there was an nth one. */
+static void read_on_after_failure(weir *w, bool of_log, uint64_t nth, int64_t count, bool *failed)
+{
+    weir_reader *r = NULL;
+    weir_error err;
+    const weir_read_options ro = { WEIR_READ_OPTIONS_INIT, .stream = weir__str("s") };
+    assert_int_equal(of_log ? weir_log_open(&r, w, NULL, &err) : weir_read_open(&r, w, &ro, &err),
+                     WEIR_OK);
+    int64_t given = 0;
+    int failures = 0;
+    weir__memory_fail_nth(nth);
+    for (;;) {
+        const weir_event *event = NULL;
+        const int32_t status = weir_reader_next(r, 0, &event, &err);
+        if (status != WEIR_OK) {
+            assert_int_equal(status, WEIR_ENOMEM);
+            failures++;
+            continue;
+        }
+        if (event == NULL) {
+            break;
+        }
+        assert_int_equal(event->version, given);
+        given++;
+    }
+    *failed = weir__memory_failed();
+    weir__memory_fail_nth(0);
+    assert_int_equal(given, count);
+    assert_true(failures <= 1);
+    weir_reader_close(r);
+}
+
+static void C16_a_reader_that_failed_goes_on_without_gap_or_repeat(void **state)
+{
+    (void)state;
+    enum { EVENTS = 300, DATA_BYTES = 2000 };
+    weir *w = NULL;
+    char dir[] = "/tmp/weir-api-XXXXXX";
+    char command[96];
+    char url[64];
+    char data[DATA_BYTES];
+    assert_non_null(mkdtemp(dir));
+    (void)snprintf(url, sizeof url, "sqlite:%s/x.db?sync=normal", dir);
+    const weir_options o = { WEIR_OPTIONS_INIT, .store_url = url };
+    assert_int_equal(weir_open(&w, &o, NULL), WEIR_OK);
+    memset(data, '1', sizeof data);
+    const weir_new_event e = { WEIR_NEW_EVENT_INIT, .stream = weir__str("s"),
+                               .name = weir__str("A"), .data = { data, sizeof data } };
+    const weir_new_event *events[EVENTS];
+    for (size_t i = 0; i < EVENTS; i++) {
+        events[i] = &e;
+    }
+    const weir_append_request r = { WEIR_APPEND_REQUEST_INIT, .events = events,
+                                    .events_count = EVENTS };
+    assert_int_equal(weir_append(w, &r, NULL, NULL), WEIR_OK);
+    for (int of_log = 0; of_log < 2; of_log++) {
+        bool failed = true;
+        for (uint64_t nth = 1; failed; nth++) {
+            read_on_after_failure(w, of_log != 0, nth, EVENTS, &failed);
+        }
+    }
+    weir_close(w);
+    (void)snprintf(command, sizeof command, "rm -r %s", dir);
+    assert_int_equal(system(command), 0);
+}
+
 int main(int argc, char **argv)
 {
     const struct CMUnitTest tests[] = {
@@ -372,6 +439,7 @@ int main(int argc, char **argv)
         cmocka_unit_test_setup_teardown(what_is_missing_is_an_error_not_a_crash, setup, teardown),
         cmocka_unit_test_setup_teardown(running_out_of_memory_leaves_the_handle_usable, setup,
                                         teardown),
+        cmocka_unit_test(C16_a_reader_that_failed_goes_on_without_gap_or_repeat),
     };
     if (argc > 1) {
         cmocka_set_test_filter(argv[1]);

@@ -343,6 +343,11 @@ static weir_status next_chunk(weir_reader *r, weir_error *err)
         r->chunk.events_count = 0;
         status = r->of_log ? log_chunk(r, err) : stream_chunk(r, err);
     } while (status == WEIR_OK && r->chunk.events_count == 0 && !r->ended);
+    if (status != WEIR_OK) {
+        /* A chunk that failed half-way has events in it, and `position` is still before them: given
+         * now, they would be given again by whoever goes on after the failure. */
+        r->chunk.events_count = 0;
+    }
     return status;
 }
 
