@@ -1,5 +1,5 @@
-/* thread.c - locks that abort when misused, waits on the monotonic clock, handing over a number, and
- * noticing a fork. */
+/* thread.c - locks that abort when misused, waits on the monotonic clock, handing over a number,
+ * and noticing a fork. */
 #include "base/thread.h"
 
 #include "base/assert.h"
@@ -107,8 +107,8 @@ void weir__baton_pass(weir_baton *baton, uint32_t number)
     const uint32_t before = atomic_exchange_explicit(&baton->state, number, memory_order_release);
     WEIR_ASSERT(before == 0 || before == BATON_SLEEPER);
     if (before == BATON_SLEEPER) {
-        /* By address alone: the baton may be gone by now. At worst this wakes a stranger who sleeps at
-         * the same address, and everyone who sleeps on a futex looks twice. */
+        /* By address alone: the baton may be gone by now. At worst this wakes a stranger who sleeps
+         * at the same address, and everyone who sleeps on a futex looks twice. */
         (void)syscall(SYS_futex, &baton->state, FUTEX_WAKE_PRIVATE, 1, NULL, NULL, 0);
     }
 }
@@ -121,7 +121,8 @@ uint32_t weir__baton_await(weir_baton *baton)
         state = BATON_SLEEPER;
     }
     while (state == BATON_SLEEPER) {
-        /* Returns at once when the number is there already; spurious returns are looked at again. */
+        /* Returns at once when the number is there already; spurious returns are looked at
+         * again. */
         (void)syscall(SYS_futex, &baton->state, FUTEX_WAIT_PRIVATE, BATON_SLEEPER, NULL, NULL, 0);
         state = atomic_load_explicit(&baton->state, memory_order_acquire);
     }

@@ -62,9 +62,9 @@ void weir__committer_close(committer *c)
     weir__free(c);
 }
 
-/* One append in a transaction of its own. An outcome that is not known is found out by asking again,
- * if the append has a key: the store then replays it or writes it, once. Without a key it is never
- * repeated. */
+/* One append in a transaction of its own. An outcome that is not known is found out by asking
+ * again, if the append has a key: the store then replays it or writes it, once. Without a key it is
+ * never repeated. */
 static void run_alone(committer *c, store_append *append)
 {
     weir_status status = c->store->ops->append(c->store, &append, 1, append->err);

@@ -1,7 +1,7 @@
 /* committing.c - C13: concurrent appends share transactions, and nobody pays for a neighbour.
  *
- * The committer stands above the port; here it runs over each store, through the fault store where a
- * transaction has to fail or wait.
+ * The committer stands above the port; here it runs over each store, through the fault store where
+ * a transaction has to fail or wait.
  */
 #include "kit.h"
 
@@ -213,7 +213,8 @@ static void C13_a_failing_transaction_fails_nobody_else(void **state)
                               .delay_ctx = &g };
     weir__fault_set(g.store, &plan);
     kit_threads(CALLERS, ask, &g);
-    /* One caller fails when it was alone in that transaction; otherwise each was tried again alone. */
+    /* One caller fails when it was alone in that transaction; otherwise each was tried again
+     * alone. */
     size_t failed = 0;
     size_t won = 0;
     for (size_t i = 0; i < CALLERS; i++) {

@@ -3,8 +3,8 @@
  *     differential [--seed N] [--seeds COUNT] [--operations COUNT] [--verbose]
  *
  * Without --seed, seeds 1 to COUNT (WEIR_DIFFERENTIAL_SEEDS, or 400) run, 500 operations each, and
- * each seed is one test in TAP. A seed that fails prints its number, the operation and what each store
- * answered; `--seed N --verbose` runs it again and prints every operation.
+ * each seed is one test in TAP. A seed that fails prints its number, the operation and what each
+ * store answered; `--seed N --verbose` runs it again and prints every operation.
  */
 #include "world.h"
 

@@ -1,5 +1,5 @@
-/* operator_ops.c - random operator's verbs, listings, parked events, snapshots; and the world's own:
- * time, reopening, checks. */
+/* operator_ops.c - random operator's verbs, listings, parked events, snapshots; and the world's
+ * own: time, reopening, checks. */
 #include "world.h"
 
 #include <stdlib.h>
@@ -324,8 +324,8 @@ const operation operator_operations[] = {
 
 /* ---- time, reopening, checks -------------------------------------------------------------- */
 
-/* A write, so that every store has kept the time it is now: what only one of them was asked for would
- * not be known to a handle that is opened later. */
+/* A write, so that every store has kept the time it is now: what only one of them was asked for
+ * would not be known to a handle that is opened later. */
 static void time_keep(world *w)
 {
     for (int store = 0; store < STORES; store++) {

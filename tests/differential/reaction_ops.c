@@ -244,8 +244,8 @@ static void plan_event(world *w, route_plan *p, uint32_t step, const weir_event 
     }
 }
 
-/* Reads what a reaction has not routed yet and finds the targets; from the first store, whose log is
- * that of all. */
+/* Reads what a reaction has not routed yet and finds the targets; from the first store, whose log
+ * is that of all. */
 static void plan_step(world *w, route_plan *p, int reaction)
 {
     const reaction_note *n = &w->reactions[reaction];

@@ -111,7 +111,8 @@ static note *some_note(world *w)
     return n;
 }
 
-/* The worker is done with a lease; now and then it does not know, and comes again with a stale one. */
+/* The worker is done with a lease; now and then it does not know, and comes again with a stale
+ * one. */
 static void note_drop(world *w, const note *n)
 {
     const size_t kept = w->notes_count < NOTES_MAX ? w->notes_count : NOTES_MAX;

@@ -1,9 +1,10 @@
-/* sync_failure_test.c - a disk that fails to sync: what was not acknowledged, and what is said of it.
+/* sync_failure_test.c - a disk that fails to sync: what was not acknowledged, and what is said of
+ * it.
  *
  * METHOD  A VFS fails the sync of the WAL inside a commit. The files are then copied, as a crash at
- * that moment would leave them, and the copy is opened: the commit may be there, whole. So the append
- * must not have been reported as refused, but as unknown, and must not have been repeated without a
- * key.
+ * that moment would leave them, and the copy is opened: the commit may be there, whole. So the
+ * append must not have been reported as refused, but as unknown, and must not have been repeated
+ * without a key.
  */
 #include "shim_vfs.h"
 #include "support.h"

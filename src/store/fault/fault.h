@@ -75,11 +75,11 @@ typedef struct fault_plan {
 /* inner: moved; it is closed with the wrapper, and on failure too. *out: ended by ops->close. */
 weir_status weir__fault_open(weir_store **out, weir_store *inner, weir_error *err);
 /* Replaces the plan and forgets the calls it had counted towards `nth`. Any thread. */
-void weir__fault_set(weir_store *s, const fault_plan *plan);
+void weir__fault_set(weir_store *base, const fault_plan *plan);
 /* How often the plan was carried out since it was set. */
-uint64_t weir__fault_hits(weir_store *s);
+uint64_t weir__fault_hits(weir_store *base);
 /* Calls of a verb (FAULT_ANY: of all) since the store was opened. */
-uint64_t weir__fault_calls(weir_store *s, fault_verb verb);
-weir_store *weir__fault_inner(weir_store *s); /* borrowed */
+uint64_t weir__fault_calls(weir_store *base, fault_verb verb);
+weir_store *weir__fault_inner(weir_store *base); /* borrowed */
 
 #endif

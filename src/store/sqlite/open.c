@@ -231,10 +231,10 @@ static weir_status open_for_reading(sqlite_store *s, weir_error *err)
     status = try_reading(s, err);
     if (status == WEIR_EIO && !found.wal_bytes && !directory_is_writable(s)) {
         /* SQLite wants a -shm file beside a database with a WAL and could not make one. There is
-         * nothing in a WAL, so the database file is all there is, and it is read as one that does not
-         * change. With a WAL it would not be all, and a reader that ignored it would show an old store
-         * as if it were the current one; so from the moment there is one, this handle refuses to go
-         * on (weir__sqlite_read_begin). */
+         * nothing in a WAL, so the database file is all there is, and it is read as one that does
+         * not change. With a WAL it would not be all, and a reader that ignored it would show an
+         * old store as if it were the current one; so from the moment there is one, this handle
+         * refuses to go on (weir__sqlite_read_begin). */
         s->immutable = true;
         status = try_reading(s, err);
     }

@@ -168,7 +168,8 @@ static weir_status probe(sqlite_conn *conn, const char *sql, int64_t first, int6
     return WEIR_OK;
 }
 
-/* The first position in [low, high] whose event was created at or after `time_us`; high + 1: none. */
+/* The first position in [low, high] whose event was created at or after `time_us`; high + 1:
+ * none. */
 static weir_status position_at_time(sqlite_conn *conn, int64_t low, int64_t high, int64_t time_us,
                                     int64_t *out, weir_error *err)
 {

@@ -102,7 +102,8 @@ weir_status weir__sqlite_conn_open(sqlite_store *s, sqlite_role role, sqlite_con
                                    weir_error *err);
 void weir__sqlite_conn_close(sqlite_conn *conn);
 
-/* open.c. Whether there is a file PATH with this suffix. *has_bytes (may be NULL): and not an empty one. */
+/* open.c. Whether there is a file PATH with this suffix. *has_bytes (may be NULL): and not an empty
+ * one. */
 bool weir__sqlite_file_exists(const sqlite_store *s, const char *suffix, bool *has_bytes);
 
 /* statement.c */

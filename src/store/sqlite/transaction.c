@@ -246,9 +246,9 @@ static weir_status commit(sqlite_store *s, bool *changed, weir_error *err)
     status = run_plain(conn, sql_commit, err);
     const int rc = sqlite3_extended_errcode(conn->db);
     if (status != WEIR_OK && (rc == SQLITE_IOERR_FSYNC || rc == SQLITE_IOERR_DIR_FSYNC)) {
-        /* Everything is in the WAL, the commit's frame too; whether it is on the disk, nobody knows.
-         * This process goes on without it and overwrites it; but if nobody writes before a crash,
-         * the next to open the file finds a complete commit. */
+        /* Everything is in the WAL, the commit's frame too; whether it is on the disk, nobody
+         * knows. This process goes on without it and overwrites it; but if nobody writes before a
+         * crash, the next to open the file finds a complete commit. */
         status = weir__wrap(err, WEIR_EUNKNOWN, "commit, which may or may not have happened");
         weir__error_detail(err,
                            "The disk failed to sync. Check it, read back what was written, and "
