@@ -18,8 +18,8 @@
  *              and left alone on success. Any function may return WEIR_EINVAL (an argument is out
  *              of range), WEIR_ENOMEM, WEIR_EIO (the store failed) and WEIR_EMISUSE (a handle used
  *              in a forked child); a declaration lists only what else it can return.
- *   Threads    One `weir` handle serves any number of threads. A `weir_reader` belongs to one thread
- *              at a time. Everything that touches the store blocks for as long as the store takes.
+ *   Threads    One `weir` handle serves any number of threads. A `weir_reader` belongs to one
+ *              thread at a time. What touches the store blocks for as long as the store takes.
  *   Ownership  Inputs are borrowed until the call returns. What a function hands out through a
  *              `**out` parameter is owned by the caller and ends with the function named there.
  *              Events given to a callback or by a reader are borrowed, as each comment says.

@@ -31,9 +31,10 @@
  * target, in a later statement:
  *   behind    = one of its subscriptions (of reactions that are not retired) has at < mark, or a
  *               parked event of it was sent back;
- *   watermark = the least `at` of the subscriptions that are behind, else the greatest `at`, else
- *   0;
- *   priority  = the operator's override, else the greatest of its subscriptions' priorities, else 0.
+ *   watermark = the least `at` of the subscriptions that are behind, else the greatest `at`,
+ *               else 0;
+ *   priority  = the operator's override, else the greatest of its subscriptions' priorities,
+ *               else 0.
  */
 #ifndef WEIR_STORE_STORE_H
 #define WEIR_STORE_STORE_H
@@ -106,10 +107,9 @@ typedef struct store_key_change {
 enum {
     STORE_APPEND_CLOSE = 1, /* streams[0] is being closed: its one event is $closed               */
     STORE_APPEND_FORCE = 2, /* with CLOSE: although reactions have unhandled events of it         */
-    STORE_APPEND_DRY_RUN =
-        4,                  /* judge and roll back                                                */
-    STORE_APPEND_CHAIN = 8, /* not tried (WEIR_EMISUSE, "not tried") when the append before it in
-                                 the same call was refused or not tried                             */
+    STORE_APPEND_DRY_RUN = 4, /* judge and roll back */
+    STORE_APPEND_CHAIN = 8,   /* not tried (WEIR_EMISUSE, "not tried") when the append before it in
+                               the same call was refused or not tried */
 };
 
 /* One caller's append: valid, compact, complete. Streams are distinct, in the order in which they
@@ -348,9 +348,9 @@ typedef struct store_fetch_list {
     weir_arena arena;
     store_fetched *events; /* by item, then position */
     size_t events_count;
-    const bool
-        *exhausted; /* per item: nothing of it is left up to its up_to. Only then may its `at` be
-                              settled at up_to; few events alone prove nothing, the list may be full */
+    /* Per item: nothing of it is left up to its up_to. Only then may its `at` be settled at up_to;
+     * few events alone prove nothing, the list may be full. */
+    const bool *exhausted;
 } store_fetch_list;
 
 typedef struct store_advance {
@@ -700,15 +700,17 @@ typedef struct weir_store_ops {
 
     /* OPERATE, in transactions of at most STORE_OPERATE_CHUNK targets. A name that is not a target
      * is ENOTFOUND and changes nothing. changed counts:
-     *   UNBLOCK    targets that were blocked or deferred: block, due, error, retries and lost are cleared.
-     *   RESET      targets with a subscription above the position P (never below the reaction's `since`):
-     *              at = P; block, due, error, retries, lost are cleared, the lease is taken away
-     *              (fence + 1). rule WORK: at = mark = P, its work rows are deleted, it counts as
-     *              reset, and the reaction's reread_to = max(reread_to, routed), routed =
+     *   UNBLOCK    targets that were blocked or deferred: block, due, error, retries and lost are
+     *              cleared.
+     *   RESET      targets with a subscription above the position P (never below the reaction's
+     *              `since`): at = P; block, due, error, retries, lost are cleared, the lease is
+     *              taken away (fence + 1). rule WORK: at = mark = P, its work rows are deleted, it
+     *              counts as reset, and the reaction's reread_to = max(reread_to, routed), routed =
      *              min(routed, P).
-     *   SKIP       targets with work: the event in the way (the blocked one if it is still ahead, else the
-     *              least (event, reaction) that is next) is parked with the error of the target or
-     *              "skipped by an operator", at advances to it, cleared and taken away as in RESET.
+     *   SKIP       targets with work: the event in the way (the blocked one if it is still ahead,
+     *              else the least (event, reaction) that is next) is parked with the error of the
+     *              target or "skipped by an operator", at advances to it, cleared and taken away as
+     *              in RESET.
      *              An event that was sent back and blocks is parked again.
      *   PRIORITIZE targets whose priority or override changed.
      *   PAUSE, RESUME  targets whose paused changed. The running batch finishes. */
