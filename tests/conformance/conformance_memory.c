@@ -39,6 +39,12 @@ static uint64_t memory_steps(weir_store *s, void *native)
     return weir__memory_lease_steps(s);
 }
 
+static int64_t memory_keys_count(const char *place, weir_store *s)
+{
+    (void)place;
+    return (int64_t)weir__memory_handle(s)->core->keys.count;
+}
+
 int main(int argc, char **argv)
 {
     static const kit_adapter adapter = {
@@ -48,6 +54,7 @@ int main(int argc, char **argv)
         .destroy = memory_destroy,
         .url = memory_url,
         .steps = memory_steps,
+        .keys_count = memory_keys_count,
     };
     return kit_main(argc, argv, &adapter);
 }

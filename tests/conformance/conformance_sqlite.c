@@ -93,18 +93,30 @@ static bool sqlite_own_write(void *native)
                         NULL, NULL, NULL) == SQLITE_OK;
 }
 
-static int64_t sqlite_own_count(const char *place)
+/* The number a query gives; 0 when it cannot be asked, for want of the table. */
+static int64_t number(const char *place, const char *sql)
 {
     sqlite3 *db = look(place);
     sqlite3_stmt *stmt = NULL;
     int64_t count = 0;
-    if (sqlite3_prepare_v2(db, "SELECT count(*) FROM my_mails", -1, &stmt, NULL) == SQLITE_OK &&
+    if (sqlite3_prepare_v2(db, sql, -1, &stmt, NULL) == SQLITE_OK &&
         sqlite3_step(stmt) == SQLITE_ROW) {
         count = sqlite3_column_int64(stmt, 0);
     }
     sqlite3_finalize(stmt);
     sqlite3_close(db);
     return count;
+}
+
+static int64_t sqlite_own_count(const char *place)
+{
+    return number(place, "SELECT count(*) FROM my_mails");
+}
+
+static int64_t sqlite_keys_count(const char *place, weir_store *s)
+{
+    (void)s;
+    return number(place, "SELECT count(*) FROM weir_keys");
 }
 
 int main(int argc, char **argv)
@@ -120,6 +132,7 @@ int main(int argc, char **argv)
         .steps = sqlite_steps,
         .own_write = sqlite_own_write,
         .own_count = sqlite_own_count,
+        .keys_count = sqlite_keys_count,
     };
     return kit_main(argc, argv, &adapter);
 }

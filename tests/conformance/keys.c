@@ -432,6 +432,33 @@ static void C10_one_of_many_gets_a_key(void **state)
     kit_check_log(k, kit_log(k));
 }
 
+static void C09_expired_keys_are_removed_in_bounded_batches(void **state)
+{
+    kit *k = *state;
+    enum { COUNT = 200, BATCH = 64 };
+    for (int i = 0; i < COUNT; i++) {
+        kit_append a;
+        KIT_OK(k, keyed(k->store, kit_text(k, "key-%d", i), "s", "A", &a));
+    }
+    kit_put(k, "s", "A"); /* nothing has expired */
+    assert_int_equal(k->adapter->keys_count(k->place, k->store), COUNT);
+    kit_advance(k, ttl_us + 1);
+    int64_t left = COUNT;
+    while (left > 0) { /* an append takes its share of the work, and no more */
+        kit_put(k, "s", "A");
+        left = left > BATCH ? left - BATCH : 0;
+        assert_int_equal(k->adapter->keys_count(k->place, k->store), left);
+    }
+}
+
+kit_theme kit_key_counts(void)
+{
+    static const struct CMUnitTest tests[] = {
+        KIT_TEST(C09_expired_keys_are_removed_in_bounded_batches),
+    };
+    return (kit_theme){ .tests = tests, .count = sizeof tests / sizeof tests[0] };
+}
+
 kit_theme kit_keys(void)
 {
     static const struct CMUnitTest tests[] = {

@@ -561,6 +561,9 @@ int kit_main(int argc, char **argv, const kit_adapter *adapter)
     for (size_t i = 0; i < sizeof themes / sizeof themes[0]; i++) {
         count = theme_add(all, count, TESTS_MAX, themes[i]);
     }
+    if (adapter->keys_count != NULL) {
+        count = theme_add(all, count, TESTS_MAX, kit_key_counts());
+    }
     if (adapter->steps != NULL) {
         count = theme_add(all, count, TESTS_MAX, kit_counted());
     }

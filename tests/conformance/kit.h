@@ -67,6 +67,9 @@ typedef struct kit_adapter {
      * there. Both NULL: the store has no SQL. */
     bool (*own_write)(void *native);
     int64_t (*own_count)(const char *place);
+    /* How many idempotency keys the store keeps, expired ones included; nobody writes meanwhile. NULL:
+     * it cannot tell. */
+    int64_t (*keys_count)(const char *place, weir_store *s);
 } kit_adapter;
 
 /* One test's surroundings: *state of every test. */
@@ -230,10 +233,11 @@ kit_theme kit_leasing(void);
 kit_theme kit_settling(void);
 kit_theme kit_operating(void);
 kit_theme kit_parking(void);
-kit_theme kit_services(void);  /* snapshots, wake-ups, checks */
-kit_theme kit_counted(void);   /* adapters that can count their steps      */
-kit_theme kit_public(void);    /* through weir.h: adapters with a URL    */
-kit_theme kit_processes(void); /* adapters with KIT_PROCESSES             */
+kit_theme kit_services(void);   /* snapshots, wake-ups, checks */
+kit_theme kit_key_counts(void); /* adapters that can count their keys */
+kit_theme kit_counted(void);    /* adapters that can count their steps      */
+kit_theme kit_public(void);     /* through weir.h: adapters with a URL    */
+kit_theme kit_processes(void);  /* adapters with KIT_PROCESSES             */
 
 int kit_setup(void **state);
 int kit_teardown(void **state);

@@ -238,6 +238,22 @@ static void C29_skip_parks_the_event_in_the_way(void **state)
     kit_check(k);
 }
 
+/* A block may name an event that is not the next one; stepping to it would lose what lies between. */
+static void C29_skip_steps_over_nothing(void **state)
+{
+    kit *k = *state;
+    int64_t ids[3];
+    const store_reaction r = target_with(k, STORE_RULE_STREAM, 3, ids);
+    store_leased l = kit_lease_target(k, "lane", "s");
+    fail_at(k, &l, r.id, ids[2], STORE_END_BLOCK);
+    assert_int_equal(kit_operate(k, STORE_SKIP, "s"), 1);
+    const store_parked_chunk parked = kit_parked(k);
+    assert_int_equal(parked.parked_count, 1);
+    assert_int_equal(parked.parked[0].event, ids[0]);
+    assert_int_equal(kit_subscription(k, "s", r.id)->at, ids[0]);
+    kit_check(k);
+}
+
 static void C29_skip_takes_one_of_several_reactions_at_a_time(void **state)
 {
     kit *k = *state;
@@ -518,6 +534,7 @@ kit_theme kit_operating(void)
         KIT_TEST(C29_reset_of_work_rows_routes_them_again),
         KIT_TEST(C29_reset_and_skip_take_the_lease_away),
         KIT_TEST(C29_skip_parks_the_event_in_the_way),
+        KIT_TEST(C29_skip_steps_over_nothing),
         KIT_TEST(C29_skip_takes_one_of_several_reactions_at_a_time),
         KIT_TEST(C29_prioritize_lets_the_running_batch_finish),
         KIT_TEST(C29_pause_lets_the_running_batch_finish),

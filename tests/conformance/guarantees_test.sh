@@ -1,0 +1,17 @@
+#!/bin/bash
+# guarantees_test.sh - docs/guarantees.md and the conformance kit name the same tests, and every
+# promise with a number has a patch in tests/mutants/ that breaks it.
+. "$(dirname "$0")/../e2e/tap.sh" || exit 1
+
+documented=$(grep -oE '^- .[CP][0-9]{2}_[a-z0-9_]+' "$WEIR_SOURCE/docs/guarantees.md" | tr -d '`' |
+    cut -c3- | sort)
+existing=$(grep -ohE 'KIT_TEST\([CP][0-9]{2}_[a-z0-9_]+\)' "$WEIR_SOURCE"/tests/conformance/*.c |
+    sed 's/KIT_TEST(//; s/)//' | sort)
+promises=$(grep -oE '^### C[0-9]{2} ' "$WEIR_SOURCE/docs/guarantees.md" | cut -c5-7 | sort)
+broken=$(grep -ohE '^Breaks: C[0-9]{2}' "$WEIR_SOURCE"/tests/mutants/*.patch | cut -c9-11 | sort -u)
+
+like "the kit has tests" "$existing" C07_conflict_leaves_no_trace
+is "every test is documented, and every documented test exists" "$documented" "$existing"
+is "no promise stands twice" "$promises" "$(sort -u <<<"$promises")"
+is "every promise has a mutant" "$broken" "$promises"
+done_testing
