@@ -107,7 +107,8 @@ static void consider(obstacle *least, memory_subscription *s, int64_t event, int
     }
 }
 
-/* The event a target is blocked at, while it is still ahead or was sent back. */
+/* The event a target is blocked at, while it is the next of its reaction or was sent back. A block
+ * that names a later one does not decide: what lies before that has not been handled. */
 static obstacle blocked_event(memory_core *c, memory_target *t)
 {
     memory_subscription *s = weir__memory_subscription(t, t->state.failed);
@@ -115,8 +116,9 @@ static obstacle blocked_event(memory_core *c, memory_target *t)
         return (obstacle){ 0 };
     }
     const memory_parked *p = weir__memory_parked_find(c, s->reaction, s, t->state.event);
-    const bool ahead = t->state.event > s->state.at && t->state.event <= s->state.mark;
-    if (!ahead && (p == NULL || !p->state.sent_back)) {
+    const memory_event *next = weir__memory_next_event(c, s, s->state.at, s->state.mark);
+    const bool is_next = next != NULL && next->id == t->state.event;
+    if (!is_next && (p == NULL || !p->state.sent_back)) {
         return (obstacle){ 0 };
     }
     return (obstacle){ .subscription = s, .event = t->state.event, .attempts = t->state.attempts };

@@ -195,42 +195,6 @@ static void nearer(obstacle *o, const obstacle *other)
     }
 }
 
-/* The event a block names, while it is still ahead or was sent back. */
-static weir_status blocked_obstacle(sqlite_conn *conn, int64_t target, const target_row *row,
-                                    obstacle *out, weir_error *err)
-{
-    const int64_t values[] = { target, row->failure.reaction, row->failure.event };
-    sqlite3_stmt *stmt = NULL;
-    bool found = false, sent_back = false, ahead = false;
-    int64_t one = 0;
-    if (!row->blocked || row->failure.reaction == 0 || row->failure.event == 0) {
-        return WEIR_OK;
-    }
-    weir_status status =
-        weir__sqlite_get_int(conn, sql_skip_is_sent_back, values, 3, &sent_back, &one, err);
-    if (status == WEIR_OK) {
-        status = weir__sqlite_statement(conn, sql_skip_subscription, &stmt, err);
-    }
-    if (status != WEIR_OK) {
-        return status;
-    }
-    sqlite3_bind_int64(stmt, 1, target);
-    sqlite3_bind_int64(stmt, 2, row->failure.reaction);
-    status = weir__sqlite_step(conn, stmt, &found, err);
-    if (status == WEIR_OK && found) {
-        ahead = sqlite3_column_int64(stmt, 0) < row->failure.event &&
-                sqlite3_column_int64(stmt, 1) >= row->failure.event;
-    }
-    weir__sqlite_done(stmt);
-    if (status == WEIR_OK && found && (ahead || sent_back)) {
-        *out = (obstacle){ .found = true,
-                           .event = row->failure.event,
-                           .reaction = row->failure.reaction,
-                           .attempts = row->attempts };
-    }
-    return status;
-}
-
 /* A subscription that is behind. `value` is in the arena given. */
 typedef struct lagging {
     int64_t reaction, at, mark, retries;
@@ -312,13 +276,24 @@ static weir_status first_sent_back(sqlite_conn *conn, int64_t target, obstacle *
     return status;
 }
 
-/* The least of what is next, over everything the target has to do. */
-static weir_status next_obstacle(sqlite_conn *conn, int64_t target, weir_arena *arena,
-                                 obstacle *out, weir_error *err)
+/* The event in the way: the one a block names, if it was sent back or is the next of its reaction (a
+ * block that names a later one does not decide: what lies before that has not been handled), else the
+ * least of what is next, over everything the target has to do. */
+static weir_status find_obstacle(sqlite_conn *conn, int64_t target, const target_row *row,
+                                 weir_arena *arena, obstacle *out, weir_error *err)
 {
+    const int64_t values[] = { target, row->failure.reaction, row->failure.event };
+    obstacle blocked = { .event = row->failure.event,
+                         .reaction = row->failure.reaction,
+                         .attempts = row->attempts };
     weir_buffer subs = { 0 };
     obstacle next = { 0 };
+    int64_t one = 0;
     weir_status status = first_sent_back(conn, target, out, err);
+    if (status == WEIR_OK && row->blocked) {
+        status =
+            weir__sqlite_get_int(conn, sql_skip_is_sent_back, values, 3, &blocked.found, &one, err);
+    }
     if (status == WEIR_OK) {
         status = read_lagging(conn, target, arena, &subs, err);
     }
@@ -327,6 +302,12 @@ static weir_status next_obstacle(sqlite_conn *conn, int64_t target, weir_arena *
         memcpy(&sub, subs.ptr + at, sizeof sub);
         status = next_of(conn, target, &sub, arena, &next, err);
         nearer(out, &next);
+        blocked.found =
+            blocked.found || (row->blocked && next.found && next.event == blocked.event &&
+                              next.reaction == blocked.reaction);
+    }
+    if (blocked.found) {
+        *out = blocked;
     }
     weir__buffer_free(&subs);
     return status;
@@ -344,10 +325,7 @@ static weir_status skip(sqlite_conn *conn, int64_t target, const operating *o, i
         *changed = false;
         return status;
     }
-    status = blocked_obstacle(conn, target, &row, &found, err);
-    if (status == WEIR_OK && !found.found) {
-        status = next_obstacle(conn, target, arena, &found, err);
-    }
+    status = find_obstacle(conn, target, &row, arena, &found, err);
     *changed = status == WEIR_OK && found.found;
     if (!*changed || o->op->dry_run) {
         return status;

@@ -63,13 +63,10 @@ SELECT p.event, p.reaction, p.attempts
  LIMIT 1;
 
 -- name: skip_is_sent_back
-SELECT 1 FROM weir_parked WHERE target = ?1 AND reaction = ?2 AND event = ?3 AND sent_back = 1;
-
--- name: skip_subscription
-SELECT s.at, s.mark
-  FROM weir_subscriptions AS s
-  JOIN weir_reactions AS r ON r.id = s.reaction
- WHERE s.target = ?1 AND s.reaction = ?2 AND r.retired = 0;
+SELECT 1
+  FROM weir_parked AS p
+  JOIN weir_reactions AS r ON r.id = p.reaction
+ WHERE p.target = ?1 AND p.reaction = ?2 AND p.event = ?3 AND p.sent_back = 1 AND r.retired = 0;
 
 -- Not beyond the mark: an event that was sent back may lie there after a reset, and what is before
 -- it has yet to come.
