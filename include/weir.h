@@ -28,7 +28,8 @@
  *              newer header is accepted if the part this library does not know is all zero.
  *              Structs are passed as pointers, and arrays of structs as arrays of pointers.
  *   Text       Strings are UTF-8 in weir_str: pointer and length, not NUL-terminated.
- *   Fork       A handle must not be used in a forked child; open a new one there.
+ *   Fork       A handle must not be used in a forked child; open a new one there. That is
+ *              WEIR_EMISUSE if a thread of the parent was using a store while it forked.
  */
 #ifndef WEIR_H
 #define WEIR_H

@@ -249,6 +249,10 @@ static weir_status open_for_reading(sqlite_store *s, weir_error *err)
 /* A handle whose locks work and that has nothing open. */
 static weir_status allocate(sqlite_store **out, weir_error *err)
 {
+    const weir_status forked = weir__sqlite_inherited_close(err);
+    if (forked != WEIR_OK) {
+        return forked;
+    }
     sqlite_store *s = weir__calloc(1, sizeof *s);
     if (s == NULL) {
         goto fail_memory;
@@ -270,6 +274,11 @@ static weir_status allocate(sqlite_store **out, weir_error *err)
     }
     if (!weir__mutex_init(&s->clock_mu)) {
         goto fail_clock_mu;
+    }
+    const weir_status added = weir__sqlite_handle_add(s, err);
+    if (added != WEIR_OK) {
+        s->base.ops->close(&s->base);
+        return added;
     }
     *out = s;
     return WEIR_OK;
@@ -306,6 +315,7 @@ weir_status weir__sqlite_open(weir_store **out, const store_options *options, we
         s->base.ops->close(&s->base);
         return status;
     }
+    s->at_rest = true;
     *out = &s->base;
     return WEIR_OK;
 }

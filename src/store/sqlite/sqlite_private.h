@@ -88,6 +88,13 @@ struct sqlite_store {
     weir_mutex clock_mu;
     weir_steady_clock clock;
 
+    /* fork.c: guarded by its handles_mu, but for what the child finds */
+    sqlite_store *next;
+    bool listed;
+    _Atomic bool at_rest;  /* opened and not being closed                          */
+    bool inherited;        /* opened by an ancestor of this process: nobody's here */
+    bool inherited_in_use; /* and some thread was inside SQLite when we were forked */
+
     /* counters for stats and tests; relaxed, nothing is derived from them */
     _Atomic int64_t transactions, checkpoints;
 };
@@ -101,6 +108,13 @@ static inline sqlite_store *sqlite_of(weir_store *base)
 weir_status weir__sqlite_conn_open(sqlite_store *s, sqlite_role role, sqlite_conn *conn,
                                    weir_error *err);
 void weir__sqlite_conn_close(sqlite_conn *conn);
+
+/* fork.c. Every handle is known there from before its first connection until after its last. */
+weir_status weir__sqlite_handle_add(sqlite_store *s, weir_error *err);
+void weir__sqlite_handle_remove(sqlite_store *s); /* one that was never added is fine */
+/* Before a handle is opened: closes the connections that a forked child has from its parent.
+ * WEIR_EMISUSE when one of them was in use at that moment. */
+weir_status weir__sqlite_inherited_close(weir_error *err);
 
 /* open.c. Whether there is a file PATH with this suffix. *has_bytes (may be NULL): and not an empty
  * one. */

@@ -26,6 +26,10 @@ static void checkpoint_on_close(sqlite_store *s)
 static void store_close(weir_store *base)
 {
     sqlite_store *s = sqlite_of(base);
+    if (s->inherited) {
+        return; /* in a forked child it is the parent's; what can be closed is closed by fork.c */
+    }
+    s->at_rest = false;
     WEIR_ASSERT(!s->writer_taken);
     for (size_t i = 0; i < SQLITE_READERS_MAX; i++) {
         WEIR_ASSERT(!s->readers_taken[i]);
@@ -35,6 +39,7 @@ static void store_close(weir_store *base)
     weir__sqlite_conn_close(&s->checkpointer);
     weir__sqlite_conn_close(&s->writer);
     weir__side_close(&s->side);
+    weir__sqlite_handle_remove(s);
     weir__sqlite_categories_forget(s);
     weir__free(s->categories);
     weir__mutex_destroy(&s->clock_mu);

@@ -1,0 +1,141 @@
+/* fork.c - what a forked child makes of the stores that its parent has open.
+ *
+ * SQLite's locks belong to the process, and its memory of them is copied by a fork while the locks
+ * are not. A connection that the child opens to the same file counts as one more of those that hold
+ * a lock already, and works without any: the next program that closes the file as if it were the
+ * last one then deletes the WAL under it, with everything that was acknowledged since. With flock
+ * it is the other way round: the lock belongs to the open file, which the child shares, so it
+ * outlives a holder that dies.
+ *
+ * So a child lets go of every side file at once, and of the inherited connections before it opens
+ * one of its own. Closing those gives back memory and descriptors and does nothing else: none of
+ * our connections checkpoints when it is closed, none is inside a transaction, and a process cannot
+ * take back locks of another. A child that was forked while some thread was inside SQLite is
+ * refused: nobody can say what that thread has left half-done in memory.
+ *
+ * INVARIANTS
+ *   (1) A handle is in `handles` from before its first connection until after its last one.
+ *   (2) Some thread may be inside SQLite only while a handle is not `at_rest`, its writer slot is
+ *       taken, or one of its readers is.
+ *   (3) What is in `inherited` was opened by an ancestor. Only memory of ours and descriptors are
+ *       reachable from it; the handle itself stays with whoever still has a pointer to it.
+ *
+ * THREADS  `handles_mu` is a leaf lock. It is held over a fork, so that the child finds whole lists.
+ */
+#include "base/error.h"
+#include "store/sqlite/sqlite_private.h"
+
+#include <sys/stat.h>
+#include <unistd.h>
+
+static weir_mutex handles_mu = { .raw = PTHREAD_MUTEX_INITIALIZER };
+/* guarded by handles_mu */
+static sqlite_store *handles;
+static sqlite_store *inherited;
+
+static pthread_once_t fork_once = PTHREAD_ONCE_INIT;
+static bool fork_handlers_missing; /* immutable after fork_once */
+
+static bool is_in_use(const sqlite_store *s)
+{
+    bool used = !s->at_rest || s->writer_taken;
+    for (size_t i = 0; i < SQLITE_READERS_MAX; i++) {
+        used = used || s->readers_taken[i];
+    }
+    return used;
+}
+
+/* Nothing here but what a child of a process with threads may do: no allocation, no other lock. */
+static void let_go(sqlite_store *s)
+{
+    struct stat st;
+    s->inherited = true;
+    s->inherited_in_use = is_in_use(s);
+    /* Compared, because another thread may have been about to open or to close it. */
+    if (s->side.fd >= 0 && fstat(s->side.fd, &st) == 0 && st.st_dev == s->side.dev &&
+        st.st_ino == s->side.ino) {
+        (void)close(s->side.fd);
+    }
+    s->side.fd = -1;
+    s->side.held = false;
+}
+
+static void before_fork(void) WEIR_NO_LOCK_CHECK
+{
+    weir__lock(&handles_mu);
+}
+
+static void in_parent(void) WEIR_NO_LOCK_CHECK
+{
+    weir__unlock(&handles_mu);
+}
+
+static void in_child(void) WEIR_NO_LOCK_CHECK
+{
+    /* Locked by a thread with another number: made anew instead of unlocked. */
+    handles_mu = (weir_mutex){ .raw = PTHREAD_MUTEX_INITIALIZER };
+    while (handles != NULL) {
+        sqlite_store *s = handles;
+        handles = s->next;
+        let_go(s);
+        s->next = inherited;
+        inherited = s;
+    }
+}
+
+static void register_handlers(void)
+{
+    fork_handlers_missing = pthread_atfork(before_fork, in_parent, in_child) != 0;
+}
+
+weir_status weir__sqlite_handle_add(sqlite_store *s, weir_error *err)
+{
+    if (pthread_once(&fork_once, register_handlers) != 0 || fork_handlers_missing) {
+        return weir__fail(err, WEIR_ENOMEM, "could not allocate a handle");
+    }
+    weir__lock(&handles_mu);
+    s->next = handles;
+    handles = s;
+    s->listed = true;
+    weir__unlock(&handles_mu);
+    return WEIR_OK;
+}
+
+void weir__sqlite_handle_remove(sqlite_store *s)
+{
+    weir__lock(&handles_mu);
+    for (sqlite_store **at = &handles; s->listed && *at != NULL; at = &(*at)->next) {
+        if (*at == s) {
+            *at = s->next;
+            break;
+        }
+    }
+    s->listed = false;
+    weir__unlock(&handles_mu);
+}
+
+weir_status weir__sqlite_inherited_close(weir_error *err)
+{
+    weir_status status = WEIR_OK;
+    weir__lock(&handles_mu);
+    for (const sqlite_store *s = inherited; s != NULL && status == WEIR_OK; s = s->next) {
+        if (s->inherited_in_use) {
+            status =
+                weir__fail(err, WEIR_EMISUSE,
+                           "this process was forked while \"%s\" was in use by a thread", s->given);
+            weir__error_detail(err, "Fork while no call into the library is running, or start "
+                                    "another program in the child.");
+        }
+    }
+    while (status == WEIR_OK && inherited != NULL) {
+        sqlite_store *s = inherited;
+        inherited = s->next;
+        for (size_t i = 0; i < SQLITE_READERS_MAX; i++) {
+            weir__sqlite_conn_close(&s->readers[i]);
+        }
+        weir__sqlite_conn_close(&s->checkpointer);
+        weir__sqlite_conn_close(&s->writer);
+    }
+    weir__unlock(&handles_mu);
+    return status;
+}
