@@ -67,8 +67,8 @@ typedef struct kit_adapter {
      * there. Both NULL: the store has no SQL. */
     bool (*own_write)(void *native);
     int64_t (*own_count)(const char *place);
-    /* How many idempotency keys the store keeps, expired ones included; nobody writes meanwhile. NULL:
-     * it cannot tell. */
+    /* How many idempotency keys the store keeps, expired ones included; nobody writes meanwhile.
+     * NULL: it cannot tell. */
     int64_t (*keys_count)(const char *place, weir_store *s);
 } kit_adapter;
 

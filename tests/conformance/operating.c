@@ -238,7 +238,8 @@ static void C29_skip_parks_the_event_in_the_way(void **state)
     kit_check(k);
 }
 
-/* A block may name an event that is not the next one; stepping to it would lose what lies between. */
+/* A block may name an event that is not the next one; stepping to it would lose what lies
+ * between. */
 static void C29_skip_steps_over_nothing(void **state)
 {
     kit *k = *state;

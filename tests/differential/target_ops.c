@@ -184,6 +184,9 @@ static void op_fetch(world *w)
             say(w, store, "  item %u", list.events[i].item_index);
             say_event(w, store, list.events[i].event);
         }
+        for (size_t i = 0; i < count && status == WEIR_OK; i++) {
+            say(w, store, "  item %zu exhausted %d\n", i, list.exhausted[i]);
+        }
         for (size_t i = 0; status == WEIR_OK && i < count; i++) {
             say(w, store, "  item %zu %s", i, list.exhausted[i] ? "exhausted" : "may have more");
         }
