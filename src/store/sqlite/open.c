@@ -92,6 +92,49 @@ bool weir__sqlite_file_exists(const sqlite_store *s, const char *suffix, bool *h
     return exists;
 }
 
+/* Remembers which files we have open. Under the side lock, when SQLite has opened them all. */
+static weir_status note_files(sqlite_store *s, weir_error *err)
+{
+    static const char *const suffixes[SQLITE_FILES_COUNT] = { "", "-wal", "-shm" };
+    const size_t len = strlen(s->path);
+    for (size_t i = 0; i < SQLITE_FILES_COUNT; i++) {
+        struct stat st;
+        const size_t suffix_len = strlen(suffixes[i]);
+        char *name = weir__arena_alloc(&s->texts, len + suffix_len + 1);
+        if (name == NULL) {
+            return weir__fail(err, WEIR_ENOMEM, "could not allocate a handle");
+        }
+        memcpy(name, s->path, len);
+        memcpy(name + len, suffixes[i], suffix_len + 1);
+        if (stat(name, &st) == 0) {
+            s->files[i] = (sqlite_file){ .name = name, .dev = st.st_dev, .ino = st.st_ino };
+        }
+    }
+    return WEIR_OK;
+}
+
+weir_status weir__sqlite_files_check(const sqlite_store *s, size_t count, weir_error *err)
+{
+    for (size_t i = 0; i < count; i++) {
+        const sqlite_file *file = &s->files[i];
+        struct stat st;
+        if (file->name == NULL) {
+            continue;
+        }
+        const bool found = stat(file->name, &st) == 0;
+        if (found ? st.st_dev != file->dev || st.st_ino != file->ino
+                  : errno == ENOENT || errno == ENOTDIR) {
+            const weir_status status =
+                weir__fail(err, WEIR_EUNAVAILABLE, "\"%s\" was %s while the store was open",
+                           file->name, found ? "replaced" : "removed");
+            weir__error_detail(err, "Nothing was written. Put the file back, or close the store "
+                                    "and open it again to work with what is there now.");
+            return status;
+        }
+    }
+    return WEIR_OK;
+}
+
 static weir_status look_at_files(sqlite_store *s, found_files *found, weir_error *err)
 {
     struct stat st;
@@ -176,6 +219,9 @@ static weir_status open_for_writing(sqlite_store *s, weir_error *err)
         status = weir__sqlite_row_read(s, &s->writer, err);
     }
     if (status == WEIR_OK) {
+        status = note_files(s, err);
+    }
+    if (status == WEIR_OK) {
         (void)weir__sqlite_clock(s, s->writer.row.clock_us);
     } else {
         remove_what_we_made(s, &found, status);
@@ -204,6 +250,9 @@ static weir_status try_reading(sqlite_store *s, weir_error *err)
     status = weir__sqlite_schema_verify(s, conn, err);
     if (status == WEIR_OK) {
         status = weir__sqlite_row_read(s, conn, err);
+    }
+    if (status == WEIR_OK) {
+        status = note_files(s, err);
     }
     if (status == WEIR_OK) {
         (void)weir__sqlite_clock(s, conn->row.clock_us);

@@ -46,6 +46,15 @@ typedef struct sqlite_category {
     int64_t id;
 } sqlite_category;
 
+/* A file as it was when the handle was opened. name NULL: there was none. */
+typedef struct sqlite_file {
+    const char *name; /* in `texts` */
+    dev_t dev;
+    ino_t ino;
+} sqlite_file;
+
+enum { SQLITE_FILES_COUNT = 3 }; /* PATH, PATH-wal, PATH-shm */
+
 struct sqlite_store {
     weir_store base; /* first: a weir_store * is a sqlite_store * */
 
@@ -56,6 +65,7 @@ struct sqlite_store {
     const char *given; /* as the caller wrote it, for messages */
     const char *vfs;   /* NULL: the default one */
     const sqlite_schema *schema;
+    sqlite_file files[SQLITE_FILES_COUNT];
     bool read_only;
     bool immutable; /* read-only on a file that nobody can write: SQLite then takes no locks */
 
@@ -119,6 +129,10 @@ weir_status weir__sqlite_inherited_close(weir_error *err);
 /* open.c. Whether there is a file PATH with this suffix. *has_bytes (may be NULL): and not an empty
  * one. */
 bool weir__sqlite_file_exists(const sqlite_store *s, const char *suffix, bool *has_bytes);
+
+/* WEIR_EUNAVAILABLE when one of the first `count` files was removed or replaced since the handle was
+ * opened: SQLite would go on with the one that nobody finds any more. */
+weir_status weir__sqlite_files_check(const sqlite_store *s, size_t count, weir_error *err);
 
 /* statement.c */
 void weir__sqlite_statements_reset(sqlite_conn *conn); /* ends every open cursor */

@@ -204,7 +204,10 @@ weir_status weir__sqlite_write_begin(sqlite_store *s, uint32_t flags, sqlite_con
     status = weir__side_lock(&s->side, deadline_us, err);
     if (status == WEIR_OK) {
         s->deadline_us = deadline_us;
-        status = begin_immediate(s, flags, err);
+        status = weir__sqlite_files_check(s, SQLITE_FILES_COUNT, err);
+        if (status == WEIR_OK) {
+            status = begin_immediate(s, flags, err);
+        }
         if (status != WEIR_OK) {
             weir__side_unlock(&s->side);
         }
@@ -340,7 +343,11 @@ static weir_status refuse_changed(const sqlite_store *s, weir_error *err)
 weir_status weir__sqlite_read_begin(sqlite_store *s, sqlite_conn **conn, weir_error *err)
 {
     sqlite_conn *taken = NULL;
-    const weir_status changed = refuse_changed(s, err);
+    /* The database alone: a WAL that was taken away is the writers' business. */
+    weir_status changed = weir__sqlite_files_check(s, 1, err);
+    if (changed == WEIR_OK) {
+        changed = refuse_changed(s, err);
+    }
     if (changed != WEIR_OK) {
         return changed;
     }

@@ -10,6 +10,7 @@
 #include "base/str.h"
 
 #include <pthread.h>
+#include <stdio.h>
 #include <string.h>
 #include <unistd.h>
 
@@ -440,11 +441,53 @@ static void errors_of_sqlite_say_what_happened_and_what_to_do(void **state)
     assert_int_equal(weir__sqlite_fail(&none, SQLITE_NOMEM, NULL, "write"), WEIR_ENOMEM);
 }
 
+/* ---- files that others took away ---------------------------------------------------------- */
+
+static void move(const testing *t, const char *from, const char *to)
+{
+    assert_int_equal(rename(testing_file(t, from), testing_file(t, to)), 0);
+}
+
+static void C12_nothing_is_acknowledged_into_a_file_that_was_taken_away(void **state)
+{
+    testing *t = *state;
+    static const char *const suffixes[] = { "", "-wal", "-shm" };
+    assert_int_equal(testing_append(t->store, "order-1", &t->err), WEIR_OK);
+    for (size_t i = 0; i < 3; i++) {
+        move(t, suffixes[i], "-away");
+        assert_int_equal(testing_append(t->store, "order-1", &t->err), WEIR_EUNAVAILABLE);
+        assert_non_null(strstr(t->err.message, testing_file(t, suffixes[i])));
+        /* nor when there is another one in its place */
+        FILE *file = fopen(testing_file(t, suffixes[i]), "w");
+        assert_non_null(file);
+        (void)fclose(file);
+        assert_int_equal(testing_append(t->store, "order-1", &t->err), WEIR_EUNAVAILABLE);
+        move(t, "-away", suffixes[i]);
+        assert_int_equal(testing_append(t->store, "order-1", &t->err), WEIR_OK);
+    }
+    assert_int_equal(testing_head(t->store), 4);
+    assert_string_equal(testing_check(t->store), "");
+}
+
+static void C16_a_reader_is_told_that_its_database_was_replaced(void **state)
+{
+    testing *t = *state;
+    store_positions positions;
+    char sql[160];
+    assert_int_equal(testing_append_n(t->store, "order-1", 0, 0, 2, &t->err), WEIR_OK);
+    (void)snprintf(sql, sizeof sql, "VACUUM INTO '%s-backup'", t->path);
+    testing_sql(t, sql);
+    move(t, "-backup", "");
+    assert_int_equal(t->store->ops->positions(t->store, &positions, &t->err), WEIR_EUNAVAILABLE);
+}
+
 #define TEST(name) cmocka_unit_test_setup_teardown(name, testing_setup, testing_teardown)
 
 int main(int argc, char **argv)
 {
     const struct CMUnitTest tests[] = {
+        TEST(C12_nothing_is_acknowledged_into_a_file_that_was_taken_away),
+        TEST(C16_a_reader_is_told_that_its_database_was_replaced),
         TEST(a_failed_transaction_leaves_nothing_and_keeps_its_error),
         TEST(another_writer_waits_until_its_deadline_and_writes_nothing),
         TEST(a_foreign_writer_is_waited_for_until_the_same_deadline),
