@@ -347,6 +347,55 @@ static void running_out_of_memory_leaves_the_handle_usable(void **state)
     }
 }
 
+/* A store that notes until when it may wait. */
+typedef struct deadline_store {
+    weir_store base;
+    int64_t deadline_us;
+} deadline_store;
+
+static weir_status deadline_append(weir_store *base, store_append *const *appends, size_t count,
+                                   weir_error *err)
+{
+    deadline_store *s = (deadline_store *)base;
+    (void)err;
+    assert_int_equal(count, 1);
+    s->deadline_us = appends[0]->deadline_us;
+    appends[0]->status = WEIR_OK;
+    return WEIR_OK;
+}
+
+static void deadline_close(weir_store *base)
+{
+    (void)base;
+}
+
+static void the_time_to_wait_runs_from_the_moment_of_the_call(void **state)
+{
+    (void)state;
+    static const weir_store_ops ops = { .version = STORE_OPS_VERSION,
+                                        .scheme = "deadline",
+                                        .group_commit = true,
+                                        .append = deadline_append,
+                                        .close = deadline_close };
+    deadline_store store = { .base = { .ops = &ops } };
+    store_url url;
+    weir *w = NULL;
+    assert_int_equal(weir__url_parse(&url, "sqlite:x.db?busy=7s", NULL), WEIR_OK);
+    assert_int_equal(weir__open_store(&w, &store.base, &url, NULL), WEIR_OK);
+    for (int i = 0; i < 2; i++) {
+        const int64_t before_us = weir__clock_mono(weir__clock_machine());
+        store.deadline_us = 0;
+        if (i == 0) {
+            append(w, "s", "A");
+        } else {
+            assert_int_equal(weir_stream_close(w, weir__str("s"), NULL, NULL), WEIR_OK);
+        }
+        assert_true(store.deadline_us >= before_us + 7000000);
+        assert_true(store.deadline_us <= weir__clock_mono(weir__clock_machine()) + 7000000);
+    }
+    weir_close(w);
+}
+
 /* Reads to the end with the nth allocation failing: the failure is reported once, and what follows
  * goes on where the last event that was given stands. *failed: whether there was an nth one. */
 static void read_on_after_failure(weir *w, bool of_log, uint64_t nth, int64_t count, bool *failed)
@@ -439,6 +488,7 @@ int main(int argc, char **argv)
         cmocka_unit_test_setup_teardown(what_is_missing_is_an_error_not_a_crash, setup, teardown),
         cmocka_unit_test_setup_teardown(running_out_of_memory_leaves_the_handle_usable, setup,
                                         teardown),
+        cmocka_unit_test(the_time_to_wait_runs_from_the_moment_of_the_call),
         cmocka_unit_test(C16_a_reader_that_failed_goes_on_without_gap_or_repeat),
     };
     if (argc > 1) {

@@ -63,6 +63,16 @@ static weir_status write_check(const weir *w, weir_error *err)
     return status;
 }
 
+/* The time to wait runs from here: waiting behind another caller of this handle counts. */
+static weir_status commit(weir *w, store_append *append)
+{
+    const int64_t now_us = weir__clock_mono(weir__clock_machine());
+    if (__builtin_add_overflow(now_us, w->url.options.busy_us, &append->deadline_us)) {
+        append->deadline_us = INT64_MAX;
+    }
+    return weir__committer_append(w->committer, append);
+}
+
 int32_t weir_append(weir *w, const weir_append_request *request, const weir_append_result **out,
                     weir_error *err)
 {
@@ -77,7 +87,7 @@ int32_t weir_append(weir *w, const weir_append_request *request, const weir_appe
         status = weir__fail(err, WEIR_ENOMEM, "could not allocate the result of an append");
     }
     if (status == WEIR_OK) {
-        status = weir__committer_append(w->committer, &p.append);
+        status = commit(w, &p.append);
     }
     if (status == WEIR_OK && out != NULL) {
         result_fill(result, &p.append);
@@ -108,7 +118,7 @@ int32_t weir_stream_close(weir *w, weir_str stream, const weir_close_options *op
                                      w->url.options.clock, err);
     }
     if (status == WEIR_OK) {
-        status = weir__committer_append(w->committer, &p.append);
+        status = commit(w, &p.append);
     }
     weir__prepared_free(&p);
     return status;

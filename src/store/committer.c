@@ -6,9 +6,12 @@
  *   (2) The queue is in arrival order; the leader takes from its front, so callers are judged in
  *       the order in which they came.
  *   (3) A caller that was taken into a batch gets exactly one answer; its record lives on its own
- *       stack and is not touched after it was told.
+ *       stack and is not touched after it was told. When the store is busy, those whose own time to
+ *       wait is not up get none yet: they go back to the front of the queue.
+ *   (4) The leader is the caller that has waited longest, so a batch never waits for longer than
+ *       any of its callers may.
  *
- *   caller: QUEUED --taken by a leader--> JUDGED (done)
+ *   caller: QUEUED <--busy-- --taken by a leader--> JUDGED (done)
  *             |
  *             +--front of the queue when a leader ends--> LEADER --its batch--> JUDGED
  *
@@ -86,18 +89,33 @@ static bool may_run_alone(const store_append *append, weir_status batch_failed_w
     return batch_failed_with != WEIR_EBUSY;
 }
 
-static void run_batch(committer *c, store_append *const *batch, size_t count)
+/* Whether a caller goes on waiting although the transaction it was in got no turn. */
+static bool has_time_left(const store_append *append, int64_t now_us)
+{
+    return append->deadline_us != 0 && append->deadline_us > now_us;
+}
+
+/* Returns how many have their answer: all of them, or those at the front whose time is up. */
+static size_t run_batch(committer *c, store_append *const *batch, size_t count)
 {
     weir_error err = { 0 };
+    size_t answered = count;
     if (count == 1) {
         run_alone(c, batch[0]);
-        return;
+        return count;
     }
     const weir_status status = c->store->ops->append(c->store, batch, count, &err);
     if (status == WEIR_OK) {
-        return;
+        return count;
     }
-    for (size_t i = 0; i < count; i++) {
+    if (status == WEIR_EBUSY) {
+        const int64_t now_us = weir__clock_mono(weir__clock_machine());
+        answered = 1; /* the leader, so that it ends */
+        while (answered < count && !has_time_left(batch[answered], now_us)) {
+            answered++;
+        }
+    }
+    for (size_t i = 0; i < answered; i++) {
         if (may_run_alone(batch[i], status)) {
             run_alone(c, batch[i]);
             continue;
@@ -107,6 +125,7 @@ static void run_batch(committer *c, store_append *const *batch, size_t count)
             *batch[i]->err = err;
         }
     }
+    return answered;
 }
 
 static size_t append_bytes(const store_append *a)
@@ -141,6 +160,18 @@ static size_t take_batch_locked(committer *c, waiter **waiters, store_append **b
     return count;
 }
 
+/* Puts callers back to the front of the queue, in their order. */
+static void put_back_locked(committer *c, waiter *const *waiters, size_t count) WEIR_REQUIRES(c->mu)
+{
+    for (size_t i = count; i > 0; i--) {
+        waiters[i - 1]->next = c->front;
+        if (c->front == NULL) {
+            c->back = waiters[i - 1];
+        }
+        c->front = waiters[i - 1];
+    }
+}
+
 /* The caller is the leader and at the front of the queue. */
 static void lead(committer *c, waiter *self)
 {
@@ -152,12 +183,13 @@ static void lead(committer *c, waiter *self)
     const size_t count = take_batch_locked(c, waiters, batch);
     weir__unlock(&c->mu);
 
-    run_batch(c, batch, count);
+    const size_t answered = run_batch(c, batch, count);
 
     weir__lock(&c->mu);
-    c->waiting_count -= count;
+    c->waiting_count -= answered;
+    put_back_locked(c, waiters + answered, count - answered);
     weir__unlock(&c->mu);
-    for (size_t i = 0; i < count; i++) {
+    for (size_t i = 0; i < answered; i++) {
         if (waiters[i] != self) {
             weir__baton_pass(&waiters[i]->told, TOLD_DONE);
         }

@@ -29,6 +29,7 @@ typedef struct gate_store {
     int64_t order[CALLS_MAX]; /* tags of all appends in the order in which they were judged */
     size_t calls, judged;
     weir_status batch_fails; /* what transactions of more than one append fail with */
+    size_t batch_fails_left; /* so many of them; 0: all                             */
     int64_t alone_fails_tag; /* the append that also fails alone */
 } gate_store;
 
@@ -48,6 +49,9 @@ static weir_status gate_append(weir_store *base, store_append *const *appends, s
     g->counts[g->calls++] = count;
     if (count > 1 && g->batch_fails != WEIR_OK) {
         status = weir__fail(err, g->batch_fails, "the batch failed");
+        if (g->batch_fails_left > 0 && --g->batch_fails_left == 0) {
+            g->batch_fails = WEIR_OK;
+        }
     } else if (count == 1 && g->alone_fails_tag != 0 &&
                appends[0]->streams[0].version == g->alone_fails_tag) {
         status = weir__fail(err, WEIR_EIO, "this one fails alone");
@@ -86,11 +90,18 @@ static void *caller_run(void *arg)
     return NULL;
 }
 
-static void caller_start(caller *k, committer *c, int64_t tag)
+static void caller_start_until(caller *k, committer *c, int64_t tag, int64_t deadline_us)
 {
     *k = (caller){ .c = c, .stream = { .name = weir__str("s"), .version = tag } };
-    k->append = (store_append){ .streams = &k->stream, .streams_count = 1, .err = &k->err };
+    k->append = (store_append){
+        .streams = &k->stream, .streams_count = 1, .deadline_us = deadline_us, .err = &k->err
+    };
     assert_int_equal(pthread_create(&k->thread, NULL, caller_run, k), 0);
+}
+
+static void caller_start(caller *k, committer *c, int64_t tag)
+{
+    caller_start_until(k, c, tag, 0);
 }
 
 static void gate_set(gate_store *g, bool closed)
@@ -246,6 +257,34 @@ static void C14_what_may_have_happened_is_repeated_only_under_a_key(void **state
     assert_int_equal(f->gate.calls, 1 + 1 + 1);
 }
 
+static void C13_a_caller_whose_time_is_not_up_goes_on_waiting_for_a_busy_store(void **state)
+{
+    fixture *f = *state;
+    const int64_t past_us = weir__clock_mono(weir__clock_machine());
+    const int64_t deadlines_us[] = { 0, past_us, past_us, INT64_MAX, INT64_MAX };
+    f->gate.batch_fails = WEIR_EBUSY;
+    f->gate.batch_fails_left = 1;
+    caller_start(&f->callers[0], f->c, 1);
+    wait_inside(&f->gate, 1);
+    for (size_t i = 1; i <= 4; i++) {
+        caller_start_until(&f->callers[i], f->c, (int64_t)i + 1, deadlines_us[i]);
+        wait_waiting(f->c, i + 1);
+    }
+    gate_set(&f->gate, false);
+    join_all(f, 5);
+    assert_int_equal(f->gate.calls, 3);
+    assert_int_equal(f->gate.counts[1], 4);
+    assert_int_equal(f->gate.counts[2], 2);
+    assert_int_equal(f->callers[1].status, WEIR_EBUSY);
+    assert_int_equal(f->callers[2].status, WEIR_EBUSY);
+    assert_int_equal(f->callers[3].status, WEIR_OK);
+    assert_int_equal(f->callers[4].stream.id, 50); /* a conflict of its own, in its turn */
+    assert_int_equal(f->callers[4].status, WEIR_ECONFLICT);
+    assert_int_equal(f->gate.order[1], 4);
+    assert_int_equal(f->gate.order[2], 5);
+    assert_int_equal(weir__committer_waiting(f->c), 0);
+}
+
 static void the_1025th_waiting_caller_is_told_to_come_back(void **state)
 {
     fixture *f = *state;
@@ -294,6 +333,8 @@ int main(int argc, char **argv)
                                         teardown),
         cmocka_unit_test_setup_teardown(C14_what_may_have_happened_is_repeated_only_under_a_key,
                                         setup, teardown),
+        cmocka_unit_test_setup_teardown(
+            C13_a_caller_whose_time_is_not_up_goes_on_waiting_for_a_busy_store, setup, teardown),
         cmocka_unit_test_setup_teardown(the_1025th_waiting_caller_is_told_to_come_back, setup,
                                         teardown),
         cmocka_unit_test_setup_teardown(a_batch_ends_where_it_would_become_too_large, setup,

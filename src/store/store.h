@@ -124,6 +124,8 @@ typedef struct store_append {
     size_t key_changes_count;
     weir_str key;                           /* idempotency key; empty: none                    */
     uint8_t fingerprint[WEIR_SHA256_BYTES]; /* of everything but meta; set when there is a key */
+    int64_t deadline_us; /* machine's monotonic clock: a store that has to wait for its turn gives
+                            up then (and tries once, if that is past); 0: after its own busy time */
     /* results */
     weir_status status; /* of this caller alone                            */
     bool replayed;

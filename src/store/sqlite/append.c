@@ -642,13 +642,25 @@ weir_status weir__sqlite_append_in(sqlite_store *s, sqlite_conn *conn, int64_t n
     return status;
 }
 
+/* Until when the one that has to give up first may wait. */
+static int64_t first_deadline(const sqlite_store *s, store_append *const *appends, size_t count)
+{
+    int64_t first_us = weir__sqlite_deadline(s);
+    for (size_t i = 0; i < count; i++) {
+        const int64_t deadline_us = appends[i]->deadline_us;
+        first_us = deadline_us != 0 && deadline_us < first_us ? deadline_us : first_us;
+    }
+    return first_us;
+}
+
 weir_status weir__sqlite_append(weir_store *base, store_append *const *appends, size_t count,
                                 weir_error *err)
 {
     sqlite_store *s = sqlite_of(base);
     sqlite_conn *conn = NULL;
     int64_t now_us = 0;
-    weir_status status = weir__sqlite_write_begin(s, 0, &conn, &now_us, err);
+    weir_status status = weir__sqlite_write_begin_until(s, 0, first_deadline(s, appends, count),
+                                                        &conn, &now_us, err);
     if (status != WEIR_OK) {
         return status;
     }

@@ -44,6 +44,9 @@ enum {
  * store. */
 weir_status weir__sqlite_write_begin(sqlite_store *s, uint32_t flags, sqlite_conn **conn,
                                      int64_t *now_us, weir_error *err);
+/* The same until a time of the machine's monotonic clock, which may be past: tries once then. */
+weir_status weir__sqlite_write_begin_until(sqlite_store *s, uint32_t flags, int64_t deadline_us,
+                                           sqlite_conn **conn, int64_t *now_us, weir_error *err);
 /* Commits when status is WEIR_OK, else rolls back (err is kept as it is). Checkpoints when it is
  * time, releases everything, then wakes the watches if `wake` and something was changed. Returns
  * `status`, or what the commit failed with; WEIR_EMISUSE when something inside has ended the

@@ -190,18 +190,23 @@ static weir_status begin_immediate(sqlite_store *s, uint32_t flags, weir_error *
     return status;
 }
 
-weir_status weir__sqlite_write_begin(sqlite_store *s, uint32_t flags, sqlite_conn **conn,
-                                     int64_t *now_us, weir_error *err)
+weir_status weir__sqlite_write_begin_until(sqlite_store *s, uint32_t flags, int64_t deadline_us,
+                                           sqlite_conn **conn, int64_t *now_us, weir_error *err)
 {
     if (s->read_only) {
         return weir__fail(err, WEIR_EMISUSE, "the store was opened for reading only");
     }
-    const int64_t deadline_us = weir__sqlite_deadline(s);
     weir_status status = weir__sqlite_slot_take(s, deadline_us, err);
     if (status != WEIR_OK) {
         return status;
     }
     status = weir__side_lock(&s->side, deadline_us, err);
+    if (status == WEIR_EBUSY) {
+        /* The wait may have begun elsewhere, and that is counted as well. */
+        status = fail_busy(s, deadline_us, "the other writer", err);
+        weir__error_detail(err, "Nothing was written. Another process holds the lock on \"%s\".",
+                           s->side.path);
+    }
     if (status == WEIR_OK) {
         s->deadline_us = deadline_us;
         status = weir__sqlite_files_check(s, SQLITE_FILES_COUNT, err);
@@ -222,6 +227,12 @@ weir_status weir__sqlite_write_begin(sqlite_store *s, uint32_t flags, sqlite_con
     *conn = &s->writer;
     *now_us = s->now_us;
     return WEIR_OK;
+}
+
+weir_status weir__sqlite_write_begin(sqlite_store *s, uint32_t flags, sqlite_conn **conn,
+                                     int64_t *now_us, weir_error *err)
+{
+    return weir__sqlite_write_begin_until(s, flags, weir__sqlite_deadline(s), conn, now_us, err);
 }
 
 static weir_status commit(sqlite_store *s, bool *changed, weir_error *err)

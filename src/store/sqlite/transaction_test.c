@@ -70,6 +70,29 @@ static void another_writer_waits_until_its_deadline_and_writes_nothing(void **st
     testing_close(&other);
 }
 
+static void an_append_that_has_waited_elsewhere_does_not_wait_again(void **state)
+{
+    testing *t = *state;
+    sqlite_conn *conn = NULL;
+    int64_t now_us = 0;
+    double waited = 0;
+    t->options.busy_us = INT64_C(3600) * 1000000;
+    weir_store *other = testing_open(t, 0);
+    const int64_t past_us =
+        weir__clock_mono(weir__clock_machine()) + t->options.busy_us - INT64_C(3610) * 1000000;
+    store_append_stream streams[1] = { { .name = weir__str("order-1") } };
+    store_append append = { .streams = streams, .streams_count = 1, .deadline_us = past_us };
+    store_append *appends[1] = { &append };
+    begin(store_of(t), 0, &conn, &now_us);
+    /* Would take an hour. */
+    assert_int_equal(other->ops->append(other, appends, 1, &t->err), WEIR_EBUSY);
+    assert_int_equal(sscanf(t->err.message, "store is busy: waited %lf s for", &waited), 1);
+    assert_true(waited >= 3610); /* where it was does not matter to who asks */
+    assert_int_equal(weir__sqlite_write_end(store_of(t), WEIR_OK, false, &t->err), WEIR_OK);
+    assert_int_equal(other->ops->append(other, appends, 1, &t->err), WEIR_OK); /* tries once */
+    testing_close(&other);
+}
+
 static void a_foreign_writer_is_waited_for_until_the_same_deadline(void **state)
 {
     testing *t = *state;
@@ -490,6 +513,7 @@ int main(int argc, char **argv)
         TEST(C16_a_reader_is_told_that_its_database_was_replaced),
         TEST(a_failed_transaction_leaves_nothing_and_keeps_its_error),
         TEST(another_writer_waits_until_its_deadline_and_writes_nothing),
+        TEST(an_append_that_has_waited_elsewhere_does_not_wait_again),
         TEST(a_foreign_writer_is_waited_for_until_the_same_deadline),
         TEST(writing_inside_a_write_of_the_same_thread_is_misuse),
         TEST(a_transaction_that_was_ended_from_inside_is_misuse),
