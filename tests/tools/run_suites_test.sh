@@ -79,6 +79,9 @@ suite endless "timeout: 1" <<END
 echo 1..1; echo 'ok 1 - a'
 sh -c 'echo \$\$ >$tmp/grandchild; exec sleep 300'
 END
+suite in_build_dir <<'END'
+echo 1..1; [ -e build.ninja ] && echo 'ok 1 - meson would run it here, too'
+END
 suite stress_one "suite: 'stress'" <<END
 echo 1..1; [ -e $tmp/other ] || echo 'ok 1 - alone'; : >$tmp/mine; rm $tmp/mine
 END
@@ -94,6 +97,8 @@ run_one two_groups
 is "the groups of one program add up" "$last" "3 passed, 0 failed"
 run_one plan_last
 is "the plan may come last" "$last" "1 passed, 0 failed"
+run_one in_build_dir
+is "a suite runs in the build directory" "$last" "1 passed, 0 failed"
 
 fails "a failed test" not_ok "1 passed, 1 failed" 'why it failed'
 fails "a suite that ran none" none "0 passed, 1 failed" 'ran no test'
@@ -118,8 +123,8 @@ fails "a suite that is not there" nonsense "0 passed, 1 failed" '0 passed'
 
 run run_suites
 is "all together: exit status" "$rc" 1
-is "all together: the sum" "$(printf '%s\n' "$out" | tail -n 1)" "19 passed, 15 failed"
-is "all together: one line per suite" "$(printf '%s\n' "$out" | grep -cE ' tests? +[0-9.]+ s')" 17
+is "all together: the sum" "$(printf '%s\n' "$out" | tail -n 1)" "20 passed, 15 failed"
+is "all together: one line per suite" "$(printf '%s\n' "$out" | grep -cE ' tests? +[0-9.]+ s')" 18
 like "a stress suite runs after the others" "$out" 'stress/stress_one[^|]*$'
 
 run run_suites --suite unit --suite plan_last
