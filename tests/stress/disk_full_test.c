@@ -38,7 +38,10 @@ static disk disk_make(void)
     static bool own_namespace;
     disk d = { .directory = directory_make("disk") };
     if (!own_namespace) {
-        if (unshare(CLONE_NEWNS) != 0 || mount(NULL, "/", NULL, MS_REC | MS_PRIVATE, NULL) != 0) {
+        /* EINVAL: the root is not a mount point, as in a chroot. What is mounted may then be seen
+         * by others until disk_remove takes it away. */
+        if (unshare(CLONE_NEWNS) != 0 ||
+            (mount(NULL, "/", NULL, MS_REC | MS_PRIVATE, NULL) != 0 && errno != EINVAL)) {
             fail_msg("a mount namespace of its own is needed, as root: %s", strerror(errno));
         }
         own_namespace = true;

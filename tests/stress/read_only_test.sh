@@ -90,8 +90,15 @@ is "whole" "$(printf '%s\n' "$out" | grep -c '"stream":"order-1"')" 2
 # DIRECTORY COMMAND...: the shell inside gets the directory as $0 and the command as $@.
 on_read_only_mount() {
     # shellcheck disable=SC2016
-    unshare -m -- bash -c 'mount --make-rprivate / && mount --bind "$0" "$0" &&
-        mount -o remount,bind,ro "$0" && exec "$@"' "$@"
+    # In a chroot the root is no mount point and cannot be made private; so the mount is taken away
+    # again at the end, wherever else it may have appeared.
+    unshare -m --propagation unchanged -- bash -c '
+        mount --make-rprivate / 2>/dev/null
+        mount --bind "$0" "$0" || exit 99
+        rc=98
+        if mount -o remount,bind,ro "$0"; then "$@"; rc=$?; fi
+        umount "$0" || rc=97
+        exit "$rc"' "$@"
 }
 
 make_still_store "$tmp/mount"
