@@ -4,8 +4,8 @@
  * and wakes each of the others with its own result. Callers are judged in arrival order. A
  * transaction that fails as a whole is undone and each caller is run alone, once, so that one
  * caller's trouble is not its neighbours'. Only a store that was busy is not asked again for those
- * whose time to wait is up (store_append.deadline_us). At most COMMITTER_WAITING_MAX callers wait; one more is
- * WEIR_EBUSY.
+ * whose time to wait is up (store_append.deadline_us). At most COMMITTER_WAITING_MAX callers wait;
+ * one more is WEIR_EBUSY.
  */
 #ifndef WEIR_STORE_COMMITTER_H
 #define WEIR_STORE_COMMITTER_H

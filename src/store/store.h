@@ -709,10 +709,10 @@ typedef struct weir_store_ops {
      *              taken away (fence + 1). rule WORK: at = mark = P, its work rows are deleted, it
      *              counts as reset, and the reaction's reread_to = max(reread_to, routed), routed =
      *              min(routed, P).
-     *   SKIP       targets with work: the event in the way (the blocked one if it is the next of its
-     *              reaction, else the least (event, reaction) that is next) is parked with the error
-     *              of the target or "skipped by an operator", at advances to it, cleared and taken
-     *              away as in RESET. An event that was sent back and blocks is parked again.
+     *   SKIP       targets with work: the event in the way (the blocked one if it is the next of
+     *              its reaction, else the least (event, reaction) that is next) is parked with the
+     *              error of the target or "skipped by an operator", at advances to it, cleared and
+     *              taken away as in RESET. An event that was sent back and blocks is parked again.
      *   PRIORITIZE targets whose priority or override changed.
      *   PAUSE, RESUME  targets whose paused changed. The running batch finishes. */
     weir_status (*operate)(weir_store *s, store_operate *op, weir_error *err);
