@@ -18,25 +18,67 @@ _weir_options() {
     esac
 }
 
-# Names of streams that begin with $1.
+# Names of streams that begin with $1, of store $2, quoted for where they go: '' on the bare line,
+# or inside the quotes $3. They are data of whoever appended them: nothing here may expand them, so
+# they never meet compgen -W. Names that JSON must escape are left out.
 _weir_streams() {
-    local arguments=(streams --json --limit 50 --match "$1*")
+    local arguments=(streams --json --limit 50 --match "$1*") quoting=
     [ -n "$2" ] && arguments+=(--store "$2")
-    weir "${arguments[@]}" 2>/dev/null | sed -n 's/^{"stream":"\([^"\\]*\)".*/\1/p'
+    case $3 in
+    \') quoting="/'/d" ;;
+    \") quoting='s/[$`]/\\&/g' ;;
+    *) quoting="s/[] !\"#\$&'()*;<>?[\`{|}~^]/\\\\&/g" ;;
+    esac
+    weir "${arguments[@]}" 2>/dev/null | sed -n 's/^{"stream":"\([^"\\]*\)".*/\1/p' | sed "$quoting"
+}
+
+# The line up to the cursor, as words: bash also cuts at the ':' and '=' of COMP_WORDBREAKS, and what
+# it cut is joined again here. Sets `words` and `current`, which is the last of them.
+_weir_split() {
+    local line=${COMP_LINE:0:COMP_POINT} i
+
+    words=()
+    for ((i = 0; i <= COMP_CWORD; i++)); do
+        if [ "$i" -eq 0 ] || [[ $line == [[:blank:]]* ]]; then
+            line=${line#"${line%%[![:blank:]]*}"}
+            words+=('')
+        fi
+        if [ "$i" -eq "$COMP_CWORD" ]; then
+            words[${#words[@]} - 1]+=$line
+        else
+            words[${#words[@]} - 1]+=${COMP_WORDS[i]}
+            line=${line#"${COMP_WORDS[i]}"}
+        fi
+    done
+    current=${words[${#words[@]} - 1]}
+}
+
+# Puts the lines of stdin that begin with $1 (what was typed) into COMPREPLY. After a ':' or '=' that
+# ends a word, readline replaces only what follows it.
+_weir_reply() {
+    local candidate i cut=0
+
+    for ((i = 0; i < ${#1}; i++)); do
+        [[ ${1:i:1} == [:=] && $COMP_WORDBREAKS == *"${1:i:1}"* && $1 != [\"\']* ]] && cut=$((i + 1))
+    done
+    COMPREPLY=()
+    while IFS= read -r candidate; do
+        [[ ${candidate:0:cut} == "${1:0:cut}" ]] && COMPREPLY+=("${candidate:cut}")
+    done
+}
+
+# The same for words of our own, which need no quoting.
+_weir_words() {
+    local typed=$1 prefix=$2
+    shift 2
+    _weir_reply "$prefix$typed" < <(compgen -P "$prefix" -W "$*" -- "$typed")
 }
 
 _weir() {
-    local current previous words cword cur prev
-    if declare -F _init_completion >/dev/null; then
-        _init_completion -n : || return
-        current=$cur previous=$prev
-    else
-        words=("${COMP_WORDS[@]}") cword=$COMP_CWORD
-        current=${words[cword]} previous=${words[cword - 1]}
-    fi
+    local words current previous command='' store='' i argument=0 prefix=''
 
-    local command='' store='' i argument=0
-    for ((i = 1; i < cword; i++)); do
+    _weir_split
+    for ((i = 1; i < ${#words[@]} - 1; i++)); do
         case ${words[i]} in
         --store) store=${words[++i]-} ;;
         --store=*) store=${words[i]#--store=} ;;
@@ -44,18 +86,26 @@ _weir() {
         *) if [ -z "$command" ]; then command=${words[i]}; else argument=$((argument + 1)); fi ;;
         esac
     done
+    previous=${words[${#words[@]} - 2]}
+    if [[ $current == --*=* ]]; then
+        previous=${current%%=*}
+        prefix=$previous=
+        current=${current#*=}
+    fi
 
     case $previous in
     --store)
-        mapfile -t COMPREPLY < <(compgen -W 'sqlite: memory:' -- "$current")
+        compopt -o nospace 2>/dev/null
+        _weir_words "$current" "$prefix" sqlite: memory:
         return
         ;;
     --expect)
-        mapfile -t COMPREPLY < <(compgen -W 'any none exists' -- "$current")
+        _weir_words "$current" "$prefix" any none exists
         return
         ;;
     --batch)
-        mapfile -t COMPREPLY < <(compgen -f -- "$current")
+        compopt -o filenames 2>/dev/null
+        _weir_reply "$current" < <(compgen -f -- "$current")
         return
         ;;
     --meta | --correlation | --key | --reserve | --release-key | --from | --to | --limit | --at | \
@@ -67,17 +117,22 @@ _weir() {
     if [[ $current == -* ]]; then
         local version=''
         [ -z "$command" ] && version=--version
-        mapfile -t COMPREPLY < <(compgen -W "$_weir_common $(_weir_options "$command") $version" -- "$current")
+        _weir_words "$current" '' "$_weir_common" "$(_weir_options "$command")" "$version"
     elif [ -z "$command" ] || [ "$command" = help ]; then
-        mapfile -t COMPREPLY < <(compgen -W "$_weir_commands" -- "$current")
+        _weir_words "$current" '' "$_weir_commands"
     elif [ "$argument" -eq 0 ]; then
         case $command in
         append | read | close)
-            mapfile -t COMPREPLY < <(compgen -W "$(_weir_streams "$current" "$store")" -- "$current")
+            local quote='' bare=${current//\\/}
+            if [[ $current == [\"\']* ]]; then
+                quote=${current:0:1} bare=${bare:1}
+            fi
+            _weir_reply "$current" < <(_weir_streams "$bare" "$store" "$quote")
             ;;
         esac
     elif [ "$command" = append ] && [[ $current == @* ]]; then
-        mapfile -t COMPREPLY < <(compgen -P @ -f -- "${current#@}")
+        compopt -o filenames 2>/dev/null
+        _weir_reply "$current" < <(compgen -P @ -f -- "${current#@}")
     fi
 }
 

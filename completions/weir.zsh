@@ -110,7 +110,11 @@ _weir() {
                 '--adopt[add the store to a database that has other tables]'
             ;;
         status | doctor | version) _arguments $common ;;
-        help) _arguments $common '1: :->command' && [[ $state == command ]] && _describe command commands ;;
+        help)
+            # With a state _arguments says "nothing added", so its status decides nothing.
+            _arguments $common '1: :->command'
+            [[ $state == command ]] && _describe command commands
+            ;;
         esac
         ;;
     esac

@@ -50,7 +50,7 @@ ok "weir.yaml(5) has its key" grep -qxF '*store*' "$man/weir.yaml.5.scd"
 cat >complete.bash <<'END'
 . "$1"
 shift
-COMP_WORDS=("$@") COMP_CWORD=$(($# - 1))
+COMP_LINE="$*" COMP_POINT=${#COMP_LINE} COMP_WORDS=("$@") COMP_CWORD=$(($# - 1))
 _weir
 printf '%s\n' "${COMPREPLY[@]}"
 END
