@@ -138,6 +138,23 @@ static weir_status parse_parameters(store_url *u, weir_str rest, weir_error *err
     return WEIR_OK;
 }
 
+/* What comes after the scheme may have a password in it, and so may a text without a scheme. */
+static weir_status refuse_scheme(weir_str text, weir_error *err)
+{
+    size_t len = 0;
+
+    while (len < text.len && ((text.ptr[len] >= 'a' && text.ptr[len] <= 'z') ||
+                              (text.ptr[len] >= 'A' && text.ptr[len] <= 'Z'))) {
+        len++;
+    }
+    if (len > 0 && len < text.len && text.ptr[len] == ':') {
+        return weir__fail(err, WEIR_EINVAL,
+                          "store URL \"%.*s:\" begins with neither sqlite: nor memory:",
+                          (int)(len < 16 ? len : 16), text.ptr);
+    }
+    return weir__fail(err, WEIR_EINVAL, "store URL begins with neither sqlite: nor memory:");
+}
+
 weir_status weir__url_parse(store_url *out, const char *url, weir_error *err)
 {
     *out = (store_url){ 0 };
@@ -155,9 +172,7 @@ weir_status weir__url_parse(store_url *out, const char *url, weir_error *err)
         out->scheme = "memory";
         scheme_len = 7;
     } else {
-        return weir__fail(err, WEIR_EINVAL,
-                          "store URL \"%.*s\" begins with neither sqlite: nor memory:",
-                          (int)(text.len < 16 ? text.len : 16), text.ptr);
+        return refuse_scheme(text, err);
     }
     const weir_str rest = { .ptr = text.ptr + scheme_len, .len = text.len - scheme_len };
     const char *question = rest.len == 0 ? NULL : memchr(rest.ptr, '?', rest.len);
@@ -165,7 +180,7 @@ weir_status weir__url_parse(store_url *out, const char *url, weir_error *err)
                             .len = question == NULL ? rest.len : (size_t)(question - rest.ptr) };
     weir_status status = decode_path(out, path, err);
     if (status == WEIR_OK && path.len == 0 && strcmp(out->scheme, "sqlite") == 0) {
-        status = weir__fail(err, WEIR_EINVAL, "store URL \"%s\" has no path", text.ptr);
+        status = weir__fail(err, WEIR_EINVAL, "store URL \"sqlite:\" has no path");
     }
     if (status == WEIR_OK && question != NULL) {
         status = parse_parameters(

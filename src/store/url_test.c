@@ -92,6 +92,11 @@ static void what_is_not_understood_is_refused(void **state)
     refused("mysql:x", "neither");
     refused("", "neither");
     refused("sqlite:", "no path");
+    refused("sqlite:?password=hunter2", "store URL \"sqlite:\" has no path");
+    refused("mysql://u:hunter2@h/db",
+            "store URL \"mysql:\" begins with neither sqlite: nor memory:");
+    refused("hunter2@h/db", "store URL begins with neither sqlite: nor memory:");
+    refused("u%3ahunter2@h:5432/db", "store URL begins with neither sqlite: nor memory:");
     refused("sqlite:x?colour=red", "colour");
     refused("sqlite:x?busy", "NAME=VALUE");
     refused("sqlite:x?busy=10", "duration");
