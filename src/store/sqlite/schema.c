@@ -91,7 +91,7 @@ static weir_status refuse_foreign(sqlite_store *s, weir_error *err)
 {
     const weir_status status = weir__fail(
         err, WEIR_EINVAL, "\"%s\" is an SQLite database without a store in it", s->given);
-    weir__error_detail(err, "Run weir init to add a store to this database.");
+    weir__error_detail(err, "Run weir init --adopt to add a store to this database.");
     return status;
 }
 

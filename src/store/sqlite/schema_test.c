@@ -114,7 +114,7 @@ static void somebody_elses_database_is_refused_unless_it_is_adopted(void **state
     testing_sql(t, "CREATE TABLE shop (x); INSERT INTO shop VALUES (7)");
     assert_int_equal(try_open(t, 0), WEIR_EINVAL);
     assert_non_null(strstr(t->err.message, "without a store in it"));
-    assert_string_equal(t->err.detail, "Run weir init to add a store to this database.");
+    assert_string_equal(t->err.detail, "Run weir init --adopt to add a store to this database.");
     assert_int_equal(try_open(t, WEIR_OPEN_EXISTING), WEIR_EINVAL);
     assert_int_equal(try_open(t, WEIR_OPEN_READONLY), WEIR_EINVAL);
     assert_false(testing_exists(t, "-weir"));

@@ -40,6 +40,8 @@ weir_status weir__side_fail(weir_error *err, int code, const char *what, const c
     } else if (code == EACCES || code == EPERM || code == EROFS) {
         weir__error_detail(err,
                            "A store needs write permission on its directory and on its files.");
+    } else if (code == ENOENT) {
+        weir__error_detail(err, "The directory of a store must be there already.");
     }
     return status;
 }

@@ -163,6 +163,7 @@ static void a_directory_that_is_not_there_is_an_error_with_its_code(void **state
                         "could not open side file \"/nowhere/at/all.db-weir\": No such "
                         "file or directory");
     assert_string_equal(t->err.store_code, "2");
+    assert_string_equal(t->err.detail, "The directory of a store must be there already.");
     weir__side_close(&a);
 }
 
