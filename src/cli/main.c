@@ -2,6 +2,7 @@
 #include "cli/cli.h"
 
 #include <fcntl.h>
+#include <locale.h>
 #include <signal.h>
 #include <unistd.h>
 
@@ -51,6 +52,8 @@ int main(int argc, char **argv)
     if (!have_standard_files()) {
         return CLI_ERROR;
     }
+    /* How wide characters are, whatever the locale: all text is UTF-8. */
+    (void)setlocale(LC_CTYPE, "C.UTF-8");
     /* A reader that goes away is told by write(). */
     (void)signal(SIGPIPE, SIG_IGN);
     weir__cli_forms(&c, argc, argv);

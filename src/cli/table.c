@@ -2,12 +2,18 @@
  *
  * The first rows wait until their columns can be measured; later ones are set under them, and a
  * column that must grow grows from there on. The last column is never padded. Control characters
- * that JSON allows (U+007F to U+009F) are shown as '?', so that data cannot steer the terminal.
+ * that JSON allows (U+007F to U+009F) and marks that turn the direction of a line are shown as '?',
+ * so that data cannot steer the terminal.
  */
+#define _XOPEN_SOURCE 700 /* wcwidth */
+
+#define _GNU_SOURCE /* wcwidth */
+#include "base/utf8.h"
 #include "cli/cli.h"
 
 #include <ctype.h>
 #include <stdio.h>
+#include <wchar.h>
 
 enum {
     TABLE_ROWS_MAX = 200,
@@ -16,14 +22,26 @@ enum {
     TABLE_PAD_MAX = 64, /* a column is not padded further than this */
 };
 
+/* How many columns a terminal uses. What the C library does not know takes one. */
 static size_t shown_width(const char *ptr, size_t len)
 {
-    size_t n = 0;
+    size_t columns = 0;
 
-    for (size_t i = 0; i < len; i++) {
-        n += ((unsigned char)ptr[i] & 0xC0) != 0x80 ? 1 : 0; /* count code points */
+    for (size_t i = 0; i < len;) {
+        uint32_t code = 0;
+        const size_t bytes = weir__utf8_decode(ptr + i, ptr + len, &code);
+        const int width = bytes > 1 ? wcwidth((wchar_t)code) : 1;
+        columns += width < 0 ? 1 : (size_t)width;
+        i += bytes == 0 ? 1 : bytes;
     }
-    return n;
+    return columns;
+}
+
+/* The embeddings, overrides and isolates: U+202A to U+202E, U+2066 to U+2069. */
+static bool is_direction(const unsigned char *at)
+{
+    return at[0] == 0xE2 && ((at[1] == 0x80 && at[2] >= 0xAA && at[2] <= 0xAE) ||
+                             (at[1] == 0x81 && at[2] >= 0xA6 && at[2] <= 0xA9));
 }
 
 /* Adds text with what would steer a terminal made harmless. */
@@ -44,6 +62,9 @@ static bool add_shown(weir_buffer *b, weir_str text)
         } else if (byte == 0xC2 && i + 1 < b->len && (unsigned char)b->ptr[i + 1] < 0xA0) {
             b->ptr[i] = '?';
             b->ptr[++i] = '?';
+        } else if (i + 2 < b->len && is_direction((const unsigned char *)b->ptr + i)) {
+            memset(b->ptr + i, '?', 3);
+            i += 2;
         }
     }
     return true;

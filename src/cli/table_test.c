@@ -1,6 +1,7 @@
 /* table_test.c - columns that line up, in pieces too, and cells that cannot steer a terminal. */
 #include "cli/cli.h"
 
+#include <locale.h>
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stdio.h>
@@ -71,6 +72,33 @@ static void control_characters_and_nulls_are_shown_harmlessly(void **state)
     weir__cli_table_free(&t);
 }
 
+static void wide_and_combining_characters_take_the_columns_they_are_shown_in(void **state)
+{
+    (void)state;
+    cli_table t = { 0 };
+    add(&t, "\xe6\x97\xa5\xe6\x9c\xac", 1, "x"); /* two characters, four columns */
+    add(&t, "\xf0\x9f\x98\x80", 2, "y");         /* one, two columns             */
+    add(&t, "e\xcc\x81tage", 3, "z");            /* the accent takes none        */
+    expect_text(&t, "NAME   A NUMBER  LAST\n"
+                    "\xe6\x97\xa5\xe6\x9c\xac          1  x\n"
+                    "\xf0\x9f\x98\x80            2  y\n"
+                    "e\xcc\x81tage         3  z\n");
+    weir__cli_table_free(&t);
+}
+
+static void marks_that_turn_the_direction_of_a_line_are_shown_harmlessly(void **state)
+{
+    (void)state;
+    cli_table t = { 0 };
+    add(&t,
+        "a\xe2\x80\xae"
+        "b",
+        1, "\xe2\x81\xa6x\xe2\x81\xa9");
+    expect_text(&t, "NAME   A NUMBER  LAST\n"
+                    "a???b         1  ???x???\n");
+    weir__cli_table_free(&t);
+}
+
 static void it_asks_to_be_flushed_after_a_bounded_number_of_rows(void **state)
 {
     (void)state;
@@ -93,7 +121,10 @@ int main(void)
         cmocka_unit_test(columns_line_up_and_numbers_stand_right),
         cmocka_unit_test(later_rows_stand_under_the_first_ones_and_grow_a_column_when_they_must),
         cmocka_unit_test(control_characters_and_nulls_are_shown_harmlessly),
+        cmocka_unit_test(wide_and_combining_characters_take_the_columns_they_are_shown_in),
+        cmocka_unit_test(marks_that_turn_the_direction_of_a_line_are_shown_harmlessly),
         cmocka_unit_test(it_asks_to_be_flushed_after_a_bounded_number_of_rows),
     };
+    (void)setlocale(LC_CTYPE, "C.UTF-8"); /* as the program does */
     return cmocka_run_group_tests_name("table", tests, NULL, NULL);
 }
