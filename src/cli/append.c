@@ -4,11 +4,11 @@
 static const cli_option options[] = {
     { "expect", "WHAT", CLI_EXPECT, "any, none, exists or a version (default any)" },
     { "meta", "JSON", CLI_TEXT, "an object kept beside the data; @FILE or - as for DATA" },
-    { "correlation", "TEXT", CLI_TEXT, "meta.correlation (default: a fresh one)" },
-    { "key", "KEY", CLI_TEXT,
+    { "correlation", "TEXT", CLI_WORD, "meta.correlation (default: a fresh one)" },
+    { "key", "KEY", CLI_WORD,
       "idempotency key: a repeat gives the first result and writes nothing" },
-    { "reserve", "KEY", CLI_TEXT, "reserve a unique key for the stream; may be repeated" },
-    { "release-key", "KEY", CLI_TEXT, "give a reserved key up; may be repeated" },
+    { "reserve", "KEY", CLI_WORD, "reserve a unique key for the stream; may be repeated" },
+    { "release-key", "KEY", CLI_WORD, "give a reserved key up; may be repeated" },
     { "batch", "FILE", CLI_TEXT, "append every line of FILE, - for standard input" },
     { "keep-going", NULL, CLI_FLAG, "with --batch: go on after a refused line" },
     { "atomic", NULL, CLI_FLAG, "with --batch: all lines are one append" },
@@ -71,10 +71,10 @@ static int append_one(cli *c)
                                     .expectations = expectations, .expectations_count = 1 };
 
     if (c->words_count > 2) {
-        status = weir__cli_data(c, c->words[2], &data, &event.data, &err);
+        status = weir__cli_data("data", c->words[2], &data, &event.data, &err);
     }
     if (status == WEIR_OK && (given = weir__cli_get(c, "meta")) != NULL) {
-        status = weir__cli_data(c, given->text, &meta, &event.meta, &err);
+        status = weir__cli_data("meta", given->text, &meta, &event.meta, &err);
     }
     if (status == WEIR_OK && (given = weir__cli_get(c, "expect")) != NULL) {
         expectation.expect = given->expect;
@@ -101,18 +101,9 @@ static int append_one(cli *c)
     return status == WEIR_OK ? CLI_DONE : weir__cli_fail(c, &err);
 }
 
-/* An empty value is not a left-out one. */
-static int check_empty(const cli *c)
+static bool is_stdin(const char *argument)
 {
-    static const char *const names[] = { "key", "correlation", "reserve", "release-key" };
-
-    for (size_t i = 0; i < sizeof names / sizeof names[0]; i++) {
-        const cli_given *given = weir__cli_get(c, names[i]);
-        if (given != NULL && given->text[0] == '\0') {
-            return weir__cli_usage(c, "--%s is empty", names[i]);
-        }
-    }
-    return CLI_DONE;
+    return strcmp(argument, "-") == 0;
 }
 
 static int run(cli *c)
@@ -120,12 +111,13 @@ static int run(cli *c)
     const cli_given *batch = weir__cli_get(c, "batch");
     static const char *const single[] = { "expect", "meta", "reserve", "release-key" };
 
-    if (check_empty(c) != CLI_DONE) {
-        return CLI_USAGE;
-    }
     if (batch == NULL) {
         if (weir__cli_has(c, "keep-going") || weir__cli_has(c, "atomic")) {
             return weir__cli_usage(c, "--keep-going and --atomic need --batch");
+        }
+        const cli_given *meta = weir__cli_get(c, "meta");
+        if (c->words_count > 2 && is_stdin(c->words[2]) && meta != NULL && is_stdin(meta->text)) {
+            return weir__cli_usage(c, "only one of DATA and --meta can be -");
         }
         return c->words_count < 2 ? weir__cli_usage(c, "needs STREAM and NAME") : append_one(c);
     }

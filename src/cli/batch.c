@@ -594,6 +594,7 @@ static weir_status batch_open(batch *b, const char *path, weir_error *err)
         return no_memory(err);
     }
     if (strcmp(path, "-") != 0) {
+        b->lines.path = path;
         b->lines.fd = open(path, O_RDONLY | O_CLOEXEC);
         if (b->lines.fd < 0) {
             return weir__fail(err, WEIR_EIO, "could not open \"%s\": %s", path, strerror(errno));

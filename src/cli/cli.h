@@ -34,6 +34,7 @@ enum {
 typedef enum cli_kind {
     CLI_FLAG,   /* no value                                                     */
     CLI_TEXT,   /* any text                                                     */
+    CLI_WORD,   /* UTF-8, and not empty: an empty filter would be none          */
     CLI_NUMBER, /* a decimal integer from 0                                     */
     CLI_TIME,   /* RFC 3339                                                     */
     CLI_EXPECT, /* any, none, exists or a version                               */
@@ -138,7 +139,6 @@ struct cli {
     bool json, text;   /* --json, --text                                       */
     bool help;         /* --help                                               */
     bool json_errors;  /* the form of stderr                                   */
-    bool stdin_used;   /* an argument was "-" already                          */
     cli_output out;
 };
 
@@ -237,16 +237,17 @@ weir_status weir__cli_payload_bytes(const cli *c, int64_t *bytes, weir_error *er
 weir_status weir__cli_append(const cli *c, const weir_append_request *request,
                              const weir_append_result **out, weir_error *err);
 
-/* input.c. Data from an argument, @FILE, or - for stdin. *data borrows from `memory` or from the
- * argument. */
-weir_status weir__cli_data(cli *c, const char *argument, weir_buffer *memory, weir_str *data,
-                           weir_error *err);
+/* input.c. Data from an argument, @FILE, or - for stdin, which can be read once. `what` it is called
+ * in messages. *data borrows from `memory` or from the argument. */
+weir_status weir__cli_data(const char *what, const char *argument, weir_buffer *memory,
+                           weir_str *data, weir_error *err);
 
 /* Lines of a file or a pipe, one at a time, in bounded memory. */
 typedef struct cli_lines {
-    int fd;          /* borrowed                                                */
-    size_t line_max; /* bytes, without the newline                              */
-    char *ptr;       /* owned                                                   */
+    int fd;           /* borrowed                                                */
+    const char *path; /* what it is, for messages; NULL: standard input          */
+    size_t line_max;  /* bytes, without the newline                              */
+    char *ptr;        /* owned                                                   */
     size_t capacity, start, end;
     bool eof;
     int64_t number;     /* of the last line given, from 1                       */

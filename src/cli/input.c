@@ -41,8 +41,8 @@ static weir_status read_all(int fd, const char *shown, weir_buffer *memory, weir
     }
 }
 
-weir_status weir__cli_data(cli *c, const char *argument, weir_buffer *memory, weir_str *data,
-                           weir_error *err)
+weir_status weir__cli_data(const char *what, const char *argument, weir_buffer *memory,
+                           weir_str *data, weir_error *err)
 {
     char shown[256];
     int fd = STDIN_FILENO;
@@ -51,8 +51,7 @@ weir_status weir__cli_data(cli *c, const char *argument, weir_buffer *memory, we
     if (strcmp(argument, "-") != 0 && argument[0] != '@') {
         *data = weir__str(argument);
         /* An empty argument is not a left-out one: it is no JSON, and says so. */
-        return data->len > 0 ? WEIR_OK
-                             : weir__fail(err, WEIR_EINVAL, "the argument for JSON is empty");
+        return data->len > 0 ? WEIR_OK : weir__fail(err, WEIR_EINVAL, "%s is empty", what);
     }
     if (argument[0] == '@') {
         (void)snprintf(shown, sizeof shown, "\"%.200s\"", argument + 1);
@@ -62,10 +61,6 @@ weir_status weir__cli_data(cli *c, const char *argument, weir_buffer *memory, we
         }
     } else {
         (void)snprintf(shown, sizeof shown, "standard input");
-        if (c->stdin_used) {
-            return weir__fail(err, WEIR_EINVAL, "only one argument can be -");
-        }
-        c->stdin_used = true;
     }
     status = read_all(fd, shown, memory, err);
     if (status == WEIR_OK && memory->len == 0) {
@@ -113,7 +108,10 @@ static weir_status lines_read(cli_lines *l, weir_error *err)
             struct pollfd fd = { .fd = l->fd, .events = POLLIN };
             (void)poll(&fd, 1, -1);
         } else if (errno != EINTR) {
-            status = weir__fail(err, WEIR_EIO, "could not read input: %s", strerror(errno));
+            const char *quote = l->path == NULL ? "" : "\"";
+            status =
+                weir__fail(err, WEIR_EIO, "could not read %s%.200s%s: %s", quote,
+                           l->path == NULL ? "standard input" : l->path, quote, strerror(errno));
         }
     }
     return status;

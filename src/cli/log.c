@@ -19,10 +19,10 @@ static const cli_option options[] = {
     { "since", "TIME", CLI_TIME, "only events created at or after TIME" },
     { "tail", "N", CLI_NUMBER, "only the last N events (and, with --follow, what comes)" },
     { "limit", "N", CLI_NUMBER, "at most N events" },
-    { "name", "NAME", CLI_TEXT, "only events with this name; may be repeated" },
-    { "stream", "PATTERN", CLI_TEXT, "only streams that fit: order-1, order-*, /^order-[0-9]+$/" },
-    { "category", "NAME", CLI_TEXT, "only streams of this category: what is before the first -" },
-    { "correlation", "TEXT", CLI_TEXT, "only events with this meta.correlation" },
+    { "name", "NAME", CLI_WORD, "only events with this name; may be repeated" },
+    { "stream", "PATTERN", CLI_WORD, "only streams that fit: order-1, order-*, /^order-[0-9]+$/" },
+    { "category", "NAME", CLI_WORD, "only streams of this category: what is before the first -" },
+    { "correlation", "TEXT", CLI_WORD, "only events with this meta.correlation" },
     { "follow", NULL, CLI_FLAG, "then wait for more, until interrupted" },
 };
 
@@ -90,7 +90,7 @@ static weir_status seek_tail(weir *w, weir_log_options *o, int64_t tail, weir_er
         (o->fields & ~(uint32_t)WEIR_HAS_AFTER) | WEIR_HAS_LIMIT | WEIR_HAS_AFTER | WEIR_HAS_TO;
     back.limit = tail;
     back.after = safe + 1;
-    back.to = (o->fields & WEIR_HAS_AFTER) != 0 ? o->after + 1 : 0;
+    back.to = (o->fields & WEIR_HAS_AFTER) == 0 ? 0 : o->after < safe ? o->after + 1 : back.after;
     if (tail > 0 && back.to < back.after) {
         status = (weir_status)weir_log(w, &back, keep_id, &first, err);
     }

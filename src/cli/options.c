@@ -70,8 +70,8 @@ const char *weir__cli_nearest(const char *word, const char *(*name_of)(const voi
         if (strlen(word) >= 2 && strncmp(word, name, strlen(word)) == 0) {
             n = least(n, 1);
         }
-        /* Two slips in a word of three letters is another word. */
-        if (n < best_edits && n < strlen(name)) {
+        /* Two slips in a word of three or four letters is another word. */
+        if (n < best_edits && 2 * n < strlen(name)) {
             best = name;
             best_edits = n;
         }
@@ -162,6 +162,14 @@ static int take_value(const cli *c, cli_given *given)
     switch (o->kind) {
     case CLI_FLAG:
     case CLI_TEXT:
+        break;
+    case CLI_WORD:
+        if (text.len == 0) {
+            return weir__cli_usage(c, "--%s is empty", o->name);
+        }
+        if (weir__utf8_valid_prefix(text.ptr, text.len) != text.len) {
+            return weir__cli_usage(c, "--%s is not valid UTF-8", o->name);
+        }
         break;
     case CLI_NUMBER:
         if (!weir__str_to_i64(text, &given->number) || given->number < 0) {

@@ -149,6 +149,7 @@ static void a_slip_finds_its_name_and_another_word_does_not(void **state)
     assert_string_equal(nearest("stat"), "status");
     assert_string_equal(nearest("streans"), "streams");
     assert_null(nearest("frobnicate"));
+    assert_null(nearest("foo")); /* two slips from "log" */
     assert_null(nearest("x"));
     assert_null(nearest(""));
     assert_null(nearest("a-word-that-is-longer-than-any-name-of-ours"));

@@ -2,8 +2,8 @@
 #include "cli/cli.h"
 
 static const cli_option options[] = {
-    { "match", "PATTERN", CLI_TEXT, "only names that fit: order-1, order-*, /^order-[0-9]+$/" },
-    { "category", "NAME", CLI_TEXT, "only this category: what is before the first -" },
+    { "match", "PATTERN", CLI_WORD, "only names that fit: order-1, order-*, /^order-[0-9]+$/" },
+    { "category", "NAME", CLI_WORD, "only this category: what is before the first -" },
     { "open", NULL, CLI_FLAG, "only streams that are not closed" },
     { "closed", NULL, CLI_FLAG, "only streams that are closed" },
     { "after", "NAME", CLI_TEXT, "only names that sort after this one" },

@@ -11,9 +11,9 @@ enum {
 };
 
 static const cli_option options[] = {
-    { "match", "PATTERN", CLI_TEXT, "only targets whose name fits: mail-1, mail-*, /^mail-/" },
-    { "source", "PATTERN", CLI_TEXT, "only targets with a subscription whose source fits" },
-    { "lane", "NAME", CLI_TEXT, "only targets of this lane" },
+    { "match", "PATTERN", CLI_WORD, "only targets whose name fits: mail-1, mail-*, /^mail-/" },
+    { "source", "PATTERN", CLI_WORD, "only targets with a subscription whose source fits" },
+    { "lane", "NAME", CLI_WORD, "only targets of this lane" },
     { "blocked", NULL, CLI_FLAG, "only targets that are blocked" },
     { "limit", "N", CLI_NUMBER, "at most N targets" },
 };
@@ -250,6 +250,12 @@ static weir_status print_all(cli *c, weir_store *store, store_targets_query *q, 
     return status;
 }
 
+static bool has_filter(const cli *c)
+{
+    return weir__cli_has(c, "match") || weir__cli_has(c, "source") || weir__cli_has(c, "lane") ||
+           weir__cli_has(c, "blocked");
+}
+
 static int run(cli *c)
 {
     weir *w = NULL;
@@ -282,7 +288,11 @@ static int run(cli *c)
         return weir__cli_fail(c, &err);
     }
     /* Nothing is an answer, unless something was looked for. */
-    return count == 0 && c->given_count > 0 && !c->out.closed ? CLI_NOTHING : CLI_DONE;
+    if (count > 0 || c->out.closed || !has_filter(c)) {
+        return CLI_DONE;
+    }
+    (void)weir__fail(&err, WEIR_ENOTFOUND, "no target matched");
+    return weir__cli_fail(c, &err);
 }
 
 const cli_command weir__cli_targets_command = {

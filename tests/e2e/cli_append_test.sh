@@ -48,7 +48,7 @@ like "comes back with all of them" "$(weir read input-1 --backward --limit 1)" "
 ok "a negative number is data, not an option" weir append input-1 Given -5
 like "and is kept" "$(weir read input-1 --backward --limit 1)" '"data":-5,'
 ok "-- ends options" weir append -- --odd-name Given 1
-status "both data and meta from standard input are refused" 1 bash -c 'echo {} | "$WEIR" append input-1 Given - --meta -'
+status "both data and meta from standard input are refused" 2 bash -c 'echo {} | "$WEIR" append input-1 Given - --meta -'
 status "a file that is not there" 1 weir append input-1 Given @nowhere.json
 like "is named" "$(error message)" 'nowhere\.json'
 status "an empty argument is not a left-out one" 1 weir append input-1 Given ''
