@@ -256,9 +256,34 @@ static void targets_that_lose_too_many_leases_are_blocked_and_replaced(void **st
     fixture_check(f);
 }
 
+static void C03_fences_are_64_bit_on_every_path(void **state)
+{
+    fixture *f = *state;
+    const int64_t before = (INT64_C(1) << 32) + 7;
+    store_lease_list list = { 0 };
+    fixture_declare(f, "r", "*", "*", STORE_RULE_STREAM);
+    fixture_many(f, "r", 0, 1, 1);
+    fixture_exec(f, "UPDATE weir_targets SET fence = 4294967303");
+    fixture_lease(f, 1, &list);
+    assert_int_equal(list.leases_count, 1);
+    assert_true(list.leases[0].fence == before + 1);
+    const int64_t target = list.leases[0].target;
+    store_fenced stale = { .target = target, .fence = 8 }; /* the same in 32 bits */
+    OK(f, f->store->ops->extend(f->store, 1000000, &stale, 1, &f->err));
+    assert_int_equal(stale.status, WEIR_ELOST);
+    store_fenced held = { .target = target, .fence = before + 1 };
+    OK(f, f->store->ops->extend(f->store, 1000000, &held, 1, &f->err));
+    assert_int_equal(held.status, WEIR_OK);
+    store_settle settle = { .target = target, .fence = before + 1, .end = STORE_END_RELEASE };
+    OK(f, f->store->ops->settle(f->store, &settle, &f->err));
+    weir__arena_free(&list.arena);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
+        cmocka_unit_test_setup_teardown(C03_fences_are_64_bit_on_every_path, fixture_setup,
+                                        fixture_teardown),
         cmocka_unit_test_setup_teardown(leasing_searches_and_never_sorts, fixture_setup,
                                         fixture_teardown),
         cmocka_unit_test_setup_teardown(targets_that_cannot_be_leased_are_in_no_index_of_leasing,
