@@ -39,12 +39,12 @@ int main(int argc, char **argv)
     if (status == WEIR_OK) {
         event.name = paid; /* under the old belief, that there is no such order: a conflict */
         status = weir_append(w, &request, NULL, &err);
-    }
-    if (status == WEIR_ECONFLICT) {
-        printf("conflict on %s: it is at version %" PRId64 "\n", err.stream, err.actual);
-        belief.expect = WEIR_EXPECT_EXACT;
-        belief.version = err.actual;
-        status = weir_append(w, &request, NULL, &err);
+        if (status == WEIR_ECONFLICT) {
+            printf("conflict on %s: it is at version %" PRId64 "\n", err.stream, err.actual);
+            belief.expect = WEIR_EXPECT_EXACT;
+            belief.version = err.actual;
+            status = weir_append(w, &request, NULL, &err);
+        }
     }
     if (status == WEIR_OK) {
         status = weir_read(w, &all, print_event, NULL, &err);

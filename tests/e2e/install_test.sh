@@ -65,5 +65,12 @@ status "an example reports an error" 1 "$tmp/append" nonsense:
 like "in words" "$errout" '^append: .*nonsense'
 status "so does the other" 1 python3 "$WEIR_SOURCE/examples/append.py" nonsense:
 like "in the same words" "$errout" '^append: .*nonsense'
+# The order is there now: only the second append of a run may meet a conflict and go on.
+conflict='append: conflict on "order-1": expected no such stream, it is at 1'
+status "a second run of the C example ends with the conflict" 1 "$tmp/append" "sqlite:$tmp/c.db"
+is "and says so" "$errout$out" "$conflict"
+status "a second run of the Python example as well" 1 python3 "$WEIR_SOURCE/examples/append.py" "sqlite:$tmp/py.db"
+is "in the same words" "$errout$out" "$conflict"
+is "and neither appends" "$("$prefix/bin/weir" log --store "sqlite:$tmp/c.db" | wc -l)" 2
 
 done_testing
