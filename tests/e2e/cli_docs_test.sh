@@ -43,6 +43,12 @@ for function in $(grep -o 'weir_[a-z_]*(' "$WEIR_SOURCE/include/weir.h" | tr -d 
         ok "libweir(3) names $function" grep -q "\*$function\*" "$man/libweir.3.scd"
     fi
 done
+# What a function of the header can return: the codes that any may, and those that comments of the
+# declarations name. (Others of the enum belong to stores and commands still to come.)
+for code in EINVAL ENOMEM EIO EMISUSE $(grep -oE '\bE[A-Z]{3,}\b' "$WEIR_SOURCE/include/weir.h" |
+    grep -vxE 'EINVAL|EVERY|EXISTING' | sort -u); do
+    ok "libweir(3) explains WEIR_$code" grep -qxF "|  WEIR_$code" "$man/libweir.3.scd"
+done
 ok "weir.yaml(5) has its key" grep -qxF '*store*' "$man/weir.yaml.5.scd"
 
 # ---- completions -------------------------------------------------------------------------------
