@@ -33,6 +33,7 @@ void weir__sqlite_checkpoint(sqlite_store *s)
         weir__sqlite_conn_open(s, SQLITE_ROLE_CHECKPOINTER, &s->checkpointer, NULL) != WEIR_OK) {
         return;
     }
+    s->deadline_us = 0; /* what was committed is not kept waiting for a foreign writer */
     if (weir__sqlite_exec(&s->writer, "BEGIN IMMEDIATE", NULL) != WEIR_OK) {
         return;
     }
@@ -41,5 +42,5 @@ void weir__sqlite_checkpoint(sqlite_store *s)
     if (rc == SQLITE_OK) {
         atomic_fetch_add_explicit(&s->checkpoints, 1, memory_order_relaxed);
     }
-    (void)weir__sqlite_exec(&s->writer, "ROLLBACK", NULL); /* nothing in it that could fail */
+    weir__sqlite_rollback(s);
 }

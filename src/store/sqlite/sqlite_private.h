@@ -148,6 +148,9 @@ weir_status weir__sqlite_row_read(sqlite_store *s, sqlite_conn *conn, weir_error
 /* The store's time, with what conn->row says taken into account. */
 int64_t weir__sqlite_clock(sqlite_store *s, int64_t seen_us);
 
+/* Ends the transaction of the writer, whatever it takes: writer.db may be NULL after it. */
+void weir__sqlite_rollback(sqlite_store *s);
+
 /* checkpoint.c. The caller has the writer slot and the side lock, and no transaction. */
 void weir__sqlite_checkpoint(sqlite_store *s);
 int weir__sqlite_wal_hook(void *ctx, sqlite3 *db, const char *name, int pages);

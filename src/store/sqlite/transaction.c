@@ -144,13 +144,16 @@ out:
 
 /* ---- writing ------------------------------------------------------------------------------ */
 
-static void rollback(sqlite_store *s)
+void weir__sqlite_rollback(sqlite_store *s)
 {
     weir__sqlite_statements_reset(&s->writer);
     /* SQLite has undone it already after some failures, such as a full disk. */
-    if (sqlite3_get_autocommit(s->writer.db) == 0) {
-        const weir_status status = run_plain(&s->writer, sql_rollback, NULL);
-        WEIR_ASSERT(status == WEIR_OK || sqlite3_get_autocommit(s->writer.db) != 0);
+    if (sqlite3_get_autocommit(s->writer.db) == 0 &&
+        run_plain(&s->writer, sql_rollback, NULL) != WEIR_OK &&
+        sqlite3_get_autocommit(s->writer.db) == 0) {
+        /* No memory, not even for that. Closing undoes it as well and needs none; the next
+         * transaction opens another connection. */
+        weir__sqlite_conn_close(&s->writer);
     }
     weir__sqlite_categories_forget(s); /* some may have been of this transaction */
 }
@@ -172,7 +175,13 @@ static weir_status set_sync(sqlite_store *s, uint32_t flags, weir_error *err)
 
 static weir_status begin_immediate(sqlite_store *s, uint32_t flags, weir_error *err)
 {
-    weir_status status = set_sync(s, flags, err);
+    weir_status status = WEIR_OK;
+    if (s->writer.db == NULL) { /* see weir__sqlite_rollback */
+        status = weir__sqlite_conn_open(s, SQLITE_ROLE_WRITER, &s->writer, err);
+    }
+    if (status == WEIR_OK) {
+        status = set_sync(s, flags, err);
+    }
     if (status != WEIR_OK) {
         return status;
     }
@@ -185,7 +194,7 @@ static weir_status begin_immediate(sqlite_store *s, uint32_t flags, weir_error *
     }
     status = weir__sqlite_row_read(s, &s->writer, err);
     if (status != WEIR_OK) {
-        rollback(s);
+        weir__sqlite_rollback(s);
     }
     return status;
 }
@@ -281,7 +290,7 @@ weir_status weir__sqlite_write_end(sqlite_store *s, weir_status status, bool wak
     }
     if (status != WEIR_OK) {
         changed = false;
-        rollback(s);
+        weir__sqlite_rollback(s);
     }
     if (changed) {
         atomic_fetch_add_explicit(&s->transactions, 1, memory_order_relaxed);

@@ -356,6 +356,27 @@ static void a_reader_that_stays_stops_checkpoints_but_no_append(void **state)
     testing_close(&other);
 }
 
+static void a_checkpoint_does_not_wait_for_a_foreign_writer(void **state)
+{
+    testing *t = *state;
+    sqlite_store *s = store_of(t);
+    sqlite3 *db = NULL;
+    assert_int_equal(testing_append(t->store, "order-1", &t->err), WEIR_OK);
+    assert_int_equal(sqlite3_open(t->path, &db), SQLITE_OK);
+    assert_int_equal(sqlite3_db_config(db, SQLITE_DBCONFIG_NO_CKPT_ON_CLOSE, 1, NULL), SQLITE_OK);
+    assert_int_equal(sqlite3_exec(db, "BEGIN IMMEDIATE", NULL, NULL, NULL), SQLITE_OK);
+    assert_int_equal(weir__sqlite_slot_take(s, INT64_MAX, &t->err), WEIR_OK);
+    assert_int_equal(weir__side_lock(&s->side, 0, &t->err), WEIR_OK);
+    s->deadline_us = INT64_MAX; /* the append before it had all the time in the world */
+    weir__sqlite_checkpoint(s);
+    weir__side_unlock(&s->side);
+    weir__sqlite_slot_give(s);
+    assert_int_equal(s->checkpoints, 0);
+    assert_int_equal(sqlite3_exec(db, "ROLLBACK", NULL, NULL, NULL), SQLITE_OK);
+    (void)sqlite3_close(db);
+    assert_int_equal(testing_append(t->store, "order-1", &t->err), WEIR_OK);
+}
+
 static void closing_leaves_a_short_wal_alone_and_moves_a_long_one(void **state)
 {
     testing *t = *state;
@@ -526,6 +547,7 @@ int main(int argc, char **argv)
         TEST(every_connection_has_the_settings_that_keep_processes_safe),
         TEST(the_wal_is_started_over_and_does_not_grow_with_the_log),
         TEST(a_reader_that_stays_stops_checkpoints_but_no_append),
+        TEST(a_checkpoint_does_not_wait_for_a_foreign_writer),
         TEST(closing_leaves_a_short_wal_alone_and_moves_a_long_one),
         TEST(transactions_are_counted_when_they_changed_something),
         TEST(a_statement_is_kept_and_comes_back_without_bindings),
