@@ -148,6 +148,7 @@ bool one_in(world *w, uint64_t n)
     return chance(w, n) == 0;
 }
 
+static const char *text_va(world *w, const char *format, va_list args) WEIR_PRINTF(2, 0);
 static const char *text_va(world *w, const char *format, va_list args)
 {
     char buffer[1024];
