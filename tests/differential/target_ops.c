@@ -69,7 +69,9 @@ static void op_lease(world *w)
          r.leading, r.reserve, (long long)r.lost_max);
     for (int i = 0; i < REACTIONS; i++) {
         knows[i] = !one_in(w, 4) && w->reactions[i].known && !r.all_reactions;
-        what(w, knows[i] ? " %s" : "", reaction_name(i));
+        if (knows[i]) {
+            what(w, " %s", reaction_name(i));
+        }
     }
     const size_t first = w->notes_count;
     for (int store = 0; store < STORES; store++) {
