@@ -237,8 +237,8 @@ weir_status weir__cli_payload_bytes(const cli *c, int64_t *bytes, weir_error *er
 weir_status weir__cli_append(const cli *c, const weir_append_request *request,
                              const weir_append_result **out, weir_error *err);
 
-/* input.c. Data from an argument, @FILE, or - for stdin, which can be read once. `what`: its name in
- * messages. *data borrows from `memory` or from the argument. */
+/* input.c. Data from an argument, @FILE, or - for stdin, which can be read once. `what`: its name
+ * in messages. *data borrows from `memory` or from the argument. */
 weir_status weir__cli_data(const char *what, const char *argument, weir_buffer *memory,
                            weir_str *data, weir_error *err);
 
