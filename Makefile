@@ -35,11 +35,11 @@ check: test-deps build-test/build.ninja
 
 ## asan: unit, conformance and differential suites under ASan and UBSan
 asan: test-deps build-asan/build.ninja
-	@WEIR_DIFFERENTIAL_SEEDS=40 tools/run-suites build-asan $(SANITIZED_SUITES)
+	@WEIR_DIFFERENTIAL_SEEDS=100 tools/run-suites build-asan $(SANITIZED_SUITES)
 
 ## tsan: the same under ThreadSanitizer
 tsan: test-deps build-tsan/build.ninja
-	@WEIR_DIFFERENTIAL_SEEDS=40 tools/run-suites build-tsan $(SANITIZED_SUITES)
+	@WEIR_DIFFERENTIAL_SEEDS=100 tools/run-suites build-tsan $(SANITIZED_SUITES)
 
 ## mutants: break each promise on purpose and see its test fail
 mutants: test-deps
