@@ -20,7 +20,8 @@
  *   (3) What is in `inherited` was opened by an ancestor. Only memory of ours and descriptors are
  *       reachable from it; the handle itself stays with whoever still has a pointer to it.
  *
- * THREADS  `handles_mu` is a leaf lock. It is held over a fork, so that the child finds whole lists.
+ * THREADS  `handles_mu` is a leaf lock. It is held over a fork, so that the child finds whole
+ * lists.
  */
 #include "base/error.h"
 #include "store/sqlite/sqlite_private.h"

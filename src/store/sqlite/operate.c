@@ -277,8 +277,8 @@ static weir_status first_sent_back(sqlite_conn *conn, int64_t target, obstacle *
 }
 
 /* The event in the way: the one a block names, if it was sent back or is the next of its reaction
- * (a block that names a later one does not decide: what lies before that has not been handled), else
- * the least of what is next, over everything the target has to do. */
+ * (a block that names a later one does not decide: what lies before that has not been handled),
+ * else the least of what is next, over everything the target has to do. */
 static weir_status find_obstacle(sqlite_conn *conn, int64_t target, const target_row *row,
                                  weir_arena *arena, obstacle *out, weir_error *err)
 {

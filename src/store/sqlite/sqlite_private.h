@@ -130,8 +130,8 @@ weir_status weir__sqlite_inherited_close(weir_error *err);
  * one. */
 bool weir__sqlite_file_exists(const sqlite_store *s, const char *suffix, bool *has_bytes);
 
-/* WEIR_EUNAVAILABLE when one of the first `count` files was removed or replaced since the handle was
- * opened: SQLite would go on with the one that nobody finds any more. */
+/* WEIR_EUNAVAILABLE when one of the first `count` files was removed or replaced since the handle
+ * was opened: SQLite would go on with the one that nobody finds any more. */
 weir_status weir__sqlite_files_check(const sqlite_store *s, size_t count, weir_error *err);
 
 /* statement.c */
