@@ -63,7 +63,10 @@ check_sizes() {
         fi
     done < <(files '*.c' '*.h' '*.py' '*.sh')
     # In characters, not bytes. The formatter leaves comments alone, so it does not see these.
-    files '*.c' '*.h' | LC_ALL=C.UTF-8 xargs -0 -r grep -nHE ".{$((COLUMNS_MAX + 1)),}" | cut -c 1-160 && bad=1
+    if files '*.c' '*.h' | LC_ALL=C.UTF-8 xargs -0 -r grep -nHE ".{$((COLUMNS_MAX + 1)),}" >"$tmp/long"; then
+        cut -c 1-160 "$tmp/long"
+        bad=1
+    fi
     return $bad
 }
 
@@ -106,9 +109,7 @@ check_codespell() {
 }
 
 check_whitespace() {
-    local bad=0
-    git diff --check "$(git hash-object -t tree /dev/null)" -- . ':!*.patch' || bad=1
-    return $bad
+    git diff --check "$(git hash-object -t tree /dev/null)" -- . ':!*.patch'
 }
 
 tmp=$(mktemp -d) || exit 1
