@@ -52,7 +52,8 @@ bench: test-deps build
 ## install: install to $(DESTDIR)$(PREFIX)
 install: build
 	@meson configure build -Dprefix=$(abspath $(PREFIX))
-	@DESTDIR=$(DESTDIR) meson install -C build --quiet
+	@log=$$(DESTDIR=$(DESTDIR) meson install -C build 2>&1) || { echo "$$log"; exit 1; }
+	@echo "installed: $(DESTDIR)$(abspath $(PREFIX))/bin/weir and what belongs to it"
 
 ## clean: remove everything that was built
 clean:
