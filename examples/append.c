@@ -2,27 +2,22 @@
  *
  *     cc append.c -o append $(pkg-config --cflags --libs libweir) && ./append sqlite:orders.db
  */
-#include <inttypes.h>
 #include <stdio.h>
 #include <weir.h>
 
-static int print_event(void *ctx, const weir_event *event)
+static int print_event(void *ctx, const weir_event *e)
 {
     (void)ctx;
-    printf("%" PRId64 " %.*s %.*s\n", event->version, (int)event->name.len, event->name.ptr,
-           (int)event->data.len, event->data.ptr);
-    return 0;
+    return printf("%lld %.*s %.*s\n", (long long)e->version, (int)e->name.len, e->name.ptr,
+                  (int)e->data.len, e->data.ptr) < 0;
 }
 
 int main(int argc, char **argv)
 {
     const weir_options options = { WEIR_OPTIONS_INIT, .store_url = argc > 1 ? argv[1] : NULL };
-    const weir_str order = { .ptr = "order-1", .len = 7 };
-    const weir_str placed = { .ptr = "OrderPlaced", .len = 11 },
-                   paid = { .ptr = "OrderPaid", .len = 9 };
+    const weir_str order = { "order-1", 7 }, placed = { "OrderPlaced", 11 };
     weir_new_event event = { WEIR_NEW_EVENT_INIT, .stream = order, .name = placed };
-    weir_expectation belief = { WEIR_EXPECTATION_INIT, .stream = order,
-                                .expect = WEIR_EXPECT_NONE };
+    weir_expectation belief = { WEIR_EXPECTATION_INIT, WEIR_EXPECT_NONE, .stream = order };
     const weir_new_event *const events[] = { &event };
     const weir_expectation *const beliefs[] = { &belief };
     const weir_append_request request = { WEIR_APPEND_REQUEST_INIT, .events = events,
@@ -33,22 +28,18 @@ int main(int argc, char **argv)
     weir_error err;
 
     int32_t status = weir_open(&w, &options, &err);
+    status = status != WEIR_OK ? status : weir_append(w, &request, NULL, &err);
     if (status == WEIR_OK) {
-        status = weir_append(w, &request, NULL, &err);
-    }
-    if (status == WEIR_OK) {
-        event.name = paid; /* under the old belief, that there is no such order: a conflict */
+        event.name = (weir_str){ "OrderPaid", 9 }; /* still believing that there is no such order */
         status = weir_append(w, &request, NULL, &err);
         if (status == WEIR_ECONFLICT) {
-            printf("conflict on %s: it is at version %" PRId64 "\n", err.stream, err.actual);
+            printf("conflict on %s: it is at version %lld\n", err.stream, (long long)err.actual);
             belief.expect = WEIR_EXPECT_EXACT;
             belief.version = err.actual;
             status = weir_append(w, &request, NULL, &err);
         }
     }
-    if (status == WEIR_OK) {
-        status = weir_read(w, &all, print_event, NULL, &err);
-    }
+    status = status != WEIR_OK ? status : weir_read(w, &all, print_event, NULL, &err);
     if (status != WEIR_OK) {
         fprintf(stderr, "append: %s\n", err.message);
     }
