@@ -104,6 +104,20 @@ static weir_status no_memory(weir_error *err)
     return weir__fail(err, WEIR_ENOMEM, "could not allocate leases");
 }
 
+/* What was collected in a buffer, in the list's arena. */
+static weir_status keep(const leasing *l, const weir_buffer *found, void **out, weir_error *err)
+{
+    void *copy = weir__arena_alloc(l->arena, found->len + 1); /* there may be nothing */
+    if (copy == NULL) {
+        return no_memory(err);
+    }
+    if (found->len > 0) {
+        memcpy(copy, found->ptr, found->len);
+    }
+    *out = copy;
+    return WEIR_OK;
+}
+
 static weir_status read_subscriptions(const leasing *l, candidate *c, weir_error *err)
 {
     sqlite3_stmt *stmt = NULL;
@@ -137,15 +151,10 @@ static weir_status read_subscriptions(const leasing *l, candidate *c, weir_error
         }
     }
     weir__sqlite_done(stmt);
-    if (status == WEIR_OK && found.len > 0) {
-        store_leased_subscription *copy = weir__arena_alloc(l->arena, found.len);
-        if (copy == NULL) {
-            status = no_memory(err);
-        } else {
-            memcpy(copy, found.ptr, found.len);
-            c->lease.subscriptions = copy;
-            c->lease.subscriptions_count = found.len / sizeof *copy;
-        }
+    void *kept = NULL;
+    if (status == WEIR_OK && (status = keep(l, &found, &kept, err)) == WEIR_OK) {
+        c->lease.subscriptions = kept;
+        c->lease.subscriptions_count = found.len / sizeof(store_leased_subscription);
     }
     weir__buffer_free(&found);
     return status;
@@ -177,15 +186,10 @@ static weir_status read_sent_back(const leasing *l, candidate *c, weir_error *er
         }
     }
     weir__sqlite_done(stmt);
-    if (status == WEIR_OK && found.len > 0) {
-        store_sent_back *copy = weir__arena_alloc(l->arena, found.len);
-        if (copy == NULL) {
-            status = no_memory(err);
-        } else {
-            memcpy(copy, found.ptr, found.len);
-            c->lease.sent_back = copy;
-            c->lease.sent_back_count = found.len / sizeof *copy;
-        }
+    void *kept = NULL;
+    if (status == WEIR_OK && (status = keep(l, &found, &kept, err)) == WEIR_OK) {
+        c->lease.sent_back = kept;
+        c->lease.sent_back_count = found.len / sizeof(store_sent_back);
     }
     weir__buffer_free(&found);
     return status;
