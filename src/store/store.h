@@ -2,7 +2,7 @@
  *
  * Above the port, once for all stores: names, JSON, limits and fingerprints (request.h), group
  * commit (committer.h), patterns (pattern.h), filters (filter.h). Below it, an adapter: memory/,
- * sqlite/. An adapter may rely on everything in a request being valid; it checks what depends on
+ * sqlite/, postgres/. An adapter may rely on everything in a request being valid; it checks what depends on
  * what is stored. tests/conformance/ runs the same tests on every adapter, named after these
  * promises.
  *
@@ -68,7 +68,8 @@ enum {
 /* ---- opening ------------------------------------------------------------------------------ */
 
 typedef struct store_options {
-    weir_str path;         /* what follows the scheme, decoded; memory: the name, may be empty   */
+    weir_str path;         /* what follows the scheme, decoded; memory: the name, may be empty;
+                              PostgreSQL: the connection string for libpq, without our parameters  */
     uint32_t open_flags;   /* WEIR_OPEN_*                                                        */
     int64_t busy_us;       /* how long a writer waits for its turn                               */
     int64_t key_ttl_us;    /* how long idempotency keys are remembered                           */
@@ -77,6 +78,12 @@ typedef struct store_options {
     int64_t
         checkpoint_pages; /* 0: the default                                                    */
     weir_str vfs;         /* SQLite VFS to use; empty: the default one. For tests               */
+    weir_str schema;      /* PostgreSQL: where the store lives; empty: "weir"                    */
+    weir_str direct;      /* PostgreSQL: HOST:PORT of the server itself, for listening, where path
+                             leads to a pooler; empty: path                                      */
+    int64_t pool;         /* PostgreSQL: most connections of the handle, one more listens; 0: 8  */
+    int64_t answer_us;    /* PostgreSQL: no answer for so long is a lost connection; 0: 8 s      */
+    int32_t prepare;      /* PostgreSQL: 0 unless there is a pooler in between, 1 yes, 2 no      */
     const char
         *application; /* who we are, for others to see; never NULL                          */
     const weir_clock
@@ -110,6 +117,8 @@ enum {
     STORE_APPEND_DRY_RUN = 4, /* judge and roll back */
     STORE_APPEND_CHAIN = 8,   /* not tried (WEIR_EMISUSE, "not tried") when the append before it in
                                the same call was refused or not tried */
+    STORE_APPEND_NOWAIT = 16, /* in a batch: when somebody outside of it holds a stream or a key of
+                               this append, answer WEIR_EBUSY with `alone` set instead of waiting */
 };
 
 /* One caller's append: valid, compact, complete. Streams are distinct, in the order in which they
@@ -129,6 +138,7 @@ typedef struct store_append {
     /* results */
     weir_status status; /* of this caller alone                            */
     bool replayed;
+    bool alone;      /* with NOWAIT and WEIR_EBUSY: run it by itself, without NOWAIT            */
     weir_error *err; /* borrowed from the caller; may be NULL           */
 } store_append;
 
@@ -142,6 +152,8 @@ typedef struct store_chunk {
     size_t events_count;
     int64_t scanned_to; /* log: everything up to here (backwards: down to here) was looked at   */
     bool more;          /* false: there was nothing further at the time of reading              */
+    bool held;          /* log, forwards, more is false: there are events beyond `safe`, so look
+                           again soon: nobody may wake us when their turn comes                  */
 } store_chunk;
 
 typedef struct store_stream_query {
@@ -189,6 +201,20 @@ typedef struct store_positions {
     int64_t now_us;
     char epoch[40]; /* changes when the log is another one than before */
 } store_positions;
+
+/* A transaction that keeps `safe` below `head`: it has begun to append and has not ended. */
+typedef struct store_holder {
+    int64_t pid;          /* of the server's process; 0: a prepared transaction                */
+    weir_str transaction; /* prepared: its name (gid); else the virtual transaction            */
+    weir_str application, user, state, query; /* as far as the server tells; may be empty       */
+    int64_t since_us;     /* when the transaction began; 0: not known                          */
+} store_holder;
+
+typedef struct store_holder_list {
+    weir_arena arena;
+    store_holder *holders; /* oldest first */
+    size_t holders_count;
+} store_holder_list;
 
 /* ---- reactions ---------------------------------------------------------------------------- */
 
@@ -379,7 +405,7 @@ typedef enum store_end {
 } store_end;
 
 /* The caller's own SQL. Runs first in the transaction; `native` is the adapter's connection
- * (sqlite3 * for SQLite, NULL for memory). It must not begin, end or save anything. Not WEIR_OK:
+ * (sqlite3 * for SQLite, PGconn * for PostgreSQL, NULL for memory). It must not begin, end or save anything. Not WEIR_OK:
  * all is undone and that status is returned. */
 typedef weir_status (*store_sql_fn)(void *ctx, void *native, weir_error *err);
 
@@ -568,7 +594,7 @@ typedef void (*store_finding_fn)(void *ctx, const char *rule, const char *text, 
 
 /* ---- the vtable --------------------------------------------------------------------------- */
 
-enum { STORE_OPS_VERSION = 1 };
+enum { STORE_OPS_VERSION = 2 };
 
 typedef struct weir_store_ops {
     uint32_t version; /* STORE_OPS_VERSION; methods are only ever added at the end */
@@ -663,7 +689,7 @@ typedef struct weir_store_ops {
     /* LEASE. A target is eligible when it is in the lane, behind by a known reaction, not blocked,
      * not paused (nor its lane), due is unset or has passed, and no live lease holds it. Of the
      * targets whose due time has passed the first `limit` by (due, id) are considered, of the
-     *   others all: 1. `leading` of them by rank descending, then id;
+     *   others all: 1. `leading` of them by rank descending, then id descending;
      *   2. `reserve` of the rest by rank, then id;
      *   3. of the rest by priority descending, rank, id, until there are `limit`.
      * Each gets fence + 1, holder, until = now + lease_us, due unset. A target whose last lease
@@ -758,6 +784,17 @@ typedef struct weir_store_ops {
      * that has no event version_base (so 64-bit paths can be tried). Only on an empty store. */
     weir_status (*test_seed)(weir_store *s, int64_t position_base, int64_t version_base,
                              weir_error *err);
+
+    /* HOLDERS. What keeps `safe` below `head` at this moment (C17). Stores in which the two are
+     * always equal give an empty list. */
+    weir_status (*holders)(weir_store *s, store_holder_list *list, weir_error *err);
+    /* APPEND_IN. One append inside a transaction of the caller's own, on the caller's connection
+     * (`native`, as in store_sql_fn): judged and written there, visible and durable with its commit.
+     * A refusal leaves the transaction as it was. Nobody is woken: `wake` after the commit. NULL
+     * where a store cannot do it. */
+    weir_status (*append_in)(weir_store *s, void *native, store_append *append, weir_error *err);
+    /* Wakes every watch of every process, as after a commit. Never blocks for long, never fails. */
+    void (*wake)(weir_store *s);
 } weir_store_ops;
 
 struct weir_store {
@@ -770,6 +807,8 @@ weir_status weir__sqlite_open(weir_store **out, const store_options *options, we
 /* Prints the SQL that opening would run on this store now, nothing when it is up to date: one
  * string in `sql`. Changes nothing, creates nothing. */
 weir_status weir__sqlite_plan(const store_options *options, weir_buffer *sql, weir_error *err);
+weir_status weir__postgres_open(weir_store **out, const store_options *options, weir_error *err);
+weir_status weir__postgres_plan(const store_options *options, weir_buffer *sql, weir_error *err);
 
 /* chunk.c: ending what reads filled; NULL-safe on zeroed structs. */
 void weir__chunk_free(store_chunk *chunk);

@@ -1,0 +1,4 @@
+-- append_functions.sql
+
+-- name: append_functions
+SELECT 1;

@@ -1,0 +1,4 @@
+-- lease_functions.sql
+
+-- name: lease_functions
+SELECT 1;

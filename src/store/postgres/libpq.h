@@ -1,0 +1,74 @@
+/* libpq.h - libpq, loaded when the first PostgreSQL store is opened.
+ *
+ * libpq brings two dozen libraries with it (TLS, Kerberos, LDAP). Loaded on demand, build/weir stays
+ * one file that runs anywhere, and who uses SQLite does not wait for them. Calls look like calls:
+ * pq.PQexec(...). libpq's own header gives the types, so a wrong argument does not compile.
+ */
+#ifndef WEIR_STORE_POSTGRES_LIBPQ_H
+#define WEIR_STORE_POSTGRES_LIBPQ_H
+
+#include "weir.h"
+
+#include <libpq-fe.h>
+
+/* Every function of libpq that is used. One that is missing here does not compile as pq.NAME. */
+#define LIBPQ_FUNCTIONS(X)                                                                         \
+    X(PQbackendPID)                                                                                \
+    X(PQcancel)                                                                                    \
+    X(PQclear)                                                                                     \
+    X(PQcmdTuples)                                                                                 \
+    X(PQconnectPoll)                                                                               \
+    X(PQconnectStartParams)                                                                        \
+    X(PQconninfoFree)                                                                              \
+    X(PQconninfoParse)                                                                             \
+    X(PQconsumeInput)                                                                              \
+    X(PQerrorMessage)                                                                              \
+    X(PQescapeIdentifier)                                                                          \
+    X(PQescapeLiteral)                                                                             \
+    X(PQexec)                                                                                      \
+    X(PQexecParams)                                                                                \
+    X(PQfinish)                                                                                    \
+    X(PQflush)                                                                                     \
+    X(PQfreeCancel)                                                                                \
+    X(PQfreemem)                                                                                   \
+    X(PQgetCancel)                                                                                 \
+    X(PQgetResult)                                                                                 \
+    X(PQgetisnull)                                                                                 \
+    X(PQgetlength)                                                                                 \
+    X(PQgetvalue)                                                                                  \
+    X(PQhost)                                                                                      \
+    X(PQisBusy)                                                                                    \
+    X(PQlibVersion)                                                                                \
+    X(PQnfields)                                                                                   \
+    X(PQnotifies)                                                                                  \
+    X(PQntuples)                                                                                   \
+    X(PQparameterStatus)                                                                           \
+    X(PQport)                                                                                      \
+    X(PQresultErrorField)                                                                          \
+    X(PQresultStatus)                                                                              \
+    X(PQsendPrepare)                                                                               \
+    X(PQsendQuery)                                                                                 \
+    X(PQsendQueryParams)                                                                           \
+    X(PQsendQueryPrepared)                                                                         \
+    X(PQserverVersion)                                                                             \
+    X(PQsetNoticeReceiver)                                                                         \
+    X(PQsetnonblocking)                                                                            \
+    X(PQsocket)                                                                                    \
+    X(PQstatus)                                                                                    \
+    X(PQtransactionStatus)
+
+typedef struct weir_libpq {
+#define X(name) __typeof__(name) *name;
+    LIBPQ_FUNCTIONS(X)
+#undef X
+} weir_libpq;
+
+/* Filled by weir__libpq_load, then immutable. */
+extern weir_libpq weir__libpq;
+#define pq weir__libpq
+
+/* Loads libpq once per process; cheap when it is there. EUNAVAILABLE: it is not installed, and the
+ * message says what to install. Any thread. */
+weir_status weir__libpq_load(weir_error *err);
+
+#endif

@@ -1,0 +1,4 @@
+-- operate_functions.sql
+
+-- name: operate_functions
+SELECT 1;

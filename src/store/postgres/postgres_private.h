@@ -1,0 +1,224 @@
+/* postgres_private.h - what the files of the PostgreSQL adapter share.
+ *
+ * A verb is, wherever it can be, one call of one function of the database: one round trip, one
+ * transaction, nothing to undo in the client. Such a verb fills pg_params and calls weir__pg_call.
+ * What needs several statements in one transaction (the caller's own SQL in a settle) takes a
+ * connection of the pool and gives it back.
+ *
+ * Statements are texts from .sql files, prepared once per connection (unless prepared=off), known by
+ * the address of their text. All results and parameters are binary.
+ *
+ * OUTCOMES  A statement that the server refused has not happened. One that was sent and got no
+ * answer may have happened: it is repeated only when repeating it cannot change what is true
+ * (pg_call.repeat); otherwise it is WEIR_EUNKNOWN.
+ *
+ * THREADS  Any thread may call any verb. A connection belongs to one thread from take to give.
+ */
+#ifndef WEIR_STORE_POSTGRES_POSTGRES_PRIVATE_H
+#define WEIR_STORE_POSTGRES_POSTGRES_PRIVATE_H
+
+#include "base/thread.h"
+#include "store/postgres/params.h"
+#include "store/store.h"
+
+enum {
+    PG_SCHEMA_VERSION = 1,
+    PG_SCHEMA_LEAST = 1,      /* the oldest schema this client can work with: init upgrades */
+    PG_LOCK_CLASS = 1465207122, /* "WEIR": first half of the key of advisory locks */
+    PG_POOL_MAX_DEFAULT = 8,
+    PG_STATEMENTS_MAX = 128,
+};
+#define PG_ANSWER_US_DEFAULT INT64_C(8000000)  /* a quick statement without an answer is lost */
+#define PG_ANSWER_US_LONG    INT64_C(600000000) /* one that may read a whole table */
+
+typedef struct pg_store pg_store;
+
+/* What a server said about itself when a connection to it was made. */
+typedef struct pg_server {
+    int64_t system;       /* identifier of the cluster; 0: it does not tell */
+    int64_t started_us;   /* of the postmaster */
+    bool standby;         /* in recovery: reads only */
+    bool pooled;          /* there is a pooler in between */
+    int version;          /* 150018 */
+} pg_server;
+
+typedef struct pg_conn {
+    pg_store *store;      /* borrowed */
+    PGconn *raw;          /* owned; NULL: not connected */
+    pg_server server;
+    uint64_t serial;      /* of this connection in its store: another one after a reconnect */
+    bool unsynced;        /* the last commit was not confirmed by the synchronous standby */
+    bool taken;           /* guarded by the pool's mutex */
+    const char *prepared[PG_STATEMENTS_MAX]; /* texts that are prepared; index = its name */
+    size_t prepared_count;
+    int64_t test_clock_us; /* tests: the time this session was last told */
+} pg_conn;
+
+typedef enum pg_repeat {
+    PG_ONCE = 0,   /* sent and no answer: WEIR_EUNKNOWN                                        */
+    PG_REPEAT = 1, /* reading, or writing what is then true anyway: tried again until the deadline */
+} pg_repeat;
+
+typedef struct pg_call {
+    const char *sql;         /* a constant of a .sql file: known by its address */
+    pg_params *params;       /* NULL: none */
+    pg_repeat repeat;
+    int64_t answer_us;       /* how long to wait for the answer; 0: PG_ANSWER_US_DEFAULT (or ?timeout=) */
+} pg_call;
+
+/* One statement, autocommit, on any connection of the pool. Waits for a connection, and for the
+ * server to come back, until the store's busy time has passed: then WEIR_EBUSY, WEIR_EUNAVAILABLE.
+ * Deadlocks and serialization failures are repeated. *result: owned, ended by pq.PQclear; written on
+ * success only (tuples or command ok).
+ * An error raised by our own functions with SQLSTATE 'WRnnn' becomes weir_status -nnn and its
+ * message; any other: WEIR_EIO with store_code = SQLSTATE (53100 and 53200 say disk full, memory;
+ * 55P03 and 57014: WEIR_EBUSY). */
+weir_status weir__pg_call(pg_store *s, const pg_call *call, PGresult **result, weir_error *err);
+
+/* A connection of one's own, for several statements. deadline_us: monotonic, 0: the store's busy
+ * time from now. EBUSY: all are taken; EUNAVAILABLE: no server. give: broken ones are closed, an open
+ * transaction is rolled back. */
+weir_status weir__pg_take(pg_store *s, int64_t deadline_us, pg_conn **out, weir_error *err);
+void weir__pg_give(pg_conn *conn);
+
+/* One statement on that connection. Never repeats. *sent_unknown (may be NULL): true when it failed
+ * and may have happened all the same (no answer, or the server went away); the status is then
+ * WEIR_EUNKNOWN. For BEGIN and statements inside a transaction the caller knows better: what was not
+ * committed did not happen. */
+weir_status weir__pg_run(pg_conn *conn, const pg_call *call, PGresult **result, weir_error *err);
+/* The same for a text that is not worth preparing; `sql` may hold several statements when there are
+ * no parameters. `weir.` is put in the place of the schema as everywhere. */
+weir_status weir__pg_run_text(pg_conn *conn, const char *sql, pg_params *params, int64_t answer_us,
+                              PGresult **result, weir_error *err);
+/* Fills err from a failed result (never NULL); the status as weir__pg_call says. */
+weir_status weir__pg_result_status(const PGresult *result, weir_error *err);
+
+/* Our SQL with the schema's name in it. Owned by the store, or NULL (out of memory). The same address
+ * gives the same answer. */
+const char *weir__pg_sql(pg_store *s, const char *sql);
+
+/* schema.c: looks at the store, creates or upgrades it as the open flags say. */
+weir_status weir__pg_schema_open(pg_store *s, pg_conn *conn, weir_error *err);
+
+/* wake.c: background thread, listening and notifying. */
+typedef struct pg_wake pg_wake;
+weir_status weir__pg_wake_open(pg_wake **out, pg_store *s, weir_error *err);
+void weir__pg_wake_close(pg_wake *w); /* sends what is still to be sent; NULL is a no-op */
+/* After a commit that may give someone work: never blocks, never fails. */
+void weir__pg_wake(pg_store *s);
+
+/* safe.c: the rule of positions. */
+typedef struct pg_safe pg_safe;
+weir_status weir__pg_safe_open(pg_safe **out, pg_store *s, weir_error *err);
+void weir__pg_safe_close(pg_safe *safe); /* NULL is a no-op */
+/* Called with every new connection: another server discards what was seen of the old one. */
+void weir__pg_safe_connected(pg_safe *safe, const pg_server *server);
+
+typedef struct pg_pool pg_pool;
+
+struct pg_store {
+    weir_store base;
+    store_options options; /* texts in `texts` */
+    weir_arena texts;
+    char *schema;          /* the name, quoted as an identifier; in texts */
+    char *schema_name;     /* the name as it is */
+    bool default_schema;   /* it is "weir": texts need no change */
+    bool prepare;          /* statements may be prepared */
+    int64_t answer_us;
+    const weir_clock *clock; /* of tests; NULL: the database's */
+    /* set by schema.c before any verb runs, then immutable */
+    int64_t schema_version;
+    int32_t number;        /* weir.store.number: second half of the advisory lock's key */
+    char epoch[40];        /* weir.store.epoch */
+    pg_pool *pool;
+    pg_wake *wake;
+    pg_safe *safe;
+    _Atomic int64_t transactions;
+
+    weir_mutex sql_mu;
+    struct { const char *from, *to; } sql[PG_STATEMENTS_MAX]; /* guarded by sql_mu; to: owned */
+    size_t sql_count;
+};
+
+static inline pg_store *pg_of(weir_store *base)
+{
+    return (pg_store *)base;
+}
+
+/* ---- the verbs, one file each (see store.h) ------------------------------------------------ */
+/* append.c */
+weir_status weir__pg_append(weir_store *s, store_append *const *appends, size_t count,
+                            weir_error *err);
+weir_status weir__pg_append_in(weir_store *s, void *native, store_append *append, weir_error *err);
+/* Adds the arguments of weir.append for these appends to `p`; settle.c uses it too. */
+void weir__pg_append_params(pg_params *p, store_append *const *appends, size_t count);
+/* read.c */
+weir_status weir__pg_read_stream(weir_store *s, const store_stream_query *q, store_chunk *chunk,
+                                 weir_error *err);
+weir_status weir__pg_read_log(weir_store *s, const store_log_query *q, store_chunk *chunk,
+                              weir_error *err);
+/* streams.c */
+weir_status weir__pg_stream_info(weir_store *s, weir_str stream, weir_arena *arena,
+                                 store_stream_info *out, weir_error *err);
+weir_status weir__pg_streams(weir_store *s, const store_streams_query *q,
+                             store_streams_chunk *chunk, weir_error *err);
+weir_status weir__pg_key_owner(weir_store *s, weir_str key, weir_arena *arena, weir_str *stream,
+                               weir_error *err);
+/* safe.c */
+weir_status weir__pg_positions(weir_store *s, store_positions *out, weir_error *err);
+weir_status weir__pg_holders(weir_store *s, store_holder_list *list, weir_error *err);
+/* reactions.c */
+weir_status weir__pg_declare(weir_store *s, const store_reaction_declaration *d,
+                             weir_arena *arena, store_reaction *out, weir_error *err);
+weir_status weir__pg_reactions(weir_store *s, store_reaction_list *list, weir_error *err);
+weir_status weir__pg_retire(weir_store *s, weir_str name, weir_error *err);
+weir_status weir__pg_router_lease(weir_store *s, weir_str holder, int64_t lease_us,
+                                  store_router_lease *items, size_t count, weir_error *err);
+/* route.c */
+weir_status weir__pg_route(weir_store *s, const store_route *r, size_t *bad_mark, weir_error *err);
+weir_status weir__pg_subscribe(weir_store *s, const store_subscribe *sub, int64_t *target,
+                               weir_error *err);
+/* lease.c, fetch.c */
+weir_status weir__pg_lease(weir_store *s, const store_lease_request *r, store_lease_list *list,
+                           weir_error *err);
+weir_status weir__pg_poll(weir_store *s, store_poll *poll, weir_error *err);
+weir_status weir__pg_fetch(weir_store *s, const store_fetch_item *items, size_t count,
+                           store_fetch_list *list, weir_error *err);
+/* settle.c */
+weir_status weir__pg_settle(weir_store *s, store_settle *settle, weir_error *err);
+weir_status weir__pg_extend(weir_store *s, int64_t lease_us, store_fenced *items, size_t count,
+                            weir_error *err);
+weir_status weir__pg_release(weir_store *s, store_fenced *items, size_t count, weir_error *err);
+weir_status weir__pg_block(weir_store *s, int64_t target, int64_t fence, const store_failure *why,
+                           weir_error *err);
+weir_status weir__pg_defer(weir_store *s, int64_t target, int64_t fence, int64_t until_us,
+                           weir_error *err);
+/* operate.c, targets.c, parked.c */
+weir_status weir__pg_operate(weir_store *s, store_operate *op, weir_error *err);
+weir_status weir__pg_lane_pause(weir_store *s, weir_str lane, bool paused, weir_str by,
+                                bool *changed, weir_error *err);
+weir_status weir__pg_targets(weir_store *s, const store_targets_query *q,
+                             store_targets_chunk *chunk, weir_error *err);
+weir_status weir__pg_lanes(weir_store *s, store_lane_list *list, weir_error *err);
+weir_status weir__pg_parked(weir_store *s, const store_parked_query *q, store_parked_chunk *chunk,
+                            weir_error *err);
+weir_status weir__pg_parked_retry(weir_store *s, int64_t parked, weir_error *err);
+weir_status weir__pg_parked_drop(weir_store *s, int64_t parked, weir_error *err);
+/* snapshot.c */
+weir_status weir__pg_snapshot_put(weir_store *s, const store_snapshot *snapshot, weir_error *err);
+weir_status weir__pg_snapshot_get(weir_store *s, weir_str stream, weir_str revision,
+                                  int64_t at_most, weir_arena *arena, store_snapshot *out,
+                                  weir_error *err);
+weir_status weir__pg_snapshot_drop(weir_store *s, weir_str category, weir_str keep_revision,
+                                   int64_t *dropped, weir_error *err);
+/* watch.c */
+weir_status weir__pg_watch_open(weir_store *s, store_watch **out, weir_error *err);
+weir_status weir__pg_watch_wait(store_watch *watch, int32_t timeout_ms, bool *woken,
+                                weir_error *err);
+int weir__pg_watch_fd(store_watch *watch);
+void weir__pg_watch_close(store_watch *watch);
+/* check.c */
+weir_status weir__pg_stats(weir_store *s, store_stats *out, weir_error *err);
+weir_status weir__pg_check(weir_store *s, store_finding_fn fn, void *ctx, weir_error *err);
+
+#endif

@@ -1,0 +1,4 @@
+-- reaction_functions.sql
+
+-- name: reaction_functions
+SELECT 1;

@@ -1,0 +1,4 @@
+-- route_functions.sql
+
+-- name: route_functions
+SELECT 1;

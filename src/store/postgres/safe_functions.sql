@@ -1,0 +1,4 @@
+-- safe_functions.sql
+
+-- name: safe_functions
+SELECT 1;

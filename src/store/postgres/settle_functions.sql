@@ -1,0 +1,4 @@
+-- settle_functions.sql
+
+-- name: settle_functions
+SELECT 1;
