@@ -587,10 +587,16 @@ typedef struct store_stats {
     int64_t transactions;          /* write transactions committed through this handle */
     char durability[32];           /* "full", "normal", "none" */
     char library[64];              /* "SQLite 3.40.1", "memory" */
+    char reached[192];             /* PostgreSQL: which database, schema and server, and how; else "" */
 } store_stats;
 
 /* One finding of a check: `rule` a short word, `text` a sentence, `advice` what to do. */
 typedef void (*store_finding_fn)(void *ctx, const char *rule, const char *text, const char *advice);
+
+/* The same for what surrounds a store. act: something should be done about it; otherwise it is good
+ * to know. */
+typedef void (*store_survey_fn)(void *ctx, bool act, const char *rule, const char *text,
+                                const char *advice);
 
 /* ---- the vtable --------------------------------------------------------------------------- */
 
@@ -795,6 +801,9 @@ typedef struct weir_store_ops {
     weir_status (*append_in)(weir_store *s, void *native, store_append *append, weir_error *err);
     /* Wakes every watch of every process, as after a commit. Never blocks for long, never fails. */
     void (*wake)(weir_store *s);
+    /* SURVEY. What surrounds the store and can harm it, though the store itself is sound: settings of
+     * a server, who holds it up, how it is reached. Reads only. NULL where there is nothing around. */
+    weir_status (*survey)(weir_store *s, store_survey_fn fn, void *ctx, weir_error *err);
 } weir_store_ops;
 
 struct weir_store {

@@ -93,8 +93,8 @@ static weir_status compare_object(sqlite_conn *conn, weir_str name, weir_str sql
                                   row ? " is not as this version makes it" : " is missing") &&
             weir__buffer_add(&text, "", 1)) {
             collect(f, "schema", text.ptr,
-                    "Someone has changed Weir's own tables; make it again as weir init --print-sql "
-                    "shows it.");
+                    "Someone has changed Weir's own tables; make it again as weir init --plan "
+                    "shows it for a new file.");
         } else {
             f->no_memory = true;
         }
