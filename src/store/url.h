@@ -6,7 +6,7 @@
 
 typedef struct store_url {
     store_options options; /* path and vfs point into `memory` */
-    const char *scheme;    /* "sqlite" or "memory", static */
+    const char *scheme;    /* "postgres", "sqlite" or "memory", static */
     weir_arena memory;     /* owned */
 } store_url;
 

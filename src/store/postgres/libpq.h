@@ -19,6 +19,7 @@
     X(PQcmdTuples)                                                                                 \
     X(PQconnectPoll)                                                                               \
     X(PQconnectStartParams)                                                                        \
+    X(PQconnectdbParams)                                                                           \
     X(PQconninfoFree)                                                                              \
     X(PQconninfoParse)                                                                             \
     X(PQconsumeInput)                                                                              \

@@ -37,8 +37,10 @@ enum {
 typedef struct pg_params {
     weir_buffer bytes;
     int count;
-    bool failed;       /* out of memory, or too many */
-    size_t array_dim;  /* of the array that is being built: where its length stands; 0: none */
+    bool failed;         /* out of memory, or too many */
+    size_t array_header; /* of the array that is being built: where it begins, plus 1; 0: none */
+    size_t array_count;
+    bool array_has_null;
     Oid types[PG_PARAMS_MAX];
     size_t offsets[PG_PARAMS_MAX]; /* into bytes; SIZE_MAX: NULL */
     int lengths[PG_PARAMS_MAX];
@@ -72,12 +74,12 @@ void weir__pg_add_text_array(pg_params *p, const weir_str *values, size_t count)
 int64_t weir__pg_i64(const PGresult *result, int row, int column);
 int32_t weir__pg_i32(const PGresult *result, int row, int column);
 bool weir__pg_bool(const PGresult *result, int row, int column);
-weir_str weir__pg_text(const PGresult *result, int row, int column); /* text, json, bytea */
+weir_str weir__pg_text(const PGresult *result, int row, int column);   /* text, json, bytea */
 int64_t weir__pg_time_us(const PGresult *result, int row, int column); /* timestamptz, since 1970 */
 bool weir__pg_null(const PGresult *result, int row, int column);
 /* NULL: `otherwise`. */
 int64_t weir__pg_i64_or(const PGresult *result, int row, int column, int64_t otherwise);
-/* A copy in an arena; NULL and failure: ptr NULL. */
+/* A NUL-terminated copy in an arena (NULL: empty). false: out of memory. */
 bool weir__pg_text_copy(weir_arena *arena, const PGresult *result, int row, int column,
                         weir_str *out);
 

@@ -22,48 +22,64 @@
 #include "store/store.h"
 
 enum {
-    PG_SCHEMA_VERSION = 1,
-    PG_SCHEMA_LEAST = 1,      /* the oldest schema this client can work with: init upgrades */
     PG_LOCK_CLASS = 1465207122, /* "WEIR": first half of the key of advisory locks */
     PG_POOL_MAX_DEFAULT = 8,
     PG_STATEMENTS_MAX = 128,
 };
-#define PG_ANSWER_US_DEFAULT INT64_C(8000000)  /* a quick statement without an answer is lost */
+#define PG_ANSWER_US_DEFAULT INT64_C(8000000)   /* a quick statement without an answer is lost */
 #define PG_ANSWER_US_LONG    INT64_C(600000000) /* one that may read a whole table */
 
 typedef struct pg_store pg_store;
 
 /* What a server said about itself when a connection to it was made. */
 typedef struct pg_server {
-    int64_t system;       /* identifier of the cluster; 0: it does not tell */
-    int64_t started_us;   /* of the postmaster */
-    bool standby;         /* in recovery: reads only */
-    bool pooled;          /* there is a pooler in between */
-    int version;          /* 150018 */
+    int64_t system;     /* identifier of the cluster; 0: it does not tell */
+    int64_t started_us; /* of the postmaster */
+    bool standby;       /* in recovery: reads only */
+    bool pooled;        /* there is a pooler in between */
+    int version;        /* 150018 */
 } pg_server;
 
+/* What is known about the last statement of a connection. */
+typedef enum pg_outcome {
+    PG_DONE = 0,     /* it was answered                                                      */
+    PG_REFUSED = 1,  /* the server answered with an error: nothing of it has happened        */
+    PG_NOT_SENT = 2, /* the connection was dead before: nothing of it has happened           */
+    PG_LOST = 3,     /* sent, and no answer: it may have happened                            */
+} pg_outcome;
+
 typedef struct pg_conn {
-    pg_store *store;      /* borrowed */
-    PGconn *raw;          /* owned; NULL: not connected */
+    pg_store *store; /* borrowed */
+    PGconn *raw;     /* owned; NULL: not connected */
     pg_server server;
-    uint64_t serial;      /* of this connection in its store: another one after a reconnect */
-    bool unsynced;        /* the last commit was not confirmed by the synchronous standby */
-    bool taken;           /* guarded by the pool's mutex */
+    uint64_t serial; /* of this connection in its store: another one after a reconnect */
+    pg_outcome outcome;
+    char sqlstate[6]; /* of the last error; "" */
+    bool unsynced;    /* the standby did not confirm the last commit, though it should have */
+    bool taken;       /* guarded by the pool's mutex */
     const char *prepared[PG_STATEMENTS_MAX]; /* texts that are prepared; index = its name */
     size_t prepared_count;
     int64_t test_clock_us; /* tests: the time this session was last told */
 } pg_conn;
 
+/* connection.c. connect: one attempt, bounded by connect_timeout; EUNAVAILABLE says why. extra: more
+ * libpq parameters as NULL-terminated pairs, may be NULL. disconnect: not connected is fine. */
+weir_status weir__pg_connect(pg_store *s, pg_conn *conn, const char *const *extra, weir_error *err);
+void weir__pg_disconnect(pg_conn *conn);
+/* How long to wait before attempt `attempt` (0, 1, ...) to reach a server: capped, full jitter. */
+int64_t weir__pg_backoff_us(int attempt);
+
 typedef enum pg_repeat {
-    PG_ONCE = 0,   /* sent and no answer: WEIR_EUNKNOWN                                        */
-    PG_REPEAT = 1, /* reading, or writing what is then true anyway: tried again until the deadline */
+    PG_ONCE = 0, /* sent and no answer: WEIR_EUNKNOWN                                        */
+    PG_REPEAT =
+        1, /* reading, or writing what is then true anyway: tried again until the deadline */
 } pg_repeat;
 
 typedef struct pg_call {
-    const char *sql;         /* a constant of a .sql file: known by its address */
-    pg_params *params;       /* NULL: none */
+    const char *sql;   /* a constant of a .sql file: known by its address */
+    pg_params *params; /* NULL: none */
     pg_repeat repeat;
-    int64_t answer_us;       /* how long to wait for the answer; 0: PG_ANSWER_US_DEFAULT (or ?timeout=) */
+    int64_t answer_us; /* how long to wait for the answer; 0: PG_ANSWER_US_DEFAULT (or ?timeout=) */
 } pg_call;
 
 /* One statement, autocommit, on any connection of the pool. Waits for a connection, and for the
@@ -81,24 +97,52 @@ weir_status weir__pg_call(pg_store *s, const pg_call *call, PGresult **result, w
 weir_status weir__pg_take(pg_store *s, int64_t deadline_us, pg_conn **out, weir_error *err);
 void weir__pg_give(pg_conn *conn);
 
-/* One statement on that connection. Never repeats. *sent_unknown (may be NULL): true when it failed
- * and may have happened all the same (no answer, or the server went away); the status is then
- * WEIR_EUNKNOWN. For BEGIN and statements inside a transaction the caller knows better: what was not
- * committed did not happen. */
+/* One statement on that connection. Never repeats. conn->outcome says what is known; PG_LOST is
+ * WEIR_EUNKNOWN, PG_NOT_SENT is WEIR_EUNAVAILABLE. For BEGIN and statements inside a transaction the
+ * caller knows better: what was not committed did not happen. */
 weir_status weir__pg_run(pg_conn *conn, const pg_call *call, PGresult **result, weir_error *err);
-/* The same for a text that is not worth preparing; `sql` may hold several statements when there are
- * no parameters. `weir.` is put in the place of the schema as everywhere. */
+/* The same for a statement that is not worth preparing. */
 weir_status weir__pg_run_text(pg_conn *conn, const char *sql, pg_params *params, int64_t answer_us,
                               PGresult **result, weir_error *err);
+/* Several statements without parameters, as one transaction unless they say otherwise. Taken as they
+ * are: the schema's name is in them already. */
+weir_status weir__pg_run_script(pg_conn *conn, const char *sql, int64_t answer_us, weir_error *err);
 /* Fills err from a failed result (never NULL); the status as weir__pg_call says. */
 weir_status weir__pg_result_status(const PGresult *result, weir_error *err);
 
-/* Our SQL with the schema's name in it. Owned by the store, or NULL (out of memory). The same address
- * gives the same answer. */
+/* Our SQL with the schema's name in the place of `weir` wherever that stands before a dot or after
+ * SCHEMA. Owned by the store, or NULL (out of memory). The same address gives the same answer, so it
+ * is for constants; weir__pg_sql_add is for texts that are used once. */
 const char *weir__pg_sql(pg_store *s, const char *sql);
+bool weir__pg_sql_add(const pg_store *s, weir_buffer *out, const char *sql);
 
-/* schema.c: looks at the store, creates or upgrades it as the open flags say. */
-weir_status weir__pg_schema_open(pg_store *s, pg_conn *conn, weir_error *err);
+/* schema.c. A version of the schema, and how to get there from the one before. */
+typedef struct pg_schema_step {
+    int64_t version;    /* after this step */
+    const char *change; /* SQL; additive: clients from client_least on keep working */
+} pg_schema_step;
+
+typedef struct pg_schema {
+    int64_t version;
+    int64_t client_least;        /* the oldest client that can work with it */
+    const pg_schema_step *steps; /* for stores that are older, ascending; tests have their own */
+    size_t steps_count;
+} pg_schema;
+
+extern const pg_schema weir__pg_schema_current;
+
+/* For tests of upgrades: weir__postgres_open with another schema. */
+weir_status weir__postgres_open_schema(weir_store **out, const store_options *options,
+                                       const pg_schema *schema, weir_error *err);
+/* Looks at the store, creates or upgrades it as the open flags say, and fills in what a store knows
+ * of itself. ENOTFOUND, ENEWER. */
+weir_status weir__pg_schema_open(pg_store *s, const pg_schema *schema, pg_conn *conn,
+                                 weir_error *err);
+/* The SQL that this would run; empty: nothing. Changes nothing. */
+weir_status weir__pg_schema_plan(pg_store *s, const pg_schema *schema, pg_conn *conn,
+                                 weir_buffer *sql, weir_error *err);
+/* All functions of the database, in SQL that replaces what is there. */
+bool weir__pg_schema_functions(const pg_store *s, weir_buffer *sql);
 
 /* wake.c: background thread, listening and notifying. */
 typedef struct pg_wake pg_wake;
@@ -114,30 +158,36 @@ void weir__pg_safe_close(pg_safe *safe); /* NULL is a no-op */
 /* Called with every new connection: another server discards what was seen of the old one. */
 void weir__pg_safe_connected(pg_safe *safe, const pg_server *server);
 
+/* pool.c */
 typedef struct pg_pool pg_pool;
+weir_status weir__pg_pool_open(pg_pool **out, pg_store *s, weir_error *err);
+void weir__pg_pool_close(pg_pool *pool); /* nobody has a connection; NULL is a no-op */
 
 struct pg_store {
     weir_store base;
     store_options options; /* texts in `texts` */
     weir_arena texts;
-    char *schema;          /* the name, quoted as an identifier; in texts */
-    char *schema_name;     /* the name as it is */
-    bool default_schema;   /* it is "weir": texts need no change */
-    bool prepare;          /* statements may be prepared */
+    const char *schema;      /* the name, quoted as an identifier; in texts */
+    const char *schema_name; /* the name as it is */
+    bool default_schema;     /* it is "weir": texts need no change */
     int64_t answer_us;
-    const weir_clock *clock; /* of tests; NULL: the database's */
+    const weir_clock *clock; /* of tests, told to weir.clock(); NULL: the database's own counts */
     /* set by schema.c before any verb runs, then immutable */
     int64_t schema_version;
-    int32_t number;        /* weir.store.number: second half of the advisory lock's key */
-    char epoch[40];        /* weir.store.epoch */
+    int32_t number; /* weir.store.number: second half of the advisory lock's key */
+    char epoch[40]; /* weir.store.epoch */
     pg_pool *pool;
     pg_wake *wake;
     pg_safe *safe;
     _Atomic int64_t transactions;
 
     weir_mutex sql_mu;
-    struct { const char *from, *to; } sql[PG_STATEMENTS_MAX]; /* guarded by sql_mu; to: owned */
-    size_t sql_count;
+    struct pg_sql {
+        const char *from;
+        char *to;                 /* owned */
+    } sql[PG_STATEMENTS_MAX];     /* guarded by sql_mu */
+    size_t sql_count;             /* guarded by sql_mu */
+    _Atomic uint64_t connections; /* made so far */
 };
 
 static inline pg_store *pg_of(weir_store *base)
@@ -168,8 +218,8 @@ weir_status weir__pg_key_owner(weir_store *s, weir_str key, weir_arena *arena, w
 weir_status weir__pg_positions(weir_store *s, store_positions *out, weir_error *err);
 weir_status weir__pg_holders(weir_store *s, store_holder_list *list, weir_error *err);
 /* reactions.c */
-weir_status weir__pg_declare(weir_store *s, const store_reaction_declaration *d,
-                             weir_arena *arena, store_reaction *out, weir_error *err);
+weir_status weir__pg_declare(weir_store *s, const store_reaction_declaration *d, weir_arena *arena,
+                             store_reaction *out, weir_error *err);
 weir_status weir__pg_reactions(weir_store *s, store_reaction_list *list, weir_error *err);
 weir_status weir__pg_retire(weir_store *s, weir_str name, weir_error *err);
 weir_status weir__pg_router_lease(weir_store *s, weir_str holder, int64_t lease_us,

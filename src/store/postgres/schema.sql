@@ -126,3 +126,19 @@ BEGIN
     END IF;
 END
 $$;
+
+-- Functions are for those who were given the right to call them (weir init --grant).
+-- name: schema_private
+REVOKE ALL ON ALL FUNCTIONS IN SCHEMA weir FROM PUBLIC;
+
+-- The schema may be there already, made by somebody who has the right to.
+-- name: schema_make
+CREATE SCHEMA IF NOT EXISTS weir;
+
+-- name: schema_rows
+INSERT INTO weir.store (schema, client_least, epoch, number, created)
+VALUES (1, 1, gen_random_uuid()::text, (random() * 2147483646)::integer, weir.clock());
+INSERT INTO weir.safe (position) VALUES (0);
+
+-- name: schema_lock
+SELECT pg_advisory_xact_lock(1465207122, hashtext($1));

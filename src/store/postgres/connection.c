@@ -1,0 +1,562 @@
+/* connection.c - one connection to PostgreSQL: making it, running statements on it, and knowing what
+ * became of each.
+ *
+ * INVARIANTS
+ *   (1) After every statement conn->outcome says what is known. A statement that was sent and whose
+ *       answer is not there is PG_LOST, whatever the reason: nobody may call it failed.
+ *   (2) A connection whose state is not known is closed at once: no answer of an earlier statement
+ *       can be taken for that of a later one.
+ *   (3) No call blocks for longer than its answer_us (connecting: connect_timeout per host).
+ *   (4) Transactions are READ COMMITTED: the functions of the database rely on a new snapshot in
+ *       each of their statements.
+ */
+#include "base/assert.h"
+#include "base/error.h"
+#include "base/random.h"
+#include "base/str.h"
+#include "store/postgres/postgres_private.h"
+#include "store/postgres/store_sql.h"
+
+#include <errno.h>
+#include <poll.h>
+#include <stdio.h>
+#include <stdlib.h>
+
+enum {
+    BACKOFF_US_FIRST = 50 * 1000,
+    BACKOFF_US_MAX = 2 * 1000 * 1000,
+    PG_VERSION_LEAST = 150000,
+};
+
+int64_t weir__pg_backoff_us(int attempt)
+{
+    int64_t most = BACKOFF_US_FIRST;
+    for (int i = 0; i < attempt && most < BACKOFF_US_MAX; i++) {
+        most *= 2;
+    }
+    most = most < BACKOFF_US_MAX ? most : BACKOFF_US_MAX;
+    return (int64_t)(weir__random_u64() % (uint64_t)most) + 1;
+}
+
+static int64_t mono_us(void)
+{
+    return weir__clock_mono(weir__clock_machine());
+}
+
+/* ---- errors ------------------------------------------------------------------------------- */
+
+/* One line, without the prefix and the line breaks that libpq adds. */
+static void one_line(const char *text, char *out, size_t bytes)
+{
+    size_t len = 0;
+    for (; *text != '\0' && len + 1 < bytes; text++) {
+        if (*text == '\n' || *text == '\t') {
+            if (len > 0 && out[len - 1] != ' ') {
+                out[len++] = ' ';
+            }
+        } else {
+            out[len++] = *text;
+        }
+    }
+    while (len > 0 && out[len - 1] == ' ') {
+        len--;
+    }
+    out[len] = '\0';
+}
+
+static const char *field(const PGresult *result, int code)
+{
+    const char *text = pq.PQresultErrorField(result, code);
+    return text == NULL ? "" : text;
+}
+
+/* Our own functions raise WRnnn for the status -nnn. */
+static bool own_status(const char *sqlstate, weir_status *status)
+{
+    if (strncmp(sqlstate, "WR", 2) != 0) {
+        return false;
+    }
+    *status = (weir_status)-atoi(sqlstate + 2);
+    return *status < 0 && *status >= WEIR_EMISUSE;
+}
+
+static weir_status status_of(const char *sqlstate)
+{
+    weir_status status;
+    if (own_status(sqlstate, &status)) {
+        return status;
+    }
+    if (strcmp(sqlstate, "55P03") == 0 || strcmp(sqlstate, "57014") == 0 ||
+        strcmp(sqlstate, "40P01") == 0 || strcmp(sqlstate, "40001") == 0) {
+        return WEIR_EBUSY;
+    }
+    return WEIR_EIO;
+}
+
+/* What the reader of the message should do about it; "" when the message says it. */
+static const char *advice_for(const char *sqlstate)
+{
+    if (strcmp(sqlstate, "42501") == 0) {
+        return " (the role lacks a right: see weir init --grant)";
+    }
+    if (strcmp(sqlstate, "42883") == 0 || strcmp(sqlstate, "42P01") == 0 ||
+        strcmp(sqlstate, "3F000") == 0) {
+        return " (the store is not there or incomplete: run weir init)";
+    }
+    if (strcmp(sqlstate, "25006") == 0) {
+        return " (this server only reads; add target_session_attrs=read-write to the store URL)";
+    }
+    return "";
+}
+
+weir_status weir__pg_result_status(const PGresult *result, weir_error *err)
+{
+    char message[400];
+    weir_status own;
+    const char *sqlstate = field(result, PG_DIAG_SQLSTATE);
+    const weir_status status = status_of(sqlstate);
+    one_line(field(result, PG_DIAG_MESSAGE_PRIMARY), message, sizeof message);
+    if (own_status(sqlstate, &own)) {
+        (void)weir__fail(err, status, "%s", message);
+    } else {
+        (void)weir__fail(err, status, "PostgreSQL refused: %s%s", message, advice_for(sqlstate));
+    }
+    if (field(result, PG_DIAG_MESSAGE_DETAIL)[0] != '\0') {
+        weir__error_detail(err, "%s", field(result, PG_DIAG_MESSAGE_DETAIL));
+    }
+    weir__error_store_code(err, "%s", sqlstate);
+    return status;
+}
+
+/* ---- connecting --------------------------------------------------------------------------- */
+
+/* A commit that was to wait for a standby and did not: it is durable here, perhaps not there. The
+ * text may be in any language; the place in the server's source is not. */
+static void notice_receive(void *ctx, const PGresult *notice)
+{
+    pg_conn *conn = ctx;
+    if (strcmp(field(notice, PG_DIAG_SOURCE_FUNCTION), "SyncRepWaitForLSN") == 0) {
+        conn->unsynced = true;
+    }
+}
+
+void weir__pg_disconnect(pg_conn *conn)
+{
+    if (conn->raw != NULL) {
+        pq.PQfinish(conn->raw);
+    }
+    conn->raw = NULL;
+    conn->prepared_count = 0;
+    conn->test_clock_us = 0;
+}
+
+static weir_status read_committed(pg_conn *conn, weir_error *err)
+{
+    PGresult *result = NULL;
+    if (conn->server.pooled) {
+        return weir__fail(
+            err, WEIR_EMISUSE,
+            "default_transaction_isolation is not \"read committed\", and a pooler is "
+            "in between; set it for the role: ALTER ROLE ... SET "
+            "default_transaction_isolation = 'read committed'");
+    }
+    const weir_status status =
+        weir__pg_run_text(conn, sql_connection_read_committed, NULL, 0, &result, err);
+    pq.PQclear(result);
+    return status;
+}
+
+/* What kind of server is this, and is there somebody in between? */
+static weir_status hello(pg_conn *conn, weir_error *err)
+{
+    PGresult *result = NULL;
+    weir_status status = weir__pg_run_text(conn, sql_connection_hello, NULL, 0, &result, err);
+    if (status != WEIR_OK) {
+        return status;
+    }
+    conn->server = (pg_server){
+        .pooled = weir__pg_i32(result, 0, 0) != pq.PQbackendPID(conn->raw),
+        .standby = weir__pg_bool(result, 0, 1),
+        .started_us = weir__pg_time_us(result, 0, 2),
+        .system = weir__pg_i64(result, 0, 3),
+        .version = weir__pg_i32(result, 0, 4),
+    };
+    const bool committed = weir__pg_bool(result, 0, 5);
+    const bool utf8 = weir__pg_bool(result, 0, 6);
+    pq.PQclear(result);
+    if (conn->server.version < PG_VERSION_LEAST) {
+        return weir__fail(err, WEIR_EMISUSE, "PostgreSQL is version %d, needed is %d or later",
+                          conn->server.version / 10000, PG_VERSION_LEAST / 10000);
+    }
+    if (!utf8) {
+        return weir__fail(err, WEIR_EMISUSE,
+                          "the database's encoding is not UTF8; make another one: CREATE DATABASE "
+                          "... ENCODING 'UTF8' TEMPLATE template0");
+    }
+    return committed ? WEIR_OK : read_committed(conn, err);
+}
+
+weir_status weir__pg_connect(pg_store *s, pg_conn *conn, const char *const *extra, weir_error *err)
+{
+    enum { PARAMETERS_MAX = 24 };
+    const char *names[PARAMETERS_MAX + 1] = { NULL };
+    const char *values[PARAMETERS_MAX + 1] = { NULL };
+    size_t count = 0;
+    /* What stands before dbname is a default: the URL may say otherwise. */
+    const char *const before[] = { "connect_timeout",     "5",   "keepalives_idle",  "10",
+                                   "keepalives_interval", "3",   "keepalives_count", "3",
+                                   "tcp_user_timeout",    "9000" };
+    for (size_t i = 0; i < sizeof before / sizeof before[0]; i += 2) {
+        names[count] = before[i];
+        values[count++] = before[i + 1];
+    }
+    names[count] = "dbname";
+    values[count++] = s->options.path.ptr;
+    names[count] = "fallback_application_name";
+    values[count++] = s->options.application;
+    names[count] = "client_encoding";
+    values[count++] = "UTF8";
+    for (size_t i = 0; extra != NULL && extra[i] != NULL; i += 2) {
+        WEIR_ASSERT(count < PARAMETERS_MAX);
+        names[count] = extra[i];
+        values[count++] = extra[i + 1];
+    }
+    conn->store = s;
+    conn->raw = pq.PQconnectdbParams(names, values, 1);
+    conn->serial = atomic_fetch_add(&s->connections, 1) + 1;
+    conn->prepared_count = 0;
+    conn->test_clock_us = 0;
+    conn->unsynced = false;
+    if (conn->raw == NULL) {
+        return weir__fail(err, WEIR_ENOMEM, "could not allocate a connection");
+    }
+    weir_status status = WEIR_OK;
+    if (pq.PQstatus(conn->raw) != CONNECTION_OK) {
+        char message[400];
+        one_line(pq.PQerrorMessage(conn->raw), message, sizeof message);
+        status = weir__fail(err, WEIR_EUNAVAILABLE, "could not reach PostgreSQL: %s", message);
+    } else if (pq.PQsetnonblocking(conn->raw, 1) != 0) {
+        status = weir__fail(err, WEIR_ENOMEM, "could not allocate a connection");
+    } else {
+        (void)pq.PQsetNoticeReceiver(conn->raw, notice_receive, conn);
+        status = hello(conn, err);
+        if (status == WEIR_EUNKNOWN) {
+            status = WEIR_EUNAVAILABLE; /* asking who it is changes nothing */
+        }
+    }
+    if (status != WEIR_OK) {
+        weir__pg_disconnect(conn);
+        return status;
+    }
+    if (s->safe != NULL) {
+        weir__pg_safe_connected(s->safe, &conn->server);
+    }
+    return WEIR_OK;
+}
+
+/* ---- running ------------------------------------------------------------------------------ */
+
+static weir_status lost(pg_conn *conn, const char *why, weir_error *err)
+{
+    char message[400];
+    one_line(pq.PQerrorMessage(conn->raw), message, sizeof message);
+    weir__pg_disconnect(conn);
+    conn->outcome = PG_LOST;
+    return weir__fail(err, WEIR_EUNKNOWN,
+                      "PostgreSQL did not answer, so it is not known what happened: %s%s%s", why,
+                      message[0] == '\0' ? "" : ": ", message);
+}
+
+static weir_status not_sent(pg_conn *conn, weir_error *err)
+{
+    char message[400];
+    one_line(conn->raw == NULL ? "" : pq.PQerrorMessage(conn->raw), message, sizeof message);
+    weir__pg_disconnect(conn);
+    conn->outcome = PG_NOT_SENT;
+    return weir__fail(err, WEIR_EUNAVAILABLE,
+                      "the connection to PostgreSQL was lost; nothing was sent: %s", message);
+}
+
+/* A connection that died while nobody looked has something to read: the end, or a farewell. */
+static bool still_there(pg_conn *conn)
+{
+    struct pollfd fd = { .fd = pq.PQsocket(conn->raw), .events = POLLIN };
+    if (fd.fd < 0) {
+        return false;
+    }
+    if (poll(&fd, 1, 0) <= 0) {
+        return true;
+    }
+    return pq.PQconsumeInput(conn->raw) == 1 && pq.PQstatus(conn->raw) == CONNECTION_OK;
+}
+
+/* Sends what is left and reads until a result is complete. false: lost; *why says how. */
+static bool await_result(pg_conn *conn, int64_t deadline_us, const char **why)
+{
+    for (;;) {
+        const int unsent = pq.PQflush(conn->raw);
+        if (unsent < 0) {
+            *why = "the connection broke while sending";
+            return false;
+        }
+        if (unsent == 0 && pq.PQisBusy(conn->raw) == 0) {
+            return true;
+        }
+        const int64_t left_us = deadline_us - mono_us();
+        if (left_us <= 0) {
+            *why = "no answer in time";
+            return false;
+        }
+        struct pollfd fd = { .fd = pq.PQsocket(conn->raw),
+                             .events = (short)(POLLIN | (unsent != 0 ? POLLOUT : 0)) };
+        const int ready = poll(&fd, 1, (int)(left_us / 1000) + 1);
+        if (ready < 0 && errno != EINTR) {
+            *why = "the connection cannot be waited for";
+            return false;
+        }
+        if (ready > 0 && (fd.revents & ~POLLOUT) != 0 && pq.PQconsumeInput(conn->raw) != 1) {
+            *why = "the connection broke";
+            return false;
+        }
+    }
+}
+
+/* The server ends the session with this error: what was running may be committed. */
+static bool ends_session(const PGresult *result)
+{
+    const char *severity = field(result, PG_DIAG_SEVERITY_NONLOCALIZED);
+    const char *sqlstate = field(result, PG_DIAG_SQLSTATE);
+    return strcmp(severity, "FATAL") == 0 || strcmp(severity, "PANIC") == 0 ||
+           sqlstate[0] == '\0' || strncmp(sqlstate, "08", 2) == 0;
+}
+
+/* All results of what was sent; the last one counts, or the first that failed. */
+static weir_status collect(pg_conn *conn, int64_t deadline_us, PGresult **out, weir_error *err)
+{
+    PGresult *kept = NULL;
+    const char *why = NULL;
+    for (;;) {
+        if (!await_result(conn, deadline_us, &why)) {
+            pq.PQclear(kept);
+            return lost(conn, why, err);
+        }
+        PGresult *result = pq.PQgetResult(conn->raw);
+        if (result == NULL) {
+            break;
+        }
+        const bool failed_before = kept != NULL && pq.PQresultStatus(kept) == PGRES_FATAL_ERROR;
+        pq.PQclear(failed_before ? result : kept);
+        kept = failed_before ? kept : result;
+    }
+    if (kept == NULL || pq.PQstatus(conn->raw) != CONNECTION_OK ||
+        (pq.PQresultStatus(kept) == PGRES_FATAL_ERROR && ends_session(kept))) {
+        pq.PQclear(kept);
+        return lost(conn, "the server ended the session", err);
+    }
+    const ExecStatusType type = pq.PQresultStatus(kept);
+    if (type != PGRES_TUPLES_OK && type != PGRES_COMMAND_OK && type != PGRES_EMPTY_QUERY) {
+        const weir_status status = weir__pg_result_status(kept, err);
+        conn->outcome = PG_REFUSED;
+        (void)snprintf(conn->sqlstate, sizeof conn->sqlstate, "%s", field(kept, PG_DIAG_SQLSTATE));
+        pq.PQclear(kept);
+        return status;
+    }
+    conn->outcome = PG_DONE;
+    if (conn->unsynced) {
+        conn->unsynced = false;
+        pq.PQclear(kept);
+        conn->outcome = PG_LOST;
+        return weir__fail(err, WEIR_EUNKNOWN,
+                          "committed on this server, but the synchronous standby did not confirm "
+                          "it: a failover may lose it");
+    }
+    *out = kept;
+    return WEIR_OK;
+}
+
+typedef struct values {
+    const char *ptrs[PG_PARAMS_MAX];
+    int formats[PG_PARAMS_MAX];
+} values;
+
+static void values_of(const pg_params *p, values *v)
+{
+    for (int i = 0; p != NULL && i < p->count; i++) {
+        /* A value of no bytes still needs an address: NULL is NULL. */
+        v->ptrs[i] = p->offsets[i] == SIZE_MAX ? NULL
+                     : p->bytes.ptr == NULL    ? ""
+                                               : p->bytes.ptr + p->offsets[i];
+        v->formats[i] = 1;
+    }
+}
+
+static weir_status begin(pg_conn *conn, const pg_params *params, weir_error *err)
+{
+    conn->sqlstate[0] = '\0';
+    conn->outcome = PG_NOT_SENT;
+    if (params != NULL && params->failed) {
+        return weir__fail(err, WEIR_ENOMEM, "could not allocate the parameters of a statement");
+    }
+    if (conn->raw == NULL || !still_there(conn)) {
+        return not_sent(conn, err);
+    }
+    return WEIR_OK;
+}
+
+static weir_status send_text(pg_conn *conn, const char *sql, const pg_params *params,
+                             int64_t deadline_us, PGresult **result, weir_error *err)
+{
+    values v;
+    values_of(params, &v);
+    const int count = params == NULL ? 0 : params->count;
+    const int sent =
+        pq.PQsendQueryParams(conn->raw, sql, count, params == NULL ? NULL : params->types, v.ptrs,
+                             params == NULL ? NULL : params->lengths, v.formats, 1);
+    return sent == 1 ? collect(conn, deadline_us, result, err)
+                     : lost(conn, "the statement could not be sent", err);
+}
+
+/* Tests have a clock of their own, which the session is told before each statement. */
+static weir_status tell_clock(pg_conn *conn, weir_error *err)
+{
+    pg_params p = { 0 };
+    PGresult *result = NULL;
+    char text[24];
+    const int64_t now_us = weir__clock_wall(conn->store->clock);
+    if (now_us == conn->test_clock_us) {
+        return WEIR_OK;
+    }
+    (void)snprintf(text, sizeof text, "%lld", (long long)now_us);
+    weir__pg_add_text(&p, weir__str(text));
+    const weir_status status = send_text(conn, sql_connection_test_clock, &p,
+                                         mono_us() + conn->store->answer_us, &result, err);
+    pq.PQclear(result);
+    weir__pg_params_free(&p);
+    if (status == WEIR_OK) {
+        conn->test_clock_us = now_us;
+    }
+    return status;
+}
+
+static weir_status before(pg_conn *conn, const pg_params *params, weir_error *err)
+{
+    const weir_status status = begin(conn, params, err);
+    return status == WEIR_OK && conn->store->clock != NULL ? tell_clock(conn, err) : status;
+}
+
+weir_status weir__pg_run_text(pg_conn *conn, const char *sql, pg_params *params, int64_t answer_us,
+                              PGresult **result, weir_error *err)
+{
+    const char *text = weir__pg_sql(conn->store, sql);
+    const int64_t wait_us = answer_us == 0 ? conn->store->answer_us : answer_us;
+    *result = NULL;
+    if (text == NULL) {
+        conn->outcome = PG_NOT_SENT;
+        return weir__fail(err, WEIR_ENOMEM, "could not allocate a statement");
+    }
+    const weir_status status = before(conn, params, err);
+    return status == WEIR_OK ? send_text(conn, text, params, mono_us() + wait_us, result, err)
+                             : status;
+}
+
+weir_status weir__pg_run_script(pg_conn *conn, const char *sql, int64_t answer_us, weir_error *err)
+{
+    PGresult *result = NULL;
+    weir_status status = before(conn, NULL, err);
+    if (status != WEIR_OK) {
+        return status;
+    }
+    if (pq.PQsendQuery(conn->raw, sql) != 1) {
+        return lost(conn, "the statement could not be sent", err);
+    }
+    status = collect(conn, mono_us() + answer_us, &result, err);
+    pq.PQclear(result);
+    return status;
+}
+
+/* The number under which a text is prepared on this connection; prepares it if it is not. */
+static weir_status prepared_number(pg_conn *conn, const char *sql, const char *text,
+                                   const pg_params *params, int64_t deadline_us, size_t *number,
+                                   weir_error *err)
+{
+    char name[24];
+    PGresult *result = NULL;
+    for (size_t i = 0; i < conn->prepared_count; i++) {
+        if (conn->prepared[i] == sql) {
+            *number = i;
+            return WEIR_OK;
+        }
+    }
+    WEIR_ASSERT(conn->prepared_count < PG_STATEMENTS_MAX);
+    *number = conn->prepared_count;
+    (void)snprintf(name, sizeof name, "weir_%zu", *number);
+    if (pq.PQsendPrepare(conn->raw, name, text, params == NULL ? 0 : params->count,
+                         params == NULL ? NULL : params->types) != 1) {
+        return lost(conn, "the statement could not be sent", err);
+    }
+    const weir_status status = collect(conn, deadline_us, &result, err);
+    pq.PQclear(result);
+    if (status == WEIR_OK) {
+        conn->prepared[conn->prepared_count++] = sql;
+    } else if (conn->outcome == PG_LOST) {
+        conn->outcome = PG_NOT_SENT; /* preparing does nothing */
+        return weir__wrap(err, WEIR_EUNAVAILABLE, "could not prepare a statement");
+    }
+    return status;
+}
+
+static weir_status run_prepared(pg_conn *conn, const char *sql, const char *text,
+                                const pg_params *params, int64_t deadline_us, PGresult **result,
+                                weir_error *err)
+{
+    char name[24];
+    size_t number = 0;
+    values v;
+    weir_status status = prepared_number(conn, sql, text, params, deadline_us, &number, err);
+    if (status != WEIR_OK) {
+        return status;
+    }
+    (void)snprintf(name, sizeof name, "weir_%zu", number);
+    values_of(params, &v);
+    if (pq.PQsendQueryPrepared(conn->raw, name, params == NULL ? 0 : params->count, v.ptrs,
+                               params == NULL ? NULL : params->lengths, v.formats, 1) != 1) {
+        return lost(conn, "the statement could not be sent", err);
+    }
+    return collect(conn, deadline_us, result, err);
+}
+
+/* Somebody has dropped what was prepared, or its plan no longer fits: nothing has happened. */
+static bool prepared_gone(const pg_conn *conn)
+{
+    return conn->outcome == PG_REFUSED &&
+           (strcmp(conn->sqlstate, "26000") == 0 || strcmp(conn->sqlstate, "42P05") == 0 ||
+            strcmp(conn->sqlstate, "0A000") == 0);
+}
+
+weir_status weir__pg_run(pg_conn *conn, const pg_call *call, PGresult **result, weir_error *err)
+{
+    pg_store *s = conn->store;
+    const char *text = weir__pg_sql(s, call->sql);
+    *result = NULL;
+    if (text == NULL) {
+        conn->outcome = PG_NOT_SENT;
+        return weir__fail(err, WEIR_ENOMEM, "could not allocate a statement");
+    }
+    weir_status status = before(conn, call->params, err);
+    if (status != WEIR_OK) {
+        return status;
+    }
+    const int64_t deadline_us = mono_us() + (call->answer_us == 0 ? s->answer_us : call->answer_us);
+    const bool prepare =
+        s->options.prepare == 1 || (s->options.prepare == 0 && !conn->server.pooled);
+    if (!prepare) {
+        return send_text(conn, text, call->params, deadline_us, result, err);
+    }
+    status = run_prepared(conn, call->sql, text, call->params, deadline_us, result, err);
+    if (prepared_gone(conn) && pq.PQtransactionStatus(conn->raw) == PQTRANS_IDLE) {
+        /* Without names from here on: this connection's names cannot be trusted. */
+        status = send_text(conn, text, call->params, deadline_us, result, err);
+        conn->prepared_count = 0;
+    }
+    return status;
+}

@@ -1,0 +1,230 @@
+/* pool.c - the connections of one store, and calls that take one for a single statement.
+ *
+ * INVARIANTS
+ *   (1) There are never more connections than the pool is wide; the listening one is not of them.
+ *   (2) A connection belongs to one thread from take to give.
+ *   (3) The mutex is never held while anything is sent, received or connected.
+ *   (4) What is given back is idle and in no transaction, or closed.
+ */
+#include "base/assert.h"
+#include "base/error.h"
+#include "store/postgres/postgres_private.h"
+
+#include <string.h>
+#include <time.h>
+
+struct pg_pool {
+    pg_store *store; /* borrowed */
+    size_t size;     /* immutable */
+    weir_mutex mu;
+    weir_cond free;
+    pg_conn *conns; /* owned array; `taken` of each is guarded by mu */
+    size_t waiting; /* guarded by mu */
+};
+
+static int64_t mono_us(void)
+{
+    return weir__clock_mono(weir__clock_machine());
+}
+
+weir_status weir__pg_pool_open(pg_pool **out, pg_store *s, weir_error *err)
+{
+    pg_pool *pool = weir__calloc(1, sizeof *pool);
+    const size_t size = s->options.pool == 0 ? PG_POOL_MAX_DEFAULT : (size_t)s->options.pool;
+    if (pool != NULL) {
+        pool->conns = weir__calloc(size, sizeof *pool->conns);
+    }
+    if (pool == NULL || pool->conns == NULL || !weir__mutex_init(&pool->mu)) {
+        goto fail;
+    }
+    if (!weir__cond_init(&pool->free)) {
+        weir__mutex_destroy(&pool->mu);
+        goto fail;
+    }
+    pool->store = s;
+    pool->size = size;
+    for (size_t i = 0; i < size; i++) {
+        pool->conns[i].store = s;
+    }
+    *out = pool;
+    return WEIR_OK;
+fail:
+    if (pool != NULL) {
+        weir__free(pool->conns);
+    }
+    weir__free(pool);
+    return weir__fail(err, WEIR_ENOMEM, "could not allocate the connection pool");
+}
+
+void weir__pg_pool_close(pg_pool *pool)
+{
+    if (pool == NULL) {
+        return;
+    }
+    for (size_t i = 0; i < pool->size; i++) {
+        WEIR_ASSERT(!pool->conns[i].taken);
+        weir__pg_disconnect(&pool->conns[i]);
+    }
+    weir__cond_destroy(&pool->free);
+    weir__mutex_destroy(&pool->mu);
+    weir__free(pool->conns);
+    weir__free(pool);
+}
+
+/* The first free one that is connected, else the first free one: few connections do the work of
+ * many threads, and the others stay closed. */
+static pg_conn *pick_locked(pg_pool *pool) WEIR_REQUIRES(pool->mu)
+{
+    pg_conn *found = NULL;
+    for (size_t i = 0; i < pool->size; i++) {
+        pg_conn *conn = &pool->conns[i];
+        if (conn->taken) {
+            continue;
+        }
+        if (conn->raw != NULL) {
+            return conn;
+        }
+        found = found == NULL ? conn : found;
+    }
+    return found;
+}
+
+static void pause_us(int64_t us)
+{
+    const struct timespec time = { .tv_sec = us / 1000000, .tv_nsec = (us % 1000000) * 1000 };
+    (void)nanosleep(&time, NULL);
+}
+
+/* Connects until the deadline; at least once. */
+static weir_status reach(pg_pool *pool, pg_conn *conn, int64_t deadline_us, weir_error *err)
+{
+    for (int attempt = 0;; attempt++) {
+        const weir_status status = weir__pg_connect(pool->store, conn, NULL, err);
+        if (status != WEIR_EUNAVAILABLE) {
+            return status;
+        }
+        const int64_t pause = weir__pg_backoff_us(attempt);
+        if (mono_us() + pause >= deadline_us) {
+            return status;
+        }
+        pause_us(pause);
+    }
+}
+
+weir_status weir__pg_take(pg_store *s, int64_t deadline_us, pg_conn **out, weir_error *err)
+{
+    pg_pool *pool = s->pool;
+    pg_conn *conn = NULL;
+    const int64_t deadline = deadline_us == 0 ? mono_us() + s->options.busy_us : deadline_us;
+    weir__lock(&pool->mu);
+    while ((conn = pick_locked(pool)) == NULL) {
+        pool->waiting++;
+        const bool in_time = weir__cond_wait_until(&pool->free, &pool->mu, deadline);
+        pool->waiting--;
+        if (!in_time && (conn = pick_locked(pool)) == NULL) {
+            weir__unlock(&pool->mu);
+            return weir__fail(err, WEIR_EBUSY,
+                              "all %zu connections of this handle were in use for too long; add "
+                              "pool=N to the store URL for more",
+                              pool->size);
+        }
+        if (conn != NULL) {
+            break;
+        }
+    }
+    conn->taken = true;
+    weir__unlock(&pool->mu);
+    if (conn->raw == NULL) {
+        const weir_status status = reach(pool, conn, deadline, err);
+        if (status != WEIR_OK) {
+            weir__pg_give(conn);
+            return status;
+        }
+    }
+    *out = conn;
+    return WEIR_OK;
+}
+
+void weir__pg_give(pg_conn *conn)
+{
+    pg_pool *pool = conn->store->pool;
+    if (conn->raw != NULL && (pq.PQstatus(conn->raw) != CONNECTION_OK ||
+                              pq.PQtransactionStatus(conn->raw) != PQTRANS_IDLE)) {
+        /* Ending the session undoes whatever is open in it. */
+        weir__pg_disconnect(conn);
+    }
+    weir__lock(&pool->mu);
+    conn->taken = false;
+    if (pool->waiting > 0) {
+        weir__cond_signal(&pool->free);
+    }
+    weir__unlock(&pool->mu);
+}
+
+/* ---- single statements -------------------------------------------------------------------- */
+
+typedef enum verdict { FINAL, AGAIN_AT_ONCE, AGAIN_LATER } verdict;
+
+static bool is_state(const pg_conn *conn, const char *sqlstate)
+{
+    return strcmp(conn->sqlstate, sqlstate) == 0;
+}
+
+/* Whether a statement that failed may be tried again; *reconnect: not on this connection. */
+static verdict judge(const pg_conn *conn, const pg_call *call, bool *reconnect)
+{
+    *reconnect = false;
+    switch (conn->outcome) {
+    case PG_NOT_SENT:
+        return AGAIN_AT_ONCE;
+    case PG_LOST:
+        return call->repeat == PG_REPEAT ? AGAIN_LATER : FINAL;
+    case PG_REFUSED:
+        if (is_state(conn, "40P01") || is_state(conn, "40001")) {
+            return AGAIN_AT_ONCE; /* undone by the server for the sake of others */
+        }
+        if (is_state(conn, "25006")) {
+            *reconnect = true; /* a server that has become a standby: look for the primary */
+            return AGAIN_LATER;
+        }
+        return FINAL;
+    case PG_DONE:
+        break;
+    }
+    return FINAL;
+}
+
+weir_status weir__pg_call(pg_store *s, const pg_call *call, PGresult **result, weir_error *err)
+{
+    const int64_t deadline = mono_us() + s->options.busy_us;
+    for (int attempt = 0;; attempt++) {
+        pg_conn *conn = NULL;
+        bool reconnect = false;
+        weir_status status = weir__pg_take(s, deadline, &conn, err);
+        if (status != WEIR_OK) {
+            return status;
+        }
+        if (call->params != NULL && call->params->failed) {
+            weir__pg_give(conn);
+            return weir__fail(err, WEIR_ENOMEM, "could not allocate the parameters of a statement");
+        }
+        status = weir__pg_run(conn, call, result, err);
+        if (status == WEIR_OK) {
+            weir__pg_give(conn);
+            return WEIR_OK;
+        }
+        const verdict end = judge(conn, call, &reconnect);
+        const bool lost = conn->outcome == PG_LOST;
+        if (reconnect) {
+            weir__pg_disconnect(conn);
+        }
+        weir__pg_give(conn);
+        const int64_t pause = end == AGAIN_LATER || attempt > 0 ? weir__pg_backoff_us(attempt) : 0;
+        if (end == FINAL || mono_us() + pause >= deadline) {
+            return lost && call->repeat == PG_REPEAT
+                       ? weir__wrap(err, WEIR_EUNAVAILABLE, "gave up trying again")
+                       : status;
+        }
+        pause_us(pause);
+    }
+}

@@ -1,0 +1,276 @@
+/* schema.c - the tables and functions of a store: creating them, upgrading them, showing how.
+ *
+ * INVARIANTS
+ *   (1) Creation and every upgrade is one transaction under an advisory lock, and looks again after
+ *       it has the lock: any number of processes may try at once, one does it.
+ *   (2) An upgrade only adds. The functions are replaced as a whole; one whose arguments change gets
+ *       a new name, because clients of the version before still call the old one.
+ *   (3) What `plan` prints is what `open` runs.
+ */
+#include "store/postgres/append_functions_sql.h"
+#include "store/postgres/lease_functions_sql.h"
+#include "store/postgres/operate_functions_sql.h"
+#include "store/postgres/postgres_private.h"
+#include "store/postgres/reaction_functions_sql.h"
+#include "store/postgres/route_functions_sql.h"
+#include "store/postgres/safe_functions_sql.h"
+#include "store/postgres/schema_sql.h"
+#include "store/postgres/settle_functions_sql.h"
+#include "store/postgres/store_sql.h"
+#include "store/postgres/targets_schema_sql.h"
+
+#include "base/error.h"
+#include "base/str.h"
+
+#include <inttypes.h>
+#include <stdio.h>
+
+const pg_schema weir__pg_schema_current = { .version = 1, .client_least = 1 };
+
+/* ---- the schema's name in our SQL ----------------------------------------------------------- */
+
+static bool is_word(char ch)
+{
+    return (ch >= 'a' && ch <= 'z') || (ch >= 'A' && ch <= 'Z') || (ch >= '0' && ch <= '9') ||
+           ch == '_' || ch == '"' || ch == '$';
+}
+
+static bool ends_with(const char *begin, const char *end, const char *word)
+{
+    const size_t len = strlen(word);
+    return (size_t)(end - begin) >= len && memcmp(end - len, word, len) == 0;
+}
+
+/* Whether the `weir` at `at` is the schema's name. */
+static bool names_schema(const char *begin, const char *at)
+{
+    if (at > begin && (is_word(at[-1]) || at[-1] == '.')) {
+        return false;
+    }
+    return at[4] == '.' || (!is_word(at[4]) && (ends_with(begin, at, "SCHEMA ") ||
+                                                ends_with(begin, at, "SCHEMA IF NOT EXISTS ")));
+}
+
+bool weir__pg_sql_add(const pg_store *s, weir_buffer *out, const char *sql)
+{
+    const char *rest = sql;
+    const char *at = sql;
+    bool ok = true;
+    while (ok && (at = strstr(at, "weir")) != NULL) {
+        if (names_schema(sql, at)) {
+            ok = weir__buffer_add(out, rest, (size_t)(at - rest)) &&
+                 weir__buffer_add_text(out, s->schema);
+            rest = at + 4;
+        }
+        at += 4;
+    }
+    return ok && weir__buffer_add_text(out, rest);
+}
+
+const char *weir__pg_sql(pg_store *s, const char *sql)
+{
+    const char *found = NULL;
+    if (s->default_schema) {
+        return sql;
+    }
+    weir__lock(&s->sql_mu);
+    for (size_t i = 0; i < s->sql_count && found == NULL; i++) {
+        found = s->sql[i].from == sql ? s->sql[i].to : NULL;
+    }
+    if (found == NULL && s->sql_count < PG_STATEMENTS_MAX) {
+        weir_buffer text = { 0 };
+        if (weir__pg_sql_add(s, &text, sql) && weir__buffer_add(&text, "", 1)) {
+            s->sql[s->sql_count++] = (struct pg_sql){ .from = sql, .to = text.ptr };
+            found = text.ptr;
+        } else {
+            weir__buffer_free(&text);
+        }
+    }
+    weir__unlock(&s->sql_mu);
+    return found;
+}
+
+/* ---- scripts -------------------------------------------------------------------------------- */
+
+bool weir__pg_schema_functions(const pg_store *s, weir_buffer *sql)
+{
+    static const char *const parts[] = {
+        sql_schema_durable,     sql_append_functions,  sql_safe_functions,
+        sql_reaction_functions, sql_route_functions,   sql_lease_functions,
+        sql_settle_functions,   sql_operate_functions, sql_schema_private,
+    };
+    for (size_t i = 0; i < sizeof parts / sizeof parts[0]; i++) {
+        if (!weir__pg_sql_add(s, sql, parts[i]) || !weir__buffer_add_text(sql, "\n")) {
+            return false;
+        }
+    }
+    return true;
+}
+
+static bool add_version(const pg_store *s, weir_buffer *sql, const pg_schema *schema)
+{
+    return weir__pg_sql_add(s, sql, "UPDATE weir.store SET schema = ") &&
+           weir__buffer_add_i64(sql, schema->version) &&
+           weir__buffer_add_text(sql, ", client_least = ") &&
+           weir__buffer_add_i64(sql, schema->client_least) && weir__buffer_add_text(sql, ";\n");
+}
+
+/* Everything of schema 1, then whatever came later. version 0: there is no store. */
+static bool script(const pg_store *s, const pg_schema *schema, int64_t version, weir_buffer *sql)
+{
+    bool ok = true;
+    if (version == 0) {
+        static const char *const parts[] = { sql_schema_make,      sql_schema_clock,
+                                             sql_schema,           sql_targets_schema,
+                                             sql_schema_immutable, sql_schema_rows };
+        for (size_t i = 0; ok && i < sizeof parts / sizeof parts[0]; i++) {
+            ok = weir__pg_sql_add(s, sql, parts[i]) && weir__buffer_add_text(sql, "\n");
+        }
+        version = 1;
+    }
+    for (size_t i = 0; ok && i < schema->steps_count; i++) {
+        if (schema->steps[i].version > version) {
+            ok = weir__pg_sql_add(s, sql, schema->steps[i].change) &&
+                 weir__buffer_add_text(sql, "\n");
+        }
+    }
+    return ok && weir__pg_schema_functions(s, sql) && add_version(s, sql, schema);
+}
+
+/* ---- looking and changing -------------------------------------------------------------------- */
+
+typedef struct found_store {
+    bool there;
+    int64_t version, client_least;
+} found_store;
+
+static weir_status look(pg_store *s, pg_conn *conn, found_store *found, weir_error *err)
+{
+    PGresult *result = NULL;
+    *found = (found_store){ 0 };
+    weir_status status = weir__pg_run_text(conn, sql_store_exists, NULL, 0, &result, err);
+    if (status != WEIR_OK) {
+        return status;
+    }
+    found->there = weir__pg_bool(result, 0, 0);
+    pq.PQclear(result);
+    if (!found->there) {
+        return WEIR_OK;
+    }
+    status = weir__pg_run_text(conn, sql_store_row, NULL, 0, &result, err);
+    if (status != WEIR_OK) {
+        return status;
+    }
+    if (pq.PQntuples(result) != 1) {
+        status = weir__fail(err, WEIR_ECORRUPT, "table %s.store has no row; restore it", s->schema);
+    } else {
+        const weir_str epoch = weir__pg_text(result, 0, 2);
+        found->version = weir__pg_i32(result, 0, 0);
+        found->client_least = weir__pg_i32(result, 0, 1);
+        s->number = weir__pg_i32(result, 0, 3);
+        (void)snprintf(s->epoch, sizeof s->epoch, "%.*s", (int)epoch.len, epoch.ptr);
+    }
+    pq.PQclear(result);
+    return status;
+}
+
+/* One process at a time; ends with the transaction. */
+static weir_status lock(pg_store *s, pg_conn *conn, weir_error *err)
+{
+    pg_params p = { 0 };
+    PGresult *result = NULL;
+    weir__pg_add_text(&p, weir__str(s->schema_name));
+    const weir_status status =
+        weir__pg_run_text(conn, sql_schema_lock, &p, PG_ANSWER_US_LONG, &result, err);
+    pq.PQclear(result);
+    weir__pg_params_free(&p);
+    return status;
+}
+
+static weir_status change_locked(pg_store *s, const pg_schema *schema, pg_conn *conn,
+                                 weir_error *err)
+{
+    found_store found;
+    weir_buffer sql = { 0 };
+    weir_status status = look(s, conn, &found, err);
+    if (status != WEIR_OK || (found.there && found.version >= schema->version)) {
+        return status; /* somebody else was first */
+    }
+    if (!script(s, schema, found.there ? found.version : 0, &sql) ||
+        !weir__buffer_add(&sql, "", 1)) {
+        status = weir__fail(err, WEIR_ENOMEM, "could not allocate the schema");
+    } else {
+        status = weir__pg_run_script(conn, sql.ptr, PG_ANSWER_US_LONG, err);
+    }
+    weir__buffer_free(&sql);
+    return status;
+}
+
+static weir_status change(pg_store *s, const pg_schema *schema, pg_conn *conn, weir_error *err)
+{
+    weir_status status = weir__pg_run_script(conn, "BEGIN", s->answer_us, err);
+    if (status == WEIR_OK) {
+        status = lock(s, conn, err);
+    }
+    if (status == WEIR_OK) {
+        status = change_locked(s, schema, conn, err);
+    }
+    if (status == WEIR_OK) {
+        return weir__pg_run_script(conn, "COMMIT", PG_ANSWER_US_LONG, err);
+    }
+    if (conn->raw != NULL) {
+        (void)weir__pg_run_script(conn, "ROLLBACK", s->answer_us, NULL);
+    }
+    return weir__wrap(err, status, "could not create or upgrade the store in schema %s", s->schema);
+}
+
+weir_status weir__pg_schema_open(pg_store *s, const pg_schema *schema, pg_conn *conn,
+                                 weir_error *err)
+{
+    found_store found;
+    const uint32_t flags = s->options.open_flags;
+    weir_status status = look(s, conn, &found, err);
+    if (status != WEIR_OK) {
+        return status;
+    }
+    if (!found.there && (flags & (WEIR_OPEN_EXISTING | WEIR_OPEN_READONLY)) != 0) {
+        return weir__fail(
+            err, WEIR_ENOTFOUND,
+            "there is no store in schema %s of this database; make one with weir init", s->schema);
+    }
+    if (found.there && found.client_least > schema->version) {
+        return weir__fail(err, WEIR_ENEWER,
+                          "the store has schema %" PRId64
+                          ", which needs a newer Weir than this one (schema %" PRId64 ")",
+                          found.version, schema->version);
+    }
+    if ((!found.there || found.version < schema->version) && (flags & WEIR_OPEN_READONLY) == 0) {
+        status = change(s, schema, conn, err);
+        if (status == WEIR_OK) {
+            status = look(s, conn, &found, err);
+        }
+    }
+    if (status == WEIR_OK && s->clock != NULL) {
+        weir_buffer sql = { 0 };
+        status = weir__pg_sql_add(s, &sql, sql_store_test_clock) && weir__buffer_add(&sql, "", 1)
+                     ? weir__pg_run_script(conn, sql.ptr, s->answer_us, err)
+                     : weir__fail(err, WEIR_ENOMEM, "could not allocate a statement");
+        weir__buffer_free(&sql);
+    }
+    s->schema_version = found.version;
+    return status;
+}
+
+weir_status weir__pg_schema_plan(pg_store *s, const pg_schema *schema, pg_conn *conn,
+                                 weir_buffer *sql, weir_error *err)
+{
+    found_store found;
+    const weir_status status = look(s, conn, &found, err);
+    if (status != WEIR_OK || (found.there && found.version >= schema->version)) {
+        return status;
+    }
+    const bool ok = weir__buffer_add_text(sql, "BEGIN;\n") &&
+                    script(s, schema, found.there ? found.version : 0, sql) &&
+                    weir__buffer_add_text(sql, "COMMIT;\n");
+    return ok ? WEIR_OK : weir__fail(err, WEIR_ENOMEM, "could not allocate the schema");
+}

@@ -1,0 +1,42 @@
+-- store.sql - what a connection asks first, and the store's time.
+
+-- name: connection_hello
+SELECT pg_backend_pid(),
+       pg_is_in_recovery(),
+       pg_postmaster_start_time(),
+       (SELECT system_identifier FROM pg_control_system()),
+       current_setting('server_version_num')::integer,
+       current_setting('default_transaction_isolation') = 'read committed',
+       current_setting('server_encoding') = 'UTF8';
+
+-- name: connection_read_committed
+SET default_transaction_isolation = 'read committed';
+
+-- name: connection_test_clock
+SELECT set_config('weir_test.clock', $1, false);
+
+-- name: store_now
+SELECT weir.clock_us();
+
+-- name: store_test_clock
+CREATE OR REPLACE FUNCTION weir.clock() RETURNS timestamptz
+LANGUAGE sql VOLATILE AS $$
+    SELECT coalesce('epoch'::timestamptz
+        + nullif(current_setting('weir_test.clock', true), '')::bigint * interval '1 microsecond',
+        clock_timestamp())
+$$;
+
+-- name: store_row
+SELECT schema, client_least, epoch, number FROM weir.store;
+
+-- name: store_seed_positions
+SELECT setval('weir.positions', greatest($1, 1), $1 > 0)
+ WHERE NOT EXISTS (SELECT FROM weir.events);
+
+-- name: store_seed_versions
+UPDATE weir.store SET version_base = $1
+ WHERE NOT EXISTS (SELECT FROM weir.events)
+RETURNING one;
+
+-- name: store_exists
+SELECT to_regclass('weir.store') IS NOT NULL;
