@@ -568,8 +568,10 @@ typedef struct store_poll {
     int64_t routed_least;  /* of reactions that are not retired; INT64_MAX: there are none  */
     bool ready;            /* a target can be leased now                                   */
     int64_t due_us;        /* the earliest due time of targets with work; INT64_MAX: none   */
-    int64_t lease_end_us;  /* the earliest end of a live lease; INT64_MAX: none             */
-    int64_t router_end_us; /* the same of routers' leases                                  */
+    int64_t lease_end_us;  /* the earliest end of a live lease that alone keeps a target from being
+                              leased: it has work, and is not blocked, paused nor deferred, nor
+                              its lane paused; INT64_MAX: none, or `ready`, so nobody waits for it */
+    int64_t router_end_us; /* the earliest end of a router's live lease; INT64_MAX: none   */
 } store_poll;
 
 typedef struct store_snapshot {
@@ -587,7 +589,7 @@ typedef struct store_stats {
     int64_t transactions;          /* write transactions committed through this handle */
     char durability[32];           /* "full", "normal", "none" */
     char library[64];              /* "SQLite 3.40.1", "memory" */
-    char reached[192];             /* PostgreSQL: which database, schema and server, and how; else "" */
+    char reached[192];             /* PostgreSQL: server, database, schema; else "" */
 } store_stats;
 
 /* One finding of a check: `rule` a short word, `text` a sentence, `advice` what to do. */

@@ -325,15 +325,22 @@ weir_status weir__memory_lanes(weir_store *base, store_lane_list *list, weir_err
 
 static void poll_lane(memory_lane *lane, store_poll *poll)
 {
-    weir__memory_lane_sweep(lane, poll->now_us);
-    const ordered_node *n = weir__ordered_first(&lane->leases);
-    if (n != NULL) {
-        const int64_t until_us = ORDERED_ITEM_CONST(n, memory_target, by_lease)->state.until_us;
-        poll->lease_end_us = until_us < poll->lease_end_us ? until_us : poll->lease_end_us;
+    if (lane->paused) {
+        return; /* nothing of it can be leased, now or later */
     }
-    for (size_t i = 0; i < lane->works_count && !lane->paused; i++) {
+    weir__memory_lane_sweep(lane, poll->now_us);
+    for (const ordered_node *n = weir__ordered_first(&lane->leases); n != NULL;
+         n = weir__ordered_next(&lane->leases, n)) {
+        const struct target_state *state = &ORDERED_ITEM_CONST(n, memory_target, by_lease)->state;
+        if (state->behind && !state->blocked && !state->paused && state->due_us == 0) {
+            poll->lease_end_us =
+                state->until_us < poll->lease_end_us ? state->until_us : poll->lease_end_us;
+            break;
+        }
+    }
+    for (size_t i = 0; i < lane->works_count; i++) {
         lane_work *w = lane->works[i];
-        n = weir__ordered_first(&w->by_due);
+        const ordered_node *n = weir__ordered_first(&w->by_due);
         if (n != NULL) {
             const int64_t due_us =
                 ORDERED_ITEM_CONST(n, memory_subscription, by_order)->target->state.due_us;
@@ -382,6 +389,9 @@ weir_status weir__memory_poll(weir_store *base, store_poll *poll, weir_error *er
         }
     }
     weir__unlock(&h->core->mu);
+    if (answer.ready) {
+        answer.lease_end_us = INT64_MAX;
+    }
     *poll = answer;
     return WEIR_OK;
 }

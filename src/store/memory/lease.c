@@ -18,7 +18,7 @@
 #include <stdlib.h>
 
 typedef enum lease_order {
-    ORDER_LEADING,  /* rank descending, id            */
+    ORDER_LEADING,  /* rank descending, id descending */
     ORDER_LAGGING,  /* rank, id                       */
     ORDER_PRIORITY, /* priority descending, rank, id  */
 } lease_order;
@@ -55,9 +55,11 @@ static int compare_targets(const memory_target *a, const memory_target *b, lease
     }
     if (result == 0) {
         result = compare_i64(weir__memory_rank(a), weir__memory_rank(b));
-        result = order == ORDER_LEADING ? -result : result;
     }
-    return result != 0 ? result : compare_i64(a->id, b->id);
+    if (result == 0) {
+        result = compare_i64(a->id, b->id);
+    }
+    return order == ORDER_LEADING ? -result : result;
 }
 
 static int compare_leading(const void *a, const void *b)
@@ -105,28 +107,12 @@ static memory_target *cursor_target(const lease_cursor *cursor, lease_order orde
                : ordered_target(cursor->node);
 }
 
-static bool rank_reached(const void *key, const ordered_node *node)
-{
-    const int64_t *rank = key;
-    return weir__memory_rank(ordered_target(node)) >= *rank;
-}
-
-/* Rank descending but id ascending: ranks are walked down one by one, each from its first id. */
-static ordered_node *first_of_rank(ordered_set *set, const ordered_node *any)
-{
-    if (any == NULL) {
-        return NULL;
-    }
-    const int64_t rank = weir__memory_rank(ordered_target(any));
-    return weir__ordered_seek(set, rank_reached, &rank);
-}
-
 static void cursor_start(lease_cursor *cursor, lease_order order)
 {
     lane_work *w = cursor->work;
     switch (order) {
     case ORDER_LEADING:
-        cursor->node = first_of_rank(&w->by_rank, weir__ordered_last(&w->by_rank));
+        cursor->node = weir__ordered_last(&w->by_rank);
         break;
     case ORDER_LAGGING:
         cursor->node = weir__ordered_first(&w->by_rank);
@@ -140,18 +126,16 @@ static void cursor_start(lease_cursor *cursor, lease_order order)
 static void cursor_advance(lease_cursor *cursor, lease_order order)
 {
     lane_work *w = cursor->work;
-    ordered_node *from = cursor->node;
-
-    if (order == ORDER_PRIORITY) {
-        cursor->node = weir__ordered_next(&w->by_priority, from);
-        return;
-    }
-    cursor->node = weir__ordered_next(&w->by_rank, from);
-    if (order == ORDER_LEADING &&
-        (cursor->node == NULL || weir__memory_rank(ordered_target(cursor->node)) !=
-                                     weir__memory_rank(ordered_target(from)))) {
-        const ordered_node *first = first_of_rank(&w->by_rank, from);
-        cursor->node = first_of_rank(&w->by_rank, weir__ordered_previous(&w->by_rank, first));
+    switch (order) {
+    case ORDER_LEADING:
+        cursor->node = weir__ordered_previous(&w->by_rank, cursor->node);
+        break;
+    case ORDER_LAGGING:
+        cursor->node = weir__ordered_next(&w->by_rank, cursor->node);
+        break;
+    case ORDER_PRIORITY:
+        cursor->node = weir__ordered_next(&w->by_priority, cursor->node);
+        break;
     }
 }
 

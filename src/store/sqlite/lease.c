@@ -22,7 +22,7 @@
 #include <stdlib.h>
 
 typedef enum lease_order {
-    ORDER_LEADING,  /* rank descending, id              */
+    ORDER_LEADING,  /* rank descending, id descending   */
     ORDER_LAGGING,  /* rank, id                         */
     ORDER_PRIORITY, /* priority descending, rank, id    */
 } lease_order;
@@ -46,7 +46,6 @@ typedef struct leasing {
     size_t due_count;
     candidate *chosen; /* in the arena: up to request->limit */
     size_t chosen_count;
-    int64_t cursor_rank; /* of ORDER_LEADING: the rank that is being walked */
 } leasing;
 
 static int compare_known(const void *a, const void *b)
@@ -75,11 +74,11 @@ static int compare_in_order(const candidate *a, const candidate *b, lease_order 
     if (order == ORDER_PRIORITY && a->lease.priority != b->lease.priority) {
         return a->lease.priority > b->lease.priority ? -1 : 1;
     }
-    if (a->rank != b->rank) {
-        const int lower = a->rank < b->rank ? -1 : 1;
-        return order == ORDER_LEADING ? -lower : lower;
+    int by_rank = (a->rank > b->rank) - (a->rank < b->rank);
+    if (by_rank == 0) {
+        by_rank = (a->lease.target > b->lease.target) - (a->lease.target < b->lease.target);
     }
-    return (a->lease.target > b->lease.target) - (a->lease.target < b->lease.target);
+    return order == ORDER_LEADING ? -by_rank : by_rank;
 }
 
 static int compare_leading(const void *a, const void *b)
@@ -251,49 +250,6 @@ static weir_status open_cursor(const leasing *l, const char *sql, sqlite3_stmt *
     return status;
 }
 
-/* Moves the cursor of ORDER_LEADING to the highest rank below the one it was in. */
-static weir_status next_rank(leasing *l, sqlite3_stmt *cursor, bool *found, weir_error *err)
-{
-    sqlite3_stmt *stmt = NULL;
-    weir_status status = weir__sqlite_statement(l->conn, sql_lease_rank_below, &stmt, err);
-    if (status != WEIR_OK) {
-        return status;
-    }
-    weir__sqlite_bind_str(stmt, 1, l->request->lane);
-    sqlite3_bind_int64(stmt, 2, l->cursor_rank);
-    status = weir__sqlite_step(l->conn, stmt, found, err);
-    if (status == WEIR_OK && *found) {
-        l->cursor_rank = sqlite3_column_int64(stmt, 0);
-        (void)sqlite3_reset(cursor); /* was at its end: there is no failure to report */
-        sqlite3_bind_int64(cursor, 3, l->cursor_rank);
-    }
-    weir__sqlite_done(stmt);
-    return status;
-}
-
-/* The next candidate without a due time. */
-static weir_status scan_next(leasing *l, lease_order order, sqlite3_stmt *cursor, candidate *out,
-                             bool *found, weir_error *err)
-{
-    weir_status status = WEIR_OK;
-    *found = false;
-    if (order != ORDER_LEADING) {
-        return next_known(l, cursor, out, found, err);
-    }
-    if (l->cursor_rank != INT64_MAX) {
-        status = next_known(l, cursor, out, found, err);
-    }
-    while (status == WEIR_OK && !*found) {
-        bool rank_found = false;
-        status = next_rank(l, cursor, &rank_found, err);
-        if (status != WEIR_OK || !rank_found) {
-            break;
-        }
-        status = next_known(l, cursor, out, found, err);
-    }
-    return status;
-}
-
 /* The first candidates, at most `limit`, whose due time has passed. */
 static weir_status read_due(leasing *l, weir_error *err)
 {
@@ -370,7 +326,7 @@ static weir_status choose(leasing *l, lease_order order, size_t wanted, sqlite3_
     candidate scanned = { 0 };
     bool have = false;
     size_t due_index = 0, taken = 0;
-    weir_status status = scan_next(l, order, cursor, &scanned, &have, err);
+    weir_status status = next_known(l, cursor, &scanned, &have, err);
 
     while (status == WEIR_OK && taken < wanted) {
         while (due_index < l->due_count && l->due[due_index].used) {
@@ -392,7 +348,7 @@ static weir_status choose(leasing *l, lease_order order, size_t wanted, sqlite3_
         if (from_due) {
             due->used = true;
         } else if (taken < wanted) {
-            status = scan_next(l, order, cursor, &scanned, &have, err);
+            status = next_known(l, cursor, &scanned, &have, err);
         }
     }
     l->chosen_count += taken;
@@ -404,7 +360,7 @@ static weir_status lease_step(leasing *l, lease_order order, size_t wanted, weir
     static const struct {
         const char *sql;
         int (*compare)(const void *, const void *);
-    } orders[] = { [ORDER_LEADING] = { sql_lease_in_rank, compare_leading },
+    } orders[] = { [ORDER_LEADING] = { sql_lease_leading, compare_leading },
                    [ORDER_LAGGING] = { sql_lease_by_rank, compare_lagging },
                    [ORDER_PRIORITY] = { sql_lease_by_priority, compare_priority } };
     sqlite3_stmt *cursor = NULL;
@@ -418,7 +374,6 @@ static weir_status lease_step(leasing *l, lease_order order, size_t wanted, weir
         return WEIR_OK;
     }
     qsort(l->due, l->due_count, sizeof *l->due, orders[order].compare);
-    l->cursor_rank = INT64_MAX;
     weir_status status = open_cursor(l, orders[order].sql, &cursor, err);
     if (status == WEIR_OK) {
         status = choose(l, order, wanted, cursor, &blocked, err);

@@ -19,21 +19,13 @@ SELECT id, name, priority, watermark, rank, fence, lost, holder IS NOT NULL
    AND (holder IS NULL OR lease_until <= ?2)
  ORDER BY rank, id;
 
--- The most current first is rank descending but id ascending, which no index walk gives: the ranks
--- are looked up one by one, and each is walked by itself.
--- name: lease_rank_below
-SELECT rank
-  FROM weir_targets INDEXED BY weir_targets_rank
- WHERE lane = ?1 AND behind = 1 AND held = 0 AND due IS NULL AND rank < ?2
- ORDER BY rank DESC
- LIMIT 1;
-
--- name: lease_in_rank
+-- The same index, walked backwards.
+-- name: lease_leading
 SELECT id, name, priority, watermark, rank, fence, lost, holder IS NOT NULL
   FROM weir_targets INDEXED BY weir_targets_rank
- WHERE lane = ?1 AND rank = ?3 AND behind = 1 AND held = 0 AND due IS NULL
+ WHERE lane = ?1 AND behind = 1 AND held = 0 AND due IS NULL
    AND (holder IS NULL OR lease_until <= ?2)
- ORDER BY id;
+ ORDER BY rank DESC, id DESC;
 
 -- name: lease_due
 SELECT id, name, priority, watermark, rank, fence, lost, holder IS NOT NULL

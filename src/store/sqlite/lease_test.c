@@ -47,10 +47,10 @@ static void leasing_searches_and_never_sorts(void **state)
 {
     fixture *f = *state;
     const char *const statements[] = {
-        sql_lease_lane_paused, sql_lease_by_priority,   sql_lease_by_rank,   sql_lease_rank_below,
-        sql_lease_in_rank,     sql_lease_due,           sql_lease_take,      sql_lease_take_due,
-        sql_lease_block,       sql_lease_subscriptions, sql_lease_sent_back, sql_poll_ready,
-        sql_poll_due,          sql_poll_lease_end,      sql_target_by_name,
+        sql_lease_lane_paused,   sql_lease_by_priority, sql_lease_by_rank,  sql_lease_leading,
+        sql_lease_due,           sql_lease_take,        sql_lease_take_due, sql_lease_block,
+        sql_lease_subscriptions, sql_lease_sent_back,   sql_poll_ready,     sql_poll_due,
+        sql_poll_lease_end,      sql_target_by_name,
     };
     for (size_t i = 0; i < sizeof statements / sizeof statements[0]; i++) {
         plan_is_a_search(f, statements[i]);
@@ -167,7 +167,7 @@ static void pausing_a_lane_costs_the_same_with_a_thousand_targets(void **state)
 
 /* ---- choices ------------------------------------------------------------------------------- */
 
-/* Within one rank the lower id comes first also when ranks are walked from the highest. */
+/* The order of the reserve from its other end: within one rank the higher id comes first. */
 static void leading_share_takes_the_highest_rank_by_id(void **state)
 {
     fixture *f = *state;
@@ -182,9 +182,9 @@ static void leading_share_takes_the_highest_rank_by_id(void **state)
                                           .all_reactions = true };
     OK(f, f->store->ops->lease(f->store, &request, &list, &f->err));
     assert_int_equal(list.leases_count, 12);
-    /* All of rank 2 (targets 20..29), then the first two of rank 1; listed by rank. */
-    assert_memory_equal(list.leases[0].name.ptr, "t0000010", 8);
-    assert_memory_equal(list.leases[1].name.ptr, "t0000011", 8);
+    /* All of rank 2 (targets 20..29), then the last two of rank 1; listed by rank. */
+    assert_memory_equal(list.leases[0].name.ptr, "t0000018", 8);
+    assert_memory_equal(list.leases[1].name.ptr, "t0000019", 8);
     for (size_t i = 2; i < 12; i++) {
         char name[16];
         (void)snprintf(name, sizeof name, "t%07zu", i + 18);

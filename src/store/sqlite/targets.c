@@ -518,6 +518,9 @@ static weir_status poll_lane(sqlite_conn *conn, weir_str lane, bool paused, stor
 {
     bool found = false;
     int64_t value = 0;
+    if (paused) {
+        return WEIR_OK; /* nothing of it can be leased, now or when it is due */
+    }
     weir_status status =
         poll_value(conn, sql_poll_lease_end, lane, poll->now_us, &found, &value, err);
     if (status != WEIR_OK) {
@@ -525,9 +528,6 @@ static weir_status poll_lane(sqlite_conn *conn, weir_str lane, bool paused, stor
     }
     if (found) {
         poll->lease_end_us = least(poll->lease_end_us, value);
-    }
-    if (paused) {
-        return WEIR_OK; /* nothing of it can be leased, now or when it is due */
     }
     status = poll_value(conn, sql_poll_due, lane, poll->now_us, &found, &value, err);
     if (status != WEIR_OK) {
@@ -614,6 +614,7 @@ weir_status weir__sqlite_poll(weir_store *base, store_poll *poll, weir_error *er
     }
     weir__sqlite_read_end(s, conn);
     if (status == WEIR_OK) {
+        result.lease_end_us = result.ready ? INT64_MAX : result.lease_end_us;
         *poll = result;
     }
     return status;

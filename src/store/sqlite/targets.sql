@@ -78,6 +78,7 @@ SELECT due
 SELECT lease_until
   FROM weir_targets INDEXED BY weir_targets_leased
  WHERE lane = ?1 AND holder IS NOT NULL AND lease_until > ?2
+   AND behind = 1 AND held = 0 AND due IS NULL
  ORDER BY lease_until
  LIMIT 1;
 
