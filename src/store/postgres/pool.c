@@ -18,8 +18,9 @@ struct pg_pool {
     size_t size;     /* immutable */
     weir_mutex mu;
     weir_cond free;
-    pg_conn *conns; /* owned array; `taken` of each is guarded by mu */
-    size_t waiting; /* guarded by mu */
+    pg_conn *conns;      /* owned array; `taken` of each is guarded by mu */
+    size_t waiting;      /* guarded by mu */
+    uint64_t distrusted; /* guarded by mu: connections up to this serial are not used again */
 };
 
 static int64_t mono_us(void)
@@ -133,7 +134,11 @@ weir_status weir__pg_take(pg_store *s, int64_t deadline_us, pg_conn **out, weir_
         }
     }
     conn->taken = true;
+    const bool distrusted = conn->serial <= pool->distrusted;
     weir__unlock(&pool->mu);
+    if (distrusted) {
+        weir__pg_disconnect(conn);
+    }
     if (conn->raw == NULL) {
         const weir_status status = reach(pool, conn, deadline, err);
         if (status != WEIR_OK) {
@@ -143,6 +148,28 @@ weir_status weir__pg_take(pg_store *s, int64_t deadline_us, pg_conn **out, weir_
     }
     *out = conn;
     return WEIR_OK;
+}
+
+pg_conn *weir__pg_take_idle(pg_store *s)
+{
+    pg_pool *pool = s->pool;
+    weir__lock(&pool->mu);
+    pg_conn *conn = pick_locked(pool);
+    if (conn != NULL && (conn->raw == NULL || conn->serial <= pool->distrusted)) {
+        conn = NULL;
+    }
+    if (conn != NULL) {
+        conn->taken = true;
+    }
+    weir__unlock(&pool->mu);
+    return conn;
+}
+
+void weir__pg_distrust(pg_store *s)
+{
+    weir__lock(&s->pool->mu);
+    s->pool->distrusted = atomic_load(&s->connections);
+    weir__unlock(&s->pool->mu);
 }
 
 void weir__pg_give(pg_conn *conn)

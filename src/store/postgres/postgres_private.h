@@ -96,6 +96,11 @@ weir_status weir__pg_call(pg_store *s, const pg_call *call, PGresult **result, w
  * transaction is rolled back. */
 weir_status weir__pg_take(pg_store *s, int64_t deadline_us, pg_conn **out, weir_error *err);
 void weir__pg_give(pg_conn *conn);
+/* One that is connected and that nobody uses; NULL: there is none. Waits for nothing. */
+pg_conn *weir__pg_take_idle(pg_store *s);
+/* The way to the server seems to be dead without a word: connections that exist now are closed
+ * instead of used, each when its turn comes. Those in use find out by themselves. */
+void weir__pg_distrust(pg_store *s);
 
 /* One statement on that connection. Never repeats. conn->outcome says what is known; PG_LOST is
  * WEIR_EUNKNOWN, PG_NOT_SENT is WEIR_EUNAVAILABLE. For BEGIN and statements inside a transaction the
@@ -150,6 +155,9 @@ weir_status weir__pg_wake_open(pg_wake **out, pg_store *s, weir_error *err);
 void weir__pg_wake_close(pg_wake *w); /* sends what is still to be sent; NULL is a no-op */
 /* After a commit that may give someone work: never blocks, never fails. */
 void weir__pg_wake(pg_store *s);
+/* How watches of this handle hear of others' commits: "notify"; "poll" (about once a second: there
+ * is a pooler in between, or no connection at the moment); "not started": nobody has opened one. */
+const char *weir__pg_wake_mode(pg_store *s);
 
 /* safe.c: the rule of positions. */
 typedef struct pg_safe pg_safe;

@@ -1,20 +1,346 @@
-/* wake.c */
-#include "store/postgres/postgres_private.h"
+/* wake.c - telling everybody that there may be work: one thread per handle, which listens and
+ * notifies.
+ *
+ * WHAT MUST STAY TRUE
+ *   (1) A notification is a transaction of its own, sent after the commit it tells of and never
+ *       inside it: NOTIFY holds a lock of the whole cluster until its transaction has ended, which
+ *       for one that writes includes the flush. (Measured on 16 connections: 15,800 appends/s
+ *       without, 4,200 with it inside.)
+ *   (2) Who commits never waits: it wakes the watches of its own handle, sets `unsent` and tells the
+ *       thread. The thread clears `unsent` before it sends, so what is committed later is told
+ *       later. The first notification goes at once, then one per NOTIFY_US at most: what happens in
+ *       between is told together. It is empty.
+ *   (3) While the listener is not READY, for whatever reason, watches are woken about once a second:
+ *       a store without notifications is slow, not stuck. When it becomes READY they are woken once,
+ *       for what was missed.
+ *   (4) Closing sends what is unsent, for CLOSE_US at most.
+ *
+ * WHO SENDS  The listener, where there is one. A process that only writes has none, and needs none:
+ * there the notification goes over a connection of the pool that is idle at the moment, so that
+ * `weir append` makes one connection and not two. It is still the thread that sends it: sent by the
+ * caller it would be a second round trip of every append.
+ *
+ * THREADS  weir__pg_wake: any thread. Everything else as wake.h says.
+ */
+#include "store/postgres/wake.h"
+
+#include "base/error.h"
+#include "base/random.h"
+
+#include <errno.h>
+#include <poll.h>
+#include <signal.h>
+#include <stdio.h>
+#include <string.h>
+#include <sys/eventfd.h>
+#include <time.h>
+#include <unistd.h>
+
+#define NOTIFY_US    INT64_C(2000)
+#define RETRY_US     INT64_C(5000)     /* when no connection was idle */
+#define ANSWER_US    INT64_C(1000000)  /* of a connection of the pool */
+#define POLL_US      INT64_C(1000000)  /* +- a quarter */
+#define DEAF_US      INT64_C(30000000) /* +- a quarter: the way to the server may become another */
+#define CLOSE_US     INT64_C(1000000)
+#define OPEN_WAIT_US INT64_C(2000000)
+
+static const char MODE_NONE[] = "not started";
+static const char MODE_NOTIFY[] = "notify";
+static const char MODE_POLL[] = "poll";
+
+static int64_t mono_us(void)
+{
+    return weir__clock_mono(weir__clock_machine());
+}
+
+static int64_t jittered(int64_t us)
+{
+    return us - us / 4 + (int64_t)(weir__random_u64() % (uint64_t)(us / 2));
+}
+
+static void signal_thread(pg_wake *w)
+{
+    const uint64_t one = 1;
+    const ssize_t written = write(w->fd, &one, sizeof one);
+    (void)written; /* it can only be full, and then it is readable */
+}
+
+static void mode_set(pg_wake *w, const char *mode)
+{
+    weir__lock(&w->mu);
+    w->mode = mode;
+    weir__cond_broadcast(&w->settled);
+    weir__unlock(&w->mu);
+}
+
+const char *weir__pg_wake_mode(pg_store *s)
+{
+    pg_wake *w = s->wake;
+    if (w == NULL) {
+        return MODE_NONE;
+    }
+    weir__lock(&w->mu);
+    const char *mode = w->mode;
+    weir__unlock(&w->mu);
+    return mode;
+}
+
+/* ---- the thread --------------------------------------------------------------------------- */
+
+/* Over a connection that is idle. false: there is none, or it did not work. */
+static bool notify_by_pool(pg_wake *w, const char *channel)
+{
+    char sql[LISTENER_CHANNEL_BYTES + 16];
+    weir_error err;
+    pg_conn *conn = weir__pg_take_idle(w->store);
+    if (conn == NULL) {
+        return false;
+    }
+    (void)snprintf(sql, sizeof sql, "NOTIFY %s", channel);
+    const weir_status status = weir__pg_run_script(conn, sql, ANSWER_US, &err);
+    weir__pg_give(conn);
+    return status == WEIR_OK;
+}
+
+/* What a step of the listener has told; `notifying`: our notification was on its way before it. */
+static void told(pg_wake *w, uint32_t bits, bool notifying, int64_t now_us)
+{
+    if ((bits & LISTENER_TOLD_READY) != 0) {
+        w->attempt = 0;
+        mode_set(w, MODE_NOTIFY);
+    }
+    if ((bits & (LISTENER_TOLD_WAKE | LISTENER_TOLD_READY)) != 0) {
+        weir__pg_watches_wake(w);
+    }
+    if ((bits & LISTENER_TOLD_TEST) != 0) {
+        mode_set(w, MODE_POLL); /* until it is known better */
+        (void)notify_by_pool(w, w->listener.test_channel);
+    }
+    if ((bits & (LISTENER_TOLD_LOST | LISTENER_TOLD_DEAF)) != 0) {
+        w->next_begin_us =
+            now_us + ((bits & LISTENER_TOLD_DEAF) != 0 ? jittered(DEAF_US)
+                                                       : weir__pg_backoff_us(w->attempt));
+        w->attempt++;
+        mode_set(w, MODE_POLL);
+        if (notifying) {
+            atomic_store(&w->unsent, true); /* it may have gone; once more does no harm */
+        }
+    }
+    if ((bits & LISTENER_TOLD_SILENT) != 0) {
+        weir__pg_distrust(w->store);
+    }
+}
+
+static void listen_if_due(pg_wake *w, int64_t now_us)
+{
+    if (w->listener.state == LISTENER_DOWN && now_us >= w->next_begin_us) {
+        told(w, weir__pg_listener_begin(&w->listener, now_us), false, now_us);
+    }
+}
+
+static void send_if_due(pg_wake *w, int64_t now_us)
+{
+    if (now_us < w->next_notify_us || !atomic_load(&w->unsent)) {
+        return;
+    }
+    if (w->listener.state == LISTENER_READY) {
+        if (w->listener.asking) {
+            return; /* its answer wakes us */
+        }
+        atomic_store(&w->unsent, false);
+        if (!weir__pg_listener_notify(&w->listener, now_us)) {
+            atomic_store(&w->unsent, true);
+        }
+        w->next_notify_us = now_us + NOTIFY_US;
+        return;
+    }
+    atomic_store(&w->unsent, false);
+    const bool sent = notify_by_pool(w, w->listener.channel);
+    if (!sent) {
+        atomic_store(&w->unsent, true);
+    }
+    w->next_notify_us = mono_us() + (sent ? NOTIFY_US : RETRY_US);
+}
+
+static void poll_if_due(pg_wake *w, int64_t now_us)
+{
+    if (w->listener.state == LISTENER_READY) {
+        w->next_poll_us = 0;
+        return;
+    }
+    if (w->next_poll_us != 0 && now_us >= w->next_poll_us) {
+        weir__pg_watches_wake(w);
+    }
+    if (w->next_poll_us == 0 || now_us >= w->next_poll_us) {
+        w->next_poll_us = now_us + jittered(POLL_US);
+    }
+}
+
+static int64_t sooner(int64_t a, int64_t b)
+{
+    return a < b ? a : b;
+}
+
+/* When there is something to do, if nothing comes before. */
+static int64_t next_due(const pg_wake *w, bool listen)
+{
+    int64_t due_us = w->listener.due_us;
+    if (listen && w->listener.state == LISTENER_DOWN) {
+        due_us = sooner(due_us, w->next_begin_us);
+    }
+    if (listen && w->listener.state != LISTENER_READY) {
+        due_us = sooner(due_us, w->next_poll_us);
+    }
+    if (atomic_load(&w->unsent) && !w->listener.asking) {
+        due_us = sooner(due_us, w->next_notify_us);
+    }
+    return due_us;
+}
+
+static void wait_and_step(pg_wake *w, int64_t until_us)
+{
+    uint64_t count;
+    struct pollfd fds[2] = {
+        { .fd = w->fd, .events = POLLIN },
+        { .fd = weir__pg_listener_fd(&w->listener), .events = w->listener.events },
+    };
+    const int64_t left_us = until_us == INT64_MAX ? 0 : until_us - mono_us();
+    const struct timespec left = { .tv_sec = left_us > 0 ? left_us / 1000000 : 0,
+                                   .tv_nsec = left_us > 0 ? left_us % 1000000 * 1000 : 0 };
+    const int ready = ppoll(fds, 2, until_us == INT64_MAX ? NULL : &left, NULL);
+    if (ready > 0 && fds[0].revents != 0) {
+        const ssize_t got = read(w->fd, &count, sizeof count);
+        (void)got; /* non-blocking: how often we were told does not matter */
+    }
+    const int64_t now_us = mono_us();
+    /* Never before its time: a connection being made may not be looked at before it is ready. */
+    if (w->listener.state != LISTENER_DOWN &&
+        ((ready > 0 && fds[1].revents != 0) || now_us >= w->listener.due_us)) {
+        const bool notifying = w->listener.notifying;
+        told(w, weir__pg_listener_step(&w->listener, now_us), notifying, now_us);
+    }
+}
+
+static void *wake_main(void *arg)
+{
+    pg_wake *w = arg;
+    int64_t end_us = INT64_MAX; /* once stopping */
+    for (;;) {
+        weir__lock(&w->mu);
+        const bool stopping = w->stopping;
+        const bool listen = w->listen;
+        weir__unlock(&w->mu);
+        const int64_t now_us = mono_us();
+        if (stopping && end_us == INT64_MAX) {
+            end_us = now_us + CLOSE_US;
+        }
+        if (listen && !stopping) {
+            listen_if_due(w, now_us);
+            poll_if_due(w, now_us);
+        }
+        send_if_due(w, now_us);
+        if (stopping && (now_us >= end_us || !(atomic_load(&w->unsent) || w->listener.notifying))) {
+            break;
+        }
+        wait_and_step(w, sooner(next_due(w, listen && !stopping), end_us));
+    }
+    weir__pg_listener_close(&w->listener);
+    return NULL;
+}
+
+/* Signals belong to the program: none is handled by this thread. */
+static void run_locked(pg_wake *w) WEIR_REQUIRES(w->mu)
+{
+    sigset_t all, before;
+    if (w->running) {
+        return;
+    }
+    (void)sigfillset(&all);
+    (void)pthread_sigmask(SIG_SETMASK, &all, &before);
+    w->running = pthread_create(&w->thread, NULL, wake_main, w) == 0;
+    (void)pthread_sigmask(SIG_SETMASK, &before, NULL);
+}
+
+/* ---- from any thread ---------------------------------------------------------------------- */
 
 weir_status weir__pg_wake_open(pg_wake **out, pg_store *s, weir_error *err)
 {
-    (void)s;
-    (void)err;
-    *out = NULL;
+    pg_wake *w = weir__calloc(1, sizeof *w);
+    if (w == NULL || !weir__mutex_init(&w->mu)) {
+        weir__free(w);
+        return weir__fail(err, WEIR_ENOMEM, "could not allocate wake-ups");
+    }
+    if (!weir__cond_init(&w->settled)) {
+        weir__mutex_destroy(&w->mu);
+        weir__free(w);
+        return weir__fail(err, WEIR_ENOMEM, "could not allocate wake-ups");
+    }
+    w->fd = eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK);
+    if (w->fd < 0) {
+        const int error = errno;
+        weir__cond_destroy(&w->settled);
+        weir__mutex_destroy(&w->mu);
+        weir__free(w);
+        (void)weir__fail(err, WEIR_EIO, "could not open a wake-up descriptor: errno %d", error);
+        weir__error_store_code(err, "%d", error);
+        return WEIR_EIO;
+    }
+    w->store = s;
+    w->mode = MODE_NONE;
+    weir__pg_listener_init(&w->listener, s);
+    *out = w;
     return WEIR_OK;
 }
 
-void weir__pg_wake_close(pg_wake *w)
+weir_status weir__pg_wake_listen(pg_wake *w, weir_error *err)
 {
-    (void)w;
+    const int64_t end_us = mono_us() + OPEN_WAIT_US;
+    weir__lock(&w->mu);
+    w->listen = true;
+    run_locked(w);
+    const bool running = w->running;
+    if (running) {
+        signal_thread(w);
+        while (w->mode == MODE_NONE && weir__cond_wait_until(&w->settled, &w->mu, end_us)) {
+            /* a server that does not answer is waited for no longer than this */
+        }
+    }
+    weir__unlock(&w->mu);
+    return running ? WEIR_OK : weir__fail(err, WEIR_ENOMEM, "could not start a thread");
 }
 
 void weir__pg_wake(pg_store *s)
 {
-    (void)s;
+    pg_wake *w = s->wake;
+    if (w == NULL) {
+        return;
+    }
+    weir__pg_watches_wake(w);
+    if (!atomic_exchange(&w->unsent, true)) {
+        weir__lock(&w->mu);
+        run_locked(w);
+        weir__unlock(&w->mu);
+        signal_thread(w);
+    }
+}
+
+void weir__pg_wake_close(pg_wake *w)
+{
+    if (w == NULL) {
+        return;
+    }
+    weir__lock(&w->mu);
+    w->stopping = true;
+    const bool running = w->running;
+    weir__unlock(&w->mu);
+    if (running) {
+        signal_thread(w);
+        (void)pthread_join(w->thread, NULL);
+    } else if (atomic_load(&w->unsent)) {
+        (void)notify_by_pool(w, w->listener.channel); /* there was no thread to be had */
+    }
+    (void)close(w->fd);
+    weir__cond_destroy(&w->settled);
+    weir__mutex_destroy(&w->mu);
+    weir__free(w);
 }

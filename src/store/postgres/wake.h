@@ -1,0 +1,47 @@
+/* wake.h - what wake.c and watch.c share: the watches of a handle, and the thread that wakes them.
+ *
+ * THREADS  `mu` is a leaf lock: nothing is sent, received or waited for while it is held.
+ */
+#ifndef WEIR_STORE_POSTGRES_WAKE_H
+#define WEIR_STORE_POSTGRES_WAKE_H
+
+#include "store/postgres/listener.h"
+
+struct store_watch {
+    pg_wake *wake; /* borrowed: a store outlives its watches */
+    int fd;        /* owned; immutable */
+    /* guarded by wake->mu */
+    bool pending; /* the fd is readable */
+    store_watch *next, *previous;
+};
+
+struct pg_wake {
+    pg_store *store;     /* borrowed */
+    int fd;              /* owned; immutable: readable when the thread has something to look at */
+    _Atomic bool unsent; /* something was committed that nobody else was told of yet */
+
+    weir_mutex mu;
+    weir_cond settled; /* `mode` has changed */
+    /* guarded by mu */
+    store_watch *watches;
+    const char *mode; /* as weir__pg_wake_mode tells; static text */
+    bool running;     /* there is a thread */
+    bool listen;      /* somebody has opened a watch: from then on we listen */
+    bool stopping;
+    pthread_t thread; /* while running */
+
+    /* owned by the thread */
+    pg_listener listener;
+    int attempt;            /* to reach the server, in a row */
+    int64_t next_begin_us;  /* when to connect the listener */
+    int64_t next_notify_us; /* not before */
+    int64_t next_poll_us;   /* while notifications do not arrive */
+};
+
+/* Every watch of this handle is woken. */
+void weir__pg_watches_wake(pg_wake *w);
+/* A watch wants to be woken by others, too: starts the thread when need be, and waits, for a bounded
+ * time, until it listens or is known not to. */
+weir_status weir__pg_wake_listen(pg_wake *w, weir_error *err);
+
+#endif
