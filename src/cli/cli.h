@@ -5,7 +5,7 @@
  * through output.c (stdout, rows) or report.c (stderr, errors and notes), each in two forms:
  * text for people, JSON lines for programs. `run` returns the exit status of the process.
  *
- * One thread. Nothing here is used by the library.
+ * One thread, but for cli_ticker. Nothing here is used by the library.
  */
 #ifndef WEIR_CLI_CLI_H
 #define WEIR_CLI_CLI_H
@@ -13,6 +13,7 @@
 #include "base/error.h"
 #include "base/memory.h"
 #include "base/str.h"
+#include "base/thread.h"
 #include "weir.h"
 
 #include <stdbool.h>
@@ -272,6 +273,21 @@ typedef struct cli_progress {
 void weir__cli_progress_start(cli_progress *p, const cli *c, int input_fd);
 void weir__cli_progress(cli_progress *p, int64_t count, int64_t bytes_done);
 void weir__cli_progress_end(cli_progress *p); /* wipes the line */
+
+/* The same for one call that says nothing until it ends: on a terminal, after a second, what is being
+ * done and for how long. The one place of the command line with a second thread. */
+typedef struct cli_ticker {
+    bool running; /* the thread is there; false: nothing is shown */
+    const char *what;
+    int64_t start_us; /* monotonic */
+    pthread_t thread;
+    weir_mutex mu;
+    weir_cond ended;
+    bool stop; /* guarded by mu */
+} cli_ticker;
+
+void weir__cli_ticker_start(cli_ticker *t, const cli *c, const char *what);
+void weir__cli_ticker_stop(cli_ticker *t); /* wipes the line; not running is fine */
 
 /* One per file, in the order of weir help. */
 extern const cli_command weir__cli_append_command, weir__cli_read_command, weir__cli_log_command,

@@ -48,6 +48,16 @@ static void note(doctor *d, const char *rule, const char *text, const char *advi
     say(d, "note", rule, text, advice);
 }
 
+/* A store_survey_fn. */
+static void around(void *ctx, bool act, const char *rule, const char *text, const char *advice)
+{
+    if (act) {
+        finding(ctx, rule, text, advice);
+    } else {
+        note(ctx, rule, text, advice);
+    }
+}
+
 /* SQLite 3.7.0 to 3.51.2 can damage a database when one connection checkpoints while another
  * commits and restarts the write-ahead log. */
 static bool has_wal_reset_bug(const char *library)
@@ -116,6 +126,22 @@ static void print_end(doctor *d, const store_stats *stats)
                           d->findings, d->notes, stats->schema, stats->library, stats->durability);
 }
 
+/* The store, then what surrounds it: a server with wrong settings has many stores. */
+static weir_status examine(doctor *d, weir_store *store, store_stats *stats, weir_error *err)
+{
+    cli_ticker ticker;
+
+    weir__cli_ticker_start(&ticker, d->c, "reading the whole store");
+    weir_status status = store->ops->check(store, finding, d, err);
+    weir__cli_ticker_stop(&ticker);
+    if (status == WEIR_OK && store->ops->survey != NULL) {
+        weir__cli_ticker_start(&ticker, d->c, "looking at the server");
+        status = store->ops->survey(store, around, d, err);
+        weir__cli_ticker_stop(&ticker);
+    }
+    return status == WEIR_OK ? store->ops->stats(store, stats, err) : status;
+}
+
 static int run(cli *c)
 {
     weir *w = NULL;
@@ -125,10 +151,7 @@ static int run(cli *c)
     weir_status status = weir__cli_open(c, CLI_OPEN_READ, &w, &err);
 
     if (status == WEIR_OK) {
-        status = weir__store(w)->ops->check(weir__store(w), finding, &d, &err);
-    }
-    if (status == WEIR_OK) {
-        status = weir__store(w)->ops->stats(weir__store(w), &stats, &err);
+        status = examine(&d, weir__store(w), &stats, &err);
     }
     if (status == WEIR_OK) {
         look_at_settings(&d, &stats);
@@ -147,10 +170,12 @@ const cli_command weir__cli_doctor_command = {
     .usage = "[options]",
     .summary = "check the store, and say what to do about each finding",
     .about = "Checks the invariants of the store, its schema, the database library and how durable "
-             "it is.\n"
+             "it is;\n"
+             "on PostgreSQL also the server: its settings, transactions that hold it up, poolers.\n"
              "Findings are to be acted on: with any, the exit status is 1. Notes are good to know.",
     .example = "weir doctor\n"
-               "weir doctor --store sqlite:orders.db --json",
+               "weir doctor --store sqlite:orders.db --json\n"
+               "weir doctor --store postgres://localhost/orders",
     .words_min = 0,
     .words_max = 0,
     .run = run,

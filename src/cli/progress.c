@@ -57,3 +57,64 @@ void weir__cli_progress_end(cli_progress *p)
         p->shown = false;
     }
 }
+
+static void *tick(void *ctx)
+{
+    cli_ticker *t = ctx;
+    int64_t next_us = t->start_us + PROGRESS_FIRST_US;
+    bool shown = false;
+
+    weir__lock(&t->mu);
+    while (!t->stop) {
+        if (weir__cond_wait_until(&t->ended, &t->mu, next_us)) {
+            continue;
+        }
+        char line[160];
+        const int64_t now_us = weir__clock_mono(weir__clock_machine());
+        const int n = snprintf(line, sizeof line, "\r\033[K%s, %" PRId64 " s", t->what,
+                               (now_us - t->start_us) / 1000000);
+        if (n > 0 && (size_t)n < sizeof line) {
+            weir__cli_stderr((weir_str){ .ptr = line, .len = (size_t)n });
+            shown = true;
+        }
+        next_us = now_us + PROGRESS_EVERY_US;
+    }
+    weir__unlock(&t->mu);
+    if (shown) {
+        weir__cli_stderr(weir__str("\r\033[K"));
+    }
+    return NULL;
+}
+
+void weir__cli_ticker_start(cli_ticker *t, const cli *c, const char *what)
+{
+    *t = (cli_ticker){ .what = what, .start_us = weir__clock_mono(weir__clock_machine()) };
+    if (c->json || isatty(STDERR_FILENO) == 0 || !weir__mutex_init(&t->mu)) {
+        return;
+    }
+    if (!weir__cond_init(&t->ended)) {
+        weir__mutex_destroy(&t->mu);
+        return;
+    }
+    /* Without the thread nothing is shown; the check itself does not depend on it. */
+    t->running = pthread_create(&t->thread, NULL, tick, t) == 0;
+    if (!t->running) {
+        weir__cond_destroy(&t->ended);
+        weir__mutex_destroy(&t->mu);
+    }
+}
+
+void weir__cli_ticker_stop(cli_ticker *t)
+{
+    if (!t->running) {
+        return;
+    }
+    weir__lock(&t->mu);
+    t->stop = true;
+    weir__cond_signal(&t->ended);
+    weir__unlock(&t->mu);
+    (void)pthread_join(t->thread, NULL);
+    weir__cond_destroy(&t->ended);
+    weir__mutex_destroy(&t->mu);
+    t->running = false;
+}

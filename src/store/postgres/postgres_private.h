@@ -148,6 +148,8 @@ weir_status weir__pg_schema_plan(pg_store *s, const pg_schema *schema, pg_conn *
                                  weir_buffer *sql, weir_error *err);
 /* All functions of the database, in SQL that replaces what is there. */
 bool weir__pg_schema_functions(const pg_store *s, weir_buffer *sql);
+/* What a new store has, as temporary tables and functions: to compare with (check_schema.c). */
+bool weir__pg_schema_model(weir_buffer *sql);
 
 /* wake.c: background thread, listening and notifying. */
 typedef struct pg_wake pg_wake;
@@ -278,5 +280,8 @@ void weir__pg_watch_close(store_watch *watch);
 /* check.c */
 weir_status weir__pg_stats(weir_store *s, store_stats *out, weir_error *err);
 weir_status weir__pg_check(weir_store *s, store_finding_fn fn, void *ctx, weir_error *err);
+/* check_schema.c: the schema's part of weir__pg_check; check_server.c: the rest of weir doctor */
+weir_status weir__pg_check_server(pg_store *s, store_finding_fn fn, void *ctx, weir_error *err);
+weir_status weir__pg_survey(weir_store *s, store_survey_fn fn, void *ctx, weir_error *err);
 
 #endif

@@ -115,26 +115,44 @@ static bool add_version(const pg_store *s, weir_buffer *sql, const pg_schema *sc
            weir__buffer_add_i64(sql, schema->client_least) && weir__buffer_add_text(sql, ";\n");
 }
 
-/* Everything of schema 1, then whatever came later. version 0: there is no store. */
-static bool script(const pg_store *s, const pg_schema *schema, int64_t version, weir_buffer *sql)
+static bool add_line(const pg_store *s, weir_buffer *sql, const char *text)
+{
+    return weir__pg_sql_add(s, sql, text) && weir__buffer_add_text(sql, "\n");
+}
+
+/* Everything of schema 1, then whatever came later. version 0: there is a schema without a store. */
+static bool script_in(const pg_store *s, const pg_schema *schema, int64_t version,
+                      weir_buffer *sql)
 {
     bool ok = true;
     if (version == 0) {
-        static const char *const parts[] = { sql_schema_make,      sql_schema_clock,
-                                             sql_schema,           sql_targets_schema,
+        static const char *const parts[] = { sql_schema_clock, sql_schema, sql_targets_schema,
                                              sql_schema_immutable, sql_schema_rows };
         for (size_t i = 0; ok && i < sizeof parts / sizeof parts[0]; i++) {
-            ok = weir__pg_sql_add(s, sql, parts[i]) && weir__buffer_add_text(sql, "\n");
+            ok = add_line(s, sql, parts[i]);
         }
         version = 1;
     }
     for (size_t i = 0; ok && i < schema->steps_count; i++) {
         if (schema->steps[i].version > version) {
-            ok = weir__pg_sql_add(s, sql, schema->steps[i].change) &&
-                 weir__buffer_add_text(sql, "\n");
+            ok = add_line(s, sql, schema->steps[i].change);
         }
     }
     return ok && weir__pg_schema_functions(s, sql) && add_version(s, sql, schema);
+}
+
+/* The same, and the schema itself. */
+static bool script(const pg_store *s, const pg_schema *schema, int64_t version, weir_buffer *sql)
+{
+    return (version != 0 || add_line(s, sql, sql_schema_make)) &&
+           script_in(s, schema, version, sql);
+}
+
+bool weir__pg_schema_model(weir_buffer *sql)
+{
+    char name[] = "pg_temp";
+    const pg_store model = { .schema = name };
+    return script_in(&model, &weir__pg_schema_current, 0, sql);
 }
 
 /* ---- looking and changing -------------------------------------------------------------------- */

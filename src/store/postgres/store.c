@@ -238,4 +238,5 @@ const weir_store_ops weir__postgres_ops = {
     .holders = weir__pg_holders,
     .append_in = weir__pg_append_in,
     .wake = store_wake,
+    .survey = weir__pg_survey,
 };

@@ -1,0 +1,113 @@
+-- check_server.sql - what surrounds a store: settings of the server, those who hold it up, its tables'
+-- state. Every statement is a short read of catalogs and statistics.
+
+-- name: server_settings
+-- As this session has them, so with what the role and the database set.
+SELECT s.name, s.setting
+FROM pg_catalog.pg_settings AS s
+WHERE s.name IN ('autovacuum', 'data_checksums', 'full_page_writes', 'fsync', 'synchronous_commit',
+    'synchronous_standby_names', 'track_counts')
+ORDER BY s.name;
+
+-- name: server_isolation
+-- What a session gets that does not ask: what the role, the database or both set for those who use the
+-- store, or else the server's default. Rows: value, where it is set.
+WITH chosen AS (
+    SELECT
+        substr(c.entry, strpos(c.entry, '=') + 1) AS value,
+        concat_ws(' in ',
+            CASE WHEN s.setrole <> 0 THEN format('set for role %I', pg_get_userbyid(s.setrole)) END,
+            CASE WHEN s.setdatabase <> 0 THEN format('set for database %I', current_database()) END
+        ) AS place
+    FROM pg_catalog.pg_db_role_setting AS s
+    CROSS JOIN LATERAL unnest(s.setconfig) AS c (entry)
+    WHERE s.setdatabase IN (0, (SELECT d.oid FROM pg_catalog.pg_database AS d
+                                WHERE d.datname = current_database()))
+        AND (s.setrole = 0 OR has_table_privilege(s.setrole, 'weir.store'::regclass, 'SELECT'))
+        AND starts_with(c.entry, 'default_transaction_isolation=')
+)
+SELECT c.value, c.place FROM chosen AS c WHERE c.value <> 'read committed'
+UNION ALL
+SELECT s.reset_val, 'the server''s default'
+FROM pg_catalog.pg_settings AS s
+WHERE s.name = 'default_transaction_isolation'
+    AND s.reset_val <> 'read committed'
+    AND NOT EXISTS (SELECT FROM chosen);
+
+-- name: server_facts
+-- A standby; may this role see what others do; how many standbys are attached.
+SELECT
+    pg_is_in_recovery(),
+    pg_has_role('pg_read_all_stats', 'USAGE'),
+    (SELECT count(*) FROM pg_catalog.pg_stat_replication)::bigint;
+
+-- name: server_old_transactions
+-- $1: how long is long, in microseconds; $2: how many transactions are many. Whoever keeps dead rows
+-- of this database alive: who; since when and for how many microseconds (NULL: not known); age in
+-- transactions; what ends it.
+SELECT
+    h.who,
+    h.since,
+    (extract(epoch FROM clock_timestamp() - h.since) * 1000000)::bigint,
+    h.age,
+    h.cure
+FROM (
+    SELECT
+        format('process %s (%s)', a.pid, concat_ws(', ',
+            CASE WHEN a.application_name <> '' THEN 'application ' || a.application_name END,
+            'user ' || a.usename, a.state)) AS who,
+        a.xact_start AS since,
+        greatest(age(a.backend_xmin), age(a.backend_xid))::bigint AS age,
+        format('SELECT pg_terminate_backend(%s)', a.pid) AS cure
+    FROM pg_catalog.pg_stat_activity AS a
+    WHERE a.datname = current_database()
+        AND a.pid <> pg_backend_pid()
+        AND a.backend_type = 'client backend'
+        AND (a.backend_xmin IS NOT NULL OR a.backend_xid IS NOT NULL)
+        AND a.xact_start < clock_timestamp() - $1 * interval '1 microsecond'
+    UNION ALL
+    SELECT
+        format('the prepared transaction %L of %s', p.gid, p.owner),
+        p.prepared,
+        age(p.transaction)::bigint,
+        format('COMMIT PREPARED %L or ROLLBACK PREPARED %L', p.gid, p.gid)
+    FROM pg_catalog.pg_prepared_xacts AS p
+    WHERE p.database = current_database()
+        AND p.prepared < clock_timestamp() - $1 * interval '1 microsecond'
+    UNION ALL
+    SELECT
+        format('the replication slot %I%s', s.slot_name,
+            CASE WHEN s.active THEN '' ELSE ', which nobody uses,' END),
+        NULL,
+        age(s.xmin)::bigint,
+        format('SELECT pg_drop_replication_slot(%L)', s.slot_name)
+    FROM pg_catalog.pg_replication_slots AS s
+    WHERE age(s.xmin) >= $2
+    UNION ALL
+    SELECT
+        format('the standby %s with hot_standby_feedback', r.application_name),
+        NULL,
+        age(r.backend_xmin)::bigint,
+        'end the long query on the standby'
+    FROM pg_catalog.pg_stat_replication AS r
+    WHERE age(r.backend_xmin) >= $2
+        AND NOT EXISTS (
+            SELECT FROM pg_catalog.pg_replication_slots AS s WHERE s.active_pid = r.pid
+        )
+) AS h
+ORDER BY h.since NULLS LAST, h.who;
+
+-- name: server_tables
+-- $1: the name of the schema. Rows that are dead and still there, and whether vacuuming was turned off
+-- for that table.
+SELECT
+    format('%I.%I', t.schemaname, t.relname),
+    t.n_dead_tup,
+    t.n_live_tup,
+    pg_relation_size(t.relid),
+    coalesce('autovacuum_enabled=false' = ANY (c.reloptions)
+        OR 'autovacuum_enabled=off' = ANY (c.reloptions), false)
+FROM pg_catalog.pg_stat_user_tables AS t
+JOIN pg_catalog.pg_class AS c ON c.oid = t.relid
+WHERE t.schemaname = $1
+ORDER BY t.relname;
