@@ -192,6 +192,13 @@ static PGconn *connection_start(pg_listener *l, PQconninfoOption *parsed)
     return pq.PQconnectStartParams(w.names, w.values, 0);
 }
 
+/* libpq would print them. What matters of them comes again as an error. */
+static void notice_ignore(void *ctx, const PGresult *notice)
+{
+    (void)ctx;
+    (void)notice;
+}
+
 uint32_t weir__pg_listener_begin(pg_listener *l, int64_t now_us)
 {
     char *message = NULL;
@@ -208,6 +215,7 @@ uint32_t weir__pg_listener_begin(pg_listener *l, int64_t now_us)
     if (l->raw == NULL || pq.PQstatus(l->raw) == CONNECTION_BAD) {
         return lost(l, "out of memory");
     }
+    (void)pq.PQsetNoticeReceiver(l->raw, notice_ignore, NULL);
     l->state = LISTENER_CONNECTING;
     l->events = POLLOUT;
     l->due_us = now_us + LISTENER_CONNECT_US;

@@ -33,7 +33,6 @@
 #include <stdio.h>
 #include <string.h>
 #include <sys/eventfd.h>
-#include <time.h>
 #include <unistd.h>
 
 #define NOTIFY_US    INT64_C(2000)
@@ -42,6 +41,7 @@
 #define POLL_US      INT64_C(1000000)  /* +- a quarter */
 #define DEAF_US      INT64_C(30000000) /* +- a quarter: the way to the server may become another */
 #define CLOSE_US     INT64_C(1000000)
+#define WAIT_US_MAX  INT64_C(3600000000) /* longer is for ever */
 #define OPEN_WAIT_US INT64_C(2000000)
 
 static const char MODE_NONE[] = "not started";
@@ -204,10 +204,11 @@ static void wait_and_step(pg_wake *w, int64_t until_us)
         { .fd = w->fd, .events = POLLIN },
         { .fd = weir__pg_listener_fd(&w->listener), .events = w->listener.events },
     };
-    const int64_t left_us = until_us == INT64_MAX ? 0 : until_us - mono_us();
-    const struct timespec left = { .tv_sec = left_us > 0 ? left_us / 1000000 : 0,
-                                   .tv_nsec = left_us > 0 ? left_us % 1000000 * 1000 : 0 };
-    const int ready = ppoll(fds, 2, until_us == INT64_MAX ? NULL : &left, NULL);
+    const int64_t left_us = until_us - mono_us();
+    const int left_ms = left_us <= 0            ? 0
+                        : left_us > WAIT_US_MAX ? -1
+                                                : (int)((left_us + 999) / 1000);
+    const int ready = poll(fds, 2, left_ms);
     if (ready > 0 && fds[0].revents != 0) {
         const ssize_t got = read(w->fd, &count, sizeof count);
         (void)got; /* non-blocking: how often we were told does not matter */

@@ -1,0 +1,311 @@
+/* wake_test.c - wake-ups on PostgreSQL: who is woken, how soon, at what price, and what happens to
+ * them when the listening connection dies, with a word or without one.
+ *
+ * Wake-ups are made by the port's own verb `wake`, which is what every commit does at its end.
+ * Notifications are counted by a plain connection that listens as well.
+ */
+#include "pg_support.h"
+#include "proxy.h"
+
+#include "store/postgres/wake.h"
+
+#include <poll.h>
+#include <stdio.h>
+#include <string.h>
+#include <unistd.h>
+
+#define SECOND INT64_C(1000000)
+
+static store_options named_options(pg_test *t, const char *application)
+{
+    store_options options = test_options(t);
+    options.application = application;
+    return options;
+}
+
+static store_watch *watch_of(pg_test *t, weir_store *s)
+{
+    store_watch *watch = NULL;
+    TEST_OK(t, s->ops->watch_open(s, &watch, &t->err));
+    return watch;
+}
+
+static bool woken(pg_test *t, weir_store *s, store_watch *watch, int32_t timeout_ms)
+{
+    bool answer = false;
+    TEST_OK(t, s->ops->watch_wait(watch, timeout_ms, &answer, &t->err));
+    return answer;
+}
+
+/* A plain connection that hears what the store's watches hear. */
+static PGconn *ear_of(pg_test *t, weir_store *s)
+{
+    PGconn *ear = test_connect(t);
+    test_exec(ear, "LISTEN %s", pg_of(s)->wake->listener.channel);
+    return ear;
+}
+
+/* How many notifications come until none has come for quiet_ms; empty ones. */
+static int heard(PGconn *ear, int quiet_ms)
+{
+    int count = 0;
+    struct pollfd fd = { .fd = PQsocket(ear), .events = POLLIN };
+    do {
+        PGnotify *n;
+        assert_int_equal(PQconsumeInput(ear), 1);
+        while ((n = PQnotifies(ear)) != NULL) {
+            assert_string_equal(n->extra, "");
+            PQfreemem(n);
+            count++;
+        }
+    } while (poll(&fd, 1, quiet_ms) > 0);
+    return count;
+}
+
+static int64_t connections_of(pg_test *t, const char *application)
+{
+    return test_number(t->conn,
+                       "SELECT count(*) FROM pg_stat_activity WHERE application_name = '%s'",
+                       application);
+}
+
+/* The process of the server that listens for this application. */
+static int64_t listener_of(pg_test *t, const char *application)
+{
+    return test_number(
+        t->conn,
+        "SELECT pid FROM pg_stat_activity WHERE application_name = '%s' AND "
+        "(query LIKE 'UNLISTEN%%' OR query LIKE 'SELECT 1' OR query LIKE 'NOTIFY%%')",
+        application);
+}
+
+static void P06_a_wake_up_reaches_every_handle_once(void **state)
+{
+    pg_test *t = *state;
+    weir_store *a = test_store(t);
+    weir_store *b = test_store(t);
+    store_watch *on_a = watch_of(t, a);
+    store_watch *on_b = watch_of(t, b);
+    int64_t worst_us = 0;
+    assert_string_equal(weir__pg_wake_mode(pg_of(a)), "notify");
+    assert_false(woken(t, a, on_a, 100)); /* nobody has done anything */
+    assert_false(woken(t, b, on_b, 0));
+    for (int i = 0; i < 100; i++) {
+        const int64_t before_us = test_mono_us();
+        a->ops->wake(a);
+        assert_true(woken(t, a, on_a, 0)); /* its own at once */
+        assert_true(woken(t, b, on_b, 5000));
+        const int64_t took_us = test_mono_us() - before_us;
+        worst_us = took_us > worst_us ? took_us : worst_us;
+        assert_false(woken(t, a, on_a, i % 10 == 0 ? 20 : 0)); /* no echo of one's own */
+        assert_false(woken(t, b, on_b, 0));
+    }
+    print_message("# slowest of 100 wake-ups of another handle: %lld us\n", (long long)worst_us);
+    a->ops->watch_close(on_a);
+    b->ops->watch_close(on_b);
+}
+
+/* A wake-up between two waits is not lost, and many of them are one. */
+static void P06_wake_ups_between_two_waits_are_kept(void **state)
+{
+    pg_test *t = *state;
+    weir_store *a = test_store(t);
+    weir_store *b = test_store(t);
+    store_watch *on_b = watch_of(t, b);
+    struct pollfd fd = { .fd = b->ops->watch_fd(on_b), .events = POLLIN };
+    for (int i = 0; i < 5; i++) {
+        a->ops->wake(a);
+        usleep(5000);
+    }
+    assert_int_equal(poll(&fd, 1, 5000), 1);
+    usleep(20000);
+    assert_true(woken(t, b, on_b, 0));
+    assert_false(woken(t, b, on_b, 50));
+    b->ops->watch_close(on_b);
+}
+
+static void T17_many_commits_are_few_empty_notifications(void **state)
+{
+    pg_test *t = *state;
+    weir_store *s = test_store(t);
+    PGconn *ear = ear_of(t, s);
+    for (int listening = 0; listening < 2; listening++) {
+        store_watch *watch = listening != 0 ? watch_of(t, s) : NULL;
+        const int64_t from_us = test_mono_us();
+        int64_t wakes = 0;
+        while (test_mono_us() - from_us < SECOND / 5) {
+            s->ops->wake(s);
+            wakes++;
+        }
+        const int64_t took_us = test_mono_us() - from_us;
+        const int count = heard(ear, 300);
+        print_message("# %lld wake-ups in %lld us: %d notifications, %s\n", (long long)wakes,
+                      (long long)took_us, count,
+                      listening != 0 ? "by the listener" : "by the pool");
+        assert_true(wakes > 1000);
+        assert_true(count >= 2);
+        assert_true(count <= took_us / 2000 + 2);
+        /* The last one was told, too: nothing is kept back until the next. */
+        s->ops->wake(s);
+        assert_int_equal(heard(ear, 300), 1);
+        s->ops->watch_close(watch);
+    }
+}
+
+static void a_writer_that_nobody_watches_makes_one_connection(void **state)
+{
+    pg_test *t = *state;
+    const store_options options = named_options(t, "weir-wake-single");
+    weir_store *s = test_store_with(t, &options);
+    PGconn *ear = ear_of(t, s);
+    for (int i = 0; i < 10; i++) {
+        s->ops->wake(s);
+        usleep(5000);
+    }
+    assert_int_equal(heard(ear, 300), 10);
+    assert_int_equal(connections_of(t, "weir-wake-single"), 1);
+    assert_string_equal(weir__pg_wake_mode(pg_of(s)), "not started");
+}
+
+static void closing_sends_what_is_unsent(void **state)
+{
+    pg_test *t = *state;
+    weir_store *first = test_store(t);
+    PGconn *ear = ear_of(t, first);
+    for (int i = 0; i < 10; i++) {
+        weir_store *s = test_store(t);
+        s->ops->wake(s);
+        s->ops->wake(s);
+        test_store_close(t, s);
+        /* It was sent before close returned: asking anything brings it with the answer. */
+        test_exec(ear, "SELECT 1");
+        assert_true(heard(ear, 0) >= 1);
+    }
+}
+
+static void T18_a_listener_that_was_killed_comes_back_and_wakes_once(void **state)
+{
+    pg_test *t = *state;
+    const store_options options = named_options(t, "weir-wake-killed");
+    weir_store *s = test_store_with(t, &options);
+    weir_store *other = test_store(t);
+    store_watch *watch = watch_of(t, s);
+    for (int i = 0; i < 3; i++) {
+        const int64_t listener = listener_of(t, "weir-wake-killed");
+        assert_false(woken(t, s, watch, 0));
+        test_exec(t->conn, "SELECT pg_terminate_backend(%lld)", (long long)listener);
+        assert_true(woken(t, s, watch, 5000)); /* for what was missed */
+        assert_true(test_wait(t->conn, 5,
+                              "SELECT count(*) = 1 FROM pg_stat_activity WHERE application_name = "
+                              "'weir-wake-killed' AND pid <> %lld AND query LIKE 'UNLISTEN%%' AND "
+                              "state = 'idle'",
+                              (long long)listener));
+        while (woken(t, s, watch, 200)) { /* a poll may have come in between */
+        }
+        assert_string_equal(weir__pg_wake_mode(pg_of(s)), "notify");
+        other->ops->wake(other);
+        assert_true(woken(t, s, watch, 5000));
+        while (woken(t, s, watch, 50)) {
+        }
+    }
+    s->ops->watch_close(watch);
+}
+
+/* A proxy that stops forwarding says nothing: the heartbeat notices. */
+static void T18_a_listener_that_dies_without_a_word_is_replaced_within_ten_seconds(void **state)
+{
+    pg_test *t = *state;
+    proxy *p = proxy_start();
+    char path[256];
+    store_options options = test_options(t);
+    weir_store *other = test_store(t);
+    snprintf(path, sizeof path, "postgres:///postgres?host=%s&user=postgres", proxy_host(p));
+    options.path = weir__str(path);
+    weir_store *s = test_store_with(t, &options);
+    store_watch *watch = watch_of(t, s);
+    other->ops->wake(other);
+    assert_true(woken(t, s, watch, 5000));
+
+    const int64_t from_us = test_mono_us();
+    proxy_blackhole(p, false);
+    other->ops->wake(other); /* this one is swallowed */
+    assert_true(woken(t, s, watch, 10000));
+    print_message("# woken %lld ms after the silence began\n",
+                  (long long)((test_mono_us() - from_us) / 1000));
+    while (strcmp(weir__pg_wake_mode(pg_of(s)), "notify") != 0) {
+        assert_true(test_mono_us() - from_us < 10 * SECOND);
+        usleep(10000);
+    }
+    while (woken(t, s, watch, 200)) {
+    }
+    other->ops->wake(other);
+    assert_true(woken(t, s, watch, 2000));
+    /* What the pool held open was of the same kind: it is not waited for. */
+    const int64_t asked_us = test_mono_us();
+    int64_t now_us = 0;
+    TEST_OK(t, s->ops->now(s, &now_us, &t->err));
+    assert_true(test_mono_us() - asked_us < 2 * SECOND);
+    s->ops->watch_close(watch);
+    test_store_close(t, s);
+    proxy_stop(p);
+}
+
+/* While there is no way to the server, watches are woken by the clock, and closing does not wait. */
+static void a_watch_without_a_server_polls_and_closing_is_bounded(void **state)
+{
+    pg_test *t = *state;
+    proxy *p = proxy_start();
+    char path[256];
+    store_options options = test_options(t);
+    snprintf(path, sizeof path, "postgres:///postgres?host=%s&user=postgres", proxy_host(p));
+    options.path = weir__str(path);
+    weir_store *s = test_store_with(t, &options);
+    store_watch *watch = watch_of(t, s);
+    proxy_blackhole(p, true);
+    const int64_t from_us = test_mono_us();
+    assert_true(woken(t, s, watch, 10000));
+    assert_string_equal(weir__pg_wake_mode(pg_of(s)), "poll");
+    assert_true(woken(t, s, watch, 3000));
+    assert_true(woken(t, s, watch, 3000));
+    assert_true(test_mono_us() - from_us > SECOND); /* and not all the time */
+    s->ops->wake(s);
+    s->ops->watch_close(watch);
+    const int64_t closing_us = test_mono_us();
+    test_store_close(t, s);
+    assert_true(test_mono_us() - closing_us < 5 * SECOND / 2);
+    proxy_stop(p);
+}
+
+/* Another store of the same database is not woken. */
+static void each_store_has_a_channel_of_its_own(void **state)
+{
+    pg_test *t = *state;
+    char schema[TEST_SCHEMA_BYTES + 8];
+    weir_store *a = test_store(t);
+    store_options options = test_options(t);
+    snprintf(schema, sizeof schema, "%s_b", t->schema);
+    options.schema = weir__str(schema);
+    weir_store *b = test_store_with(t, &options);
+    store_watch *watch = watch_of(t, b);
+    a->ops->wake(a);
+    assert_false(woken(t, b, watch, 300));
+    b->ops->watch_close(watch);
+    test_store_close(t, b);
+    test_exec(t->conn, "SET client_min_messages = warning; DROP SCHEMA %s CASCADE", schema);
+}
+
+int main(int argc, char **argv)
+{
+    static const struct CMUnitTest tests[] = {
+        PG_TEST(P06_a_wake_up_reaches_every_handle_once),
+        PG_TEST(P06_wake_ups_between_two_waits_are_kept),
+        PG_TEST(T17_many_commits_are_few_empty_notifications),
+        PG_TEST(a_writer_that_nobody_watches_makes_one_connection),
+        PG_TEST(closing_sends_what_is_unsent),
+        PG_TEST(T18_a_listener_that_was_killed_comes_back_and_wakes_once),
+        PG_TEST(T18_a_listener_that_dies_without_a_word_is_replaced_within_ten_seconds),
+        PG_TEST(a_watch_without_a_server_polls_and_closing_is_bounded),
+        PG_TEST(each_store_has_a_channel_of_its_own),
+    };
+    return test_main(argc, argv, tests, sizeof tests / sizeof tests[0]);
+}
