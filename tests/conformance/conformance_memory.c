@@ -49,6 +49,7 @@ int main(int argc, char **argv)
 {
     static const kit_adapter adapter = {
         .name = "conformance_memory",
+        .features = KIT_KEEPS_TIME,
         .create = memory_create,
         .open = memory_open,
         .destroy = memory_destroy,

@@ -123,7 +123,7 @@ int main(int argc, char **argv)
 {
     static const kit_adapter adapter = {
         .name = "conformance_sqlite",
-        .features = KIT_DURABLE | KIT_PROCESSES,
+        .features = KIT_DURABLE | KIT_PROCESSES | KIT_KEEPS_TIME,
         .create = sqlite_create,
         .open = sqlite_open,
         .destroy = sqlite_destroy,

@@ -561,6 +561,9 @@ int kit_main(int argc, char **argv, const kit_adapter *adapter)
     for (size_t i = 0; i < sizeof themes / sizeof themes[0]; i++) {
         count = theme_add(all, count, TESTS_MAX, themes[i]);
     }
+    if ((adapter->features & KIT_KEEPS_TIME) != 0) {
+        count = theme_add(all, count, TESTS_MAX, kit_kept_time());
+    }
     if (adapter->keys_count != NULL) {
         count = theme_add(all, count, TESTS_MAX, kit_key_counts());
     }
@@ -572,6 +575,13 @@ int kit_main(int argc, char **argv, const kit_adapter *adapter)
     }
     if ((adapter->features & KIT_PROCESSES) != 0) {
         count = theme_add(all, count, TESTS_MAX, kit_processes());
+    }
+    const uint32_t both = KIT_PROCESSES | KIT_KEEPS_TIME;
+    if ((adapter->features & both) == both) {
+        count = theme_add(all, count, TESTS_MAX, kit_processes_time());
+    }
+    if (adapter->own != NULL) {
+        count = theme_add(all, count, TESTS_MAX, adapter->own());
     }
     return _cmocka_run_group_tests(adapter->name, all, count, NULL, NULL);
 }

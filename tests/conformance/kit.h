@@ -38,15 +38,17 @@ enum {
 };
 
 enum {
-    KIT_DURABLE = 1,   /* what is in it outlives its last handle                   */
-    KIT_PROCESSES = 2, /* several processes can have it open                       */
+    KIT_DURABLE = 1,    /* what is in it outlives its last handle                   */
+    KIT_PROCESSES = 2,  /* several processes can have it open                       */
+    KIT_KEEPS_TIME = 4, /* keeps the machine's clock from going back. Not so where the clock is
+                           the database's own: nothing of ours stands between it and the answer */
 };
 
 /* How the kit reaches one kind of store. A place is where one store lives, as a text that another
  * process could use as well. */
 typedef struct kit_adapter {
     const char *name;
-    uint32_t features; /* KIT_DURABLE, KIT_PROCESSES */
+    uint32_t features; /* KIT_DURABLE, KIT_PROCESSES, KIT_KEEPS_TIME */
     /* Makes up a place that nobody uses; nothing has to be there yet. false: could not. */
     bool (*create)(char place[KIT_PLACE_BYTES]);
     /* Opens one more handle on the place. options->path is empty: the adapter fills it. */
@@ -70,6 +72,8 @@ typedef struct kit_adapter {
     /* How many idempotency keys the store keeps, expired ones included; nobody writes meanwhile.
      * NULL: it cannot tell. */
     int64_t (*keys_count)(const char *place, weir_store *s);
+    /* What is to be shown in another way on this store. NULL: nothing. */
+    struct kit_theme (*own)(void);
 } kit_adapter;
 
 /* One test's surroundings: *state of every test. */
@@ -233,11 +237,13 @@ kit_theme kit_leasing(void);
 kit_theme kit_settling(void);
 kit_theme kit_operating(void);
 kit_theme kit_parking(void);
-kit_theme kit_services(void);   /* snapshots, wake-ups, checks */
-kit_theme kit_key_counts(void); /* adapters that can count their keys */
-kit_theme kit_counted(void);    /* adapters that can count their steps      */
-kit_theme kit_public(void);     /* through weir.h: adapters with a URL    */
-kit_theme kit_processes(void);  /* adapters with KIT_PROCESSES             */
+kit_theme kit_services(void);       /* snapshots, wake-ups, checks */
+kit_theme kit_kept_time(void);      /* adapters with KIT_KEEPS_TIME            */
+kit_theme kit_key_counts(void);     /* adapters that can count their keys */
+kit_theme kit_counted(void);        /* adapters that can count their steps      */
+kit_theme kit_public(void);         /* through weir.h: adapters with a URL    */
+kit_theme kit_processes(void);      /* adapters with KIT_PROCESSES             */
+kit_theme kit_processes_time(void); /* with KIT_KEEPS_TIME as well             */
 
 int kit_setup(void **state);
 int kit_teardown(void **state);

@@ -352,6 +352,13 @@ kit_theme kit_processes(void)
         KIT_TEST(C09_repeats_of_several_processes_run_once),
         KIT_TEST(C24_the_targets_of_a_killed_process_are_free_when_its_lease_ends),
         KIT_TEST(P06_an_append_of_another_process_wakes_a_watch),
+    };
+    return (kit_theme){ .tests = tests, .count = sizeof tests / sizeof tests[0] };
+}
+
+kit_theme kit_processes_time(void)
+{
+    static const struct CMUnitTest tests[] = {
         KIT_TEST(C04_time_is_one_for_all_processes),
     };
     return (kit_theme){ .tests = tests, .count = sizeof tests / sizeof tests[0] };

@@ -157,7 +157,7 @@ void some_appends_learn(world *w, int store, some_append *appends, size_t count)
             }
         }
     }
-    if (store == STORES - 1) {
+    if (store == w->stores_count - 1) {
         memcpy(w->versions, versions, sizeof versions);
     }
 }
@@ -175,7 +175,7 @@ static void op_append(world *w)
             what(w, " chain");
         }
     }
-    for (int store = 0; store < STORES; store++) {
+    for (int store = 0; store < w->stores_count; store++) {
         some_append run[BATCH_MAX];
         store_append *appends[BATCH_MAX];
         weir_error err;
@@ -212,7 +212,7 @@ static void op_read_stream(world *w)
     q.to = q.backward ? low : high;
     what(w, "read_stream %s from %lld to %lld limit %lld until %lld", stream_name(index),
          (long long)q.from, (long long)q.to, (long long)q.limit, (long long)q.until_us);
-    for (int store = 0; store < STORES; store++) {
+    for (int store = 0; store < w->stores_count; store++) {
         store_chunk chunk = { 0 };
         weir_error err;
         const weir_status status =
@@ -291,7 +291,7 @@ static void op_read_log(world *w)
     q.to = q.backward ? low : high;
     what(w, " after %lld to %lld backward %d limit %lld", (long long)q.after, (long long)q.to,
          q.backward, (long long)q.limit);
-    for (int store = 0; store < STORES; store++) {
+    for (int store = 0; store < w->stores_count; store++) {
         read_log_whole(w, store, q);
     }
     weir__pattern_close(pattern);
@@ -301,7 +301,7 @@ static void op_stream_info(world *w)
 {
     const int index = (int)chance(w, STREAMS);
     what(w, "stream_info %s", stream_name(index));
-    for (int store = 0; store < STORES; store++) {
+    for (int store = 0; store < w->stores_count; store++) {
         store_stream_info info = { 0 };
         weir_error err;
         const weir_status status = w->stores[store]->ops->stream_info(
@@ -329,7 +329,7 @@ static void op_streams(world *w)
                                         .pattern = pattern,
                                         .category = weir__str(one_in(w, 4) ? "a" : ""),
                                         .closed = (int32_t)chance(w, 3) };
-    for (int store = 0; store < STORES; store++) {
+    for (int store = 0; store < w->stores_count; store++) {
         store_streams_chunk chunk = { 0 };
         store_streams_query q = query;
         weir_error err;
@@ -359,7 +359,7 @@ static void op_key_owner(world *w)
 {
     const char *key = text(w, "u%u", (unsigned)chance(w, 6));
     what(w, "key_owner %s", key);
-    for (int store = 0; store < STORES; store++) {
+    for (int store = 0; store < w->stores_count; store++) {
         weir_str stream = { 0 };
         weir_error err;
         const weir_status status = w->stores[store]->ops->key_owner(
@@ -372,7 +372,7 @@ static void op_key_owner(world *w)
 static void op_positions(world *w)
 {
     what(w, "positions");
-    for (int store = 0; store < STORES; store++) {
+    for (int store = 0; store < w->stores_count; store++) {
         store_positions p = { 0 };
         int64_t now_us = 0;
         weir_error err;
@@ -390,10 +390,11 @@ void compare_logs(world *w)
 {
     const store_log_query q = { .to = INT64_MAX, .limit = INT64_MAX };
     what(w, "the whole log");
-    for (int store = 0; store < STORES; store++) {
+    for (int store = 0; store < w->stores_count; store++) {
         read_log_whole(w, store, q);
     }
     /* The model's own reading of the log. */
+    weir_store *s = w->stores[w->stores_count - 1];
     store_chunk chunk = { 0 };
     store_log_query next = q;
     int64_t versions[STREAMS];
@@ -403,8 +404,7 @@ void compare_logs(world *w)
         versions[i] = w->first_version - 1;
     }
     do {
-        if (w->stores[STORES - 1]->ops->read_log(w->stores[STORES - 1], &next, &chunk, &err) !=
-            WEIR_OK) {
+        if (s->ops->read_log(s, &next, &chunk, &err) != WEIR_OK) {
             wrong(w, "the log cannot be read: %s", err.message);
             break;
         }

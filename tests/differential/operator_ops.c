@@ -76,7 +76,7 @@ static void op_operate(world *w)
          made.clear);
     some_filter_make(w, &f);
     made.filter = f.filter;
-    for (int store = 0; store < STORES; store++) {
+    for (int store = 0; store < w->stores_count; store++) {
         store_operate op = made;
         weir_error err;
         const weir_status status = w->stores[store]->ops->operate(w->stores[store], &op, &err);
@@ -94,7 +94,7 @@ static void op_lane_pause(world *w)
     const char *lane = lanes[chance(w, 4)];
     const bool paused = one_in(w, 4);
     what(w, "lane_pause %s %d", lane, paused);
-    for (int store = 0; store < STORES; store++) {
+    for (int store = 0; store < w->stores_count; store++) {
         bool changed = false;
         weir_error err;
         say_status(w, store,
@@ -150,7 +150,7 @@ static void op_targets(world *w)
         what(w, " (all)");
     }
     const store_targets_query query = { .filter = f.filter, .limit = 1 + (int64_t)chance(w, 20) };
-    for (int store = 0; store < STORES; store++) {
+    for (int store = 0; store < w->stores_count; store++) {
         store_targets_chunk chunk = { 0 };
         store_targets_query q = query;
         weir_error err;
@@ -177,7 +177,7 @@ static void op_targets(world *w)
 static void op_lanes(world *w)
 {
     what(w, "lanes");
-    for (int store = 0; store < STORES; store++) {
+    for (int store = 0; store < w->stores_count; store++) {
         store_lane_list list = { 0 };
         weir_error err;
         say_status(w, store, w->stores[store]->ops->lanes(w->stores[store], &list, &err), &err);
@@ -198,7 +198,7 @@ static void op_poll(world *w)
     static const char *const lanes[] = { "", "fast", "mail", "slow" };
     const char *lane = lanes[chance(w, 4)];
     what(w, "poll %s", lane);
-    for (int store = 0; store < STORES; store++) {
+    for (int store = 0; store < w->stores_count; store++) {
         store_poll p = { .lane = weir__str(lane) };
         weir_error err;
         say_status(w, store, w->stores[store]->ops->poll(w->stores[store], &p, &err), &err);
@@ -243,7 +243,7 @@ static void op_parked(world *w)
     };
     what(w, "parked limit %lld target %s reaction %s", (long long)q.limit, q.target.ptr,
          q.reaction.ptr);
-    for (int store = 0; store < STORES; store++) {
+    for (int store = 0; store < w->stores_count; store++) {
         parked_list(w, store, &q, ids);
     }
 }
@@ -255,7 +255,7 @@ static void parked_one(world *w, bool retry)
     const uint64_t which = chance(w, 1000);
     const bool nobody = one_in(w, 20);
     what(w, "%s %u nobody %d", retry ? "parked_retry" : "parked_drop", (unsigned)which, nobody);
-    for (int store = 0; store < STORES; store++) {
+    for (int store = 0; store < w->stores_count; store++) {
         const size_t count = parked_list(w, store, &all, ids[store]);
         const int64_t id = count == 0 || nobody ? 777777 : ids[store][which % count];
         weir_store *s = w->stores[store];
@@ -289,7 +289,7 @@ static void op_snapshot(world *w)
     const char *category = one_in(w, 2) ? "a" : "b";
     what(w, "snapshot %u %s %s %lld", (unsigned)kind, put.stream.ptr, revision,
          (long long)put.version);
-    for (int store = 0; store < STORES; store++) {
+    for (int store = 0; store < w->stores_count; store++) {
         weir_store *s = w->stores[store];
         store_snapshot got = { 0 };
         int64_t dropped = 0;
@@ -328,7 +328,7 @@ const operation operator_operations[] = {
  * would not be known to a handle that is opened later. */
 static void time_keep(world *w)
 {
-    for (int store = 0; store < STORES; store++) {
+    for (int store = 0; store < w->stores_count; store++) {
         const store_snapshot put = { .stream = weir__str("clock"),
                                      .revision = weir__str("clock"),
                                      .version = 0,
@@ -368,11 +368,14 @@ static void op_clock(world *w)
     w->wall_us += step;
     w->mono_us += step;
     /* While the wall clock is behind, what time it is depends on when it was last asked for. */
-    for (int store = 0; store < STORES; store++) {
+    for (int store = 0; store < w->stores_count; store++) {
         int64_t now_us = 0;
         weir_error err;
         say_status(w, store, w->stores[store]->ops->now(w->stores[store], &now_us, &err), &err);
         say(w, store, "now %lld\n", (long long)now_us);
+        if (store == 0) {
+            world_realign(w); /* the database's clock goes with it */
+        }
     }
 }
 
@@ -396,7 +399,7 @@ static void finding(void *ctx, const char *rule, const char *sentence, const cha
 static void op_check(world *w)
 {
     what(w, "stats and check");
-    for (int store = 0; store < STORES; store++) {
+    for (int store = 0; store < w->stores_count; store++) {
         store_stats stats = { 0 };
         weir_error err;
         weir_store *s = w->stores[store];

@@ -53,7 +53,7 @@ static int by_name(const void *a, const void *b)
 
 void reactions_look(world *w)
 {
-    for (int store = 0; store < STORES; store++) {
+    for (int store = 0; store < w->stores_count; store++) {
         store_reaction_list list = { 0 };
         weir_error err;
         const weir_status status = w->stores[store]->ops->reactions(w->stores[store], &list, &err);
@@ -107,7 +107,7 @@ void op_declare(world *w)
     }
     what(w, "declare %s variant %u rule %d start %d %lld redeclare %d", reaction_name(index),
          (unsigned)variant, (int)d.rule, d.start, (long long)d.start_position, d.redeclare);
-    for (int store = 0; store < STORES; store++) {
+    for (int store = 0; store < w->stores_count; store++) {
         store_reaction out = { 0 };
         weir_error err;
         const weir_status status =
@@ -126,7 +126,7 @@ static void op_retire(world *w)
 {
     const int index = (int)chance(w, REACTIONS);
     what(w, "retire %s", reaction_name(index));
-    for (int store = 0; store < STORES; store++) {
+    for (int store = 0; store < w->stores_count; store++) {
         weir_error err;
         say_status(
             w, store,
@@ -150,7 +150,7 @@ static void op_router_lease(world *w)
     }
     what(w, "router_lease %s held %d stale %d for %lld by %s", reaction_name(index), held, stale,
          (long long)lease_us, holder);
-    for (int store = 0; store < STORES; store++) {
+    for (int store = 0; store < w->stores_count; store++) {
         store_router_lease item = { .reaction = n->id[store],
                                     .fence = held ? n->router_fence[store] - stale : 0 };
         weir_error err;
@@ -299,7 +299,7 @@ static void op_route(world *w)
     if (p.steps_count == 0) {
         return;
     }
-    for (int store = 0; store < STORES; store++) {
+    for (int store = 0; store < w->stores_count; store++) {
         size_t bad_mark = 999;
         weir_error err;
         for (size_t i = 0; i < p.steps_count; i++) {
@@ -336,7 +336,7 @@ static void op_subscribe(world *w)
                             .at = w->position_base + (int64_t)chance(w, 50) };
     what(w, "subscribe %s to %s in %s at %lld", reaction_name(index), target, sub.lane.ptr,
          (long long)sub.at);
-    for (int store = 0; store < STORES; store++) {
+    for (int store = 0; store < w->stores_count; store++) {
         int64_t id = 0;
         weir_error err;
         sub.reaction = w->reactions[index].known ? w->reactions[index].id[store] : 4711;

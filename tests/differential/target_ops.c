@@ -74,7 +74,7 @@ static void op_lease(world *w)
         }
     }
     const size_t first = w->notes_count;
-    for (int store = 0; store < STORES; store++) {
+    for (int store = 0; store < w->stores_count; store++) {
         store_lease_list list = { 0 };
         weir_error err;
         r.known = known;
@@ -93,7 +93,7 @@ static void op_lease(world *w)
             lease_say(w, store, &list.leases[i]);
             note_take(w, store, first + i, &list.leases[i]);
         }
-        if (store == STORES - 1) {
+        if (store == w->stores_count - 1) {
             w->notes_count = first + list.leases_count;
         }
         weir__arena_free(&list.arena);
@@ -172,7 +172,7 @@ static void op_fetch(world *w)
              (long long)items[count].limit);
         count++;
     }
-    for (int store = 0; store < STORES && count > 0; store++) {
+    for (int store = 0; store < w->stores_count && count > 0; store++) {
         store_fetch_list list = { 0 };
         weir_error err;
         for (size_t i = 0; i < count; i++) {
@@ -358,7 +358,7 @@ static void op_settle(world *w)
         return;
     }
     bool ended = false;
-    for (int store = 0; store < STORES; store++) {
+    for (int store = 0; store < w->stores_count; store++) {
         ended = settle_run(w, store, &p);
     }
     if (ended) {
@@ -389,7 +389,7 @@ static void fenced(world *w, bool extend)
         }
     }
     const int64_t lease_us = 1000000 + (int64_t)chance(w, 10000000);
-    for (int store = 0; store < STORES && count > 0; store++) {
+    for (int store = 0; store < w->stores_count && count > 0; store++) {
         store_fenced items[ITEMS_MAX];
         weir_error err;
         weir_store *s = w->stores[store];
@@ -429,7 +429,7 @@ static void op_block(world *w)
     const bool wrong_fence = one_in(w, 10);
     const int reaction =
         n->subscriptions_count > 0 && one_in(w, 2) ? n->subscriptions[0].reaction : -1;
-    for (int store = 0; store < STORES; store++) {
+    for (int store = 0; store < w->stores_count; store++) {
         weir_error err;
         const store_failure why = {
             .reaction = reaction < 0 ? 0 : w->reactions[reaction].id[store],
@@ -454,7 +454,7 @@ static void op_defer(world *w)
     const bool nobody = one_in(w, 20);
     const int64_t until_us = w->wall_us + (int64_t)chance(w, 20000000) - 2000000;
     what(w, " until %lld nobody %d", (long long)until_us, nobody);
-    for (int store = 0; store < STORES; store++) {
+    for (int store = 0; store < w->stores_count; store++) {
         weir_error err;
         const weir_status status =
             w->stores[store]->ops->defer(w->stores[store], nobody ? 987654 : n->id[store],

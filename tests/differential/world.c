@@ -18,38 +18,91 @@ static int64_t world_mono(void *ctx)
     return ((world *)ctx)->mono_us;
 }
 
-static weir_status store_open_one(world *w, int store, weir_store **out, weir_error *err)
+static int64_t world_kept(void *ctx)
 {
-    const store_options options = { .path = weir__str(w->places[store]),
-                                    .busy_us = INT64_C(10) * 1000 * 1000,
-                                    .key_ttl_us = INT64_C(24) * 3600 * 1000 * 1000,
-                                    .payload_bytes = STORE_PAYLOAD_BYTES_DEFAULT,
-                                    .sync_normal = true,
-                                    .application = "differential",
-                                    .clock = &w->clock };
-    return store == 0 ? weir__memory_open(out, &options, err)
-                      : weir__sqlite_open(out, &options, err);
+    return atomic_load(&((world *)ctx)->kept_us);
 }
 
-bool world_open(world *w, uint64_t seed, weir_error *err)
+static weir_status store_open_one(world *w, int store, weir_store **out, weir_error *err)
+{
+    store_options options = { .path = weir__str(w->places[store]),
+                              .busy_us = INT64_C(10) * 1000 * 1000,
+                              .key_ttl_us = INT64_C(24) * 3600 * 1000 * 1000,
+                              .payload_bytes = STORE_PAYLOAD_BYTES_DEFAULT,
+                              .sync_normal = true,
+                              .application = "differential",
+                              .clock = &w->clock };
+    switch (w->kinds[store]) {
+    case KIND_MEMORY:
+        return weir__memory_open(out, &options, err);
+    case KIND_SQLITE:
+        return weir__sqlite_open(out, &options, err);
+    case KIND_POSTGRES:
+        options.path = weir__str(getenv("WEIR_TEST_POSTGRES"));
+        options.schema = weir__str(w->places[store]);
+        options.pool = 2; /* one operation at a time, and what goes on in the background */
+        options.clock = &w->database_clock;
+        return weir__postgres_open(out, &options, err);
+    }
+    return WEIR_EMISUSE;
+}
+
+static bool place_make(world *w, int store, weir_error *err)
 {
     static unsigned count;
+    char *place = w->places[store];
+    const size_t bytes = sizeof w->places[store];
+    char dir[128];
+    switch (w->kinds[store]) {
+    case KIND_MEMORY:
+        snprintf(place, bytes, "differential-%u", ++count);
+        return true;
+    case KIND_SQLITE:
+        snprintf(dir, sizeof dir, "%s/weir-differential-XXXXXX",
+                 access("/dev/shm", W_OK) == 0 ? "/dev/shm" : "/tmp");
+        if (mkdtemp(dir) == NULL) {
+            (void)weir__fail(err, WEIR_EIO, "could not make a directory for the store");
+            return false;
+        }
+        snprintf(place, bytes, "%s/store.db", dir);
+        return true;
+    case KIND_POSTGRES:
+        snprintf(place, bytes, "weir_differential_%ld_%u", (long)getpid(), ++count);
+        w->database = PQconnectdb(getenv("WEIR_TEST_POSTGRES"));
+        if (PQstatus(w->database) != CONNECTION_OK) {
+            (void)weir__fail(err, WEIR_EIO, "could not connect: %s", PQerrorMessage(w->database));
+            return false;
+        }
+        return true;
+    }
+    return false;
+}
+
+static bool database_run(world *w, const char *sql)
+{
+    PGresult *result = PQexec(w->database, sql);
+    const ExecStatusType status = PQresultStatus(result);
+    const bool ok = status == PGRES_COMMAND_OK || status == PGRES_TUPLES_OK;
+    if (!ok) {
+        wrong(w, "%s", PQerrorMessage(w->database));
+    }
+    PQclear(result);
+    return ok;
+}
+
+bool world_open(world *w, uint64_t seed, const store_kind *kinds, int count, weir_error *err)
+{
     *w = (world){ .seed = seed,
                   .rng = seed * UINT64_C(0x9E3779B97F4A7C15) + 1,
                   .wall_us = INT64_C(1800000000000000),
-                  .mono_us = 1000000 };
+                  .mono_us = 1000000,
+                  .stores_count = count };
+    atomic_init(&w->kept_us, w->wall_us);
     w->clock = (weir_clock){ .wall_us = world_wall, .mono_us = world_mono, .ctx = w };
-    snprintf(w->places[0], sizeof w->places[0], "differential-%u", ++count);
-    char dir[128];
-    snprintf(dir, sizeof dir, "%s/weir-differential-XXXXXX",
-             access("/dev/shm", W_OK) == 0 ? "/dev/shm" : "/tmp");
-    if (mkdtemp(dir) == NULL) {
-        (void)weir__fail(err, WEIR_EIO, "could not make a directory for the store");
-        return false;
-    }
-    snprintf(w->places[1], sizeof w->places[1], "%s/store.db", dir);
-    for (int i = 0; i < STORES; i++) {
-        if (store_open_one(w, i, &w->stores[i], err) != WEIR_OK ||
+    w->database_clock = (weir_clock){ .wall_us = world_kept, .mono_us = world_mono, .ctx = w };
+    memcpy(w->kinds, kinds, (size_t)count * sizeof *kinds);
+    for (int i = 0; i < count; i++) {
+        if (!place_make(w, i, err) || store_open_one(w, i, &w->stores[i], err) != WEIR_OK ||
             w->stores[i]->ops->watch_open(w->stores[i], &w->watches[i], err) != WEIR_OK) {
             return false;
         }
@@ -62,13 +115,41 @@ bool world_open(world *w, uint64_t seed, weir_error *err)
     for (int i = 0; i < STREAMS; i++) {
         w->versions[i] = w->first_version - 1;
     }
-    for (int i = 0; i < STORES && (w->position_base != 0 || w->first_version != 0); i++) {
+    for (int i = 0; i < count && (w->position_base != 0 || w->first_version != 0); i++) {
         if (w->stores[i]->ops->test_seed(w->stores[i], w->position_base, w->first_version, err) !=
             WEIR_OK) {
             return false;
         }
     }
     return true;
+}
+
+/* The time of a database that nobody sets back, and positions as if nothing had been undone. */
+void world_realign(world *w)
+{
+    int64_t now_us = 0;
+    weir_error err;
+    if (w->database == NULL) {
+        return;
+    }
+    if (w->kinds[0] == KIND_POSTGRES) {
+        now_us = w->wall_us > atomic_load(&w->kept_us) ? w->wall_us : atomic_load(&w->kept_us);
+    } else if (w->stores[0]->ops->now(w->stores[0], &now_us, &err) != WEIR_OK) {
+        wrong(w, "what time it is: %s", err.message);
+        return;
+    }
+    atomic_store(&w->kept_us, now_us);
+    for (int i = 0; i < w->stores_count; i++) {
+        char sql[1024];
+        if (w->kinds[i] == KIND_POSTGRES) {
+            snprintf(sql, sizeof sql,
+                     "SELECT setval('%s.positions', greatest(head, 1), head > 0) FROM (SELECT "
+                     "coalesce(max(id), %lld) AS head FROM %s.events) e, %s.positions p "
+                     "WHERE p.last_value > greatest(head, 1)",
+                     w->places[i], (long long)w->position_base, w->places[i], w->places[i]);
+            (void)database_run(w, sql);
+        }
+    }
 }
 
 static void directory_remove(const char *file)
@@ -96,25 +177,38 @@ static void directory_remove(const char *file)
 
 void world_close(world *w)
 {
-    for (int i = 0; i < STORES; i++) {
+    for (int i = 0; i < w->stores_count; i++) {
         if (w->stores[i] != NULL) {
             w->stores[i]->ops->watch_close(w->watches[i]);
             w->stores[i]->ops->close(w->stores[i]);
         }
+        if (w->kinds[i] == KIND_SQLITE) {
+            directory_remove(w->places[i]);
+        }
+        if (w->kinds[i] == KIND_POSTGRES && w->database != NULL) {
+            char sql[512];
+            snprintf(sql, sizeof sql,
+                     "SET client_min_messages = warning; SET lock_timeout = '20s';"
+                     "DROP SCHEMA IF EXISTS %s CASCADE",
+                     w->places[i]);
+            if (!database_run(w, sql)) {
+                printf("# could not drop the schema: %s\n", w->wrong);
+            }
+        }
         weir__buffer_free(&w->text[i]);
     }
-    directory_remove(w->places[1]);
+    PQfinish(w->database);
     weir__buffer_free(&w->what);
     weir__arena_free(&w->arena);
 }
 
 bool world_reopen(world *w, weir_error *err)
 {
-    for (int i = 0; i < STORES; i++) {
+    for (int i = 0; i < w->stores_count; i++) {
         weir_store *fresh = NULL;
         w->stores[i]->ops->watch_close(w->watches[i]);
         w->watches[i] = NULL;
-        if (i == 1) { /* the memory store would end with its last handle */
+        if (w->kinds[i] != KIND_MEMORY) { /* which would end with its last handle */
             w->stores[i]->ops->close(w->stores[i]);
             w->stores[i] = NULL;
         }

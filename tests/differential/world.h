@@ -6,6 +6,11 @@
  * parked events (looked up per store by name or by order), the store's epoch, the wording of
  * messages. The texts have to be the same.
  *
+ * Two things are the database's on PostgreSQL, and are made equal. Its clock, which the others have
+ * to keep from going back themselves: it is what the first store says. Its positions, of which an
+ * append that is undone uses some up: they are given back after each operation, which is safe while
+ * nobody else appends.
+ *
  * Besides, the harness keeps a model of its own of the versions of streams and checks every answer
  * to an append against it, and that whatever may give somebody work has woken a watch.
  */
@@ -16,8 +21,11 @@
 #include "base/str.h"
 #include "store/store.h"
 
+#include <libpq-fe.h>
+#include <stdatomic.h>
+
 enum {
-    STORES = 2,
+    STORES = 3,
     STREAMS = 14,
     REACTIONS = 6,
     LANES = 3,
@@ -26,6 +34,13 @@ enum {
     NOTE_SUBSCRIPTIONS_MAX = 8,
     NOTE_SENT_BACK_MAX = 8,
 };
+
+/* What can take part. The first that does is the one others are compared with. */
+typedef enum store_kind {
+    KIND_MEMORY = 0,
+    KIND_SQLITE = 1,
+    KIND_POSTGRES = 2,
+} store_kind;
 
 /* A lease that some store has given out, as a worker would remember it; may be stale by now. */
 typedef struct note {
@@ -54,10 +69,14 @@ typedef struct reaction_note {
 typedef struct world {
     uint64_t seed, rng;
     int64_t wall_us, mono_us;
-    weir_clock clock;
+    _Atomic int64_t kept_us; /* the time that the first store last said */
+    weir_clock clock, database_clock;
+    int stores_count;
+    store_kind kinds[STORES];
     weir_store *stores[STORES];
     store_watch *watches[STORES];
     char places[STORES][256];
+    PGconn *database; /* beside the store; NULL: PostgreSQL takes no part */
 
     weir_buffer what;         /* the operation, in words    */
     weir_buffer text[STORES]; /* what each store answered   */
@@ -74,9 +93,12 @@ typedef struct world {
     int64_t head;
 } world;
 
-bool world_open(world *w, uint64_t seed, weir_error *err);
+/* `kinds`: which stores, in their order. */
+bool world_open(world *w, uint64_t seed, const store_kind *kinds, int count, weir_error *err);
 void world_close(world *w);
 bool world_reopen(world *w, weir_error *err);
+/* After each operation. */
+void world_realign(world *w);
 
 /* ---- chance ------------------------------------------------------------------------------- */
 
