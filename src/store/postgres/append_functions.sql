@@ -1,4 +1,775 @@
--- append_functions.sql
+-- append_functions.sql - appending: every call of these is one append, or one batch of them, judged
+-- and written in one transaction and one round trip.
+--
+-- What must stay true:
+--   * the store's shared advisory lock is taken by the first statement, on every call, before the
+--     first position: a reader that sees a gap asks who holds it. It stands in a statement of its
+--     own and not in a CTE, where it might not be run. Its number is read from weir.store and not
+--     sent by the client: a client that remembers another store's number would hold a lock nobody
+--     looks at, and one row read in the same statement was not measurable;
+--   * locks in this order, each class bytewise: idempotency keys, reserved keys, stream heads. What
+--     was locked is looked at in a later statement, with a new snapshot;
+--   * in a batch (flag NOWAIT) nothing is waited for: heads are locked with SKIP LOCKED, what has no
+--     row (a new stream, a key) by an advisory lock on its hash, taken by everyone who creates one.
+--     What somebody else holds makes that one append busy (-4) and no other;
+--   * an append is judged completely before its first position is taken: a refused one leaves no
+--     trace, not even a gap;
+--   * a refusal is a row of the result, never an error.
+--
+-- Advisory locks live in shared memory of a fixed size: a call that creates more than 256 streams
+-- takes none for them. Who creates one of these streams at the same moment waits for it.
+--
+-- flags of an append: 1 close, 2 force, 4 dry run, 8 chain, 16 no wait (STORE_APPEND_*).
+-- options of a call: 1 judge set-based: no append closes, is a dry run, is chained or changes keys;
+-- a stream with an expectation, or without an event, is named by one append only; idempotency keys
+-- are distinct. 2 recheck: look into events for what the heads do not know. 4 remove expired keys.
+-- Numbers of appends and streams are 1-based in arguments and 0-based in results.
 
 -- name: append_functions
-SELECT 1;
+-- The hash under which something that has no row is locked. kind: 0 stream, 1 idempotency key,
+-- 2 reserved key.
+CREATE OR REPLACE FUNCTION weir.append_hash(number integer, kind integer, name text)
+RETURNS bigint LANGUAGE sql IMMUTABLE PARALLEL SAFE AS $$
+    SELECT hashtextextended(name COLLATE "C", number::bigint * 4 + kind)
+$$;
+
+-- Whether a source pattern (a name, a prefix with *, a /regular expression/, *) means this stream.
+CREATE OR REPLACE FUNCTION weir.source_matches(source text, stream text)
+RETURNS boolean LANGUAGE sql IMMUTABLE PARALLEL SAFE AS $$
+    SELECT CASE
+        WHEN source = '*' THEN true
+        WHEN length(source) > 1 AND left(source, 1) = '/' AND right(source, 1) = '/'
+            THEN stream COLLATE "C" ~ substr(source, 2, length(source) - 2)
+        WHEN right(source, 1) = '*' THEN starts_with(stream, left(source, -1))
+        ELSE stream = source
+    END
+$$;
+
+-- The names of the reactions that have something left to do with a stream: what closing asks. An
+-- event is unhandled when a reaction that is not retired listens to it, it lies above where the
+-- reaction began, and it is not yet routed, or lies above the position of the subscription it belongs
+-- to, or has a work row.
+CREATE OR REPLACE FUNCTION weir.unhandled(stream_name text) RETURNS text[]
+LANGUAGE plpgsql STABLE SECURITY DEFINER SET search_path = pg_catalog, pg_temp AS $$
+DECLARE
+    r record;
+    found_names text[] := '{}';
+    handled bigint;
+    low bigint;
+    high bigint;
+    middle bigint;
+    middle_id bigint;
+BEGIN
+    FOR r IN
+        SELECT q.id, q.name, q.since, q.routed, d.names, d.rule
+          FROM weir.reactions AS q
+          JOIN weir.definitions AS d ON d.reaction = q.id AND d.number = q.number
+         WHERE NOT q.retired AND weir.source_matches(d.source, stream_name)
+         ORDER BY q.id
+    LOOP
+        -- Up to here nothing of the stream can be unhandled.
+        handled := CASE r.rule
+            WHEN 1 THEN (SELECT min(s.at) FROM weir.subscriptions AS s
+                          WHERE s.reaction = r.id AND s.value = stream_name)
+            WHEN 2 THEN (SELECT min(s.at) FROM weir.subscriptions AS s
+                          WHERE s.reaction = r.id AND s.value = split_part(stream_name, '-', 1))
+            WHEN 4 THEN r.since
+            ELSE (SELECT min(s.at) FROM weir.subscriptions AS s WHERE s.reaction = r.id)
+        END;
+        handled := greatest(least(coalesce(handled, r.routed), r.routed), r.since);
+        -- The first version above that: positions grow with versions, which have no gaps.
+        SELECT min(e.version), max(e.version) + 1 INTO low, high
+          FROM weir.events AS e WHERE e.stream = stream_name;
+        WHILE low < high LOOP
+            middle := low + (high - low) / 2;
+            SELECT e.id INTO middle_id
+              FROM weir.events AS e WHERE e.stream = stream_name AND e.version = middle;
+            IF middle_id > handled THEN
+                high := middle;
+            ELSE
+                low := middle + 1;
+            END IF;
+        END LOOP;
+        PERFORM FROM weir.events AS e
+          WHERE e.stream = stream_name AND e.version >= low
+            AND CASE WHEN r.names IS NULL THEN left(e.name, 1) <> '$'
+                     ELSE e.name = ANY (r.names) END
+            AND (e.id > r.routed OR CASE r.rule
+                WHEN 3 THEN e.id > (SELECT min(s.at) FROM weir.subscriptions AS s
+                                     WHERE s.reaction = r.id AND s.value = e.name)
+                WHEN 4 THEN EXISTS (SELECT FROM weir.work AS w
+                                     WHERE w.reaction = r.id AND w.event = e.id)
+                ELSE true END)
+          LIMIT 1;
+        IF FOUND THEN
+            found_names := found_names || r.name;
+        END IF;
+    END LOOP;
+    RETURN found_names;
+END
+$$;
+
+-- Removes some expired keys: never waits, never more than 64.
+CREATE OR REPLACE FUNCTION weir.append_expire(now_us bigint) RETURNS void
+LANGUAGE plpgsql VOLATILE AS $$
+BEGIN
+    DELETE FROM weir.keys AS k
+     WHERE k.key = ANY (ARRAY(
+        SELECT x.key FROM weir.keys AS x
+         WHERE x.expires <= now_us ORDER BY x.expires LIMIT 64
+           FOR UPDATE SKIP LOCKED));
+END
+$$;
+
+-- Locks the heads of these streams, waiting for each, in bytewise order: a name that has no row is
+-- locked by its hash, and looked for again when the lock was got.
+CREATE OR REPLACE FUNCTION weir.append_wait(number integer, stream_names text[]) RETURNS void
+LANGUAGE plpgsql VOLATILE AS $$
+DECLARE
+    one text;
+    few boolean;
+BEGIN
+    IF cardinality(stream_names) > 256 THEN
+        SELECT count(*) <= 256 INTO few
+          FROM unnest(stream_names) AS u (name)
+         WHERE NOT EXISTS (SELECT FROM weir.streams AS s WHERE s.name = u.name COLLATE "C");
+    ELSE
+        few := true;
+    END IF;
+    FOR one IN SELECT DISTINCT u.name COLLATE "C" AS name FROM unnest(stream_names) AS u (name)
+                ORDER BY name
+    LOOP
+        PERFORM FROM weir.streams AS s WHERE s.name = one FOR NO KEY UPDATE;
+        IF NOT FOUND AND few THEN
+            PERFORM pg_advisory_xact_lock(weir.append_hash(number, 0, one));
+            PERFORM FROM weir.streams AS s WHERE s.name = one FOR NO KEY UPDATE;
+        END IF;
+    END LOOP;
+END
+$$;
+
+-- Of names that have no head that could be locked: those that nobody else holds. Never waits.
+CREATE OR REPLACE FUNCTION weir.append_create(number integer, missing text[]) RETURNS text[]
+LANGUAGE plpgsql VOLATILE AS $$
+DECLARE
+    absent text[];
+BEGIN
+    SELECT array_agg(DISTINCT u.name) INTO absent
+      FROM unnest(missing) AS u (name)
+     WHERE NOT EXISTS (SELECT FROM weir.streams AS s WHERE s.name = u.name COLLATE "C");
+    IF cardinality(absent) <= 256 THEN
+        SELECT array_agg(u.name) INTO absent
+          FROM unnest(absent) AS u (name)
+         WHERE pg_try_advisory_xact_lock(weir.append_hash(number, 0, u.name));
+    END IF;
+    RETURN absent;
+END
+$$;
+
+-- What the write of one or more judged appends gives: one row for each of these streams, but for
+-- those of refused appends. head_*: the streams, their versions, and their rows; no row: it is new.
+-- Ids follow the order of the events: nextval stands above the sort.
+CREATE OR REPLACE FUNCTION weir.append_write(
+    stream_appends integer[], stream_names text[], event_streams integer[], event_names text[],
+    event_data text[], event_meta text[], refused integer[], head_names text[],
+    head_versions bigint[], head_rows tid[], written timestamptz, closing boolean)
+RETURNS TABLE (append_number integer, stream_number bigint, first_version bigint,
+               last_version bigint, last_position bigint)
+LANGUAGE plpgsql VOLATILE AS $$
+BEGIN
+    RETURN QUERY
+    WITH planned AS MATERIALIZED (
+        SELECT nextval('weir.positions') AS id, o.*
+          FROM (SELECT s.number AS stream_number, s.name AS stream,
+                       h.version + row_number() OVER (
+                           PARTITION BY s.name COLLATE "C" ORDER BY e.number)
+                           AS version,
+                       e.name, e.data, e.meta
+                  FROM unnest(event_streams, event_names, event_data, event_meta) WITH ORDINALITY
+                       AS e (stream, name, data, meta, number)
+                  JOIN unnest(stream_appends, stream_names) WITH ORDINALITY
+                       AS s (append, name, number) ON s.number = e.stream
+                  JOIN unnest(head_names, head_versions) AS h (name, version) ON h.name = s.name
+                 WHERE s.append <> ALL (refused)
+                 ORDER BY e.number) AS o
+    ), inserted AS (
+        INSERT INTO weir.events (id, stream, version, name, data, meta, created)
+        SELECT p.id, p.stream, p.version, p.name, p.data::json, p.meta::json, written
+          FROM planned AS p
+    ), ends AS MATERIALIZED (
+        SELECT p.stream_number, p.stream, min(p.version) AS first, max(p.version) AS last,
+               max(p.id) AS id
+          FROM planned AS p GROUP BY p.stream_number, p.stream
+    ), heads AS MATERIALIZED (
+        SELECT h.name, h.version, h.place, g.last, g.id
+          FROM unnest(head_names, head_versions, head_rows) AS h (name, version, place)
+          JOIN (SELECT n.stream, max(n.last) AS last, max(n.id) AS id
+                  FROM ends AS n GROUP BY n.stream) AS g ON g.stream = h.name
+    ), moved AS (
+        UPDATE weir.streams AS s
+           SET version = h.last, last_id = h.id, updated = written, closed = closing
+          FROM heads AS h
+         WHERE s.ctid = h.place AND s.name = h.name
+    ), made AS (
+        INSERT INTO weir.streams (name, version, last_id, created, updated, closed)
+        SELECT h.name, h.last, h.id, written, written, closing
+          FROM heads AS h WHERE h.place IS NULL ORDER BY h.name COLLATE "C"
+    )
+    SELECT s.append, s.number, coalesce(n.first, -1), coalesce(n.last, h.version, -1),
+           coalesce(n.id, 0)
+      FROM unnest(stream_appends, stream_names) WITH ORDINALITY AS s (append, name, number)
+      LEFT JOIN ends AS n ON n.stream_number = s.number
+      LEFT JOIN unnest(head_names, head_versions, head_rows) AS h (name, version, place)
+             ON n.first IS NULL AND h.name = s.name AND h.place IS NOT NULL
+     WHERE s.append <> ALL (refused);
+END
+$$;
+
+-- One append: judged, then written. Everything it needs is locked; busy_*: what could not be. Gives
+-- one row for each stream, or one row with the refusal.
+CREATE OR REPLACE FUNCTION weir.append_single(
+    options integer, key_ttl bigint, append_flags integer, append_key text, fingerprint bytea,
+    stream_names text[], stream_expects integer[], stream_versions bigint[],
+    event_streams integer[], event_names text[], event_data text[], event_meta text[],
+    change_streams integer[], change_keys text[], change_kinds integer[],
+    version_base bigint, written timestamptz, now_us bigint, busy_names text[],
+    busy_keys text[], busy_reserved text[],
+    INOUT append_index integer,
+    OUT stream_index integer, OUT status integer, OUT replayed boolean, OUT first_version bigint,
+    OUT last_version bigint, OUT "position" bigint, OUT expected bigint, OUT actual bigint,
+    OUT other text)
+RETURNS SETOF record
+LANGUAGE plpgsql VOLATILE AS $$
+DECLARE
+    kept record;
+    held text[];
+    head_names text[];
+    head_versions bigint[];
+    head_exist boolean[];
+    head_closed boolean[];
+    head_rows tid[];
+    numbers bigint[];
+    firsts bigint[];
+    lasts bigint[];
+    ids bigint[];
+    closing boolean := append_flags & 1 <> 0;
+BEGIN
+    status := 0;
+    replayed := false;
+    stream_index := -1;
+    -- The idempotency key.
+    IF append_key <> '' THEN
+        IF append_key = ANY (busy_keys) THEN
+            status := CASE WHEN append_flags & 16 <> 0 THEN -4 ELSE -9 END;
+            RETURN NEXT;
+            RETURN;
+        END IF;
+        SELECT k.fingerprint = append_single.fingerprint AS same, k.result INTO kept
+          FROM weir.keys AS k WHERE k.key = append_key AND k.expires > now_us;
+        IF FOUND AND NOT kept.same THEN
+            status := -8;
+            RETURN NEXT;
+            RETURN;
+        ELSIF FOUND THEN
+            RETURN QUERY
+                SELECT append_index, r.stream, 0, true, r.first, r.last, r.id, NULL::bigint,
+                       NULL::bigint, NULL::text
+                  FROM weir.append_kept(kept.result) AS r;
+            RETURN;
+        END IF;
+    END IF;
+    -- The streams, as they are after the appends before this one.
+    SELECT array_agg(u.name ORDER BY u.number),
+           array_agg(coalesce(greatest(s.version, e.last), version_base - 1) ORDER BY u.number),
+           array_agg(coalesce(s.version, e.last) IS NOT NULL ORDER BY u.number),
+           array_agg(coalesce(s.closed, false) ORDER BY u.number),
+           array_agg(s.ctid ORDER BY u.number)
+      INTO head_names, head_versions, head_exist, head_closed, head_rows
+      FROM unnest(stream_names) WITH ORDINALITY AS u (name, number)
+      LEFT JOIN LATERAL (SELECT x.version, x.closed, x.ctid FROM weir.streams AS x
+                          WHERE x.name = u.name) AS s ON true
+      LEFT JOIN LATERAL (SELECT max(x.version) AS last FROM weir.events AS x
+                          WHERE options & 2 <> 0 AND x.stream = u.name) AS e ON true;
+    SELECT j.number - 1, j.status, j.actual INTO stream_index, status, actual
+      FROM (SELECT u.number, CASE WHEN u.has THEN u.head ELSE -1 END AS actual,
+                   CASE WHEN u.name = ANY (busy_names) THEN -4
+                        WHEN closing AND u.number = 1 AND NOT u.has THEN -6
+                        WHEN closing AND u.number = 1 AND u.closed THEN 1
+                        WHEN u.closed THEN -7
+                        WHEN u.expect = 1 AND u.has THEN -3
+                        WHEN u.expect = 2 AND NOT u.has THEN -3
+                        WHEN u.expect = 3 AND (NOT u.has OR u.head <> u.version) THEN -3
+                        ELSE 0 END AS status
+              FROM unnest(stream_names, stream_expects, stream_versions, head_versions,
+                          head_exist, head_closed) WITH ORDINALITY
+                   AS u (name, expect, version, head, has, closed, number)) AS j
+     WHERE j.status <> 0 ORDER BY j.number LIMIT 1;
+    IF status = 1 THEN -- closed already: nothing to do
+        status := 0;
+        first_version := -1;
+        last_version := actual;
+        position := 0;
+        RETURN NEXT;
+        RETURN;
+    ELSIF status <> 0 THEN
+        RETURN NEXT;
+        RETURN;
+    END IF;
+    status := 0;
+    stream_index := -1;
+    IF closing AND append_flags & 2 = 0 THEN
+        held := weir.unhandled(stream_names[1]);
+        IF cardinality(held) > 0 THEN
+            stream_index := 0;
+            status := -12;
+            -- As many as a message can show, and one to tell that there are more.
+            other := left(array_to_string(held, ', '), 1024);
+            RETURN NEXT;
+            RETURN;
+        END IF;
+    END IF;
+    -- Reserved keys, each change seeing those before it. Only the first refusal counts, and before
+    -- it all went well, so the change before it is what the owner is.
+    IF cardinality(change_keys) > 0 THEN
+        SELECT c.number - 1, CASE WHEN c.busy THEN -4 ELSE -10 END, c.owner
+          INTO expected, status, other
+          FROM (SELECT u.number, stream_names[u.stream] AS stream, u.key = ANY (busy_reserved) AS busy,
+                       CASE lag(u.kind) OVER same
+                            WHEN 1 THEN stream_names[lag(u.stream) OVER same]
+                            WHEN 2 THEN NULL
+                            ELSE r.stream END AS owner
+                  FROM unnest(change_streams, change_keys, change_kinds) WITH ORDINALITY
+                       AS u (stream, key, kind, number)
+                  LEFT JOIN LATERAL (SELECT x.stream FROM weir.reserved AS x
+                                      WHERE x.key = u.key) AS r ON true
+                WINDOW same AS (PARTITION BY u.key COLLATE "C" ORDER BY u.number)) AS c
+         WHERE c.busy OR c.owner <> c.stream ORDER BY c.number LIMIT 1;
+        IF FOUND THEN
+            RETURN NEXT;
+            RETURN;
+        END IF;
+        status := 0;
+    END IF;
+    IF append_flags & 4 <> 0 THEN -- a dry run: what it would give
+        RETURN QUERY
+            SELECT append_index, u.number::integer - 1, 0, false,
+                   CASE WHEN e.count > 0 THEN u.head + 1 ELSE -1 END,
+                   CASE WHEN u.has OR e.count > 0 THEN u.head + e.count ELSE -1 END,
+                   CASE WHEN e.count > 0 THEN q.next + e.last - 1 ELSE 0 END,
+                   NULL::bigint, NULL::bigint, NULL::text
+              FROM unnest(head_versions, head_exist) WITH ORDINALITY AS u (head, has, number)
+             CROSS JOIN LATERAL (SELECT count(*), max(v.number) AS last
+                                   FROM unnest(event_streams) WITH ORDINALITY
+                                        AS v (stream, number)
+                                  WHERE v.stream = u.number) AS e
+             CROSS JOIN (SELECT p.last_value + p.is_called::integer AS next
+                           FROM weir.positions AS p) AS q;
+        RETURN;
+    END IF;
+    SELECT array_agg(w.stream_number ORDER BY w.stream_number),
+           array_agg(w.first_version ORDER BY w.stream_number),
+           array_agg(w.last_version ORDER BY w.stream_number),
+           array_agg(w.last_position ORDER BY w.stream_number)
+      INTO numbers, firsts, lasts, ids
+      FROM weir.append_write(array_fill(1, ARRAY[cardinality(stream_names)]), stream_names,
+                             event_streams, event_names, event_data, event_meta, '{}', head_names,
+                             head_versions, head_rows, written, closing) AS w;
+    IF cardinality(change_keys) > 0 THEN
+        WITH last AS MATERIALIZED (
+            SELECT DISTINCT ON (u.key COLLATE "C") u.key, u.kind, stream_names[u.stream] AS stream
+              FROM unnest(change_streams, change_keys, change_kinds) WITH ORDINALITY
+                   AS u (stream, key, kind, number)
+             ORDER BY u.key COLLATE "C", u.number DESC
+        ), freed AS (
+            DELETE FROM weir.reserved AS r
+             WHERE r.key = ANY (ARRAY(SELECT l.key FROM last AS l WHERE l.kind = 2))
+        )
+        INSERT INTO weir.reserved AS r (key, stream)
+        SELECT l.key, l.stream FROM last AS l WHERE l.kind = 1
+        ON CONFLICT (key) DO UPDATE SET stream = excluded.stream WHERE r.stream <> excluded.stream;
+    END IF;
+    IF append_key <> '' THEN
+        PERFORM weir.append_keep(append_key, fingerprint, now_us, key_ttl, r.result)
+           FROM (SELECT string_agg(int8send(u.first) || int8send(u.last) || int8send(u.id), ''
+                                   ORDER BY u.number) AS result
+                   FROM unnest(numbers, firsts, lasts, ids) AS u (number, first, last, id)) AS r;
+    END IF;
+    RETURN QUERY
+        SELECT append_index, u.number::integer - 1, 0, false, u.first, u.last, u.id, NULL::bigint,
+               NULL::bigint, NULL::text
+          FROM unnest(numbers, firsts, lasts, ids) AS u (number, first, last, id);
+END
+$$;
+
+-- A kept result is first, last and id of each stream of the append, in its order, 8 bytes each.
+CREATE OR REPLACE FUNCTION weir.append_kept(result bytea)
+RETURNS TABLE (stream integer, first bigint, last bigint, id bigint)
+LANGUAGE sql IMMUTABLE AS $$
+    SELECT n, ('x' || encode(substr(result, n * 24 + 1, 8), 'hex'))::bit(64)::bigint,
+           ('x' || encode(substr(result, n * 24 + 9, 8), 'hex'))::bit(64)::bigint,
+           ('x' || encode(substr(result, n * 24 + 17, 8), 'hex'))::bit(64)::bigint
+      FROM generate_series(0, length(result) / 24 - 1) AS n
+$$;
+
+-- An expired key is unknown, and may still be there.
+CREATE OR REPLACE FUNCTION weir.append_keep(
+    append_key text, fingerprint bytea, now_us bigint, key_ttl bigint, result bytea)
+RETURNS void LANGUAGE plpgsql VOLATILE AS $$
+BEGIN
+    INSERT INTO weir.keys (key, expires, fingerprint, result)
+    VALUES (append_key, CASE WHEN key_ttl > 9223372036854775807 - now_us
+                             THEN 9223372036854775807 ELSE now_us + key_ttl END,
+            fingerprint, coalesce(result, ''))
+    ON CONFLICT (key) DO UPDATE
+       SET expires = excluded.expires, fingerprint = excluded.fingerprint,
+           result = excluded.result;
+END
+$$;
+
+-- Appends one or many, judged in order, each seeing those before it. append_keys is empty when no
+-- append has an idempotency key, else '' for those without. wait_ms: how long to wait for one lock,
+-- for those that wait; 0: as the session says.
+-- A refused append gives one row: status below 0, stream_index the stream concerned or -1; a conflict
+-- has `actual`, a taken key its owner in `other` and the change's number in `expected`, a close
+-- that is held the reactions in `other`. The others give a row for each stream.
+CREATE OR REPLACE FUNCTION weir.append(
+    options integer, wait_ms integer, key_ttl bigint,
+    append_flags integer[], append_keys text[], append_fingerprints bytea[],
+    stream_appends integer[], stream_names text[], stream_expects integer[],
+    stream_versions bigint[],
+    event_streams integer[], event_names text[], event_data text[], event_meta text[],
+    change_streams integer[], change_keys text[], change_kinds integer[])
+RETURNS TABLE (append_index integer, stream_index integer, status integer, replayed boolean,
+               first_version bigint, last_version bigint, "position" bigint, expected bigint,
+               actual bigint, other text)
+LANGUAGE plpgsql VOLATILE SECURITY DEFINER SET search_path = pg_catalog, pg_temp AS $$
+DECLARE
+    store record;
+    written timestamptz;
+    now_us bigint;
+    keyed boolean := cardinality(append_keys) > 0;
+    waiting boolean := append_flags[1] & 16 = 0;
+    refused integer[] := '{}';
+    busy_keys text[] := '{}';
+    busy_reserved text[] := '{}';
+    head_names text[];
+    head_versions bigint[];
+    head_exist boolean[];
+    head_closed boolean[];
+    head_rows tid[];
+    missing text[];
+    free_names text[];
+    appends integer[];
+    numbers bigint[];
+    firsts bigint[];
+    lasts bigint[];
+    ids bigint[];
+    one text;
+    i integer;
+    low integer := 1;
+    high integer;
+    event_low integer := 1;
+    event_high integer;
+    change_low integer := 1;
+    change_high integer;
+    fine boolean := true;
+    wrote boolean := false;
+BEGIN
+    SELECT s.number, s.version_base, pg_advisory_xact_lock_shared(1465207122, s.number)::text,
+           (SELECT min(k.expires) FROM weir.keys AS k) AS expires
+      INTO store FROM weir.store AS s;
+    IF current_setting('synchronous_commit') NOT IN ('on', 'remote_apply') THEN
+        PERFORM weir.commit_durably();
+    END IF;
+    IF waiting AND wait_ms > 0 THEN
+        PERFORM set_config('lock_timeout', wait_ms || 'ms', true);
+    END IF;
+
+    -- Idempotency keys. One that somebody else is using: wait, and if that takes too long it is in
+    -- flight.
+    IF keyed THEN
+        IF waiting THEN
+            FOR one IN SELECT DISTINCT u.key COLLATE "C" AS key FROM unnest(append_keys) AS u (key)
+                        WHERE u.key <> '' ORDER BY key
+            LOOP
+                IF NOT pg_try_advisory_xact_lock(weir.append_hash(store.number, 1, one)) THEN
+                    BEGIN
+                        PERFORM pg_advisory_xact_lock(weir.append_hash(store.number, 1, one));
+                    EXCEPTION WHEN lock_not_available THEN
+                        busy_keys := busy_keys || one;
+                    END;
+                END IF;
+            END LOOP;
+        ELSE
+            SELECT coalesce(array_agg(u.key), '{}') INTO busy_keys
+              FROM (SELECT DISTINCT v.key COLLATE "C" AS key FROM unnest(append_keys) AS v (key)
+                     ORDER BY key) AS u
+             WHERE CASE WHEN u.key = '' THEN false ELSE
+                   NOT pg_try_advisory_xact_lock(weir.append_hash(store.number, 1, u.key)) END;
+        END IF;
+    END IF;
+    -- Reserved keys.
+    IF cardinality(change_keys) > 0 THEN
+        IF waiting THEN
+            PERFORM pg_advisory_xact_lock(weir.append_hash(store.number, 2, u.key))
+               FROM (SELECT DISTINCT v.key COLLATE "C" AS key FROM unnest(change_keys) AS v (key)
+                      ORDER BY key) AS u;
+        ELSE
+            SELECT coalesce(array_agg(u.key), '{}') INTO busy_reserved
+              FROM (SELECT DISTINCT v.key COLLATE "C" AS key FROM unnest(change_keys) AS v (key)
+                     ORDER BY key) AS u
+             WHERE NOT pg_try_advisory_xact_lock(weir.append_hash(store.number, 2, u.key));
+        END IF;
+    END IF;
+    -- Stream heads.
+    IF waiting THEN
+        PERFORM weir.append_wait(store.number, stream_names);
+    ELSE
+        SELECT array_agg(h.name), array_agg(h.version), array_agg(true), array_agg(h.closed),
+               array_agg(h.ctid)
+          INTO head_names, head_versions, head_exist, head_closed, head_rows
+          FROM (SELECT s.name, s.version, s.closed, s.ctid
+                  FROM weir.streams AS s WHERE s.name = ANY (stream_names)
+                   FOR NO KEY UPDATE SKIP LOCKED) AS h;
+        IF coalesce(cardinality(head_names), 0) < cardinality(stream_names) THEN
+            missing := ARRAY(
+                SELECT u.name FROM unnest(stream_names) AS u (name)
+                  LEFT JOIN unnest(head_names) AS h (name) ON h.name = u.name
+                 WHERE h.name IS NULL);
+            IF cardinality(missing) > 0 THEN
+                free_names := weir.append_create(store.number, missing);
+            END IF;
+            IF cardinality(free_names) > 0 THEN
+                -- Looked for again, now that nobody else can be creating them.
+                SELECT head_names || array_agg(u.name),
+                       head_versions || array_agg(coalesce(h.version, store.version_base - 1)),
+                       head_exist || array_agg(h.version IS NOT NULL),
+                       head_closed || array_agg(coalesce(h.closed, false)),
+                       head_rows || array_agg(h.ctid)
+                  INTO head_names, head_versions, head_exist, head_closed, head_rows
+                  FROM unnest(free_names) AS u (name)
+                  LEFT JOIN (SELECT s.name, s.version, s.closed, s.ctid
+                               FROM weir.streams AS s WHERE s.name = ANY (free_names)
+                                FOR NO KEY UPDATE SKIP LOCKED) AS h ON h.name = u.name
+                 WHERE h.name IS NOT NULL
+                    OR NOT EXISTS (SELECT FROM weir.streams AS s
+                                    WHERE s.name = u.name COLLATE "C");
+            END IF;
+        END IF;
+    END IF;
+    written := weir.clock();
+    now_us := (extract(epoch FROM written) * 1000000)::bigint;
+
+    IF options & 1 <> 0 AND NOT waiting THEN
+        -- All at once. Keys first.
+        IF keyed THEN
+            RETURN QUERY
+                SELECT u.number::integer - 1, coalesce(r.stream, -1),
+                       CASE WHEN u.busy THEN -4 WHEN NOT u.same THEN -8 ELSE 0 END,
+                       r.stream IS NOT NULL, r.first, r.last, r.id, NULL::bigint, NULL::bigint,
+                       NULL::text
+                  FROM (SELECT a.number, a.key = ANY (busy_keys) AS busy,
+                               k.fingerprint = a.fingerprint AS same, k.result
+                          FROM unnest(append_keys, append_fingerprints) WITH ORDINALITY
+                               AS a (key, fingerprint, number)
+                          LEFT JOIN LATERAL (SELECT x.fingerprint, x.result FROM weir.keys AS x
+                                              WHERE x.key = a.key AND x.expires > now_us) AS k
+                                 ON true
+                         WHERE a.key <> '') AS u
+                  LEFT JOIN LATERAL weir.append_kept(u.result) AS r ON u.same AND NOT u.busy
+                 WHERE u.busy OR u.same IS NOT NULL;
+            IF FOUND THEN
+                SELECT array_agg(a.number::integer) INTO refused
+                  FROM unnest(append_keys) WITH ORDINALITY AS a (key, number)
+                 WHERE a.key <> ''
+                   AND (a.key = ANY (busy_keys)
+                        OR EXISTS (SELECT FROM weir.keys AS x
+                                    WHERE x.key = a.key AND x.expires > now_us));
+            END IF;
+        END IF;
+        SELECT array_agg(j.append), array_agg(j.number), array_agg(j.verdict), array_agg(j.actual)
+          INTO appends, numbers, firsts, lasts
+          FROM (SELECT DISTINCT ON (u.append) u.append, u.number, u.verdict, u.actual
+                  FROM (SELECT s.append, s.number,
+                               CASE WHEN h.name IS NULL THEN -4
+                                    WHEN h.closed THEN -7
+                                    WHEN s.expect = 0 THEN 0
+                                    WHEN s.expect = 1 AND h.has THEN -3
+                                    WHEN s.expect = 2 AND NOT h.has THEN -3
+                                    WHEN s.expect = 3 AND (NOT h.has OR h.version <> s.version)
+                                        THEN -3
+                                    ELSE 0 END AS verdict,
+                               CASE WHEN h.has THEN h.version ELSE -1 END AS actual
+                          FROM unnest(stream_appends, stream_names, stream_expects,
+                                      stream_versions) WITH ORDINALITY
+                               AS s (append, name, expect, version, number)
+                          LEFT JOIN unnest(head_names, head_versions, head_exist, head_closed)
+                               AS h (name, version, has, closed) ON h.name = s.name
+                         WHERE s.append <> ALL (refused)) AS u
+                 WHERE u.verdict <> 0 ORDER BY u.append, u.number) AS j;
+        IF appends IS NOT NULL THEN
+            RETURN QUERY
+                SELECT u.append - 1,
+                       (u.number - array_position(stream_appends, u.append))::integer,
+                       u.verdict::integer, false, NULL::bigint, NULL::bigint, NULL::bigint,
+                       NULL::bigint, u.actual, NULL::text
+                  FROM unnest(appends, numbers, firsts, lasts)
+                       AS u (append, number, verdict, actual);
+            refused := refused || appends;
+        END IF;
+        IF cardinality(refused) = cardinality(append_flags) THEN
+            RETURN;
+        END IF;
+        wrote := true;
+        IF NOT keyed THEN
+            RETURN QUERY
+                SELECT w.append_number - 1,
+                       (w.stream_number - array_position(stream_appends, w.append_number))::integer,
+                       0, false, w.first_version, w.last_version, w.last_position, NULL::bigint,
+                       NULL::bigint, NULL::text
+                  FROM weir.append_write(stream_appends, stream_names, event_streams, event_names,
+                                         event_data, event_meta, refused, head_names,
+                                         head_versions, head_rows, written, false) AS w;
+        ELSE
+            SELECT array_agg(w.append_number), array_agg(w.stream_number),
+                   array_agg(w.first_version), array_agg(w.last_version),
+                   array_agg(w.last_position)
+              INTO appends, numbers, firsts, lasts, ids
+              FROM weir.append_write(stream_appends, stream_names, event_streams, event_names,
+                                     event_data, event_meta, refused, head_names, head_versions,
+                                     head_rows, written, false) AS w;
+            PERFORM weir.append_keep(a.key, a.fingerprint, now_us, key_ttl, r.result)
+               FROM (SELECT u.append,
+                            string_agg(int8send(u.first) || int8send(u.last) || int8send(u.id), ''
+                                       ORDER BY u.number) AS result
+                       FROM unnest(appends, numbers, firsts, lasts, ids)
+                            AS u (append, number, first, last, id) GROUP BY u.append) AS r
+               JOIN unnest(append_keys, append_fingerprints) WITH ORDINALITY
+                    AS a (key, fingerprint, number) ON a.number = r.append
+              WHERE a.key <> '';
+            RETURN QUERY
+                SELECT u.append - 1,
+                       (u.number - array_position(stream_appends, u.append))::integer,
+                       0, false, u.first, u.last, u.id, NULL::bigint, NULL::bigint, NULL::text
+                  FROM unnest(appends, numbers, firsts, lasts, ids)
+                       AS u (append, number, first, last, id);
+        END IF;
+    ELSE
+        -- One after the other.
+        missing := '{}'; -- the busy ones
+        IF NOT waiting THEN
+            missing := ARRAY(
+                SELECT u.name FROM unnest(stream_names) AS u (name)
+                  LEFT JOIN unnest(head_names) AS h (name) ON h.name = u.name
+                 WHERE h.name IS NULL);
+        END IF;
+        FOR i IN 1 .. cardinality(append_flags) LOOP
+            IF cardinality(append_flags) = 1 THEN
+                high := cardinality(stream_names) + 1;
+                event_high := cardinality(event_streams) + 1;
+                change_high := cardinality(change_streams) + 1;
+            ELSE
+                high := low;
+                WHILE stream_appends[high] = i LOOP
+                    high := high + 1;
+                END LOOP;
+                event_high := event_low;
+                WHILE event_streams[event_high] < high LOOP
+                    event_high := event_high + 1;
+                END LOOP;
+                change_high := change_low;
+                WHILE change_streams[change_high] < high LOOP
+                    change_high := change_high + 1;
+                END LOOP;
+            END IF;
+            IF append_flags[i] & 8 <> 0 AND NOT fine THEN
+                append_index := i - 1;
+                stream_index := -1;
+                status := -18;
+                replayed := false;
+                RETURN NEXT;
+            ELSE
+                fine := true;
+                FOR append_index, stream_index, status, replayed, first_version, last_version,
+                    position, expected, actual, other IN
+                    SELECT s.* FROM weir.append_single(
+                        options, key_ttl, append_flags[i],
+                        CASE WHEN keyed THEN append_keys[i] ELSE '' END, append_fingerprints[i],
+                        stream_names[low : high - 1], stream_expects[low : high - 1],
+                        stream_versions[low : high - 1],
+                        ARRAY(SELECT e - low + 1
+                                FROM unnest(event_streams[event_low : event_high - 1]) AS e),
+                        event_names[event_low : event_high - 1],
+                        event_data[event_low : event_high - 1],
+                        event_meta[event_low : event_high - 1],
+                        ARRAY(SELECT e - low + 1
+                                FROM unnest(change_streams[change_low : change_high - 1]) AS e),
+                        change_keys[change_low : change_high - 1],
+                        change_kinds[change_low : change_high - 1],
+                        store.version_base, written, now_us, missing, busy_keys,
+                        busy_reserved, i - 1) AS s
+                LOOP
+                    fine := status = 0;
+                    wrote := wrote OR (fine AND NOT replayed AND append_flags[i] & 4 = 0);
+                    RETURN NEXT;
+                END LOOP;
+            END IF;
+            low := high;
+            event_low := event_high;
+            change_low := change_high;
+        END LOOP;
+    END IF;
+    IF wrote AND options & 4 <> 0 AND store.expires <= now_us THEN
+        PERFORM weir.append_expire(now_us);
+    END IF;
+END
+$$;
+
+-- One event to one stream, without keys: most appends. One statement finds the head, moves it and
+-- writes the event; whatever it does not find (a new stream, a busy or closed one, another version)
+-- is left to weir.append. The head's row is found by its place: when it was locked in a newer version
+-- than this statement can see, nothing is found, and weir.append looks again.
+CREATE OR REPLACE FUNCTION weir.append_one(
+    append_flags integer, wait_ms integer, stream_name text, expect integer, stream_version bigint,
+    event_name text, event_data text, event_meta text)
+RETURNS TABLE (append_index integer, stream_index integer, status integer, replayed boolean,
+               first_version bigint, last_version bigint, "position" bigint, expected bigint,
+               actual bigint, other text)
+LANGUAGE plpgsql VOLATILE SECURITY DEFINER SET search_path = pg_catalog, pg_temp AS $$
+DECLARE
+    store record;
+BEGIN
+    SELECT s.number, pg_advisory_xact_lock_shared(1465207122, s.number)::text,
+           (SELECT min(k.expires) FROM weir.keys AS k) AS expires
+      INTO store FROM weir.store AS s;
+    IF current_setting('synchronous_commit') NOT IN ('on', 'remote_apply') THEN
+        PERFORM weir.commit_durably();
+    END IF;
+    RETURN QUERY
+    WITH moved AS (
+        UPDATE weir.streams AS s
+           SET version = s.version + 1, last_id = nextval('weir.positions'),
+               updated = weir.clock()
+         WHERE s.ctid = (SELECT h.ctid FROM weir.streams AS h
+                          WHERE h.name = stream_name AND expect <> 1
+                            FOR NO KEY UPDATE SKIP LOCKED)
+           AND NOT s.closed
+           AND (expect <> 3 OR s.version = stream_version)
+        RETURNING s.version, s.last_id, s.updated
+    )
+    INSERT INTO weir.events AS e (id, stream, version, name, data, meta, created)
+    SELECT m.last_id, stream_name, m.version, event_name, event_data::json, event_meta::json,
+           m.updated
+      FROM moved AS m
+    RETURNING 0, 0, 0, false, e.version, e.version, e.id, NULL::bigint, NULL::bigint, NULL::text;
+    IF NOT FOUND THEN
+        RETURN QUERY
+            SELECT a.* FROM weir.append(
+                5, wait_ms, 0, ARRAY[append_flags], '{}', '{}', ARRAY[1], ARRAY[stream_name],
+                ARRAY[expect], ARRAY[stream_version], ARRAY[1], ARRAY[event_name],
+                ARRAY[event_data], ARRAY[event_meta], '{}', '{}', '{}') AS a;
+    ELSIF store.expires IS NOT NULL AND store.expires <= weir.clock_us() THEN
+        PERFORM weir.append_expire(weir.clock_us());
+    END IF;
+END
+$$;
