@@ -8,9 +8,9 @@
 set -eu
 
 build='gcc libc6-dev meson ninja-build pkg-config python3 scdoc
-       libsqlite3-dev libpcre2-dev libyaml-dev zlib1g-dev' # zlib: the static SQLite wants it
+       libpq-dev libsqlite3-dev libpcre2-dev libyaml-dev zlib1g-dev' # zlib: the static SQLite wants it
 test='clang clang-format clang-tidy codespell cppcheck fish g++ git
-      libclang-rt-14-dev libcmocka-dev mandoc procps shellcheck sqlite3 zsh'
+      libclang-rt-14-dev libcmocka-dev mandoc pgbouncer postgresql procps shellcheck sqlite3 zsh'
 
 usage() {
     echo 'usage: install-deps.sh build|test...' >&2

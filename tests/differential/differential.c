@@ -1,13 +1,15 @@
 /* differential.c - runs the seeds of the differential kit.
  *
  *     differential [--stores LIST] [--seed N] [--seeds COUNT] [--operations COUNT] [--verbose]
+ *                  [NAME OF A TEST]
  *
  * LIST is two or more of memory, sqlite and postgres, with commas; memory,sqlite unless given.
  * PostgreSQL is the server of WEIR_TEST_POSTGRES (see tests/postgres/with-server).
  *
  * Without --seed, seeds 1 to COUNT run (WEIR_DIFFERENTIAL_SEEDS, or 400; of those with PostgreSQL
- * a tenth), 500 operations each, and each seed is one test in TAP. A seed that fails prints its number, the operation and what each
- * store answered; `--seed N --verbose` runs it again and prints every operation.
+ * a tenth), 500 operations each, and each seed is one test in TAP. A seed that fails prints its
+ * number, the operation and what each store answered; `--seed N --verbose` runs it again and prints
+ * every operation.
  */
 #include "world.h"
 
@@ -176,6 +178,13 @@ int main(int argc, char **argv)
         const char *value = i + 1 < argc ? argv[i + 1] : "0";
         if (strcmp(argv[i], "--verbose") == 0) {
             verbose = true;
+            continue;
+        }
+        unsigned long long seed = 0; /* a test by its name */
+        if (sscanf(argv[i], "seed %llu of %d operations", &seed, &operations) == 2) {
+            first = seed;
+            count = 1;
+            counted = true;
             continue;
         }
         if (strcmp(argv[i], "--seed") == 0) {

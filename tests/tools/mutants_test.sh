@@ -7,7 +7,30 @@ top=$tmp/top
 mkdir -p "$top/tests/mutants" "$top/docs"
 cat >"$top/meson.build" <<'END'
 project('small', 'c')
-test('sum_test', executable('sum_test', 'sum.c', 'sum_test.c'), timeout: 2)
+sum_test = executable('sum_test', 'sum.c', 'sum_test.c')
+test('sum_test', sum_test, timeout: 2)
+test('wrapped_test', find_program('wrapper'), args: ['--', sum_test], timeout: 2)
+sum = executable('sum', 'sum.c', 'main.c', build_by_default: false)
+test('script_test', find_program('bash'), args: files('script.sh'), depends: sum,
+  env: {'SUM': sum.full_path()})
+test('wrapped_script_test', find_program('wrapper'),
+  args: ['--', find_program('bash').full_path(), files('script.sh')], depends: sum,
+  env: {'SUM': sum.full_path()})
+END
+cat >"$top/wrapper" <<'END'
+#!/bin/sh
+# Gives its command what it needs, and passes its arguments and its end on.
+[ "$1" = -- ] || exit 125
+shift
+"$@"
+END
+chmod +x "$top/wrapper"
+printf 'int sum(int a, int b);\nint main(void)\n{\n    return sum(1, 2);\n}\n' >"$top/main.c"
+cat >"$top/script.sh" <<'END'
+echo 1..1
+"$SUM"
+[ $? = 3 ] || printf 'not '
+echo "ok 1 - the program adds"
 END
 echo "option('checks', type: 'boolean', value: false)" >"$top/meson_options.txt"
 cat >"$top/sum.c" <<'END'
@@ -73,11 +96,16 @@ sed -i 's/int result = a;/int other = a;/' "$top/tests/mutants/does_not_apply.pa
 mutant bad_baseline 'sum_test fails' 'result -= b;'
 mutant no_such_test 'sum_test nothing' 'result -= b;'
 mutant no_such_suite 'other_test adds' 'result -= b;'
+mutant wrapped 'wrapped_test adds' 'result -= b;'
+mutant wrapped_crashes 'wrapped_test adds' '__builtin_trap();'
+mutant wrapped_survives 'wrapped_test adds_zero' 'result -= b;'
+mutant script 'script_test the program adds' 'result -= b;'
+mutant wrapped_script 'wrapped_script_test the program adds' 'result -= b;'
 mutant no_header 'sum_test adds' 'result -= b;'
 sed -i '/^Test:/d' "$top/tests/mutants/no_header.patch"
 
 run mutants
-is "good and bad mutants are told apart" "$rc $(tail -n 1 <<<"$out")" "1 3 passed, 7 failed"
+is "good and bad mutants are told apart" "$rc $(tail -n 1 <<<"$out")" "1 7 passed, 8 failed"
 judged() { like "$1" "$out" $'(^|\n)'"$2"; } # NAME PATTERN_OF_ITS_LINE
 judged "a mutant that its test notices is killed" \
     'killed +killed \(not ok\) +C01 the sum of two numbers'
@@ -91,6 +119,11 @@ judged "a test that fails without the patch" \
 judged "a test that is not there" \
     'no_such_test +FAILED: without the patch nothing in sum_test does not run'
 judged "a suite that is not there" 'no_such_suite +FAILED: no suite is called other_test'
+judged "a program behind a wrapper is told which test" 'wrapped +killed \(not ok\)'
+judged "its crash is a crash" 'wrapped_crashes +killed \(crashed\)'
+judged "and its other tests do not count" 'wrapped_survives +FAILED: SURVIVES: adds_zero'
+judged "a script has what it depends on built" 'script +killed \(not ok\)'
+judged "also behind a wrapper" 'wrapped_script +killed \(not ok\)'
 judged "a patch that does not say its test" "no_header +FAILED: the header has no line 'Test:"
 is "the sources themselves are untouched" "$(grep -c 'result += b' "$top/sum.c")" 1
 
