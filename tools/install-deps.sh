@@ -8,7 +8,7 @@
 set -eu
 
 build='gcc libc6-dev meson ninja-build pkg-config python3 scdoc
-       libpq-dev libsqlite3-dev libpcre2-dev libyaml-dev zlib1g-dev' # zlib: the static SQLite wants it
+       libpcre2-dev libpq-dev libsqlite3-dev libyaml-dev zlib1g-dev' # zlib: for the static SQLite
 test='clang clang-format clang-tidy codespell cppcheck fish g++ git
       libclang-rt-14-dev libcmocka-dev mandoc pgbouncer postgresql procps shellcheck sqlite3 zsh'
 
