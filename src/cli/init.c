@@ -5,25 +5,31 @@
 static const cli_option options[] = {
     { "plan", NULL, CLI_FLAG, "print the SQL that would be run, and run nothing" },
     { "adopt", NULL, CLI_FLAG, "add the store to an SQLite database that has other tables" },
+    { "grant", "ROLE", CLI_WORD, "PostgreSQL: let ROLE work on the store, and no more than that" },
 };
 
-/* The SQL that opening the store would run now; empty when it is up to date or not SQLite. */
-static weir_status plan(const cli *c, weir_buffer *sql, weir_error *err)
+/* The SQL that opening the store would run now; empty when it is up to date or in memory. */
+static weir_status plan(const cli *c, const store_url *url, weir_buffer *sql, weir_error *err)
 {
-    char *url = NULL;
-    store_url parsed = { 0 };
-    weir_status status = weir__cli_url(c, &url, err);
+    if (strcmp(url->scheme, "postgres") == 0) {
+        return weir__postgres_plan(&url->options, sql, err);
+    }
+    if (strcmp(url->scheme, "sqlite") == 0) {
+        store_options o = url->options;
+        o.open_flags = weir__cli_has(c, "adopt") ? WEIR_OPEN_ADOPT : 0;
+        return weir__sqlite_plan(&o, sql, err);
+    }
+    return WEIR_OK;
+}
 
-    if (status == WEIR_OK) {
-        status = weir__url_parse(&parsed, url, err);
-    }
-    if (status == WEIR_OK && strcmp(parsed.scheme, "sqlite") == 0) {
-        parsed.options.open_flags = weir__cli_has(c, "adopt") ? WEIR_OPEN_ADOPT : 0;
-        status = weir__sqlite_plan(&parsed.options, sql, err);
-    }
-    weir__url_free(&parsed);
-    weir__free(url);
-    return status;
+/* What --grant asks for; the SQL is added to what a plan prints. */
+static weir_status grant(const cli *c, const store_url *url, bool plan_only, weir_buffer *sql,
+                         weir_error *err)
+{
+    return weir__cli_has(c, "grant")
+               ? weir__postgres_grant(&url->options, weir__cli_text(c, "grant"), plan_only, sql,
+                                      err)
+               : WEIR_OK;
 }
 
 /* JSON only when it is asked for: a plan is most useful as a file of SQL. */
@@ -61,8 +67,10 @@ static weir_status print_store(cli *c, weir *w, const char *url, bool created, b
             { .name = "schema", .type = CLI_I64, .number = stats.schema },
             { .name = "created", .type = CLI_BOOL, .number = created },
             { .name = "upgraded", .type = CLI_BOOL, .number = upgraded },
+            { .name = "granted", .type = CLI_STR, .text = weir__cli_text(c, "grant") },
         };
-        (void)weir__cli_row(&c->out, fields, sizeof fields / sizeof fields[0]);
+        const size_t count = sizeof fields / sizeof fields[0];
+        (void)weir__cli_row(&c->out, fields, weir__cli_has(c, "grant") ? count : count - 1);
     }
     weir__free(shown);
     return status;
@@ -85,46 +93,75 @@ static weir_status open_or_make(const cli *c, const char *url, weir **w, bool *c
     return status;
 }
 
-static int run(cli *c)
+static weir_status init(cli *c, const char *url, const store_url *parsed, weir_error *err)
 {
     weir *w = NULL;
-    char *url = NULL;
     bool created = false;
-    weir_error err;
-    weir_buffer sql = { 0 };
-    weir_status status = plan(c, &sql, &err);
+    weir_buffer sql = { 0 }, granted = { 0 };
+    weir_status status = plan(c, parsed, &sql, err);
+    const bool change = sql.len > 0;
 
     if (status == WEIR_OK && weir__cli_has(c, "plan")) {
-        print_plan(c, &sql);
+        status = grant(c, parsed, true, &sql, err);
+        if (status == WEIR_OK) {
+            print_plan(c, &sql);
+        }
         goto out;
     }
     if (status == WEIR_OK) {
-        status = weir__cli_url(c, &url, &err);
+        status = open_or_make(c, url, &w, &created, err);
     }
     if (status == WEIR_OK) {
-        status = open_or_make(c, url, &w, &created, &err);
+        status = grant(c, parsed, false, &granted, err);
     }
     if (status == WEIR_OK) {
-        status = print_store(c, w, url, created, !created && sql.len > 0, &err);
+        status = print_store(c, w, url, created, !created && change, err);
     }
 out:
     weir_close(w);
-    weir__free(url);
     weir__buffer_free(&sql);
-    return status == WEIR_OK ? CLI_DONE : weir__cli_fail(c, &err);
+    weir__buffer_free(&granted);
+    return status;
+}
+
+static int run(cli *c)
+{
+    char *url = NULL;
+    store_url parsed = { 0 };
+    weir_error err;
+    weir_status status = weir__cli_url(c, &url, &err);
+    int exit_status = CLI_DONE;
+
+    if (status == WEIR_OK) {
+        status = weir__url_parse(&parsed, url, &err);
+    }
+    if (status == WEIR_OK && weir__cli_has(c, "grant") && strcmp(parsed.scheme, "postgres") != 0) {
+        exit_status = weir__cli_usage(c, "--grant is for PostgreSQL: files have no roles");
+    } else if (status == WEIR_OK && weir__cli_has(c, "adopt") &&
+               strcmp(parsed.scheme, "postgres") == 0) {
+        exit_status = weir__cli_usage(c, "--adopt is for SQLite: PostgreSQL has schemas, see "
+                                         "?schema= in weir(1)");
+    } else if (status == WEIR_OK) {
+        status = init(c, url, &parsed, &err);
+    }
+    weir__url_free(&parsed);
+    weir__free(url);
+    return status == WEIR_OK ? exit_status : weir__cli_fail(c, &err);
 }
 
 const cli_command weir__cli_init_command = {
     .name = "init",
     .block = CLI_BLOCK_OPERATE,
-    .usage = "[--plan] [--adopt] [options]",
+    .usage = "[--plan] [--adopt] [--grant ROLE] [options]",
     .summary = "make or upgrade the store",
     .about =
         "Makes the store when it is not there, and upgrades it in place when an older version of\n"
-        "Weir made it. Run again it changes nothing. SQLite needs no init: the first append\n"
-        "makes the store as well.",
+        "Weir made it. Run again it changes nothing, and any number of processes may run it at\n"
+        "once. SQLite needs no init: the first append makes the store as well. PostgreSQL needs a\n"
+        "database that is there, and a role that may create a schema in it.",
     .example = "weir init\n"
-               "weir init --store sqlite:orders.db --plan",
+               "weir init --store sqlite:orders.db --plan\n"
+               "weir init --store postgres:///orders --grant shop",
     .options = options,
     .options_count = sizeof options / sizeof options[0],
     .words_min = 0,

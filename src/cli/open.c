@@ -7,6 +7,7 @@
 #include "base/clock.h"
 #include "cli/cli.h"
 #include "store/request.h"
+#include "store/secrets.h"
 #include "store/url.h"
 
 #include <stdlib.h>
@@ -36,6 +37,16 @@ weir_status weir__cli_url(const cli *c, char **url, weir_error *err)
     return status;
 }
 
+/* PostgreSQL: the URL for libpq without passwords, and the schema when it is not "weir". */
+static bool add_postgres(weir_buffer *b, const store_options *o)
+{
+    const char *mark = memchr(o->path.ptr, '?', o->path.len) == NULL ? "?" : "&";
+    return weir__url_shown(b, o->path) &&
+           (o->schema.len == 0 ||
+            (weir__buffer_add_text(b, mark) && weir__buffer_add_text(b, "schema=") &&
+             weir__buffer_add(b, o->schema.ptr, o->schema.len)));
+}
+
 weir_status weir__cli_url_shown(const char *url, char **shown, weir_error *err)
 {
     store_url parsed = { 0 };
@@ -44,9 +55,12 @@ weir_status weir__cli_url_shown(const char *url, char **shown, weir_error *err)
 
     if (status == WEIR_OK) {
         const weir_str path = parsed.options.path;
-        if (!weir__buffer_add_text(&b, parsed.scheme) || !weir__buffer_add(&b, ":", 1) ||
-            (path.len > 0 && !weir__buffer_add(&b, path.ptr, path.len)) ||
-            !weir__buffer_add(&b, "", 1)) {
+        const bool ok = strcmp(parsed.scheme, "postgres") == 0
+                            ? add_postgres(&b, &parsed.options)
+                            : weir__buffer_add_text(&b, parsed.scheme) &&
+                                  weir__buffer_add(&b, ":", 1) &&
+                                  (path.len == 0 || weir__buffer_add(&b, path.ptr, path.len));
+        if (!ok || !weir__buffer_add(&b, "", 1)) {
             status = weir__fail(err, WEIR_ENOMEM, "out of memory");
         } else {
             *shown = b.ptr;
@@ -107,7 +121,8 @@ weir_status weir__cli_create(const cli *c, weir **out, weir_error *err)
         status = open_with(c, 0, out, err);
     }
     if (status == WEIR_OK && strncmp(shown, "memory:", 7) != 0) {
-        weir__cli_note(c, "created store %s", strchr(shown, ':') + 1);
+        const bool file = strncmp(shown, "sqlite:", 7) == 0;
+        weir__cli_note(c, "created store %s", file ? shown + 7 : shown);
     }
     weir__free(url);
     weir__free(shown);

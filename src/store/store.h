@@ -820,6 +820,10 @@ weir_status weir__sqlite_open(weir_store **out, const store_options *options, we
 weir_status weir__sqlite_plan(const store_options *options, weir_buffer *sql, weir_error *err);
 weir_status weir__postgres_open(weir_store **out, const store_options *options, weir_error *err);
 weir_status weir__postgres_plan(const store_options *options, weir_buffer *sql, weir_error *err);
+/* Lets a role of the database work on the store: read everything, call the functions, write nothing
+ * else. `sql` gets what is run, or with `plan` what would be. */
+weir_status weir__postgres_grant(const store_options *options, weir_str role, bool plan,
+                                 weir_buffer *sql, weir_error *err);
 
 /* chunk.c: ending what reads filled; NULL-safe on zeroed structs. */
 void weir__chunk_free(store_chunk *chunk);

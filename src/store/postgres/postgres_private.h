@@ -146,6 +146,9 @@ weir_status weir__pg_schema_open(pg_store *s, const pg_schema *schema, pg_conn *
 /* The SQL that this would run; empty: nothing. Changes nothing. */
 weir_status weir__pg_schema_plan(pg_store *s, const pg_schema *schema, pg_conn *conn,
                                  weir_buffer *sql, weir_error *err);
+/* Adds to `sql` what gives a role the rights of a worker, and runs it unless it is a plan. */
+weir_status weir__pg_schema_grant(pg_store *s, pg_conn *conn, weir_str role, bool plan,
+                                  weir_buffer *sql, weir_error *err);
 /* All functions of the database, in SQL that replaces what is there. */
 bool weir__pg_schema_functions(const pg_store *s, weir_buffer *sql);
 /* What a new store has, as temporary tables and functions: to compare with (check_schema.c). */

@@ -121,8 +121,7 @@ static bool add_line(const pg_store *s, weir_buffer *sql, const char *text)
 }
 
 /* Everything of schema 1, then whatever came later. version 0: there is a schema without a store. */
-static bool script_in(const pg_store *s, const pg_schema *schema, int64_t version,
-                      weir_buffer *sql)
+static bool script_in(const pg_store *s, const pg_schema *schema, int64_t version, weir_buffer *sql)
 {
     bool ok = true;
     if (version == 0) {
@@ -141,13 +140,6 @@ static bool script_in(const pg_store *s, const pg_schema *schema, int64_t versio
     return ok && weir__pg_schema_functions(s, sql) && add_version(s, sql, schema);
 }
 
-/* The same, and the schema itself. */
-static bool script(const pg_store *s, const pg_schema *schema, int64_t version, weir_buffer *sql)
-{
-    return (version != 0 || add_line(s, sql, sql_schema_make)) &&
-           script_in(s, schema, version, sql);
-}
-
 bool weir__pg_schema_model(weir_buffer *sql)
 {
     char name[] = "pg_temp";
@@ -158,26 +150,48 @@ bool weir__pg_schema_model(weir_buffer *sql)
 /* ---- looking and changing -------------------------------------------------------------------- */
 
 typedef struct found_store {
+    bool schema; /* at least the schema is there, perhaps with others' tables */
     bool there;
     int64_t version, client_least;
 } found_store;
 
+/* The schema itself when it is missing, and what is missing in it. */
+static bool script(const pg_store *s, const pg_schema *schema, const found_store *found,
+                   weir_buffer *sql)
+{
+    return (found->schema || add_line(s, sql, sql_schema_make)) &&
+           script_in(s, schema, found->there ? found->version : 0, sql);
+}
+
+/* A table of the right name without the right columns. */
+static weir_status refuse_foreign(const pg_store *s, weir_error *err)
+{
+    const weir_status status = weir__fail(
+        err, WEIR_EINVAL, "schema %s has a table \"store\" that is not Weir's", s->schema);
+    weir__error_detail(err, "Choose another schema: add ?schema=NAME to the store URL.");
+    return status;
+}
+
 static weir_status look(pg_store *s, pg_conn *conn, found_store *found, weir_error *err)
 {
     PGresult *result = NULL;
+    pg_params p = { 0 };
     *found = (found_store){ 0 };
-    weir_status status = weir__pg_run_text(conn, sql_store_exists, NULL, 0, &result, err);
+    weir__pg_add_text(&p, weir__str(s->schema_name));
+    weir_status status = weir__pg_run_text(conn, sql_store_exists, &p, 0, &result, err);
+    weir__pg_params_free(&p);
     if (status != WEIR_OK) {
         return status;
     }
     found->there = weir__pg_bool(result, 0, 0);
+    found->schema = weir__pg_bool(result, 0, 1);
     pq.PQclear(result);
     if (!found->there) {
         return WEIR_OK;
     }
     status = weir__pg_run_text(conn, sql_store_row, NULL, 0, &result, err);
     if (status != WEIR_OK) {
-        return status;
+        return strcmp(conn->sqlstate, "42703") == 0 ? refuse_foreign(s, err) : status;
     }
     if (pq.PQntuples(result) != 1) {
         status = weir__fail(err, WEIR_ECORRUPT, "table %s.store has no row; restore it", s->schema);
@@ -214,8 +228,7 @@ static weir_status change_locked(pg_store *s, const pg_schema *schema, pg_conn *
     if (status != WEIR_OK || (found.there && found.version >= schema->version)) {
         return status; /* somebody else was first */
     }
-    if (!script(s, schema, found.there ? found.version : 0, &sql) ||
-        !weir__buffer_add(&sql, "", 1)) {
+    if (!script(s, schema, &found, &sql) || !weir__buffer_add(&sql, "", 1)) {
         status = weir__fail(err, WEIR_ENOMEM, "could not allocate the schema");
     } else {
         status = weir__pg_run_script(conn, sql.ptr, PG_ANSWER_US_LONG, err);
@@ -236,10 +249,16 @@ static weir_status change(pg_store *s, const pg_schema *schema, pg_conn *conn, w
     if (status == WEIR_OK) {
         return weir__pg_run_script(conn, "COMMIT", PG_ANSWER_US_LONG, err);
     }
+    const bool no_right = strcmp(conn->sqlstate, "42501") == 0;
     if (conn->raw != NULL) {
         (void)weir__pg_run_script(conn, "ROLLBACK", s->answer_us, NULL);
     }
-    return weir__wrap(err, status, "could not create or upgrade the store in schema %s", s->schema);
+    (void)weir__wrap(err, status, "could not create or upgrade the store in schema %s", s->schema);
+    if (no_right) {
+        weir__error_detail(err, "Run weir init as a role that may create a schema in this database "
+                                "(or as the owner of the store), then weir init --grant ROLE.");
+    }
+    return status;
 }
 
 weir_status weir__pg_schema_open(pg_store *s, const pg_schema *schema, pg_conn *conn,
@@ -279,6 +298,43 @@ weir_status weir__pg_schema_open(pg_store *s, const pg_schema *schema, pg_conn *
     return status;
 }
 
+/* The SQL that lets a role work on the store. */
+static bool grants(const pg_store *s, const char *role, weir_buffer *sql)
+{
+    static const char *const parts[] = { sql_schema_grant_schema, sql_schema_grant_tables,
+                                         sql_schema_grant_functions };
+    bool ok = true;
+    for (size_t i = 0; ok && i < sizeof parts / sizeof parts[0]; i++) {
+        ok = weir__pg_sql_add(s, sql, parts[i]) && weir__buffer_add_text(sql, " ") &&
+             weir__buffer_add_text(sql, role) && weir__buffer_add_text(sql, ";\n");
+    }
+    return ok;
+}
+
+weir_status weir__pg_schema_grant(pg_store *s, pg_conn *conn, weir_str role, bool plan,
+                                  weir_buffer *sql, weir_error *err)
+{
+    char *quoted = pq.PQescapeIdentifier(conn->raw, role.ptr, role.len);
+    if (quoted == NULL) {
+        return weir__fail(err, WEIR_EINVAL, "\"%.*s\" cannot be the name of a role", (int)role.len,
+                          role.ptr);
+    }
+    weir_status status = grants(s, quoted, sql) && weir__buffer_add(sql, "", 1)
+                             ? WEIR_OK
+                             : weir__fail(err, WEIR_ENOMEM, "could not allocate a statement");
+    pq.PQfreemem(quoted);
+    if (status == WEIR_OK) {
+        sql->len--;
+    }
+    if (status == WEIR_OK && !plan) {
+        status = weir__pg_run_script(conn, sql->ptr, s->answer_us, err);
+    }
+    if (status != WEIR_OK && strcmp(conn->sqlstate, "42704") == 0) {
+        weir__error_detail(err, "Make the role first: CREATE ROLE ... LOGIN");
+    }
+    return status;
+}
+
 weir_status weir__pg_schema_plan(pg_store *s, const pg_schema *schema, pg_conn *conn,
                                  weir_buffer *sql, weir_error *err)
 {
@@ -287,8 +343,7 @@ weir_status weir__pg_schema_plan(pg_store *s, const pg_schema *schema, pg_conn *
     if (status != WEIR_OK || (found.there && found.version >= schema->version)) {
         return status;
     }
-    const bool ok = weir__buffer_add_text(sql, "BEGIN;\n") &&
-                    script(s, schema, found.there ? found.version : 0, sql) &&
+    const bool ok = weir__buffer_add_text(sql, "BEGIN;\n") && script(s, schema, &found, sql) &&
                     weir__buffer_add_text(sql, "COMMIT;\n");
     return ok ? WEIR_OK : weir__fail(err, WEIR_ENOMEM, "could not allocate the schema");
 }

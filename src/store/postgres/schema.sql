@@ -127,13 +127,44 @@ BEGIN
 END
 $$;
 
--- Functions are for those who were given the right to call them (weir init --grant).
+-- Functions are for those who were given the right to call them (weir init --grant). Whoever may append
+-- gets the rights to what an upgrade has added.
 -- name: schema_private
 REVOKE ALL ON ALL FUNCTIONS IN SCHEMA weir FROM PUBLIC;
+DO $$
+DECLARE
+    place name;
+    role name;
+BEGIN
+    FOR place, role IN
+        SELECT DISTINCT n.nspname, pg_get_userbyid(a.grantee)
+        FROM pg_catalog.pg_class AS c
+        JOIN pg_catalog.pg_namespace AS n ON n.oid = c.relnamespace
+        JOIN pg_catalog.pg_proc AS p ON p.pronamespace = n.oid
+        CROSS JOIN LATERAL aclexplode(p.proacl) AS a
+        WHERE c.oid = 'weir.store'::regclass
+            AND p.proname = 'append'
+            AND a.privilege_type = 'EXECUTE'
+            AND a.grantee NOT IN (0, p.proowner)
+    LOOP
+        EXECUTE format('GRANT SELECT ON ALL TABLES IN SCHEMA %I TO %I', place, role);
+        EXECUTE format('GRANT EXECUTE ON ALL FUNCTIONS IN SCHEMA %I TO %I', place, role);
+    END LOOP;
+END
+$$;
 
--- The schema may be there already, made by somebody who has the right to.
+-- What a worker needs: to look at everything, and to call the functions, which run with the rights of
+-- their owner. No right to write a table or to take a position. A role's name is added to each line.
+-- name: schema_grant_schema
+GRANT USAGE ON SCHEMA weir TO
+-- name: schema_grant_tables
+GRANT SELECT ON ALL TABLES IN SCHEMA weir TO
+-- name: schema_grant_functions
+GRANT EXECUTE ON ALL FUNCTIONS IN SCHEMA weir TO
+
+-- Only when it is not there: who may not make schemas can still use one that was made for it.
 -- name: schema_make
-CREATE SCHEMA IF NOT EXISTS weir;
+CREATE SCHEMA weir;
 
 -- name: schema_rows
 INSERT INTO weir.store (schema, client_least, epoch, number, created)

@@ -3,6 +3,9 @@
 #include "base/str.h"
 #include "store/postgres/postgres_private.h"
 #include "store/postgres/store_sql.h"
+#include "store/secrets.h"
+
+#include <stdio.h>
 
 enum { SCHEMA_NAME_BYTES_MAX = 63 };
 
@@ -74,6 +77,27 @@ static weir_status options_copy(pg_store *s, const store_options *options, weir_
     return schema_set(s, options->schema, err);
 }
 
+/* Does libpq understand the URL? Its words about one that it does not may hold a part of it. */
+static weir_status url_check(weir_str url, weir_error *err)
+{
+    char *why = NULL;
+    weir_status status = weir__url_check_password(url, err);
+    if (status != WEIR_OK) {
+        return status;
+    }
+    PQconninfoOption *parsed = pq.PQconninfoParse(url.ptr, &why);
+    if (parsed == NULL) {
+        char text[256];
+        (void)snprintf(text, sizeof text, "%s", why == NULL ? "out of memory" : why);
+        text[strcspn(text, "\n")] = '\0';
+        status = weir__fail(err, WEIR_EINVAL, "store URL is not understood: %s", text);
+        weir__url_scrub(url, err);
+    }
+    pq.PQconninfoFree(parsed);
+    pq.PQfreemem(why);
+    return status;
+}
+
 /* A store with its pool, not connected. */
 static weir_status store_new(pg_store **out, const store_options *options, weir_error *err)
 {
@@ -88,6 +112,9 @@ static weir_status store_new(pg_store **out, const store_options *options, weir_
     }
     s->base.ops = &weir__postgres_ops;
     status = options_copy(s, options, err);
+    if (status == WEIR_OK) {
+        status = url_check(s->options.path, err);
+    }
     if (status == WEIR_OK) {
         status = weir__pg_pool_open(&s->pool, s, err);
     }
@@ -144,6 +171,24 @@ weir_status weir__postgres_plan(const store_options *options, weir_buffer *sql, 
     status = weir__pg_take(s, 1, &conn, err);
     if (status == WEIR_OK) {
         status = weir__pg_schema_plan(s, &weir__pg_schema_current, conn, sql, err);
+        weir__pg_give(conn);
+    }
+    store_close(&s->base);
+    return status;
+}
+
+weir_status weir__postgres_grant(const store_options *options, weir_str role, bool plan,
+                                 weir_buffer *sql, weir_error *err)
+{
+    pg_store *s = NULL;
+    pg_conn *conn = NULL;
+    weir_status status = store_new(&s, options, err);
+    if (status != WEIR_OK) {
+        return status;
+    }
+    status = weir__pg_take(s, 1, &conn, err);
+    if (status == WEIR_OK) {
+        status = weir__pg_schema_grant(s, conn, role, plan, sql, err);
         weir__pg_give(conn);
     }
     store_close(&s->base);

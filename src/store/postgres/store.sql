@@ -39,4 +39,6 @@ UPDATE weir.store SET version_base = $1
 RETURNING one;
 
 -- name: store_exists
-SELECT to_regclass('weir.store') IS NOT NULL;
+-- $1: the schema's name. Whether there is a store, and whether there is at least the schema.
+SELECT to_regclass('weir.store') IS NOT NULL,
+       EXISTS (SELECT FROM pg_catalog.pg_namespace AS n WHERE n.nspname = $1);

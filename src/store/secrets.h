@@ -1,0 +1,24 @@
+/* secrets.h - passwords that stand in a PostgreSQL URL, and keeping them out of everything that is
+ * shown: postgres://USER:PASSWORD@HOST/DATABASE?password=...&sslpassword=...
+ *
+ * A URL is not decoded for this and need not be well-formed: where it is not clear what is part of a
+ * password, it counts as one.
+ */
+#ifndef WEIR_STORE_SECRETS_H
+#define WEIR_STORE_SECRETS_H
+
+#include "base/memory.h"
+#include "weir.h"
+
+/* The URL without its passwords. false: out of memory. */
+bool weir__url_shown(weir_buffer *out, weir_str url);
+
+/* Puts *** where the message or the detail has a password of the URL, as it is written there or
+ * decoded. */
+void weir__url_scrub(weir_str url, weir_error *err);
+
+/* EINVAL: the password holds a character that libpq would take for the end of it. The message does
+ * not show it; libpq's would show a part. */
+weir_status weir__url_check_password(weir_str url, weir_error *err);
+
+#endif
