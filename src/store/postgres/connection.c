@@ -18,6 +18,7 @@
 #include "store/postgres/store_sql.h"
 
 #include <errno.h>
+#include <inttypes.h>
 #include <poll.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -116,7 +117,8 @@ weir_status weir__pg_result_status(const PGresult *result, weir_error *err)
     const char *sqlstate = field(result, PG_DIAG_SQLSTATE);
     const weir_status status = status_of(sqlstate);
     one_line(field(result, PG_DIAG_MESSAGE_PRIMARY), message, sizeof message);
-    if (own_status(sqlstate, &own)) {
+    const bool status_is_own = own_status(sqlstate, &own);
+    if (status_is_own) {
         (void)weir__fail(err, status, "%s", message);
     } else {
         (void)weir__fail(err, status, "PostgreSQL refused: %s%s", message, advice_for(sqlstate));
@@ -124,11 +126,21 @@ weir_status weir__pg_result_status(const PGresult *result, weir_error *err)
     if (field(result, PG_DIAG_MESSAGE_DETAIL)[0] != '\0') {
         weir__error_detail(err, "%s", field(result, PG_DIAG_MESSAGE_DETAIL));
     }
+    /* Our functions put a name of up to 512 bytes here, which the detail has no room for. */
+    if (status_is_own && field(result, PG_DIAG_COLUMN_NAME)[0] != '\0') {
+        weir__error_stream(err, weir__str(field(result, PG_DIAG_COLUMN_NAME)));
+    }
     weir__error_store_code(err, "%s", sqlstate);
     return status;
 }
 
 /* ---- connecting --------------------------------------------------------------------------- */
+
+static bool is_fatal(const PGresult *result)
+{
+    const char *severity = field(result, PG_DIAG_SEVERITY_NONLOCALIZED);
+    return strcmp(severity, "FATAL") == 0 || strcmp(severity, "PANIC") == 0;
+}
 
 /* A commit that was to wait for a standby and did not: it is durable here, perhaps not there. The
  * text may be in any language; the place in the server's source is not. */
@@ -137,6 +149,10 @@ static void notice_receive(void *ctx, const PGresult *notice)
     pg_conn *conn = ctx;
     if (strcmp(field(notice, PG_DIAG_SOURCE_FUNCTION), "SyncRepWaitForLSN") == 0) {
         conn->unsynced = true;
+    }
+    /* An error that comes while no statement is running ends the session. */
+    if (is_fatal(notice)) {
+        conn->ended = true;
     }
 }
 
@@ -196,6 +212,51 @@ static weir_status hello(pg_conn *conn, weir_error *err)
     return committed ? WEIR_OK : read_committed(conn, err);
 }
 
+/* What to do about it. libpq gives no code here, so the words decide; in another language there is
+ * the general advice. */
+static const char *connection_advice(const char *message)
+{
+    static const struct {
+        const char *words, *advice;
+    } known[] = {
+        { "password", "Give the password in PGPASSWORD or ~/.pgpass, or as user:password@ in the "
+                      "store URL; the user must be the one the server knows." },
+        { "pg_hba.conf", "The server's pg_hba.conf has no line that lets this user in from here." },
+        { "authentication failed", "The server wants another kind of login for this user: see its "
+                                   "pg_hba.conf, and the user in the store URL." },
+        { "role \"", "Name another user in the store URL, or create this one: CREATE ROLE ... "
+                     "LOGIN." },
+        { "database \"", "Name another database in the store URL, or create this one: createdb." },
+        { "too many", "The server has no connection to spare: lower pool= in the store URLs, raise "
+                      "max_connections, or put a pooler in between." },
+        { "remaining connection slots", "The server has no connection to spare: lower pool= in the "
+                                        "store URLs, raise max_connections, or put a pooler in "
+                                        "between." },
+        { "read-only", "None of the hosts takes writes: is a failover going on?" },
+    };
+    for (size_t i = 0; i < sizeof known / sizeof known[0]; i++) {
+        if (strstr(message, known[i].words) != NULL) {
+            return known[i].advice;
+        }
+    }
+    return "Is the server running, and are host and port in the store URL right? psql with the "
+           "same "
+           "URL, without Weir's own parameters, tells the same.";
+}
+
+static bool has_several_hosts(const pg_store *s)
+{
+    bool several = false;
+    PQconninfoOption *parsed = pq.PQconninfoParse(s->options.path.ptr, NULL);
+    for (const PQconninfoOption *o = parsed; o != NULL && o->keyword != NULL; o++) {
+        const bool names_hosts =
+            strcmp(o->keyword, "host") == 0 || strcmp(o->keyword, "hostaddr") == 0;
+        several = several || (names_hosts && o->val != NULL && strchr(o->val, ',') != NULL);
+    }
+    pq.PQconninfoFree(parsed);
+    return several;
+}
+
 weir_status weir__pg_connect(pg_store *s, pg_conn *conn, const char *const *extra, weir_error *err)
 {
     enum { PARAMETERS_MAX = 24 };
@@ -209,6 +270,11 @@ weir_status weir__pg_connect(pg_store *s, pg_conn *conn, const char *const *extr
     for (size_t i = 0; i < sizeof before / sizeof before[0]; i += 2) {
         names[count] = before[i];
         values[count++] = before[i + 1];
+    }
+    if ((s->options.open_flags & WEIR_OPEN_READONLY) == 0 && has_several_hosts(s)) {
+        /* One of them is the primary: a standby is no use. A single host is taken as it is. */
+        names[count] = "target_session_attrs";
+        values[count++] = "read-write";
     }
     names[count] = "dbname";
     values[count++] = s->options.path.ptr;
@@ -225,8 +291,10 @@ weir_status weir__pg_connect(pg_store *s, pg_conn *conn, const char *const *extr
     conn->raw = pq.PQconnectdbParams(names, values, 1);
     conn->serial = atomic_fetch_add(&s->connections, 1) + 1;
     conn->prepared_count = 0;
+    conn->prepared_again = 0;
     conn->test_clock_us = 0;
     conn->unsynced = false;
+    conn->ended = false;
     if (conn->raw == NULL) {
         return weir__fail(err, WEIR_ENOMEM, "could not allocate a connection");
     }
@@ -235,6 +303,7 @@ weir_status weir__pg_connect(pg_store *s, pg_conn *conn, const char *const *extr
         char message[400];
         one_line(pq.PQerrorMessage(conn->raw), message, sizeof message);
         status = weir__fail(err, WEIR_EUNAVAILABLE, "could not reach PostgreSQL: %s", message);
+        weir__error_detail(err, "%s", connection_advice(message));
     } else if (pq.PQsetnonblocking(conn->raw, 1) != 0) {
         status = weir__fail(err, WEIR_ENOMEM, "could not allocate a connection");
     } else {
@@ -287,7 +356,9 @@ static bool still_there(pg_conn *conn)
     if (poll(&fd, 1, 0) <= 0) {
         return true;
     }
-    return pq.PQconsumeInput(conn->raw) == 1 && pq.PQstatus(conn->raw) == CONNECTION_OK;
+    /* PQisBusy reads what has come: a farewell may be there before the end is. */
+    return pq.PQconsumeInput(conn->raw) == 1 && pq.PQisBusy(conn->raw) == 0 && !conn->ended &&
+           pq.PQstatus(conn->raw) == CONNECTION_OK;
 }
 
 /* Sends what is left and reads until a result is complete. false: lost; *why says how. */
@@ -324,10 +395,8 @@ static bool await_result(pg_conn *conn, int64_t deadline_us, const char **why)
 /* The server ends the session with this error: what was running may be committed. */
 static bool ends_session(const PGresult *result)
 {
-    const char *severity = field(result, PG_DIAG_SEVERITY_NONLOCALIZED);
     const char *sqlstate = field(result, PG_DIAG_SQLSTATE);
-    return strcmp(severity, "FATAL") == 0 || strcmp(severity, "PANIC") == 0 ||
-           sqlstate[0] == '\0' || strncmp(sqlstate, "08", 2) == 0;
+    return is_fatal(result) || sqlstate[0] == '\0' || strncmp(sqlstate, "08", 2) == 0;
 }
 
 /* All results of what was sent; the last one counts, or the first that failed. */
@@ -474,49 +543,66 @@ weir_status weir__pg_run_script(pg_conn *conn, const char *sql, int64_t answer_u
     return status;
 }
 
-/* The number under which a text is prepared on this connection; prepares it if it is not. */
-static weir_status prepared_number(pg_conn *conn, const char *sql, const char *text,
-                                   const pg_params *params, int64_t deadline_us, size_t *number,
-                                   weir_error *err)
+enum { PREPARED_NAME_BYTES = 48 };
+
+static uint64_t text_hash(const char *text)
 {
-    char name[24];
+    uint64_t hash = UINT64_C(14695981039346656037); /* FNV-1a */
+    for (; *text != '\0'; text++) {
+        hash = (hash ^ (unsigned char)*text) * UINT64_C(1099511628211);
+    }
+    return hash;
+}
+
+/* The name under which a text is prepared on this connection; prepares it if it is not. The name
+ * says what the text is: should a pooler hand us a session in which somebody else has prepared, the
+ * same name is still the same statement. */
+static weir_status prepared_name(pg_conn *conn, const char *sql, const char *text,
+                                 const pg_params *params, int64_t deadline_us,
+                                 char name[PREPARED_NAME_BYTES], weir_error *err)
+{
     PGresult *result = NULL;
+    uint64_t hash = 0;
     for (size_t i = 0; i < conn->prepared_count; i++) {
-        if (conn->prepared[i] == sql) {
-            *number = i;
-            return WEIR_OK;
+        if (conn->prepared[i].sql == sql) {
+            hash = conn->prepared[i].hash;
         }
     }
+    const bool known = hash != 0;
+    hash = known ? hash : text_hash(text);
+    (void)snprintf(name, PREPARED_NAME_BYTES, "weir_%016" PRIx64 "_%u", hash, conn->prepared_again);
+    if (known) {
+        return WEIR_OK;
+    }
     WEIR_ASSERT(conn->prepared_count < PG_STATEMENTS_MAX);
-    *number = conn->prepared_count;
-    (void)snprintf(name, sizeof name, "weir_%zu", *number);
     if (pq.PQsendPrepare(conn->raw, name, text, params == NULL ? 0 : params->count,
                          params == NULL ? NULL : params->types) != 1) {
-        return lost(conn, "the statement could not be sent", err);
+        (void)lost(conn, "the statement could not be sent", err);
+    } else {
+        weir_status status = collect(conn, deadline_us, &result, err);
+        pq.PQclear(result);
+        if (status == WEIR_OK) {
+            conn->prepared[conn->prepared_count++] =
+                (struct pg_prepared){ .sql = sql, .hash = hash };
+        }
+        if (conn->outcome != PG_LOST) {
+            return status;
+        }
     }
-    const weir_status status = collect(conn, deadline_us, &result, err);
-    pq.PQclear(result);
-    if (status == WEIR_OK) {
-        conn->prepared[conn->prepared_count++] = sql;
-    } else if (conn->outcome == PG_LOST) {
-        conn->outcome = PG_NOT_SENT; /* preparing does nothing */
-        return weir__wrap(err, WEIR_EUNAVAILABLE, "could not prepare a statement");
-    }
-    return status;
+    conn->outcome = PG_NOT_SENT; /* preparing does nothing */
+    return weir__wrap(err, WEIR_EUNAVAILABLE, "could not prepare a statement");
 }
 
 static weir_status run_prepared(pg_conn *conn, const char *sql, const char *text,
                                 const pg_params *params, int64_t deadline_us, PGresult **result,
                                 weir_error *err)
 {
-    char name[24];
-    size_t number = 0;
+    char name[PREPARED_NAME_BYTES];
     values v;
-    weir_status status = prepared_number(conn, sql, text, params, deadline_us, &number, err);
+    const weir_status status = prepared_name(conn, sql, text, params, deadline_us, name, err);
     if (status != WEIR_OK) {
         return status;
     }
-    (void)snprintf(name, sizeof name, "weir_%zu", number);
     values_of(params, &v);
     if (pq.PQsendQueryPrepared(conn->raw, name, params == NULL ? 0 : params->count, v.ptrs,
                                params == NULL ? NULL : params->lengths, v.formats, 1) != 1) {
@@ -553,10 +639,14 @@ weir_status weir__pg_run(pg_conn *conn, const pg_call *call, PGresult **result, 
         return send_text(conn, text, call->params, deadline_us, result, err);
     }
     status = run_prepared(conn, call->sql, text, call->params, deadline_us, result, err);
-    if (prepared_gone(conn) && pq.PQtransactionStatus(conn->raw) == PQTRANS_IDLE) {
-        /* Without names from here on: this connection's names cannot be trusted. */
-        status = send_text(conn, text, call->params, deadline_us, result, err);
+    if (prepared_gone(conn)) {
+        /* Under other names from here on. This statement goes without one, once; inside a
+         * transaction, which has failed with it, the next one does. */
         conn->prepared_count = 0;
+        conn->prepared_again++;
+        if (pq.PQtransactionStatus(conn->raw) == PQTRANS_IDLE) {
+            status = send_text(conn, text, call->params, deadline_us, result, err);
+        }
     }
     return status;
 }

@@ -17,9 +17,11 @@ struct pg_pool {
     pg_store *store; /* borrowed */
     size_t size;     /* immutable */
     weir_mutex mu;
-    weir_cond free;
+    weir_cond free;      /* somebody gave one back */
+    weir_cond connected; /* ... that is connected */
     pg_conn *conns;      /* owned array; `taken` of each is guarded by mu */
-    size_t waiting;      /* guarded by mu */
+    size_t waiting;      /* guarded by mu: for `free` */
+    size_t resting;      /* guarded by mu: for `connected` */
     uint64_t distrusted; /* guarded by mu: connections up to this serial are not used again */
 };
 
@@ -39,6 +41,11 @@ weir_status weir__pg_pool_open(pg_pool **out, pg_store *s, weir_error *err)
         goto fail;
     }
     if (!weir__cond_init(&pool->free)) {
+        weir__mutex_destroy(&pool->mu);
+        goto fail;
+    }
+    if (!weir__cond_init(&pool->connected)) {
+        weir__cond_destroy(&pool->free);
         weir__mutex_destroy(&pool->mu);
         goto fail;
     }
@@ -66,6 +73,7 @@ void weir__pg_pool_close(pg_pool *pool)
         WEIR_ASSERT(!pool->conns[i].taken);
         weir__pg_disconnect(&pool->conns[i]);
     }
+    weir__cond_destroy(&pool->connected);
     weir__cond_destroy(&pool->free);
     weir__mutex_destroy(&pool->mu);
     weir__free(pool->conns);
@@ -96,58 +104,64 @@ static void pause_us(int64_t us)
     (void)nanosleep(&time, NULL);
 }
 
-/* Connects until the deadline; at least once. */
-static weir_status reach(pg_pool *pool, pg_conn *conn, int64_t deadline_us, weir_error *err)
+/* Waits for a connection to become free. */
+static pg_conn *await_locked(pg_pool *pool, int64_t deadline_us) WEIR_REQUIRES(pool->mu)
 {
-    for (int attempt = 0;; attempt++) {
-        const weir_status status = weir__pg_connect(pool->store, conn, NULL, err);
-        if (status != WEIR_EUNAVAILABLE) {
-            return status;
-        }
-        const int64_t pause = weir__pg_backoff_us(attempt);
-        if (mono_us() + pause >= deadline_us) {
-            return status;
-        }
-        pause_us(pause);
+    pg_conn *conn = pick_locked(pool);
+    bool in_time = true;
+    while (conn == NULL && in_time) {
+        pool->waiting++;
+        in_time = weir__cond_wait_until(&pool->free, &pool->mu, deadline_us);
+        pool->waiting--;
+        conn = pick_locked(pool);
     }
+    return conn;
+}
+
+/* The server could not be reached: waits a little, and for less when a connection is given back that
+ * works. It may be one of the few that the server grants us. */
+static void rest(pg_pool *pool, int64_t until_us)
+{
+    weir__lock(&pool->mu);
+    pool->resting++;
+    (void)weir__cond_wait_until(&pool->connected, &pool->mu, until_us);
+    pool->resting--;
+    weir__unlock(&pool->mu);
 }
 
 weir_status weir__pg_take(pg_store *s, int64_t deadline_us, pg_conn **out, weir_error *err)
 {
     pg_pool *pool = s->pool;
-    pg_conn *conn = NULL;
     const int64_t deadline = deadline_us == 0 ? mono_us() + s->options.busy_us : deadline_us;
-    weir__lock(&pool->mu);
-    while ((conn = pick_locked(pool)) == NULL) {
-        pool->waiting++;
-        const bool in_time = weir__cond_wait_until(&pool->free, &pool->mu, deadline);
-        pool->waiting--;
-        if (!in_time && (conn = pick_locked(pool)) == NULL) {
+    for (int attempt = 0;; attempt++) {
+        weir__lock(&pool->mu);
+        pg_conn *conn = await_locked(pool, deadline);
+        if (conn == NULL) {
             weir__unlock(&pool->mu);
             return weir__fail(err, WEIR_EBUSY,
                               "all %zu connections of this handle were in use for too long; add "
                               "pool=N to the store URL for more",
                               pool->size);
         }
-        if (conn != NULL) {
-            break;
+        conn->taken = true;
+        const bool distrusted = conn->serial <= pool->distrusted;
+        weir__unlock(&pool->mu);
+        if (distrusted) {
+            weir__pg_disconnect(conn);
         }
-    }
-    conn->taken = true;
-    const bool distrusted = conn->serial <= pool->distrusted;
-    weir__unlock(&pool->mu);
-    if (distrusted) {
-        weir__pg_disconnect(conn);
-    }
-    if (conn->raw == NULL) {
-        const weir_status status = reach(pool, conn, deadline, err);
-        if (status != WEIR_OK) {
-            weir__pg_give(conn);
+        const weir_status status =
+            conn->raw != NULL ? WEIR_OK : weir__pg_connect(s, conn, NULL, err);
+        if (status == WEIR_OK) {
+            *out = conn;
+            return WEIR_OK;
+        }
+        weir__pg_give(conn);
+        const int64_t again_us = mono_us() + weir__pg_backoff_us(attempt);
+        if (status != WEIR_EUNAVAILABLE || again_us >= deadline) {
             return status;
         }
+        rest(pool, again_us);
     }
-    *out = conn;
-    return WEIR_OK;
 }
 
 pg_conn *weir__pg_take_idle(pg_store *s)
@@ -184,6 +198,8 @@ void weir__pg_give(pg_conn *conn)
     conn->taken = false;
     if (pool->waiting > 0) {
         weir__cond_signal(&pool->free);
+    } else if (conn->raw != NULL && pool->resting > 0) {
+        weir__cond_signal(&pool->connected);
     }
     weir__unlock(&pool->mu);
 }

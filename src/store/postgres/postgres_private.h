@@ -57,8 +57,13 @@ typedef struct pg_conn {
     char sqlstate[6]; /* of the last error; "" */
     bool unsynced;    /* the standby did not confirm the last commit, though it should have */
     bool taken;       /* guarded by the pool's mutex */
-    const char *prepared[PG_STATEMENTS_MAX]; /* texts that are prepared; index = its name */
+    bool ended;       /* the server has said goodbye */
+    struct pg_prepared {
+        const char *sql; /* known by its address */
+        uint64_t hash;   /* of the text as it was sent: its name */
+    } prepared[PG_STATEMENTS_MAX];
     size_t prepared_count;
+    unsigned prepared_again; /* how often names were given up: part of the name */
     int64_t test_clock_us; /* tests: the time this session was last told */
 } pg_conn;
 
@@ -193,6 +198,7 @@ struct pg_store {
     pg_wake *wake;
     pg_safe *safe;
     _Atomic int64_t transactions;
+    _Atomic int32_t read_large; /* so many of the next chunks probably have large events */
 
     weir_mutex sql_mu;
     struct pg_sql {
