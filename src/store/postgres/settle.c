@@ -1,48 +1,347 @@
-/* settle.c */
+/* settle.c - the end of a lease: effects, positions and fence in one transaction; and the smaller
+ * verbs that name a fence.
+ *
+ * INVARIANTS
+ *   (1) Without SQL of the caller's a settle is one statement: it happened, or it did not, or its
+ *       answer was lost. Nothing is repeated that may have happened.
+ *   (2) With SQL of the caller's it is a transaction on one connection. Until COMMIT is sent nothing
+ *       can have happened, so a connection that breaks before is EUNAVAILABLE, after it EUNKNOWN.
+ *   (3) SQL that ends its transaction is found out: a setting that ends with the transaction is gone.
+ *       What it committed cannot be taken back, but the settle does not count.
+ *   (4) Results are written when everything has succeeded.
+ *
+ * What the fence means and what is locked when: settle_functions.sql.
+ */
 #include "base/error.h"
-#include "store/postgres/postgres_private.h"
+#include "base/str.h"
+#include "store/postgres/settle_sql.h"
+#include "store/postgres/targets.h"
 
-weir_status weir__pg_settle(weir_store *s, store_settle *settle, weir_error *err)
+#include <stdio.h>
+
+/* ---- parameters ---------------------------------------------------------------------------- */
+
+weir_status weir__pg_error_text(weir_str text, weir_arena *arena, weir_str *out, weir_error *err)
 {
-    (void)s;
-    (void)settle;
-    return weir__fail(err, WEIR_EMISUSE, "not built yet");
+    weir_str cut = text;
+    if (cut.len > STORE_ERROR_TEXT_BYTES_MAX) {
+        cut.len = weir__utf8_valid_prefix(cut.ptr, STORE_ERROR_TEXT_BYTES_MAX);
+    }
+    if (cut.len == 0 || (weir__utf8_valid_prefix(cut.ptr, cut.len) == cut.len &&
+                         memchr(cut.ptr, '\0', cut.len) == NULL)) {
+        *out = cut;
+        return WEIR_OK;
+    }
+    char *copy = weir__arena_copy(arena, cut.ptr, cut.len);
+    if (copy == NULL) {
+        return weir__fail(err, WEIR_ENOMEM, "could not allocate an error's text");
+    }
+    for (size_t at = 0; at < cut.len; at++) {
+        at += weir__utf8_valid_prefix(copy + at, cut.len - at);
+        if (at < cut.len) {
+            copy[at] = '?';
+        }
+    }
+    for (size_t at = 0; at < cut.len; at++) {
+        copy[at] = copy[at] == '\0' ? '?' : copy[at];
+    }
+    *out = (weir_str){ .ptr = copy, .len = cut.len };
+    return WEIR_OK;
 }
 
-weir_status weir__pg_extend(weir_store *s, int64_t lease_us, store_fenced *items, size_t count,
+static weir_status add_parks(pg_params *p, const store_settle *settle, weir_arena *arena,
+                             weir_error *err)
+{
+    weir_status status = WEIR_OK;
+    weir__pg_array_begin(p, PG_OID_INT8_ARRAY);
+    for (size_t i = 0; i < settle->parks_count; i++) {
+        weir__pg_push_i64(p, settle->parks[i].reaction);
+    }
+    weir__pg_array_end(p);
+    weir__pg_array_begin(p, PG_OID_INT8_ARRAY);
+    for (size_t i = 0; i < settle->parks_count; i++) {
+        weir__pg_push_i64(p, settle->parks[i].event);
+    }
+    weir__pg_array_end(p);
+    weir__pg_array_begin(p, PG_OID_INT8_ARRAY);
+    for (size_t i = 0; i < settle->parks_count; i++) {
+        weir__pg_push_i64(p, settle->parks[i].attempts);
+    }
+    weir__pg_array_end(p);
+    weir__pg_array_begin(p, PG_OID_TEXT_ARRAY);
+    for (size_t i = 0; i < settle->parks_count && status == WEIR_OK; i++) {
+        weir_str text = { 0 };
+        status = weir__pg_error_text(settle->parks[i].error, arena, &text, err);
+        weir__pg_push_text(p, text);
+    }
+    weir__pg_array_end(p);
+    return status;
+}
+
+/* The arguments of weir.settle. */
+static weir_status add_settle(pg_params *p, const store_settle *settle, weir_arena *arena,
+                              weir_error *err)
+{
+    const store_failure *failure = &settle->failure;
+    weir_str error = { 0 };
+    weir__pg_add_i64(p, settle->target);
+    weir__pg_add_i64(p, settle->fence);
+    weir__pg_array_begin(p, PG_OID_INT8_ARRAY);
+    for (size_t i = 0; i < settle->advances_count; i++) {
+        weir__pg_push_i64(p, settle->advances[i].reaction);
+    }
+    weir__pg_array_end(p);
+    weir__pg_array_begin(p, PG_OID_INT8_ARRAY);
+    for (size_t i = 0; i < settle->advances_count; i++) {
+        weir__pg_push_i64(p, settle->advances[i].to);
+    }
+    weir__pg_array_end(p);
+    weir_status status = add_parks(p, settle, arena, err);
+    if (status == WEIR_OK) {
+        status = weir__pg_error_text(failure->error, arena, &error, err);
+    }
+    weir__pg_add_i64_array(p, settle->parked_done, settle->parked_done_count);
+    weir__pg_add_bool(p, failure->reaction != 0 || settle->end == STORE_END_BLOCK);
+    weir__pg_add_i64(p, failure->reaction);
+    weir__pg_add_i64(p, failure->event);
+    weir__pg_add_text(p, error);
+    weir__pg_add_i32(p, (int32_t)settle->end);
+    weir__pg_add_i64(p, settle->lease_us);
+    weir__pg_add_i64(p, settle->until_us);
+    return status;
+}
+
+/* ---- answers ------------------------------------------------------------------------------- */
+
+/* One settle on its way. */
+typedef struct settling {
+    pg_store *s;
+    store_settle *settle;
+    pg_params params;
+    weir_arena arena;
+} settling;
+
+/* The columns of the last row that follow those of the effects. */
+enum { COLUMN_END = 0, COLUMN_BEHIND = 1, COLUMN_SAME_TRANSACTION = 2 };
+
+static int first_column(const store_settle *settle)
+{
+    return settle->appends_count > 0 ? 10 : 0;
+}
+
+static bool same_transaction(const PGresult *result, const store_settle *settle)
+{
+    return weir__pg_bool(result, pq.PQntuples(result) - 1,
+                         first_column(settle) + COLUMN_SAME_TRANSACTION);
+}
+
+static weir_status take_answer(settling *x, const PGresult *result, weir_error *err)
+{
+    store_settle *settle = x->settle;
+    const int column = first_column(settle), last = pq.PQntuples(result) - 1;
+    (void)err;
+    settle->lease_until_us = weir__pg_i64(result, last, column + COLUMN_END);
+    settle->behind = weir__pg_bool(result, last, column + COLUMN_BEHIND);
+    atomic_fetch_add(&x->s->transactions, 1);
+    weir__pg_wake(x->s);
+    return WEIR_OK;
+}
+
+/* ---- the caller's own SQL ------------------------------------------------------------------ */
+
+/* Nothing was committed, so what broke did no harm. */
+static weir_status not_committed(const pg_conn *conn, weir_status status, weir_error *err)
+{
+    return conn->outcome == PG_LOST
+               ? weir__wrap(err, WEIR_EUNAVAILABLE, "nothing of the settle was committed")
+               : status;
+}
+
+static weir_status ended(weir_error *err)
+{
+    const weir_status status =
+        weir__fail(err, WEIR_EMISUSE, "the SQL of a settle has ended its transaction");
+    weir__error_detail(err, "It runs inside a transaction of the store's and must not commit or "
+                            "roll back. The settle did not happen; what was committed remains.");
+    return status;
+}
+
+static weir_status run_sql(pg_conn *conn, const store_settle *settle, weir_error *err)
+{
+    if (pq.PQsetnonblocking(conn->raw, 0) != 0) {
+        return weir__fail(err, WEIR_EIO, "could not hand over the connection");
+    }
+    weir_status status = settle->sql(settle->sql_ctx, conn->raw, err);
+    if (status != WEIR_OK) {
+        return status;
+    }
+    if (pq.PQstatus(conn->raw) != CONNECTION_OK || pq.PQsetnonblocking(conn->raw, 1) != 0) {
+        return weir__fail(err, WEIR_EUNAVAILABLE,
+                          "the connection broke while the SQL of a settle ran");
+    }
+    switch (pq.PQtransactionStatus(conn->raw)) {
+    case PQTRANS_INTRANS:
+        return WEIR_OK;
+    case PQTRANS_IDLE:
+        return ended(err);
+    case PQTRANS_INERROR:
+        status = weir__fail(err, WEIR_EMISUSE, "the SQL of a settle has failed and did not say so");
+        weir__error_detail(err, "A statement was refused, so PostgreSQL will not commit what came "
+                                "before it. Return the failure, or use a savepoint.");
+        return status;
+    case PQTRANS_ACTIVE:
+    case PQTRANS_UNKNOWN:
+        break;
+    }
+    return weir__fail(err, WEIR_EMISUSE, "the SQL of a settle has not read all of its results");
+}
+
+static weir_status settle_in(settling *x, pg_conn *conn, const char *sql, PGresult **result,
+                             weir_error *err)
+{
+    PGresult *none = NULL;
+    weir_status status = weir__pg_run_script(conn, sql_settle_begin, 0, err);
+    if (status != WEIR_OK) {
+        return not_committed(conn, status, err);
+    }
+    status = run_sql(conn, x->settle, err);
+    if (status != WEIR_OK) {
+        return status;
+    }
+    status = weir__pg_run_text(conn, sql, &x->params, 0, result, err);
+    if (status != WEIR_OK) {
+        return not_committed(conn, status, err);
+    }
+    if (!same_transaction(*result, x->settle)) {
+        return ended(err);
+    }
+    status = weir__pg_run_text(conn, sql_settle_commit, NULL, 0, &none, err);
+    pq.PQclear(none);
+    return status;
+}
+
+/* A connection of its own, which is closed when it is given back in a transaction. */
+static weir_status settle_with_sql(settling *x, const char *sql, PGresult **result, weir_error *err)
+{
+    pg_conn *conn = NULL;
+    weir_status status = weir__pg_take(x->s, 0, &conn, err);
+    if (status != WEIR_OK) {
+        return status;
+    }
+    status = settle_in(x, conn, sql, result, err);
+    if (status != WEIR_OK && conn->raw != NULL) {
+        /* Whatever the caller's SQL left behind: an open transaction, unread results. */
+        weir__pg_disconnect(conn);
+    }
+    weir__pg_give(conn);
+    return status;
+}
+
+/* ---- settling ------------------------------------------------------------------------------ */
+
+weir_status weir__pg_settle(weir_store *base, store_settle *settle, weir_error *err)
+{
+    settling x = { .s = pg_of(base), .settle = settle };
+    weir_error own = { 0 };
+    weir_error *told = err == NULL ? &own : err; /* a refusal is read out of it */
+    PGresult *result = NULL;
+    const bool effects = settle->appends_count > 0;
+    const char *sql = effects ? sql_settle_with : sql_settle;
+
+    if (effects) {
+        return weir__fail(err, WEIR_EMISUSE, "effects are not built yet");
+    }
+    weir_status status = add_settle(&x.params, settle, &x.arena, told);
+    if (status != WEIR_OK) {
+        goto out;
+    }
+    if (settle->sql != NULL) {
+        status = settle_with_sql(&x, sql, &result, told);
+    } else {
+        status = weir__pg_call(x.s, &(pg_call){ .sql = sql, .params = &x.params }, &result, told);
+    }
+    status = status == WEIR_OK ? take_answer(&x, result, told) : status;
+out:
+    pq.PQclear(result);
+    weir__pg_params_free(&x.params);
+    weir__arena_free(&x.arena);
+    return status;
+}
+
+/* ---- extend, release, block, defer --------------------------------------------------------- */
+
+/* lease_us < 0: release. Extending twice is extending, so that is repeated when its answer is lost;
+ * a second release would say that the lease was not ours. */
+static weir_status fenced(pg_store *s, int64_t lease_us, store_fenced *items, size_t count,
+                          weir_error *err)
+{
+    pg_params p = { 0 };
+    PGresult *result = NULL;
+    if (count == 0) {
+        return WEIR_OK;
+    }
+    weir__pg_array_begin(&p, PG_OID_INT8_ARRAY);
+    for (size_t i = 0; i < count; i++) {
+        weir__pg_push_i64(&p, items[i].target);
+    }
+    weir__pg_array_end(&p);
+    weir__pg_array_begin(&p, PG_OID_INT8_ARRAY);
+    for (size_t i = 0; i < count; i++) {
+        weir__pg_push_i64(&p, items[i].fence);
+    }
+    weir__pg_array_end(&p);
+    weir__pg_add_i64(&p, lease_us);
+    weir_status status = weir__pg_call(
+        s,
+        &(pg_call){ .sql = sql_fenced, .params = &p, .repeat = lease_us < 0 ? PG_ONCE : PG_REPEAT },
+        &result, err);
+    if (status == WEIR_OK && pq.PQntuples(result) != (int)count) {
+        status = weir__fail(err, WEIR_ECORRUPT, "PostgreSQL gave %d answers for %zu leases",
+                            pq.PQntuples(result), count);
+    }
+    for (int i = 0; status == WEIR_OK && i < (int)count; i++) {
+        items[i].status = (weir_status)weir__pg_i32(result, i, 0);
+        if (items[i].status == WEIR_OK && lease_us >= 0) {
+            items[i].until_us = weir__pg_i64(result, i, 1);
+        }
+    }
+    pq.PQclear(result);
+    weir__pg_params_free(&p);
+    if (status == WEIR_OK) {
+        atomic_fetch_add(&s->transactions, 1);
+    }
+    return status;
+}
+
+weir_status weir__pg_extend(weir_store *base, int64_t lease_us, store_fenced *items, size_t count,
                             weir_error *err)
 {
-    (void)s;
-    (void)lease_us;
-    (void)items;
-    (void)count;
-    return weir__fail(err, WEIR_EMISUSE, "not built yet");
+    return fenced(pg_of(base), lease_us < 0 ? 0 : lease_us, items, count, err);
 }
 
-weir_status weir__pg_release(weir_store *s, store_fenced *items, size_t count, weir_error *err)
+weir_status weir__pg_release(weir_store *base, store_fenced *items, size_t count, weir_error *err)
 {
-    (void)s;
-    (void)items;
-    (void)count;
-    return weir__fail(err, WEIR_EMISUSE, "not built yet");
+    const weir_status status = fenced(pg_of(base), -1, items, count, err);
+    if (status == WEIR_OK && count > 0) {
+        weir__pg_wake(pg_of(base));
+    }
+    return status;
 }
 
-weir_status weir__pg_block(weir_store *s, int64_t target, int64_t fence, const store_failure *why,
+weir_status weir__pg_block(weir_store *base, int64_t target, int64_t fence,
+                           const store_failure *why, weir_error *err)
+{
+    store_settle settle = {
+        .target = target, .fence = fence, .failure = *why, .end = STORE_END_BLOCK
+    };
+    return weir__pg_settle(base, &settle, err);
+}
+
+weir_status weir__pg_defer(weir_store *base, int64_t target, int64_t fence, int64_t until_us,
                            weir_error *err)
 {
-    (void)s;
-    (void)target;
-    (void)fence;
-    (void)why;
-    return weir__fail(err, WEIR_EMISUSE, "not built yet");
-}
-
-weir_status weir__pg_defer(weir_store *s, int64_t target, int64_t fence, int64_t until_us,
-                           weir_error *err)
-{
-    (void)s;
-    (void)target;
-    (void)fence;
-    (void)until_us;
-    return weir__fail(err, WEIR_EMISUSE, "not built yet");
+    store_settle settle = {
+        .target = target, .fence = fence, .end = STORE_END_DEFER, .until_us = until_us
+    };
+    return weir__pg_settle(base, &settle, err);
 }

@@ -1,4 +1,279 @@
--- settle_functions.sql
+-- settle_functions.sql - the end of a lease: effects, positions and fence in one transaction; and
+-- the smaller verbs that name a fence.
+--
+-- What must stay true:
+--   * nothing is written for a target unless the fence given is the one in its row and somebody
+--     holds it. The clock has no say: an expired lease that nobody took is still held. What decides
+--     is the look after the row was locked; the look before the effects only saves work;
+--   * the target's row is locked after everything else: whoever waits for a busy stream holds no
+--     target, and delays no router;
+--   * the row is locked in a statement of its own, and weir.derive runs in a later one;
+--   * held is true exactly while the target is blocked or paused;
+--   * what can be refused is refused before anything is inserted.
+--
+-- lock_timeout: a row that stays locked is an answer ("busy"), not a silence that leaves the client
+-- without knowing what happened. The settings of the planner: see reaction_functions.sql.
 
 -- name: settle_functions
-SELECT 1;
+-- Raises WR006 or WR011 unless this row is the lease with that fence. found_fence NULL: no row.
+CREATE OR REPLACE FUNCTION weir.check_fence(
+    the_target bigint, the_fence bigint, found_fence bigint, is_held boolean)
+RETURNS void
+LANGUAGE plpgsql STABLE
+AS $$
+BEGIN
+    IF found_fence IS NULL THEN
+        RAISE EXCEPTION 'no target with id %', the_target USING ERRCODE = 'WR006';
+    ELSIF found_fence <> the_fence THEN
+        RAISE EXCEPTION 'the lease is lost: fence %, the target is at %', the_fence, found_fence
+            USING ERRCODE = 'WR011';
+    ELSIF NOT is_held THEN
+        RAISE EXCEPTION 'the lease is lost: nobody holds fence %', the_fence
+            USING ERRCODE = 'WR011';
+    END IF;
+END
+$$;
+
+-- Sets events aside for reactions of a target whose row the caller has locked. One that is parked
+-- already is parked anew, no longer sent back, and keeps its id; of one that is named twice the last
+-- counts.
+CREATE OR REPLACE FUNCTION weir.park(
+    the_targets bigint[], the_reactions bigint[], the_events bigint[], the_attempts bigint[],
+    the_errors text[], now_us bigint)
+RETURNS void
+LANGUAGE plpgsql VOLATILE
+SET plan_cache_mode = force_generic_plan
+SET enable_seqscan = off SET enable_bitmapscan = off
+SET enable_hashjoin = off SET enable_mergejoin = off SET jit = off
+AS $$
+BEGIN
+    UPDATE weir.parked AS p
+       SET attempts = n.attempts, parked = now_us, error = n.error, sent_back = false
+      FROM (SELECT DISTINCT ON (u.target, u.reaction, u.event) u.*
+              FROM unnest(the_targets, the_reactions, the_events, the_attempts, the_errors)
+                       WITH ORDINALITY AS u (target, reaction, event, attempts, error, ordinal)
+             ORDER BY u.target, u.reaction, u.event, u.ordinal DESC) AS n
+     WHERE p.target = n.target AND p.reaction = n.reaction AND p.event = n.event;
+    INSERT INTO weir.parked (reaction, target, event, attempts, parked, error)
+    SELECT n.reaction, n.target, n.event, n.attempts, now_us, n.error
+      FROM (SELECT DISTINCT ON (u.target, u.reaction, u.event) u.*
+              FROM unnest(the_targets, the_reactions, the_events, the_attempts, the_errors)
+                       WITH ORDINALITY AS u (target, reaction, event, attempts, error, ordinal)
+             ORDER BY u.target, u.reaction, u.event, u.ordinal DESC) AS n
+     WHERE NOT EXISTS (SELECT 1
+                         FROM weir.parked AS p
+                        WHERE p.target = n.target AND p.reaction = n.reaction
+                          AND p.event = n.event)
+     ORDER BY n.ordinal;
+END
+$$;
+
+-- SETTLE without effects: everything that concerns the target. ends: store_end. failure_reaction 0
+-- with `fails`: blocked without a reaction to blame.
+CREATE OR REPLACE FUNCTION weir.settle(
+    the_target bigint, the_fence bigint,
+    advance_reactions bigint[], advance_to bigint[],
+    park_reactions bigint[], park_events bigint[], park_attempts bigint[], park_errors text[],
+    parked_done bigint[],
+    fails boolean, failure_reaction bigint, failure_event bigint, failure_error text,
+    ends integer, lease_us bigint, until_us bigint,
+    OUT lease_end bigint, OUT is_behind boolean)
+LANGUAGE plpgsql VOLATILE SECURITY DEFINER
+SET search_path = pg_catalog, pg_temp
+SET lock_timeout = '5s'
+SET plan_cache_mode = force_generic_plan
+SET enable_seqscan = off SET enable_bitmapscan = off
+SET enable_hashjoin = off SET enable_mergejoin = off SET jit = off
+AS $$
+DECLARE
+    now_us bigint;
+    found_fence bigint;
+    was_held boolean;
+    missing bigint;
+    advanced boolean := false;
+    failed_attempts bigint := 0;
+BEGIN
+    PERFORM weir.commit_durably();
+    SELECT t.fence, t.holder IS NOT NULL INTO found_fence, was_held
+      FROM weir.targets AS t
+     WHERE t.id = the_target
+       FOR NO KEY UPDATE;
+    PERFORM weir.check_fence(the_target, the_fence, found_fence, was_held);
+    now_us := weir.clock_us();
+
+    SELECT w.reaction INTO missing
+      FROM unnest(advance_reactions || park_reactions
+                  || CASE WHEN failure_reaction <> 0 THEN ARRAY[failure_reaction] END)
+               WITH ORDINALITY AS w (reaction, ordinal)
+     WHERE NOT EXISTS (SELECT 1
+                         FROM weir.subscriptions AS s
+                        WHERE s.target = the_target AND s.reaction = w.reaction)
+     ORDER BY w.ordinal
+     LIMIT 1;
+    IF missing IS NOT NULL THEN
+        RAISE EXCEPTION 'target % has no subscription of reaction %', the_target, missing
+            USING ERRCODE = 'WR006';
+    END IF;
+
+    -- at <= mark always: a position beyond the mark takes the mark with it.
+    IF cardinality(advance_reactions) > 0 THEN
+        WITH moved AS (
+            UPDATE weir.subscriptions AS s
+               SET at = w.to_position, mark = greatest(s.mark, w.to_position), retries = 0
+              FROM (SELECT u.reaction, max(u.to_position) AS to_position
+                      FROM unnest(advance_reactions, advance_to) AS u (reaction, to_position)
+                     GROUP BY u.reaction) AS w
+             WHERE s.target = the_target AND s.reaction = w.reaction AND s.at < w.to_position
+            RETURNING s.reaction, s.at
+        ), done AS (
+            DELETE FROM weir.work AS k
+             USING moved AS m
+             WHERE k.target = the_target AND k.reaction = m.reaction AND k.event <= m.at
+        )
+        SELECT count(*) > 0 INTO advanced FROM moved;
+    END IF;
+    IF cardinality(park_reactions) > 0 THEN
+        PERFORM weir.park(array_fill(the_target, ARRAY[cardinality(park_reactions)]),
+                          park_reactions, park_events, park_attempts, park_errors, now_us);
+    END IF;
+    IF cardinality(parked_done) > 0 THEN
+        DELETE FROM weir.parked AS p
+         WHERE p.id = ANY (parked_done) AND p.target = the_target AND p.sent_back;
+    END IF;
+    IF failure_reaction <> 0 THEN
+        UPDATE weir.subscriptions AS s
+           SET retries = s.retries + 1
+         WHERE s.target = the_target AND s.reaction = failure_reaction
+        RETURNING s.retries INTO failed_attempts;
+    END IF;
+
+    lease_end := CASE WHEN ends <> 1 THEN 0
+                      WHEN lease_us > 9223372036854775807 - now_us THEN 9223372036854775807
+                      ELSE now_us + lease_us END;
+    UPDATE weir.targets AS t
+       SET lost = CASE WHEN advanced THEN 0 ELSE t.lost END,
+           error = CASE WHEN fails THEN failure_error WHEN advanced THEN '' ELSE t.error END,
+           event = CASE WHEN fails THEN failure_event WHEN advanced THEN 0 ELSE t.event END,
+           reaction = CASE WHEN fails THEN failure_reaction WHEN advanced THEN 0
+                           ELSE t.reaction END,
+           attempts = CASE WHEN fails THEN failed_attempts WHEN advanced THEN 0
+                           ELSE t.attempts END,
+           holder = CASE WHEN ends = 1 THEN t.holder END,
+           lease_until = lease_end,
+           due = CASE WHEN ends = 2 THEN until_us ELSE t.due END,
+           held = t.held OR ends = 3,
+           blocked = CASE WHEN ends = 3 THEN now_us ELSE t.blocked END
+     WHERE t.id = the_target;
+    PERFORM weir.derive(ARRAY[the_target]);
+    SELECT t.behind INTO is_behind FROM weir.targets AS t WHERE t.id = the_target;
+END
+$$;
+
+-- SETTLE with effects: those first, as weir.append judges them. Gives its rows, and last one with
+-- append_index -1, the end of the lease and whether the target is behind. An effect that is refused
+-- undoes all of it: its row is in the error's detail, what it names in the error's column, as
+-- append_index|stream_index|expected|actual.
+CREATE OR REPLACE FUNCTION weir.settle_with(
+    options integer, wait_ms integer, key_ttl bigint,
+    append_flags integer[], append_keys text[], append_fingerprints bytea[],
+    stream_appends integer[], stream_names text[], stream_expects integer[],
+    stream_versions bigint[],
+    event_streams integer[], event_names text[], event_data text[], event_meta text[],
+    change_streams integer[], change_keys text[], change_kinds integer[],
+    the_target bigint, the_fence bigint,
+    advance_reactions bigint[], advance_to bigint[],
+    park_reactions bigint[], park_events bigint[], park_attempts bigint[], park_errors text[],
+    parked_done bigint[],
+    fails boolean, failure_reaction bigint, failure_event bigint, failure_error text,
+    ends integer, lease_us bigint, until_us bigint)
+RETURNS TABLE (append_index integer, stream_index integer, status integer, replayed boolean,
+    first_version bigint, last_version bigint, "position" bigint, expected bigint, actual bigint,
+    other text, lease_end bigint, is_behind boolean)
+LANGUAGE plpgsql VOLATILE SECURITY DEFINER
+SET search_path = pg_catalog, pg_temp
+AS $$
+DECLARE
+    found_fence bigint;
+    was_held boolean;
+BEGIN
+    SELECT t.fence, t.holder IS NOT NULL INTO found_fence, was_held
+      FROM weir.targets AS t
+     WHERE t.id = the_target;
+    PERFORM weir.check_fence(the_target, the_fence, found_fence, was_held);
+    FOR append_index, stream_index, status, replayed, first_version, last_version, "position",
+        expected, actual, other IN
+        SELECT a.append_index, a.stream_index, a.status, a.replayed, a.first_version,
+               a.last_version, a."position", a.expected, a.actual, a.other
+          FROM weir.append(options, wait_ms, key_ttl, append_flags, append_keys,
+                           append_fingerprints, stream_appends, stream_names, stream_expects,
+                           stream_versions, event_streams, event_names, event_data, event_meta,
+                           change_streams, change_keys, change_kinds) AS a
+         ORDER BY a.append_index, a.stream_index
+    LOOP
+        IF status <> 0 THEN
+            RAISE EXCEPTION 'an effect of the settle was refused'
+                USING ERRCODE = 'WR' || lpad((-status)::text, 3, '0'),
+                      DETAIL = concat_ws('|', append_index, stream_index, coalesce(expected, 0),
+                                         coalesce(actual, 0)),
+                      COLUMN = coalesce(other, '');
+        END IF;
+        RETURN NEXT;
+    END LOOP;
+    SELECT -1, -1, 0, false, 0, 0, 0, 0, 0, '', s.lease_end, s.is_behind
+      INTO append_index, stream_index, status, replayed, first_version, last_version, "position",
+           expected, actual, other, lease_end, is_behind
+      FROM weir.settle(the_target, the_fence, advance_reactions, advance_to, park_reactions,
+                       park_events, park_attempts, park_errors, parked_done, fails,
+                       failure_reaction, failure_event, failure_error, ends, lease_us,
+                       until_us) AS s;
+    RETURN NEXT;
+END
+$$;
+
+-- EXTEND (lease_us >= 0) and RELEASE (lease_us < 0): an answer for each item, in the order given. A
+-- lease that is released twice in one call is lost the second time.
+CREATE OR REPLACE FUNCTION weir.fenced(the_targets bigint[], the_fences bigint[], lease_us bigint)
+RETURNS TABLE (status integer, lease_end bigint)
+LANGUAGE plpgsql VOLATILE SECURITY DEFINER
+SET search_path = pg_catalog, pg_temp
+SET lock_timeout = '5s'
+SET plan_cache_mode = force_generic_plan
+SET enable_seqscan = off SET enable_bitmapscan = off
+SET enable_hashjoin = off SET enable_mergejoin = off SET jit = off
+AS $$
+DECLARE
+    now_us bigint;
+    new_end bigint;
+    held_targets bigint[];
+BEGIN
+    PERFORM weir.commit_durably();
+    PERFORM 1
+       FROM weir.targets AS t
+      WHERE t.id = ANY (the_targets)
+      ORDER BY t.name
+        FOR NO KEY UPDATE;
+    now_us := weir.clock_us();
+    new_end := CASE WHEN lease_us < 0 THEN 0
+                    WHEN lease_us > 9223372036854775807 - now_us THEN 9223372036854775807
+                    ELSE now_us + lease_us END;
+    RETURN QUERY
+    SELECT CASE WHEN i.fence IS NULL THEN -6
+                WHEN NOT i.ours THEN -11
+                WHEN lease_us < 0 AND i.turn > 1 THEN -11
+                ELSE 0 END,
+           new_end
+      FROM (SELECT u.ordinal, t.fence, t.fence = u.fence AND t.holder IS NOT NULL AS ours,
+                   count(*) FILTER (WHERE t.fence = u.fence)
+                       OVER (PARTITION BY u.target ORDER BY u.ordinal) AS turn
+              FROM unnest(the_targets, the_fences) WITH ORDINALITY AS u (target, fence, ordinal)
+              LEFT JOIN weir.targets AS t ON t.id = u.target) AS i
+     ORDER BY i.ordinal;
+    held_targets := ARRAY(SELECT t.id
+                            FROM unnest(the_targets, the_fences) AS u (target, fence)
+                            JOIN weir.targets AS t ON t.id = u.target
+                           WHERE t.fence = u.fence AND t.holder IS NOT NULL);
+    UPDATE weir.targets AS t
+       SET holder = CASE WHEN lease_us >= 0 THEN t.holder END, lease_until = new_end
+     WHERE t.id = ANY (held_targets);
+END
+$$;

@@ -1,0 +1,71 @@
+-- operate.sql - what operators ask for. The functions: operate_functions.sql.
+
+-- The first of the names that is no target.
+-- name: operate_unknown
+SELECT n.name
+  FROM unnest($1::text[]) WITH ORDINALITY AS n (name, ordinal)
+ WHERE NOT EXISTS (SELECT 1 FROM weir.targets AS t WHERE t.name = n.name)
+ ORDER BY n.ordinal
+ LIMIT 1;
+
+-- name: operate_position_of_time
+SELECT weir.position_of_time($1);
+
+-- name: operate
+SELECT weir.operate($1, $2, $3, $4, $5);
+
+-- What it would change: see weir.operate.
+-- name: operate_count
+SELECT count(*)
+  FROM weir.targets AS t
+ WHERE t.id = ANY ($2::bigint[]) AND (NOT $3::boolean OR t.blocked IS NOT NULL)
+   AND CASE $1::integer
+       WHEN 1 THEN t.blocked IS NOT NULL OR t.due IS NOT NULL
+       WHEN 4 THEN t.override IS DISTINCT FROM $4::bigint
+       WHEN 5 THEN NOT t.paused
+       WHEN 6 THEN t.paused
+       END;
+
+-- name: operate_reset
+SELECT weir.operate_reset($1, $2, $3);
+
+-- name: operate_reset_count
+SELECT count(*)
+  FROM weir.targets AS t
+ WHERE t.id = ANY ($1::bigint[]) AND (NOT $2::boolean OR t.blocked IS NOT NULL)
+   AND EXISTS (SELECT 1
+                 FROM weir.subscriptions AS s
+                 JOIN weir.reactions AS r ON r.id = s.reaction
+                WHERE s.target = t.id AND s.at > greatest($3::bigint, r.since));
+
+-- What the choice of the event to skip is made on, in one snapshot: for each target that is behind a
+-- row of its own (kind 0: what failed, as it says, and its state), its subscriptions that are behind
+-- (kind 1: at and mark in the place of the event) and its events that were sent back (kind 2).
+-- name: skip_read
+SELECT t.id, 0 AS kind, t.reaction, t.event, 0::bigint AS mark, t.attempts,
+       t.blocked IS NOT NULL AS is_blocked, weir.skip_state(t.id) AS state
+  FROM weir.targets AS t
+ WHERE t.id = ANY ($1::bigint[]) AND t.behind
+UNION ALL
+SELECT t.id, 1, s.reaction, s.at, s.mark, s.retries, false, ''
+  FROM weir.targets AS t
+  JOIN weir.subscriptions AS s ON s.target = t.id
+  JOIN weir.reactions AS r ON r.id = s.reaction
+ WHERE t.id = ANY ($1::bigint[]) AND t.behind AND s.at < s.mark AND NOT r.retired
+UNION ALL
+SELECT t.id, 2, p.reaction, p.event, 0, p.attempts, false, ''
+  FROM weir.targets AS t
+  JOIN weir.parked AS p ON p.target = t.id
+  JOIN weir.reactions AS r ON r.id = p.reaction
+ WHERE t.id = ANY ($1::bigint[]) AND t.behind AND p.sent_back AND NOT r.retired
+ ORDER BY 1, 2, 3, 4;
+
+-- name: operate_skip
+SELECT c.id FROM weir.operate_skip($1, $2, $3, $4, $5) AS c (id);
+
+-- name: lane_pause
+SELECT weir.lane_pause($1, $2, $3);
+
+-- A million targets that were changed leave a million dead entries in the indexes that leasing walks.
+-- name: operate_vacuum
+VACUUM (SKIP_LOCKED, INDEX_CLEANUP ON, TRUNCATE FALSE) weir.targets, weir.subscriptions;
