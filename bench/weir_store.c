@@ -1,6 +1,9 @@
 /* weir_store.c - the same work as the raw programs, through libweir.
  *
  *     weir_store append --url URL --count N --callers C [--from F]   N appends, C threads
+ *     weir_store one --url URL --count N --callers C                 the same, all to one stream,
+ *                                                                    which may have any version
+ *     weir_store many --url URL --count N --callers C                N appends, C processes
  *     weir_store fill --url URL --count N                            one stream of N events
  *     weir_store read --url URL                                      reads it, by version
  *     weir_store log --url URL                                       reads everything, by position
@@ -14,13 +17,19 @@
 #include <pthread.h>
 #include <stdio.h>
 #include <string.h>
+#include <sys/wait.h>
+#include <unistd.h>
 
 enum { CALLERS_MAX = 256 };
 
 typedef struct caller {
     weir *store;
     int64_t number, callers, count, from;
+    int one_stream;
 } caller;
+
+/* An expected version that is none. */
+enum { ANY = -2 };
 
 static weir_str text(const char *ptr, size_t len)
 {
@@ -35,7 +44,9 @@ static void append(weir *w, weir_str stream, int64_t expected, int64_t number)
     const weir_new_event e = { WEIR_NEW_EVENT_INIT, .stream = stream,
                                .name = text("OrderPlaced", 11), .data = text(data, len) };
     const weir_expectation x = { WEIR_EXPECTATION_INIT,
-                                 .expect = expected < 0 ? WEIR_EXPECT_NONE : WEIR_EXPECT_EXACT,
+                                 .expect = expected == ANY ? WEIR_EXPECT_ANY
+                                           : expected < 0  ? WEIR_EXPECT_NONE
+                                                           : WEIR_EXPECT_EXACT,
                                  .version = expected < 0 ? 0 : expected, .stream = stream };
     const weir_new_event *events[] = { &e };
     const weir_expectation *expectations[] = { &x };
@@ -55,25 +66,56 @@ static void *caller_main(void *arg)
     char name[BENCH_NAME_BYTES];
     const int64_t own = (BENCH_STREAMS - c->number + c->callers - 1) / c->callers;
     for (int64_t i = 0; i < c->count; i++) {
+        if (c->one_stream) {
+            append(c->store, text("only-1", 6), ANY, i);
+            continue;
+        }
         const size_t len = bench_stream(name, c->number + i % own * c->callers);
         append(c->store, text(name, len), c->from + i / own - 1, i);
     }
     return NULL;
 }
 
-static int64_t append_many(weir *w, int64_t count, int64_t callers, int64_t from)
+static int64_t append_many(weir *w, int64_t count, int64_t callers, int64_t from, int one_stream)
 {
     pthread_t threads[CALLERS_MAX];
     caller list[CALLERS_MAX];
     bench_must(callers >= 1 && callers <= CALLERS_MAX, "1 to 256 callers");
     for (int64_t i = 0; i < callers; i++) {
-        list[i] = (caller){
-            .store = w, .number = i, .callers = callers, .count = count / callers, .from = from
-        };
+        list[i] = (caller){ .store = w,
+                            .number = i,
+                            .callers = callers,
+                            .count = count / callers,
+                            .from = from,
+                            .one_stream = one_stream };
         bench_must(pthread_create(&threads[i], NULL, caller_main, &list[i]) == 0, "no thread");
     }
     for (int64_t i = 0; i < callers; i++) {
         (void)pthread_join(threads[i], NULL);
+    }
+    return count / callers * callers;
+}
+
+/* Each process has a handle and streams of its own. */
+static int64_t append_processes(const char *url, int64_t count, int64_t callers)
+{
+    for (int64_t i = 0; i < callers; i++) {
+        const pid_t pid = fork();
+        bench_must(pid >= 0, "cannot start a process");
+        if (pid == 0) {
+            caller c = { .number = i, .callers = callers, .count = count / callers };
+            weir_error err;
+            const weir_options o = { WEIR_OPTIONS_INIT, .store_url = url };
+            const int32_t rc = weir_open(&c.store, &o, &err);
+            bench_must(rc == WEIR_OK, rc == WEIR_OK ? "" : err.message);
+            (void)caller_main(&c);
+            weir_close(c.store);
+            _exit(0);
+        }
+    }
+    for (int64_t i = 0; i < callers; i++) {
+        int status = 0;
+        bench_must(wait(&status) > 0 && status == 0, "a process failed");
     }
     return count / callers * callers;
 }
@@ -133,13 +175,19 @@ int main(int argc, char **argv)
     const int64_t count = bench_number(argc, argv, "count", 10000);
     const weir_options o = { WEIR_OPTIONS_INIT,
                              .store_url = bench_text(argc, argv, "url", "sqlite:weir-bench.db") };
+    int64_t events = count;
+    if (strcmp(verb, "many") == 0) { /* before anything is open: it forks */
+        const bench_timer t = bench_start();
+        events = append_processes(o.store_url, count, bench_number(argc, argv, "callers", 16));
+        bench_report(t, events);
+        return 0;
+    }
     const int32_t rc = weir_open(&w, &o, &err);
     bench_must(rc == WEIR_OK, rc == WEIR_OK ? "" : err.message);
     const bench_timer t = bench_start();
-    int64_t events = count;
-    if (strcmp(verb, "append") == 0) {
+    if (strcmp(verb, "append") == 0 || strcmp(verb, "one") == 0) {
         events = append_many(w, count, bench_number(argc, argv, "callers", 1),
-                             bench_number(argc, argv, "from", 0));
+                             bench_number(argc, argv, "from", 0), strcmp(verb, "one") == 0);
     } else if (strcmp(verb, "fill") == 0) {
         fill(w, count);
     } else {

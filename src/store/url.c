@@ -213,6 +213,13 @@ static weir_status parse_parameters(store_url *u, weir_str rest, parameter_fn fn
         const weir_str one = { .ptr = rest.ptr,
                                .len = amp == NULL ? rest.len : (size_t)(amp - rest.ptr) };
         const char *equals = one.len == 0 ? NULL : memchr(one.ptr, '=', one.len);
+        if (equals == NULL && strcmp(u->scheme, "postgres") == 0) {
+            /* Not shown: it may be the second half of a password. */
+            return weir__fail(
+                err, WEIR_EINVAL,
+                "store URL has something after '?' that is not NAME=VALUE (write %%3F "
+                "for a '?' in a name or password)");
+        }
         if (equals == NULL) {
             return weir__fail(err, WEIR_EINVAL,
                               "store URL has \"%.*s\" where NAME=VALUE is expected", (int)one.len,

@@ -86,17 +86,47 @@ static void a_memory_store_may_have_a_name(void **state)
     refused("memory:x?busy=1s", "busy");
 }
 
+static void a_postgres_url_is_libpqs_but_for_our_own_parameters(void **state)
+{
+    (void)state;
+    store_url url;
+    parsed(&url,
+           "postgresql://u:p%40ss@a:5432,b:5433/db?target_session_attrs=read-write&schema=My%20"
+           "Store&pool=3&options=-c%20x%3D1&timeout=2s&busy=1s&keys=1h&prepare=off&direct=c:6");
+    assert_string_equal(url.scheme, "postgres");
+    assert_string_equal(url.options.path.ptr,
+                        "postgresql://u:p%40ss@a:5432,b:5433/db?target_session_attrs=read-write&"
+                        "options=-c%20x%3D1");
+    assert_string_equal(url.options.schema.ptr, "My Store");
+    assert_string_equal(url.options.direct.ptr, "c:6");
+    assert_int_equal(url.options.pool, 3);
+    assert_int_equal(url.options.answer_us, 2000000);
+    assert_int_equal(url.options.busy_us, 1000000);
+    assert_int_equal(url.options.key_ttl_us, INT64_C(3600000000));
+    assert_int_equal(url.options.prepare, 2);
+    weir__url_free(&url);
+    parsed(&url, "postgres://");
+    assert_string_equal(url.options.path.ptr, "postgres://");
+    weir__url_free(&url);
+    refused("postgres://h/d?pool=0", "1 to 1000");
+    refused("postgres://h/d?timeout=1ms", "100ms");
+    refused("postgres://h/d?prepare=maybe", "auto, on or off");
+    refused("postgres://h/d?schema=", "schema");
+    refused("postgres://u:hun?ter2@h/d", "store URL has something after '?'");
+}
+
 static void what_is_not_understood_is_refused(void **state)
 {
     (void)state;
-    refused("mysql:x", "neither");
-    refused("", "neither");
+    refused("mysql:x", "none of");
+    refused("", "none of");
     refused("sqlite:", "no path");
     refused("sqlite:?password=hunter2", "store URL \"sqlite:\" has no path");
     refused("mysql://u:hunter2@h/db",
-            "store URL \"mysql:\" begins with neither sqlite: nor memory:");
-    refused("hunter2@h/db", "store URL begins with neither sqlite: nor memory:");
-    refused("u%3ahunter2@h:5432/db", "store URL begins with neither sqlite: nor memory:");
+            "store URL \"mysql:\" begins with none of postgres://, sqlite: and memory:");
+    refused("hunter2@h/db", "store URL begins with none of postgres://, sqlite: and memory:");
+    refused("u%3ahunter2@h:5432/db",
+            "store URL begins with none of postgres://, sqlite: and memory:");
     refused("sqlite:x?colour=red", "colour");
     refused("sqlite:x?busy", "NAME=VALUE");
     refused("sqlite:x?busy=10", "duration");
@@ -114,6 +144,7 @@ int main(void)
         cmocka_unit_test(every_parameter_is_read),
         cmocka_unit_test(a_path_may_hold_any_byte_when_it_is_encoded),
         cmocka_unit_test(a_memory_store_may_have_a_name),
+        cmocka_unit_test(a_postgres_url_is_libpqs_but_for_our_own_parameters),
         cmocka_unit_test(what_is_not_understood_is_refused),
     };
     return cmocka_run_group_tests_name("url", tests, NULL, NULL);

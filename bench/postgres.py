@@ -1,0 +1,273 @@
+"""postgres.py - the rows of PostgreSQL. See run.
+
+They need a server with fsync on; run starts one with tests/postgres/with-server when the environment
+names none (WEIR_TEST_POSTGRES). Every row works in a schema of its own and removes it.
+"""
+
+import os
+import statistics
+import subprocess
+import time
+
+TARGETS = (1000, 10000, 100000, 1000000)
+# Column values of weir.targets for the four states in which leasing must cost the same.
+STATES = {
+    "all ready": "behind = true",
+    "0.01 % ready": "behind = (id % 10000 = 1)",
+    "all blocked": "behind = true, held = true, blocked = 1",
+    "all deferred": "behind = true, due = 9000000000000000",
+}
+
+
+def url(schema=None):
+    base = os.environ["WEIR_TEST_POSTGRES"]
+    return base if schema is None else f"{base}&schema={schema}"
+
+
+def sql(text, database=None):
+    """Runs SQL with psql; what it prints."""
+    done = subprocess.run(["psql", "-X", "-q", "-A", "-t", "-v", "ON_ERROR_STOP=1", database or url()],
+                          input=text, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True,
+                          check=False)
+    if done.returncode != 0:
+        raise RuntimeError(f"psql: {done.stderr.strip()[:500]}")
+    return done.stdout.strip()
+
+
+def number(text):
+    return int(sql(text))
+
+
+def fresh_weir(bench):
+    sql('DROP SCHEMA IF EXISTS bench CASCADE')
+    subprocess.run([bench.weir, "init", "--store", url("bench")], check=True,
+                   stdout=subprocess.DEVNULL)
+    return url("bench")
+
+
+def fresh_raw(bench):
+    subprocess.run([bench.program("raw_postgres"), "init", "--url", url()], check=True,
+                   stderr=subprocess.DEVNULL)
+    return url()
+
+
+def wal_of(work):
+    """How many bytes of WAL a piece of work has written; its report with them."""
+    before = sql("SELECT pg_current_wal_insert_lsn()")
+    report = work()
+    report["wal_bytes"] = number(f"SELECT pg_current_wal_insert_lsn() - '{before}'::pg_lsn")
+    return report
+
+
+def checkpoint():
+    """Both sides begin at the same distance from the next one."""
+    sql("CHECKPOINT")
+
+
+# ---- appending -----------------------------------------------------------------------------
+
+
+def append(bench, compare, limit):
+    walls = {"raw": [], "weir": []}
+
+    def raw(verb, count, *args):
+        fresh_raw(bench)
+        checkpoint()
+        report = wal_of(lambda: bench.run("raw_postgres", verb, "--url", url(), "--count", count,
+                                          *args))
+        walls["raw"].append(report["wal_bytes"] / report["events"])
+        return report
+
+    def weir(verb, count, *args):
+        store = fresh_weir(bench)
+        checkpoint()
+        report = wal_of(lambda: bench.run("weir_store", verb, "--url", store, "--count", count,
+                                          *args))
+        walls["weir"].append(report["wal_bytes"] / report["events"])
+        return report
+
+    def row(name, raw_side, weir_side, target, reference):
+        walls["raw"].clear()
+        walls["weir"].clear()
+        compare(bench, name, "events/s", raw_side, weir_side, target, reference=reference,
+                wal_bytes_raw=walls["raw"], wal_bytes_weir=walls["weir"])
+
+    one = 8000 // bench.scale
+    row("append PostgreSQL, 1 caller", lambda: raw("bare", one), lambda: weir("append", one), 0.7,
+        "one INSERT to a transaction")
+    ratio = (statistics.median(walls["weir"]) / statistics.median(walls["raw"]))
+    limit(bench, "WAL per event, 1 caller, of a bare INSERT", "x", [round(ratio, 2)], 1.5,
+          raw_bytes=statistics.median(walls["raw"]), weir_bytes=statistics.median(walls["weir"]))
+    for callers, count in ((16, 64000), (64, 128000)):
+        count //= bench.scale
+        row(f"append PostgreSQL, {callers} callers in one process",
+            lambda n=count, c=callers: raw("append", n, "--batch", c),
+            lambda n=count, c=callers: weir("append", n, "--callers", c), 0.8,
+            f"transactions of {callers}, versions checked, one statement each")
+    count = 48000 // bench.scale
+    row("append PostgreSQL, 16 processes, 1 caller each",
+        lambda: raw("many", count, "--callers", 16), lambda: weir("many", count, "--callers", 16),
+        0.85, "16 connections with shared lock, head row and version check")
+    one = 6000 // bench.scale
+    row("append PostgreSQL, one stream, 16 callers",
+        lambda: weir("one", one, "--callers", 1), lambda: weir("one", 4 * one, "--callers", 16), 1.0,
+        "one caller alone")
+
+
+def read(bench, compare, _):
+    count = 100000 // bench.scale
+    fresh_raw(bench)
+    bench.run("raw_postgres", "fill", "--url", url(), "--count", count)
+    store = fresh_weir(bench)
+    bench.run("weir_store", "fill", "--url", store, "--count", count)
+    sql("VACUUM ANALYZE")
+    compare(bench, f"read {count:,} events of a stream, PostgreSQL", "events/s",
+            lambda: bench.run("raw_postgres", "read", "--url", url()),
+            lambda: bench.run("weir_store", "read", "--url", store), 0.8, reference="one SELECT")
+    compare(bench, f"read {count:,} events of the log, PostgreSQL", "events/s",
+            lambda: bench.run("raw_postgres", "read", "--url", url()),
+            lambda: bench.run("weir_store", "log", "--url", store), None, reference="one SELECT")
+
+
+# ---- leasing -------------------------------------------------------------------------------
+
+
+def fill_targets(count, state):
+    """Targets of one reaction, each with a thousand events to go, in one of the states."""
+    sql(f"""
+        SET search_path = bench;
+        TRUNCATE targets, subscriptions, reactions, definitions RESTART IDENTITY;
+        INSERT INTO reactions (name, number, since, routed) VALUES ('bench', 1, 0, 0);
+        INSERT INTO definitions (reaction, number, names, source, rule, rule_text)
+            VALUES (1, 1, NULL, '*', 1, '');
+        INSERT INTO lanes (lane) VALUES ('default') ON CONFLICT DO NOTHING;
+        INSERT INTO targets (name, lane, priority, watermark, rank)
+            SELECT 'target-' || lpad(i::text, 8, '0'), 'default', i % 5, i, i >> 10
+              FROM generate_series(1, {count}) AS i;
+        UPDATE targets SET {STATES[state]};
+        INSERT INTO subscriptions (target, reaction, at, mark, priority, source, value)
+            SELECT t.id, 1, t.watermark, t.watermark + CASE WHEN t.behind THEN 1000 ELSE 0 END,
+                   t.priority, '*', t.name
+              FROM targets AS t;
+        VACUUM (FULL, ANALYZE) targets;
+        VACUUM (FULL, ANALYZE) subscriptions;
+    """)
+
+
+def leasing(bench, _, limit):
+    store = fresh_weir(bench)
+    for state in STATES:
+        points = []
+        for count in TARGETS[:-1] if bench.scale > 1 else TARGETS:
+            fill_targets(count, state)
+            checkpoint()
+            reports = [bench.run("lease", "--url", store, "--times", 300)
+                       for _ in range(bench.rounds)]
+            points.append({"targets": count, "given": reports[0]["given"],
+                           "p50_us": statistics.median(r["p50_us"] for r in reports),
+                           "p99_us": statistics.median(r["p99_us"] for r in reports)})
+        limit(bench, f"leasing, {state}, largest against 1,000 targets", "x",
+              [round(points[-1]["p50_us"] / points[0]["p50_us"], 2)], 1.5, sizes=points)
+    sql("DROP SCHEMA bench CASCADE")
+
+
+# ---- following and idling ------------------------------------------------------------------
+
+
+def follow(bench, _, limit):
+    count = 1000 // bench.scale
+    reports = []
+    for _ in range(bench.rounds):
+        reports.append(bench.run("follow", "--weir", bench.weir, "--url", fresh_weir(bench),
+                                 "--count", count, "--rate", 200))
+    for name, most in (("p50", 5), ("p99", 50)):
+        limit(bench, f"log --follow across processes, PostgreSQL, {name}", "ms",
+              [r[f"{name}_us"] / 1000 for r in reports], most,
+              after_commit_ms=[r[f"after_commit_{name}_us"] / 1000 for r in reports])
+
+
+def idle(bench, _, limit):
+    """Statements of a follower with nothing to do, over 30 seconds."""
+    seconds = 30 if bench.scale == 1 else 5
+    store = fresh_weir(bench)
+    sql("CREATE EXTENSION IF NOT EXISTS pg_stat_statements")
+    follower = subprocess.Popen([bench.weir, "log", "--follow", "--store", store],
+                                stdout=subprocess.DEVNULL)
+    try:
+        time.sleep(3)
+        sql("SELECT pg_stat_statements_reset()")
+        time.sleep(seconds)
+        calls = number("SELECT coalesce(sum(calls), 0) FROM pg_stat_statements"
+                       " WHERE query NOT LIKE '%pg_stat_statements%'")
+        open_transactions = number("SELECT count(*) FROM pg_stat_activity"
+                                   " WHERE xact_start IS NOT NULL AND pid <> pg_backend_pid()"
+                                   " AND backend_type = 'client backend'")
+    finally:
+        follower.terminate()
+        follower.wait()
+    limit(bench, f"idle follower, statements per second over {seconds} s", "1/s",
+          [round(calls / seconds, 2)], 2, transactions_open=open_transactions)
+
+
+# ---- growth, and a transaction that is held open -------------------------------------------
+
+
+def growth(bench, _compare, _limit):
+    base = 10000 // bench.scale
+    points = []
+    store = fresh_weir(bench)
+    there = 0
+    for factor in (1, 10, 100):
+        bench.run("weir_store", "append", "--url", store, "--count", base * factor - there,
+                  "--callers", 64, "--from", 0 if there == 0 else there // 1000)
+        there = base * factor
+        appends, reads = [], []
+        for _ in range(bench.rounds):
+            report = bench.run("weir_store", "one", "--url", store, "--count", 4000, "--callers", 8)
+            appends.append(report["wall_us"] / report["events"])
+            report = bench.run("weir_store", "log", "--url", store)
+            reads.append(report["wall_us"] / report["events"])
+        points.append({"events": base * factor, "append_us": round(statistics.median(appends), 2),
+                       "append_spread": [min(appends), max(appends)],
+                       "read_us": round(statistics.median(reads), 3),
+                       "read_spread": [min(reads), max(reads)]})
+    bench.note({"row": "growth, PostgreSQL: cost per event at 1, 10 and 100 times the data",
+                "points": points, "rounds": bench.rounds})
+
+
+def held(bench, _, limit):
+    """Appending to 100 hot streams, and leasing, while somebody keeps a snapshot (T11)."""
+    seconds = 60 if bench.scale == 1 else 5
+    store = fresh_weir(bench)
+    fill_targets(1000, "all ready")
+
+    def rounds_for(duration):
+        appends, leases = [], []
+        until = time.monotonic() + duration
+        while time.monotonic() < until:
+            report = bench.run("weir_store", "one", "--url", store, "--count", 2000, "--callers", 8)
+            appends.append(report["wall_us"] / report["events"])
+            leases.append(bench.run("lease", "--url", store, "--times", 100)["p50_us"])
+        return appends, leases
+
+    free = rounds_for(seconds / 4)
+    holder = subprocess.Popen(["psql", "-X", "-q", url()], stdin=subprocess.PIPE, text=True,
+                              stdout=subprocess.DEVNULL)
+    holder.stdin.write("BEGIN ISOLATION LEVEL REPEATABLE READ; SELECT count(*) FROM bench.streams;\n")
+    holder.stdin.flush()
+    try:
+        time.sleep(1)
+        under = rounds_for(seconds)
+    finally:
+        holder.stdin.close()
+        holder.wait()
+    for index, name in enumerate(("append to one stream", "leasing 10")):
+        last = under[index][-max(1, len(under[index]) // 4):]
+        limit(bench, f"a transaction held open for {seconds} s: {name}, cost at its end", "x",
+              [round(statistics.median(last) / statistics.median(free[index]), 2)], None,
+              free_us=[round(x, 1) for x in free[index]], held_us=[round(x, 1) for x in under[index]])
+    sql("DROP SCHEMA bench CASCADE")
+
+
+ROWS = {"pg_append": append, "pg_read": read, "pg_leasing": leasing, "pg_follow": follow,
+        "pg_idle": idle, "pg_growth": growth, "pg_held": held}
