@@ -457,8 +457,8 @@ DECLARE
     head_exist boolean[];
     head_closed boolean[];
     head_rows tid[];
-    missing text[];
-    free_names text[];
+    missing text[] := '{}';
+    absent text[];
     appends integer[];
     numbers bigint[];
     firsts bigint[];
@@ -524,48 +524,44 @@ BEGIN
     -- Stream heads.
     IF waiting THEN
         PERFORM weir.append_wait(store.number, stream_names);
-    ELSE
-        SELECT array_agg(h.name), array_agg(h.version), array_agg(true), array_agg(h.closed),
-               array_agg(h.ctid)
+    END IF;
+    SELECT array_agg(h.name), array_agg(h.version), array_agg(true), array_agg(h.closed),
+           array_agg(h.ctid)
+      INTO head_names, head_versions, head_exist, head_closed, head_rows
+      FROM (SELECT s.name, s.version, s.closed, s.ctid
+              FROM weir.streams AS s WHERE s.name = ANY (stream_names)
+               FOR NO KEY UPDATE SKIP LOCKED) AS h;
+    IF coalesce(cardinality(head_names), 0) < cardinality(stream_names) THEN
+        missing := ARRAY(SELECT u.name FROM unnest(stream_names) AS u (name)
+                           LEFT JOIN unnest(head_names) AS h (name) ON h.name = u.name
+                          WHERE h.name IS NULL);
+    END IF;
+    IF cardinality(missing) > 0 THEN
+        absent := weir.append_create(store.number, missing);
+        -- Looked for again, now that nobody else can be creating them.
+        SELECT head_names || array_agg(u.name),
+               head_versions || array_agg(coalesce(h.version, store.version_base - 1)),
+               head_exist || array_agg(h.version IS NOT NULL),
+               head_closed || array_agg(coalesce(h.closed, false)),
+               head_rows || array_agg(h.ctid)
           INTO head_names, head_versions, head_exist, head_closed, head_rows
-          FROM (SELECT s.name, s.version, s.closed, s.ctid
-                  FROM weir.streams AS s WHERE s.name = ANY (stream_names)
-                   FOR NO KEY UPDATE SKIP LOCKED) AS h;
-        IF coalesce(cardinality(head_names), 0) < cardinality(stream_names) THEN
-            missing := ARRAY(
-                SELECT u.name FROM unnest(stream_names) AS u (name)
-                  LEFT JOIN unnest(head_names) AS h (name) ON h.name = u.name
-                 WHERE h.name IS NULL);
-            IF cardinality(missing) > 0 THEN
-                free_names := weir.append_create(store.number, missing);
-            END IF;
-            IF cardinality(free_names) > 0 THEN
-                -- Looked for again, now that nobody else can be creating them.
-                SELECT head_names || array_agg(u.name),
-                       head_versions || array_agg(coalesce(h.version, store.version_base - 1)),
-                       head_exist || array_agg(h.version IS NOT NULL),
-                       head_closed || array_agg(coalesce(h.closed, false)),
-                       head_rows || array_agg(h.ctid)
-                  INTO head_names, head_versions, head_exist, head_closed, head_rows
-                  FROM unnest(free_names) AS u (name)
-                  LEFT JOIN (SELECT s.name, s.version, s.closed, s.ctid
-                               FROM weir.streams AS s WHERE s.name = ANY (free_names)
-                                FOR NO KEY UPDATE SKIP LOCKED) AS h ON h.name = u.name
-                 WHERE h.name IS NOT NULL
-                    OR NOT EXISTS (SELECT FROM weir.streams AS s
-                                    WHERE s.name = u.name COLLATE "C");
-            END IF;
-        END IF;
+          FROM unnest(absent) AS u (name)
+          LEFT JOIN (SELECT s.name, s.version, s.closed, s.ctid
+                       FROM weir.streams AS s WHERE s.name = ANY (absent)
+                        FOR NO KEY UPDATE SKIP LOCKED) AS h ON h.name = u.name
+         WHERE h.name IS NOT NULL
+            OR NOT EXISTS (SELECT FROM weir.streams AS s WHERE s.name = u.name COLLATE "C");
     END IF;
     written := weir.clock();
     now_us := (extract(epoch FROM written) * 1000000)::bigint;
 
-    IF options & 1 <> 0 AND NOT waiting THEN
+    IF options & 1 <> 0 THEN
         -- All at once. Keys first.
         IF keyed THEN
             RETURN QUERY
                 SELECT u.number::integer - 1, coalesce(r.stream, -1),
-                       CASE WHEN u.busy THEN -4 WHEN NOT u.same THEN -8 ELSE 0 END,
+                       CASE WHEN NOT u.busy AND u.same THEN 0
+                            WHEN NOT u.busy THEN -8 WHEN waiting THEN -9 ELSE -4 END,
                        r.stream IS NOT NULL, r.first, r.last, r.id, NULL::bigint, NULL::bigint,
                        NULL::text
                   FROM (SELECT a.number, a.key = ANY (busy_keys) AS busy,
@@ -656,12 +652,10 @@ BEGIN
         END IF;
     ELSE
         -- One after the other.
-        missing := '{}'; -- the busy ones
-        IF NOT waiting THEN
-            missing := ARRAY(
-                SELECT u.name FROM unnest(stream_names) AS u (name)
-                  LEFT JOIN unnest(head_names) AS h (name) ON h.name = u.name
-                 WHERE h.name IS NULL);
+        IF cardinality(missing) > 0 THEN -- those that are busy
+            missing := ARRAY(SELECT u.name FROM unnest(missing) AS u (name)
+                               LEFT JOIN unnest(head_names) AS h (name) ON h.name = u.name
+                              WHERE h.name IS NULL);
         END IF;
         FOR i IN 1 .. cardinality(append_flags) LOOP
             IF cardinality(append_flags) = 1 THEN

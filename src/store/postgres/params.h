@@ -18,7 +18,7 @@
 
 #include <stdbool.h>
 
-enum { PG_PARAMS_MAX = 32 };
+enum { PG_PARAMS_MAX = 48 };
 
 /* Object ids of the types, which never change. */
 enum {

@@ -219,8 +219,22 @@ static inline pg_store *pg_of(weir_store *base)
 weir_status weir__pg_append(weir_store *s, store_append *const *appends, size_t count,
                             weir_error *err);
 weir_status weir__pg_append_in(weir_store *s, void *native, store_append *append, weir_error *err);
-/* Adds the arguments of weir.append for these appends to `p`; settle.c uses it too. */
-void weir__pg_append_params(pg_params *p, store_append *const *appends, size_t count);
+/* Options of weir.append (append_functions.sql). SET_BASED is found out by weir__pg_append_params. */
+enum { PG_APPEND_SET_BASED = 1, PG_APPEND_RECHECK = 2, PG_APPEND_EXPIRE = 4 };
+/* Adds the 17 arguments of weir.append for these appends; settle.c uses it too. wait_us: for each
+ * lock; 0: no limit of its own. */
+void weir__pg_append_params(pg_params *p, const pg_store *s, store_append *const *appends,
+                            size_t count, int32_t options, int64_t wait_us);
+/* Reads the rows of weir.append, its columns in order and no others, into the appends. */
+weir_status weir__pg_append_results(const PGresult *result, store_append *const *appends,
+                                    size_t count, weir_error *err);
+/* One refusal, as weir.append gives it, into an append: its status and its err. */
+typedef struct pg_refusal {
+    int32_t stream_index; /* -1: none */
+    int64_t expected, actual;
+    weir_str other;
+} pg_refusal;
+void weir__pg_append_refused(store_append *a, weir_status status, const pg_refusal *why);
 /* read.c */
 weir_status weir__pg_read_stream(weir_store *s, const store_stream_query *q, store_chunk *chunk,
                                  weir_error *err);
