@@ -2,10 +2,13 @@
  *
  * INVARIANTS
  *   (1) Between two calls a reader holds one chunk in memory and nothing in the store: no
- * transaction, no lock, no connection. (2) `position` is the last position (log) or the next
- * version (stream) from which reading goes on; every event before it was given or did not fit. (3)
- * A following reader opens its watch before it first looks, so that what is appended between
+ *       transaction, no lock, no connection.
+ *   (2) `position` is the last position (log) or the next version (stream) from which reading goes
+ *       on; every event before it was given or did not fit.
+ *   (3) A following reader opens its watch before it first looks, so that what is appended between
  *       looking and waiting wakes it.
+ *   (4) No event of another log than the one the reader began with is given: every chunk says which
+ *       log it is from, because one that was rewound may already have new events.
  */
 #include "api/api.h"
 #include "base/error.h"
@@ -18,6 +21,10 @@
 
 enum {
     FALLBACK_POLL_MS = 1000, /* a wake-up is a hint: without one, look again after this time */
+    /* While a transaction of someone else holds back events that are there: its rollback wakes
+     * nobody. Doubling from the first to the last. */
+    HELD_POLL_MS_FIRST = 10,
+    HELD_POLL_MS_LAST = 200,
 };
 
 struct weir_reader {
@@ -36,8 +43,9 @@ struct weir_reader {
     store_chunk chunk;
     size_t chunk_index;
     int64_t position;
-    int64_t left; /* events that may still be given */
-    bool ended;   /* everything there was at the last look has been given */
+    int64_t left;         /* events that may still be given */
+    bool ended;           /* everything there was at the last look has been given */
+    int32_t held_poll_ms; /* how long to wait while events are held back; 0: they are not */
 };
 
 /* ---- opening ------------------------------------------------------------------------------ */
@@ -313,6 +321,14 @@ static weir_status stream_chunk(weir_reader *r, weir_error *err)
     return WEIR_OK;
 }
 
+static weir_status rewound(const weir_reader *r, int64_t end, weir_error *err)
+{
+    return weir__fail(err, WEIR_EREWOUND,
+                      "log was rewound: this reader is at %" PRId64
+                      ", the log is another one and ends at %" PRId64,
+                      r->position, end);
+}
+
 static weir_status log_chunk(weir_reader *r, weir_error *err)
 {
     const store_log_query q = { .after = r->position,
@@ -329,8 +345,19 @@ static weir_status log_chunk(weir_reader *r, weir_error *err)
     if (status != WEIR_OK) {
         return status;
     }
+    if (memcmp(r->epoch, r->chunk.epoch, sizeof r->epoch) != 0) {
+        return rewound(r, r->chunk.scanned_to, err);
+    }
     r->ended = !r->chunk.more;
     r->position = r->chunk.scanned_to;
+    if (!r->chunk.held || r->chunk.events_count > 0) {
+        r->held_poll_ms = 0;
+    }
+    if (r->chunk.held) {
+        r->held_poll_ms = r->held_poll_ms == 0                      ? HELD_POLL_MS_FIRST
+                          : r->held_poll_ms * 2 < HELD_POLL_MS_LAST ? r->held_poll_ms * 2
+                                                                    : HELD_POLL_MS_LAST;
+    }
     return WEIR_OK;
 }
 
@@ -362,10 +389,7 @@ static weir_status rewind_check(weir_reader *r, weir_error *err)
         return status;
     }
     if (r->position > at.head || memcmp(r->epoch, at.epoch, sizeof r->epoch) != 0) {
-        return weir__fail(err, WEIR_EREWOUND,
-                          "log was rewound: this reader is at %" PRId64
-                          ", the log ends at %" PRId64,
-                          r->position, at.head);
+        return rewound(r, at.head, err);
     }
     return WEIR_OK;
 }
@@ -379,10 +403,9 @@ static weir_status follow_until(weir_reader *r, int64_t deadline_us, weir_error 
         const int64_t left_ms = deadline_us == INT64_MAX
                                     ? FALLBACK_POLL_MS
                                     : (deadline_us - weir__clock_mono(clock) + 999) / 1000;
+        const int32_t poll_ms = r->held_poll_ms > 0 ? r->held_poll_ms : FALLBACK_POLL_MS;
         bool woken = false;
-        const int32_t wait_ms = left_ms <= 0                 ? 0
-                                : left_ms < FALLBACK_POLL_MS ? (int32_t)left_ms
-                                                             : FALLBACK_POLL_MS;
+        const int32_t wait_ms = left_ms <= 0 ? 0 : left_ms < poll_ms ? (int32_t)left_ms : poll_ms;
         status = r->w->store->ops->watch_wait(r->watch, wait_ms, &woken, err);
         if (status == WEIR_OK) {
             status = next_chunk(r, err);

@@ -10,6 +10,7 @@ typedef struct status_facts {
     store_stats stats;
     store_lane_list lanes;
     store_reaction_list reactions;
+    store_holder_list holders; /* of what keeps `safe` below `head` */
 } status_facts;
 
 static weir_status collect(const cli *c, weir *w, status_facts *f, weir_error *err)
@@ -23,6 +24,9 @@ static weir_status collect(const cli *c, weir *w, status_facts *f, weir_error *e
     }
     if (status == WEIR_OK) {
         status = store->ops->positions(store, &f->positions, err);
+    }
+    if (status == WEIR_OK && f->positions.safe < f->positions.head) {
+        status = store->ops->holders(store, &f->holders, err);
     }
     if (status == WEIR_OK) {
         status = store->ops->stats(store, &f->stats, err);
@@ -87,6 +91,33 @@ static void json_lanes(cli_json *j, const status_facts *f)
     weir__cli_json_close(j, ']');
 }
 
+static void json_holders(cli_json *j, const status_facts *f)
+{
+    weir__cli_json_open(j, "held_back_by", '[');
+    for (size_t i = 0; i < f->holders.holders_count; i++) {
+        const store_holder *h = &f->holders.holders[i];
+        weir__cli_json_open(j, NULL, '{');
+        if (h->pid != 0) {
+            weir__cli_json_i64(j, "pid", h->pid);
+        } else {
+            weir__cli_json_null(j, "pid");
+        }
+        weir__cli_json_str(j, "transaction", h->transaction);
+        weir__cli_json_bool(j, "prepared", h->pid == 0);
+        weir__cli_json_str(j, "application", h->application);
+        weir__cli_json_str(j, "user", h->user);
+        weir__cli_json_str(j, "state", h->state);
+        if (h->since_us != 0) {
+            weir__cli_json_time(j, "since", h->since_us);
+        } else {
+            weir__cli_json_null(j, "since");
+        }
+        weir__cli_json_str(j, "query", h->query);
+        weir__cli_json_close(j, '}');
+    }
+    weir__cli_json_close(j, ']');
+}
+
 static bool print_json(cli *c, const status_facts *f)
 {
     cli_json j = { .buffer = &(weir_buffer){ 0 } };
@@ -101,9 +132,7 @@ static bool print_json(cli *c, const status_facts *f)
     weir__cli_json_time(&j, "now", f->positions.now_us);
     weir__cli_json_i64(&j, "head", f->positions.head);
     weir__cli_json_i64(&j, "safe", f->positions.safe);
-    /* Nothing holds `safe` back on a store with one writer at a time. */
-    weir__cli_json_open(&j, "held_back_by", '[');
-    weir__cli_json_close(&j, ']');
+    json_holders(&j, f);
     json_routers(&j, f);
     json_lanes(&j, f);
     weir__cli_json_open(&j, "workers", '[');
@@ -117,6 +146,34 @@ static bool print_json(cli *c, const status_facts *f)
                     weir__cli_put(&c->out, (weir_str){ j.buffer->ptr, j.buffer->len });
     weir__buffer_free(j.buffer);
     return ok;
+}
+
+/* Whom to ask why events are held back: a table of its own. */
+static void print_holders(cli_output *o, const status_facts *f)
+{
+    cli_table table = { 0 };
+    weir_buffer text = { 0 };
+    if (f->holders.holders_count == 0) {
+        return;
+    }
+    for (size_t i = 0; i < f->holders.holders_count; i++) {
+        const store_holder *h = &f->holders.holders[i];
+        const cli_field fields[] = {
+            { .name = "held_back_by", .type = CLI_STR, .text = h->transaction },
+            { .name = "pid", .type = h->pid != 0 ? CLI_I64 : CLI_NULL, .number = h->pid },
+            { .name = "since", .type = CLI_STAMP, .number = h->since_us },
+            { .name = "application", .type = CLI_STR, .text = h->application },
+            { .name = "user", .type = CLI_STR, .text = h->user },
+            { .name = "state", .type = CLI_STR, .text = h->state },
+        };
+        (void)weir__cli_table_row(&table, fields, sizeof fields / sizeof fields[0]);
+    }
+    if (weir__cli_table_flush(&table, &text)) {
+        (void)weir__cli_print(o, "\n");
+        (void)weir__cli_put(o, (weir_str){ text.ptr, text.len });
+    }
+    weir__buffer_free(&text);
+    weir__cli_table_free(&table);
 }
 
 static void print_text(cli *c, const status_facts *f)
@@ -139,6 +196,7 @@ static void print_text(cli *c, const status_facts *f)
                           f->stats.blocked);
     (void)weir__cli_print(o, "parked      %" PRId64 "\n", f->stats.parked);
     (void)weir__cli_print(o, "reactions   %zu\n", f->reactions.reactions_count);
+    print_holders(o, f);
     if (f->lanes.lanes_count > 0) {
         (void)weir__cli_print(o, "\n");
     }
@@ -174,6 +232,7 @@ static int run(cli *c)
     }
     weir__arena_free(&facts.lanes.arena);
     weir__arena_free(&facts.reactions.arena);
+    weir__arena_free(&facts.holders.arena);
     weir__free(facts.store);
     weir_close(w);
     return status == WEIR_OK ? CLI_DONE : weir__cli_fail(c, &err);
@@ -186,8 +245,9 @@ const cli_command weir__cli_status_command = {
     .summary = "where the store stands: positions, lanes, size",
     .about =
         "Prints the highest position (head), the highest one at and below which nothing can still\n"
-        "appear (safe), what is blocked and parked, the lanes, who routes, and facts about the\n"
-        "store itself: schema, library, durability, bytes on disk.",
+        "appear (safe), which transactions keep the second below the first, what is blocked and\n"
+        "parked, the lanes, who routes, and facts about the store itself: schema, library,\n"
+        "durability, bytes on disk.",
     .example = "weir status\n"
                "weir status --json",
     .words_min = 0,

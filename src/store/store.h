@@ -154,6 +154,7 @@ typedef struct store_chunk {
     bool more;          /* false: there was nothing further at the time of reading              */
     bool held;          /* log, forwards, more is false: there are events beyond `safe`, so look
                            again soon: nobody may wake us when their turn comes                  */
+    char epoch[40];     /* log: as in store_positions, of the log that was read                 */
 } store_chunk;
 
 typedef struct store_stream_query {
@@ -827,5 +828,7 @@ weir_status weir__postgres_grant(const store_options *options, weir_str role, bo
 
 /* chunk.c: ending what reads filled; NULL-safe on zeroed structs. */
 void weir__chunk_free(store_chunk *chunk);
+/* `holders` of stores with one writer at a time: what is committed is complete. */
+weir_status weir__holders_none(weir_store *s, store_holder_list *list, weir_error *err);
 
 #endif

@@ -572,6 +572,19 @@ static weir_status fault_test_seed(weir_store *base, int64_t position_base, int6
     return call_end(&call, status, err);
 }
 
+static weir_status fault_holders(weir_store *base, store_holder_list *list, weir_error *err)
+{
+    fault_store *s = self_of(base);
+    fault_call call;
+    weir_status status = call_begin(s, FAULT_HOLDERS, &call, err);
+    if (status == WEIR_OK) {
+        do {
+            status = s->inner->ops->holders(s->inner, list, err);
+        } while (call_again(&call));
+    }
+    return call_end(&call, status, err);
+}
+
 static void fault_watch_close(store_watch *watch)
 {
     if (watch != NULL) {
@@ -679,6 +692,7 @@ static const weir_store_ops fault_ops = {
     .watch_wait = fault_watch_wait,
     .watch_fd = fault_watch_fd,
     .watch_close = fault_watch_close,
+    .holders = fault_holders,
 };
 
 weir_status weir__fault_open(weir_store **out, weir_store *inner, weir_error *err)

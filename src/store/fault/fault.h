@@ -48,6 +48,7 @@ typedef enum fault_verb {
     FAULT_STATS,
     FAULT_CHECK,
     FAULT_TEST_SEED,
+    FAULT_HOLDERS,
     FAULT_VERBS_COUNT,
 } fault_verb;
 

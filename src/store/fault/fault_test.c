@@ -79,6 +79,7 @@ static weir_status call_log_verb(setup *s, fault_verb verb)
     weir_status status = WEIR_EMISUSE;
     store_chunk chunk = { 0 };
     store_streams_chunk streams = { 0 };
+    store_holder_list holders = { 0 };
     const store_stream_query stream_query = {
         .stream = weir__str("s"), .to = INT64_MAX, .limit = 1, .until_us = INT64_MAX
     };
@@ -111,7 +112,10 @@ static weir_status call_log_verb(setup *s, fault_verb verb)
         status = o->check(w, no_finding, NULL, err);
     } else if (verb == FAULT_TEST_SEED) {
         status = o->test_seed(w, 0, 0, err);
+    } else if (verb == FAULT_HOLDERS) {
+        status = o->holders(w, &holders, err);
     }
+    weir__arena_free(&holders.arena);
     weir__chunk_free(&chunk);
     weir__arena_free(&streams.arena);
     return status;

@@ -7,6 +7,8 @@
 #include "base/str.h"
 #include "store/memory/memory_store.h"
 
+#include <string.h>
+
 /* Room for the events of a chunk. */
 static bool chunk_begin(store_chunk *chunk, int64_t limit)
 {
@@ -166,6 +168,7 @@ weir_status weir__memory_read_log(weir_store *base, const store_log_query *q, st
     memory_handle *h = weir__memory_handle(base);
     weir__lock(&h->core->mu);
     const weir_status status = read_log_locked(h->core, q, chunk, err);
+    memcpy(chunk->epoch, h->core->epoch, sizeof chunk->epoch);
     weir__unlock(&h->core->mu);
     return status;
 }

@@ -267,6 +267,7 @@ static const weir_store_ops memory_ops = {
     .stats = memory_stats,
     .check = weir__memory_check,
     .test_seed = memory_test_seed,
+    .holders = weir__holders_none,
 };
 
 weir_status weir__memory_open(weir_store **out, const store_options *options, weir_error *err)

@@ -1,21 +1,478 @@
-/* read.c */
+/* read.c - chunks of a stream and of the log, one statement each.
+ *
+ * INVARIANTS
+ *   (1) A chunk looks at no more than STORE_CHUNK_EVENTS_MAX events, and no statement sends much
+ *       more than STORE_CHUNK_BYTES_SOFT: what is sent is in memory.
+ *   (2) Forwards, the log is read up to what was safe before the statement began, on the server
+ *       where that was found out.
+ *   (3) An index is only a way to look at fewer events. What is given is decided by
+ *       weir__filter_matches, for every event.
+ *
+ * Where a log query looks, the first that applies:
+ *   stream is one name   the stream's own versions
+ *   category, or a prefix with a '-' in it    the index (category, id)
+ *   a few names          the index (name, id), one scan per name, merged by position
+ *   anything else        the log itself
+ */
 #include "base/error.h"
-#include "store/postgres/postgres_private.h"
+#include "base/str.h"
+#include "store/postgres/read_sql.h"
+#include "store/postgres/safe.h"
 
-weir_status weir__pg_read_stream(weir_store *s, const store_stream_query *q, store_chunk *chunk,
-                                 weir_error *err)
+enum {
+    NAMES_BY_INDEX_MAX = 8, /* with more names, most of the log is wanted anyway             */
+    LARGE_CHUNKS = 16,      /* where one event is large, others are: so many chunks are read
+                               with an eye on sizes before the quick way is tried again       */
+    SERVERS_TRIED_MAX = 5,
+    PG_OID_TIMESTAMPTZ = 1184,
+};
+#define PG_EPOCH_US INT64_C(946684800000000)      /* 2000-01-01, where PostgreSQL's times begin */
+#define TIME_US_MIN (-INT64_C(62135596800000000)) /* years 1 to 9999: all that events can have */
+#define TIME_US_MAX INT64_C(253402300799999999)
+
+/* Where a statement has what; -1: it does not. */
+typedef struct columns {
+    int id, version, created, stream, name, meta, data, is_full;
+} columns;
+
+static const columns stream_small = { 0, 1, 2, -1, 3, 4, 5, -1 };
+static const columns stream_sized = { 0, 1, 2, -1, 3, 4, 5, 6 };
+static const columns log_small = { 0, 1, 2, 3, 4, 5, 6, -1 };
+static const columns log_sized = { 3, 4, 5, 6, 7, 8, 9, 10 };
+
+/* A chunk that is being filled. */
+typedef struct filling {
+    pg_store *store;
+    store_chunk *chunk;
+    const store_filter *filter; /* NULL: everything */
+    weir_str stream;            /* name of all events, where it is in no column */
+    int64_t limit;
+    bool is_cut; /* the chunk ended before what the statement had found */
+} filling;
+
+static weir_status no_memory(weir_error *err)
 {
-    (void)s;
-    (void)q;
-    (void)chunk;
-    return weir__fail(err, WEIR_EMISUSE, "not built yet");
+    return weir__fail(err, WEIR_ENOMEM, "could not allocate memory for a chunk of events");
 }
 
-weir_status weir__pg_read_log(weir_store *s, const store_log_query *q, store_chunk *chunk,
+static void chunk_reset(store_chunk *chunk)
+{
+    weir__arena_reset(&chunk->arena);
+    chunk->events = NULL;
+    chunk->events_count = 0;
+    chunk->scanned_to = 0;
+    chunk->more = false;
+    chunk->held = false;
+}
+
+static bool copy_str(weir_arena *arena, weir_str from, weir_str *to)
+{
+    to->ptr = weir__arena_copy(arena, from.len == 0 ? "" : from.ptr, from.len);
+    to->len = from.len;
+    return to->ptr != NULL;
+}
+
+static bool keep_event(filling *f, const weir_event *event)
+{
+    store_chunk *chunk = f->chunk;
+    weir_event *slot = &chunk->events[chunk->events_count];
+    *slot = *event;
+    /* Events of one stream often stand together; one copy of the name serves them all. */
+    const weir_event *before = chunk->events_count == 0 ? NULL : slot - 1;
+    if (before != NULL && weir__str_equal(before->stream, event->stream)) {
+        slot->stream = before->stream;
+    } else if (!copy_str(&chunk->arena, event->stream, &slot->stream)) {
+        return false;
+    }
+    if (!copy_str(&chunk->arena, event->name, &slot->name) ||
+        !copy_str(&chunk->arena, event->meta, &slot->meta) ||
+        !copy_str(&chunk->arena, event->data, &slot->data)) {
+        return false;
+    }
+    chunk->events_count++;
+    return true;
+}
+
+/* Takes in rows until the chunk is full, or an event was too large to be sent. */
+static weir_status take_rows(filling *f, const PGresult *result, const columns *c, weir_error *err)
+{
+    store_chunk *chunk = f->chunk;
+    const int rows = pq.PQntuples(result);
+    if (rows > 0) {
+        chunk->events = weir__arena_alloc(&chunk->arena, (size_t)rows * sizeof *chunk->events);
+        if (chunk->events == NULL) {
+            return no_memory(err);
+        }
+    }
+    for (int i = 0; i < rows; i++) {
+        if (weir__pg_null(result, i, c->id)) {
+            break; /* the one row of a statement that found nothing */
+        }
+        if ((int64_t)chunk->events_count >= f->limit ||
+            chunk->arena.bytes_used >= STORE_CHUNK_BYTES_SOFT ||
+            weir__pg_null(result, i, c->data)) {
+            f->is_cut = true;
+            break;
+        }
+        const weir_event event = {
+            .size = sizeof event,
+            .id = weir__pg_i64(result, i, c->id),
+            .version = weir__pg_i64(result, i, c->version),
+            .created_us = weir__pg_time_us(result, i, c->created),
+            .stream = c->stream < 0 ? f->stream : weir__pg_text(result, i, c->stream),
+            .name = weir__pg_text(result, i, c->name),
+            .meta = weir__pg_text(result, i, c->meta),
+            .data = weir__pg_text(result, i, c->data),
+        };
+        chunk->scanned_to = event.id;
+        if (c->is_full >= 0) {
+            f->is_cut = weir__pg_bool(result, i, c->is_full);
+        }
+        if (weir__filter_matches(f->filter, &event) && !keep_event(f, &event)) {
+            return no_memory(err);
+        }
+    }
+    return WEIR_OK;
+}
+
+static void add_time(pg_params *p, int64_t time_us)
+{
+    weir__pg_add_i64(p, time_us - PG_EPOCH_US);
+    if (p->count > 0) {
+        p->types[p->count - 1] = PG_OID_TIMESTAMPTZ;
+    }
+}
+
+static weir_status run(pg_store *s, const char *sql, pg_params *p, PGresult **result,
+                       weir_error *err)
+{
+    return weir__pg_call(s, &(pg_call){ .sql = sql, .params = p, .repeat = PG_REPEAT }, result,
+                         err);
+}
+
+/* Whether this chunk is to be read with an eye on sizes. */
+static bool expects_large(pg_store *s)
+{
+    int32_t left = atomic_load_explicit(&s->read_large, memory_order_relaxed);
+    if (left > 0) {
+        atomic_store_explicit(&s->read_large, left - 1, memory_order_relaxed);
+    }
+    return left > 0;
+}
+
+static void found_large(pg_store *s)
+{
+    atomic_store_explicit(&s->read_large, LARGE_CHUNKS, memory_order_relaxed);
+}
+
+/* ---- streams ------------------------------------------------------------------------------ */
+
+/* The versions [low, high] that were created in time. */
+static weir_status narrow_until(filling *f, int64_t low, int64_t *high, int64_t until_us,
+                                weir_error *err)
+{
+    pg_params p = { 0 };
+    PGresult *result = NULL;
+    weir__pg_add_text(&p, f->stream);
+    weir__pg_add_i64(&p, low);
+    weir__pg_add_i64(&p, *high == INT64_MAX ? INT64_MAX - 1 : *high);
+    add_time(&p, until_us < TIME_US_MIN ? TIME_US_MIN : until_us);
+    const weir_status status = run(f->store, sql_read_stream_until, &p, &result, err);
+    if (status == WEIR_OK) {
+        *high = weir__pg_i64_or(result, 0, 0, -1);
+    }
+    pq.PQclear(result);
+    weir__pg_params_free(&p);
+    return status;
+}
+
+/* One statement over [low, high]. *rows: how many it gave. */
+static weir_status fill_from_stream(filling *f, const store_stream_query *q, int64_t low,
+                                    int64_t high, bool sized, int *rows, weir_error *err)
+{
+    static const char *const statements[2][2] = {
+        { sql_read_stream_forward_small, sql_read_stream_backward_small },
+        { sql_read_stream_forward_sized, sql_read_stream_backward_sized },
+    };
+    pg_params p = { 0 };
+    PGresult *result = NULL;
+    weir__pg_add_text(&p, q->stream);
+    weir__pg_add_i64(&p, low);
+    weir__pg_add_i64(&p, high);
+    weir__pg_add_i64(&p, f->limit);
+    weir_status status = run(f->store, statements[sized][q->backward], &p, &result, err);
+    if (status == WEIR_OK) {
+        chunk_reset(f->chunk);
+        f->is_cut = false;
+        *rows = pq.PQntuples(result);
+        status = take_rows(f, result, sized ? &stream_sized : &stream_small, err);
+    }
+    pq.PQclear(result);
+    weir__pg_params_free(&p);
+    return status;
+}
+
+weir_status weir__pg_read_stream(weir_store *base, const store_stream_query *q, store_chunk *chunk,
+                                 weir_error *err)
+{
+    filling f = { .store = pg_of(base), .chunk = chunk, .stream = q->stream };
+    int64_t low = q->backward ? q->to : q->from;
+    int64_t high = q->backward ? q->from : q->to;
+    weir_status status = WEIR_OK;
+    int rows = 0;
+
+    f.limit = q->limit < STORE_CHUNK_EVENTS_MAX ? q->limit : STORE_CHUNK_EVENTS_MAX;
+    if (q->until_us < TIME_US_MAX) {
+        status = narrow_until(&f, low, &high, q->until_us, err);
+    }
+    const bool sized = expects_large(f.store);
+    if (status == WEIR_OK) {
+        status = fill_from_stream(&f, q, low, high, sized, &rows, err);
+    }
+    if (status == WEIR_OK && f.is_cut && chunk->events_count == 0) { /* a large one is first */
+        found_large(f.store);
+        status = fill_from_stream(&f, q, low, high, true, &rows, err);
+    }
+    if (status == WEIR_OK && rows == 0) {
+        store_stream_info info;
+        weir_arena arena = { 0 };
+        status = weir__pg_stream_info(base, q->stream, &arena, &info, err);
+        weir__arena_free(&arena);
+    }
+    if (status != WEIR_OK) {
+        return status;
+    }
+    if (chunk->events_count > 0) {
+        const int64_t last = chunk->events[chunk->events_count - 1].version;
+        const bool ended = q->backward ? last <= low : last >= high;
+        chunk->more = !ended && (f.is_cut || rows == (int)f.limit);
+    }
+    return WEIR_OK;
+}
+
+/* ---- the log ------------------------------------------------------------------------------ */
+
+/* Positions [low, high] to look at, and from which end. */
+typedef struct log_range {
+    int64_t low, high;
+    bool backward;
+    int64_t server; /* where `high` is safe */
+    bool moved;     /* out: the statement ran on another server */
+} log_range;
+
+/* Everything in the range, the quick way. *found: false when there was nothing, which is also the
+ * answer of another server. */
+static weir_status fill_from_log(filling *f, log_range *range, bool *found, weir_error *err)
+{
+    pg_params p = { 0 };
+    PGresult *result = NULL;
+    weir__pg_add_i64(&p, range->low);
+    weir__pg_add_i64(&p, range->high);
+    weir__pg_add_i64(&p, f->limit);
+    weir__pg_add_i64(&p, range->server);
+    weir_status status =
+        run(f->store, range->backward ? sql_read_log_backward_small : sql_read_log_forward_small,
+            &p, &result, err);
+    if (status == WEIR_OK) {
+        status = take_rows(f, result, &log_small, err);
+        *found = f->chunk->events_count > 0;
+        if (*found && (f->is_cut || pq.PQntuples(result) == (int)f->limit)) {
+            f->chunk->more = range->backward ? f->chunk->scanned_to > range->low
+                                             : f->chunk->scanned_to < range->high;
+        }
+        if (f->is_cut && !*found) {
+            found_large(f->store);
+        }
+    }
+    pq.PQclear(result);
+    weir__pg_params_free(&p);
+    return status;
+}
+
+static void add_text_or_null(pg_params *p, weir_str text)
+{
+    if (text.len == 0) {
+        weir__pg_add_null(p, PG_OID_TEXT);
+    } else {
+        weir__pg_add_text(p, text);
+    }
+}
+
+static void add_time_or_null(pg_params *p, int64_t time_us)
+{
+    if (time_us < TIME_US_MIN || time_us > TIME_US_MAX) {
+        weir__pg_add_null(p, PG_OID_TIMESTAMPTZ);
+    } else {
+        add_time(p, time_us);
+    }
+}
+
+/* Which index to go through; *key: what to look for in it. */
+static const char *page_statement(const store_filter *filter, bool backward, weir_str *key)
+{
+    const store_pattern *p = filter == NULL ? NULL : filter->stream;
+    *key = (weir_str){ 0 };
+    if (p != NULL && p->kind == PATTERN_EXACT) {
+        *key = p->name;
+        return backward ? sql_read_exact_backward_sized : sql_read_exact_forward_sized;
+    }
+    if (filter != NULL && filter->category.len > 0) {
+        *key = filter->category;
+    } else if (p != NULL && p->kind == PATTERN_PREFIX &&
+               memchr(p->name.ptr, '-', p->name.len) != NULL) {
+        *key = weir__category(p->name);
+    }
+    /* A name that begins with '-' has an empty category, which stands for none here. */
+    if (key->len > 0) {
+        return backward ? sql_read_category_backward_sized : sql_read_category_forward_sized;
+    }
+    if (filter != NULL && filter->has_names && filter->names_count <= NAMES_BY_INDEX_MAX) {
+        return backward ? sql_read_names_backward_sized : sql_read_names_forward_sized;
+    }
+    return backward ? sql_read_log_backward_sized : sql_read_log_forward_sized;
+}
+
+static void page_params(pg_params *p, const filling *f, const log_range *range, weir_str key)
+{
+    static const store_filter everything = { .since_us = INT64_MIN, .until_us = INT64_MAX };
+    const store_filter *filter = f->filter == NULL ? &everything : f->filter;
+    weir__pg_add_i64(p, range->low);
+    weir__pg_add_i64(p, range->high);
+    weir__pg_add_i64(p, f->limit);
+    if (filter->has_names) {
+        weir__pg_add_text_array(p, filter->names, filter->names_count);
+    } else {
+        weir__pg_add_null(p, PG_OID_TEXT_ARRAY);
+    }
+    add_text_or_null(p, filter->category);
+    add_text_or_null(p, filter->stream != NULL && filter->stream->kind == PATTERN_PREFIX
+                            ? filter->stream->name
+                            : (weir_str){ 0 });
+    add_time_or_null(p, filter->since_us);
+    add_time_or_null(p, filter->until_us);
+    add_text_or_null(p, key);
+}
+
+/* A page of the range through an index, filtered. */
+static weir_status fill_from_page(filling *f, log_range *range, weir_error *err)
+{
+    pg_params p = { 0 };
+    PGresult *result = NULL;
+    weir_str key;
+    const char *sql = page_statement(f->filter, range->backward, &key);
+    page_params(&p, f, range, key);
+    f->is_cut = false;
+    weir_status status = run(f->store, sql, &p, &result, err);
+    if (status == WEIR_OK && weir__pg_i64(result, 0, 0) != range->server) {
+        range->moved = true;
+    } else if (status == WEIR_OK) {
+        const bool page_full = weir__pg_i64(result, 0, 1) == STORE_CHUNK_EVENTS_MAX;
+        const int64_t page_last = weir__pg_i64_or(result, 0, 2, 0);
+        const int rows = weir__pg_null(result, 0, log_sized.id) ? 0 : pq.PQntuples(result);
+        status = take_rows(f, result, &log_sized, err);
+        if (!f->is_cut && rows < (int)f->limit && page_last != 0) {
+            f->chunk->scanned_to = page_last;
+        }
+        if (page_last != 0 && (f->chunk->scanned_to != page_last || page_full)) {
+            f->chunk->more = range->backward ? f->chunk->scanned_to > range->low
+                                             : f->chunk->scanned_to < range->high;
+        }
+    }
+    pq.PQclear(result);
+    weir__pg_params_free(&p);
+    return status;
+}
+
+static weir_status fill_range(filling *f, log_range *range, weir_error *err)
+{
+    const store_filter *filter = f->filter;
+    const bool all =
+        filter == NULL || (!filter->has_names && filter->stream == NULL &&
+                           filter->category.len == 0 && filter->correlation.len == 0 &&
+                           filter->since_us == INT64_MIN && filter->until_us == INT64_MAX);
+    if (range->low > range->high ||
+        (filter != NULL && ((filter->has_names && filter->names_count == 0) ||
+                            filter->since_us > TIME_US_MAX || filter->until_us < TIME_US_MIN))) {
+        return WEIR_OK;
+    }
+    if (all && !expects_large(f->store)) {
+        bool found = false;
+        const weir_status status = fill_from_log(f, range, &found, err);
+        if (status != WEIR_OK || found) {
+            return status;
+        }
+    }
+    return fill_from_page(f, range, err);
+}
+
+/* What is known of the log is enough to answer this query without asking anew. */
+static bool is_known(const store_log_query *q, const pg_known *known)
+{
+    if (known->server == 0 || known->behind) {
+        return false;
+    }
+    if (q->backward) {
+        return q->after <= known->head;
+    }
+    return q->to <= known->safe ||
+           (q->after < known->safe && known->safe - q->after >= STORE_CHUNK_EVENTS_MAX);
+}
+
+static weir_status read_log_known(filling *f, const store_log_query *q, const pg_known *known,
+                                  bool fresh, bool *moved, weir_error *err)
+{
+    store_chunk *chunk = f->chunk;
+    log_range range = { .backward = q->backward, .server = known->server };
+    if (q->backward) {
+        range.low = q->to < 1 ? 1 : q->to;
+        range.high = q->after > known->head ? known->head : q->after - 1;
+    } else {
+        range.low = q->after < 1 ? 1 : q->after == INT64_MAX ? INT64_MAX : q->after + 1;
+        range.high = q->to > known->safe ? known->safe : q->to;
+    }
+    const int64_t end = q->backward ? q->to : range.high > q->after ? range.high : q->after;
+    chunk_reset(chunk);
+    chunk->scanned_to = q->after;
+    memcpy(chunk->epoch, known->epoch, sizeof chunk->epoch);
+    if (!known->behind) {
+        const weir_status status = fill_range(f, &range, err);
+        if (status != WEIR_OK) {
+            return status;
+        }
+    }
+    *moved = range.moved;
+    if (!chunk->more) {
+        chunk->scanned_to = end;
+        /* The log may go on where what is known of it ends. */
+        chunk->more = !fresh && !q->backward && end < q->to;
+        chunk->held = !chunk->more && !q->backward && known->held && end < q->to;
+    }
+    return WEIR_OK;
+}
+
+weir_status weir__pg_read_log(weir_store *base, const store_log_query *q, store_chunk *chunk,
                               weir_error *err)
 {
-    (void)s;
-    (void)q;
-    (void)chunk;
-    return weir__fail(err, WEIR_EMISUSE, "not built yet");
+    pg_store *s = pg_of(base);
+    filling f = { .store = s, .chunk = chunk, .filter = q->filter };
+    f.limit = q->limit < STORE_CHUNK_EVENTS_MAX ? q->limit : STORE_CHUNK_EVENTS_MAX;
+    for (int i = 0; i < SERVERS_TRIED_MAX; i++) {
+        pg_known known;
+        bool moved = false;
+        weir_status status = WEIR_OK;
+        weir__pg_safe_known(s, &known);
+        const bool fresh = i > 0 || !is_known(q, &known);
+        if (fresh) {
+            status = weir__pg_safe_advance(s, &known, err);
+        }
+        if (status == WEIR_OK) {
+            status = read_log_known(&f, q, &known, fresh, &moved, err);
+        }
+        if (status != WEIR_OK || !moved) {
+            return status;
+        }
+        weir__pg_safe_suspect(s);
+    }
+    return weir__fail(err, WEIR_EUNAVAILABLE,
+                      "connections lead to different PostgreSQL servers by turns");
 }

@@ -605,7 +605,10 @@ weir_status weir__sqlite_read_log(weir_store *base, const store_log_query *q, st
         return status;
     }
     chunk_reset(chunk);
-    status = read_log_in(&f, q, err);
+    status = weir__sqlite_epoch(f.conn, chunk->epoch, sizeof chunk->epoch, err);
+    if (status == WEIR_OK) {
+        status = read_log_in(&f, q, err);
+    }
     weir__sqlite_read_end(s, f.conn);
     return status;
 }

@@ -145,6 +145,8 @@ int64_t weir__sqlite_deadline(const sqlite_store *s);
 /* Reads weir_store and the end of the log into conn->row; WEIR_ENEWER when the schema has
  * changed. */
 weir_status weir__sqlite_row_read(sqlite_store *s, sqlite_conn *conn, weir_error *err);
+/* store.c. weir_store.epoch, inside a transaction. */
+weir_status weir__sqlite_epoch(sqlite_conn *conn, char *out, size_t bytes, weir_error *err);
 /* The store's time, with what conn->row says taken into account. */
 int64_t weir__sqlite_clock(sqlite_store *s, int64_t seen_us);
 

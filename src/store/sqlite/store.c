@@ -64,29 +64,40 @@ static weir_status store_now(weir_store *base, int64_t *now_us, weir_error *err)
     return WEIR_OK;
 }
 
-static weir_status store_positions_get(weir_store *base, store_positions *out, weir_error *err)
+weir_status weir__sqlite_epoch(sqlite_conn *conn, char *out, size_t bytes, weir_error *err)
 {
-    sqlite_store *s = sqlite_of(base);
-    sqlite_conn *conn = NULL;
     sqlite3_stmt *stmt = NULL;
     bool row = false;
-
-    weir_status status = weir__sqlite_read_begin(s, &conn, err);
-    if (status != WEIR_OK) {
-        return status;
-    }
-    status = weir__sqlite_statement(conn, sql_store_epoch, &stmt, err);
+    weir_status status = weir__sqlite_statement(conn, sql_store_epoch, &stmt, err);
     if (status == WEIR_OK) {
         status = weir__sqlite_step(conn, stmt, &row, err);
     }
     if (status == WEIR_OK) {
         WEIR_ASSERT(row); /* the transaction has begun with reading that very row */
         const weir_str epoch = weir__sqlite_column_str(stmt, 0);
-        /* One writer at a time: what is committed is complete, so everything is safe. */
-        *out = (store_positions){ .head = conn->row.head,
-                                  .safe = conn->row.head,
-                                  .now_us = weir__sqlite_clock(s, conn->row.clock_us) };
-        (void)snprintf(out->epoch, sizeof out->epoch, "%.*s", (int)epoch.len, epoch.ptr);
+        (void)snprintf(out, bytes, "%.*s", (int)epoch.len, epoch.ptr);
+        weir__sqlite_done(stmt);
+    }
+    return status;
+}
+
+static weir_status store_positions_get(weir_store *base, store_positions *out, weir_error *err)
+{
+    sqlite_store *s = sqlite_of(base);
+    sqlite_conn *conn = NULL;
+    store_positions at;
+
+    weir_status status = weir__sqlite_read_begin(s, &conn, err);
+    if (status != WEIR_OK) {
+        return status;
+    }
+    /* One writer at a time: what is committed is complete, so everything is safe. */
+    at = (store_positions){ .head = conn->row.head,
+                            .safe = conn->row.head,
+                            .now_us = weir__sqlite_clock(s, conn->row.clock_us) };
+    status = weir__sqlite_epoch(conn, at.epoch, sizeof at.epoch, err);
+    if (status == WEIR_OK) {
+        *out = at;
     }
     weir__sqlite_read_end(s, conn);
     return status;
@@ -212,4 +223,5 @@ const weir_store_ops weir__sqlite_ops = {
     .stats = weir__sqlite_stats,
     .check = weir__sqlite_check,
     .test_seed = store_test_seed,
+    .holders = weir__holders_none,
 };

@@ -1,0 +1,385 @@
+-- read.sql - chunks of streams and of the log.
+--
+-- A chunk must not be larger than about 1 MiB, whatever is in it, and that has to be decided by the
+-- server: what was sent is in memory. Two ways:
+--   *_small  as fast as a plain SELECT. An event whose texts are compressed, or too large for a
+--            thousand of them, comes with its data NULL: the chunk ends before it;
+--   *_sized  adds up sizes as it goes, and gives events until they reach 1 MiB (is_full, on the
+--            last of them, when they did). Half as fast.
+-- Sizes are those on disk; a compressed text counts eight times, which is more than JSON usually
+-- gains, and bounds what a chunk can be in the worst case.
+--
+-- The statements of the log say which server they ran on, as in safe.sql: what is `safe` was found
+-- out on one, and may not be there yet on another. A *_small one gives nothing on another server.
+
+-- Versions $2 to $3 of a stream, at most $4 of them.
+
+-- name: read_stream_forward_small
+SELECT id, version, created, name, meta,
+       CASE WHEN pg_column_compression(data) IS NULL AND pg_column_compression(meta) IS NULL
+             AND pg_column_size(data) + pg_column_size(meta) < 2100 THEN data END AS data
+  FROM weir.events
+ WHERE stream = $1 AND version BETWEEN $2 AND $3
+ ORDER BY version LIMIT $4;
+
+-- name: read_stream_forward_sized
+SELECT id, version, created, name, meta, data, bytes >= 1048576 AS is_full
+  FROM (SELECT e.*, sum(size) OVER (ORDER BY version ROWS UNBOUNDED PRECEDING) AS bytes
+          FROM (SELECT id, version, created, name, meta, data,
+                       pg_column_size(e.data)
+                       * CASE WHEN pg_column_compression(e.data) IS NULL THEN 1 ELSE 8 END
+                   + pg_column_size(e.meta)
+                       * CASE WHEN pg_column_compression(e.meta) IS NULL THEN 1 ELSE 8 END AS size
+                  FROM weir.events AS e
+                 WHERE stream = $1 AND version BETWEEN $2 AND $3
+                 ORDER BY version LIMIT $4) AS e) AS w
+ WHERE bytes - size < 1048576
+ ORDER BY version;
+
+-- name: read_stream_backward_small
+SELECT id, version, created, name, meta,
+       CASE WHEN pg_column_compression(data) IS NULL AND pg_column_compression(meta) IS NULL
+             AND pg_column_size(data) + pg_column_size(meta) < 2100 THEN data END AS data
+  FROM weir.events
+ WHERE stream = $1 AND version BETWEEN $2 AND $3
+ ORDER BY version DESC LIMIT $4;
+
+-- name: read_stream_backward_sized
+SELECT id, version, created, name, meta, data, bytes >= 1048576 AS is_full
+  FROM (SELECT e.*, sum(size) OVER (ORDER BY version DESC ROWS UNBOUNDED PRECEDING) AS bytes
+          FROM (SELECT id, version, created, name, meta, data,
+                       pg_column_size(e.data)
+                       * CASE WHEN pg_column_compression(e.data) IS NULL THEN 1 ELSE 8 END
+                   + pg_column_size(e.meta)
+                       * CASE WHEN pg_column_compression(e.meta) IS NULL THEN 1 ELSE 8 END AS size
+                  FROM weir.events AS e
+                 WHERE stream = $1 AND version BETWEEN $2 AND $3
+                 ORDER BY version DESC LIMIT $4) AS e) AS w
+ WHERE bytes - size < 1048576
+ ORDER BY version DESC;
+
+-- The last version, of $2 to $3, that was created at or before $4: versions and times grow
+-- together, so it is found half by half. Below $2: none.
+-- name: read_stream_until
+WITH RECURSIVE halves (low, high) AS (
+    SELECT greatest($2::bigint, (SELECT version_base FROM weir.store)),
+           least($3::bigint, version) + 1
+      FROM weir.streams WHERE name = $1
+    UNION ALL
+    SELECT CASE WHEN e.created <= $4::timestamptz THEN h.middle + 1 ELSE h.low END,
+           CASE WHEN e.created <= $4::timestamptz THEN h.high ELSE h.middle END
+      FROM (SELECT low, high, low + (high - low) / 2 AS middle FROM halves WHERE low < high) AS h
+      JOIN weir.events AS e ON e.stream = $1 AND e.version = h.middle
+)
+SELECT max(low) - 1 FROM halves;
+
+-- Positions $1 to $2, at most $3 of them, if this is the server $4.
+
+-- name: read_log_forward_small
+SELECT id, version, created, stream, name, meta,
+       CASE WHEN pg_column_compression(data) IS NULL AND pg_column_compression(meta) IS NULL
+             AND pg_column_size(data) + pg_column_size(meta) < 2100 THEN data END AS data
+  FROM weir.events
+ WHERE id BETWEEN $1 AND $2
+   AND (SELECT CASE WHEN pg_is_in_recovery() THEN -1 ELSE 1 END
+               * (extract(epoch FROM pg_postmaster_start_time()) * 1000000)::bigint) = $4
+ ORDER BY id LIMIT $3;
+
+-- name: read_log_backward_small
+SELECT id, version, created, stream, name, meta,
+       CASE WHEN pg_column_compression(data) IS NULL AND pg_column_compression(meta) IS NULL
+             AND pg_column_size(data) + pg_column_size(meta) < 2100 THEN data END AS data
+  FROM weir.events
+ WHERE id BETWEEN $1 AND $2
+   AND (SELECT CASE WHEN pg_is_in_recovery() THEN -1 ELSE 1 END
+               * (extract(epoch FROM pg_postmaster_start_time()) * 1000000)::bigint) = $4
+ ORDER BY id DESC LIMIT $3;
+
+-- The rest read a page of at most 1000 events and give those of them that the filter may want; what
+-- is given is decided by the client. Every one has the same parameters:
+--   $1 to $2   positions              $5   category, or NULL
+--   $3         how many to give       $6   prefix of the stream's name, or NULL
+--   $4         names, or NULL         $7   created at or after, or NULL
+--   $9         one stream             $8   created at or before, or NULL
+-- and the same columns; the first three are also there when nothing is given: the server, how many
+-- events the page has, and the last of its positions.
+
+-- From the log itself.
+-- name: read_log_forward_sized
+WITH page AS MATERIALIZED (
+    SELECT e.id, e.version, e.created, e.stream, e.name, e.meta, e.data
+      FROM weir.events AS e
+     WHERE e.id BETWEEN $1 AND $2 AND $9::text IS NULL
+     ORDER BY e.id LIMIT 1000
+), wanted AS (
+    SELECT e.*, sum(size) OVER (ORDER BY id ROWS UNBOUNDED PRECEDING) AS bytes
+      FROM (SELECT e.*,
+                   pg_column_size(e.data)
+                       * CASE WHEN pg_column_compression(e.data) IS NULL THEN 1 ELSE 8 END
+                   + pg_column_size(e.meta)
+                       * CASE WHEN pg_column_compression(e.meta) IS NULL THEN 1 ELSE 8 END AS size
+              FROM page AS e
+             WHERE ($4::text[] IS NULL OR name = ANY ($4))
+               AND ($5::text IS NULL OR split_part(stream, '-', 1) = $5)
+               AND ($6::text IS NULL OR starts_with(stream, $6))
+               AND ($7::timestamptz IS NULL OR created >= $7)
+               AND ($8::timestamptz IS NULL OR created <= $8)
+             ORDER BY id LIMIT $3) AS e
+)
+SELECT CASE WHEN pg_is_in_recovery() THEN -1 ELSE 1 END
+           * (extract(epoch FROM pg_postmaster_start_time()) * 1000000)::bigint AS server,
+       p.count, p.last, e.id, e.version, e.created, e.stream, e.name, e.meta, e.data,
+       e.bytes >= 1048576 AS is_full
+  FROM (SELECT count(*) AS count, max(id) AS last FROM page) AS p
+  LEFT JOIN (SELECT * FROM wanted WHERE bytes - size < 1048576) AS e ON true
+ ORDER BY e.id;
+
+-- name: read_log_backward_sized
+WITH page AS MATERIALIZED (
+    SELECT e.id, e.version, e.created, e.stream, e.name, e.meta, e.data
+      FROM weir.events AS e
+     WHERE e.id BETWEEN $1 AND $2 AND $9::text IS NULL
+     ORDER BY e.id DESC LIMIT 1000
+), wanted AS (
+    SELECT e.*, sum(size) OVER (ORDER BY id DESC ROWS UNBOUNDED PRECEDING) AS bytes
+      FROM (SELECT e.*,
+                   pg_column_size(e.data)
+                       * CASE WHEN pg_column_compression(e.data) IS NULL THEN 1 ELSE 8 END
+                   + pg_column_size(e.meta)
+                       * CASE WHEN pg_column_compression(e.meta) IS NULL THEN 1 ELSE 8 END AS size
+              FROM page AS e
+             WHERE ($4::text[] IS NULL OR name = ANY ($4))
+               AND ($5::text IS NULL OR split_part(stream, '-', 1) = $5)
+               AND ($6::text IS NULL OR starts_with(stream, $6))
+               AND ($7::timestamptz IS NULL OR created >= $7)
+               AND ($8::timestamptz IS NULL OR created <= $8)
+             ORDER BY id DESC LIMIT $3) AS e
+)
+SELECT CASE WHEN pg_is_in_recovery() THEN -1 ELSE 1 END
+           * (extract(epoch FROM pg_postmaster_start_time()) * 1000000)::bigint AS server,
+       p.count, p.last, e.id, e.version, e.created, e.stream, e.name, e.meta, e.data,
+       e.bytes >= 1048576 AS is_full
+  FROM (SELECT count(*) AS count, min(id) AS last FROM page) AS p
+  LEFT JOIN (SELECT * FROM wanted WHERE bytes - size < 1048576) AS e ON true
+ ORDER BY e.id DESC;
+
+-- From the index of categories.
+-- name: read_category_forward_sized
+WITH page AS MATERIALIZED (
+    SELECT e.id, e.version, e.created, e.stream, e.name, e.meta, e.data
+      FROM weir.events AS e
+     WHERE split_part(e.stream, '-', 1) = $9 AND e.id BETWEEN $1 AND $2
+     ORDER BY e.id LIMIT 1000
+), wanted AS (
+    SELECT e.*, sum(size) OVER (ORDER BY id ROWS UNBOUNDED PRECEDING) AS bytes
+      FROM (SELECT e.*,
+                   pg_column_size(e.data)
+                       * CASE WHEN pg_column_compression(e.data) IS NULL THEN 1 ELSE 8 END
+                   + pg_column_size(e.meta)
+                       * CASE WHEN pg_column_compression(e.meta) IS NULL THEN 1 ELSE 8 END AS size
+              FROM page AS e
+             WHERE ($4::text[] IS NULL OR name = ANY ($4))
+               AND ($5::text IS NULL OR split_part(stream, '-', 1) = $5)
+               AND ($6::text IS NULL OR starts_with(stream, $6))
+               AND ($7::timestamptz IS NULL OR created >= $7)
+               AND ($8::timestamptz IS NULL OR created <= $8)
+             ORDER BY id LIMIT $3) AS e
+)
+SELECT CASE WHEN pg_is_in_recovery() THEN -1 ELSE 1 END
+           * (extract(epoch FROM pg_postmaster_start_time()) * 1000000)::bigint AS server,
+       p.count, p.last, e.id, e.version, e.created, e.stream, e.name, e.meta, e.data,
+       e.bytes >= 1048576 AS is_full
+  FROM (SELECT count(*) AS count, max(id) AS last FROM page) AS p
+  LEFT JOIN (SELECT * FROM wanted WHERE bytes - size < 1048576) AS e ON true
+ ORDER BY e.id;
+
+-- name: read_category_backward_sized
+WITH page AS MATERIALIZED (
+    SELECT e.id, e.version, e.created, e.stream, e.name, e.meta, e.data
+      FROM weir.events AS e
+     WHERE split_part(e.stream, '-', 1) = $9 AND e.id BETWEEN $1 AND $2
+     ORDER BY e.id DESC LIMIT 1000
+), wanted AS (
+    SELECT e.*, sum(size) OVER (ORDER BY id DESC ROWS UNBOUNDED PRECEDING) AS bytes
+      FROM (SELECT e.*,
+                   pg_column_size(e.data)
+                       * CASE WHEN pg_column_compression(e.data) IS NULL THEN 1 ELSE 8 END
+                   + pg_column_size(e.meta)
+                       * CASE WHEN pg_column_compression(e.meta) IS NULL THEN 1 ELSE 8 END AS size
+              FROM page AS e
+             WHERE ($4::text[] IS NULL OR name = ANY ($4))
+               AND ($5::text IS NULL OR split_part(stream, '-', 1) = $5)
+               AND ($6::text IS NULL OR starts_with(stream, $6))
+               AND ($7::timestamptz IS NULL OR created >= $7)
+               AND ($8::timestamptz IS NULL OR created <= $8)
+             ORDER BY id DESC LIMIT $3) AS e
+)
+SELECT CASE WHEN pg_is_in_recovery() THEN -1 ELSE 1 END
+           * (extract(epoch FROM pg_postmaster_start_time()) * 1000000)::bigint AS server,
+       p.count, p.last, e.id, e.version, e.created, e.stream, e.name, e.meta, e.data,
+       e.bytes >= 1048576 AS is_full
+  FROM (SELECT count(*) AS count, min(id) AS last FROM page) AS p
+  LEFT JOIN (SELECT * FROM wanted WHERE bytes - size < 1048576) AS e ON true
+ ORDER BY e.id DESC;
+
+-- From the index of names: as many positions of each, then the first of all.
+-- name: read_names_forward_sized
+WITH page AS MATERIALIZED (
+    SELECT e.id, e.version, e.created, e.stream, e.name, e.meta, e.data
+      FROM (SELECT i.id
+              FROM unnest($4::text[]) AS n (name)
+             CROSS JOIN LATERAL (SELECT id FROM weir.events
+                                  WHERE name = n.name AND id BETWEEN $1 AND $2
+                                  ORDER BY id LIMIT 1000) AS i
+             WHERE $9::text IS NULL
+             ORDER BY i.id LIMIT 1000) AS i
+      JOIN weir.events AS e ON e.id = i.id
+), wanted AS (
+    SELECT e.*, sum(size) OVER (ORDER BY id ROWS UNBOUNDED PRECEDING) AS bytes
+      FROM (SELECT e.*,
+                   pg_column_size(e.data)
+                       * CASE WHEN pg_column_compression(e.data) IS NULL THEN 1 ELSE 8 END
+                   + pg_column_size(e.meta)
+                       * CASE WHEN pg_column_compression(e.meta) IS NULL THEN 1 ELSE 8 END AS size
+              FROM page AS e
+             WHERE ($4::text[] IS NULL OR name = ANY ($4))
+               AND ($5::text IS NULL OR split_part(stream, '-', 1) = $5)
+               AND ($6::text IS NULL OR starts_with(stream, $6))
+               AND ($7::timestamptz IS NULL OR created >= $7)
+               AND ($8::timestamptz IS NULL OR created <= $8)
+             ORDER BY id LIMIT $3) AS e
+)
+SELECT CASE WHEN pg_is_in_recovery() THEN -1 ELSE 1 END
+           * (extract(epoch FROM pg_postmaster_start_time()) * 1000000)::bigint AS server,
+       p.count, p.last, e.id, e.version, e.created, e.stream, e.name, e.meta, e.data,
+       e.bytes >= 1048576 AS is_full
+  FROM (SELECT count(*) AS count, max(id) AS last FROM page) AS p
+  LEFT JOIN (SELECT * FROM wanted WHERE bytes - size < 1048576) AS e ON true
+ ORDER BY e.id;
+
+-- name: read_names_backward_sized
+WITH page AS MATERIALIZED (
+    SELECT e.id, e.version, e.created, e.stream, e.name, e.meta, e.data
+      FROM (SELECT i.id
+              FROM unnest($4::text[]) AS n (name)
+             CROSS JOIN LATERAL (SELECT id FROM weir.events
+                                  WHERE name = n.name AND id BETWEEN $1 AND $2
+                                  ORDER BY id DESC LIMIT 1000) AS i
+             WHERE $9::text IS NULL
+             ORDER BY i.id DESC LIMIT 1000) AS i
+      JOIN weir.events AS e ON e.id = i.id
+), wanted AS (
+    SELECT e.*, sum(size) OVER (ORDER BY id DESC ROWS UNBOUNDED PRECEDING) AS bytes
+      FROM (SELECT e.*,
+                   pg_column_size(e.data)
+                       * CASE WHEN pg_column_compression(e.data) IS NULL THEN 1 ELSE 8 END
+                   + pg_column_size(e.meta)
+                       * CASE WHEN pg_column_compression(e.meta) IS NULL THEN 1 ELSE 8 END AS size
+              FROM page AS e
+             WHERE ($4::text[] IS NULL OR name = ANY ($4))
+               AND ($5::text IS NULL OR split_part(stream, '-', 1) = $5)
+               AND ($6::text IS NULL OR starts_with(stream, $6))
+               AND ($7::timestamptz IS NULL OR created >= $7)
+               AND ($8::timestamptz IS NULL OR created <= $8)
+             ORDER BY id DESC LIMIT $3) AS e
+)
+SELECT CASE WHEN pg_is_in_recovery() THEN -1 ELSE 1 END
+           * (extract(epoch FROM pg_postmaster_start_time()) * 1000000)::bigint AS server,
+       p.count, p.last, e.id, e.version, e.created, e.stream, e.name, e.meta, e.data,
+       e.bytes >= 1048576 AS is_full
+  FROM (SELECT count(*) AS count, min(id) AS last FROM page) AS p
+  LEFT JOIN (SELECT * FROM wanted WHERE bytes - size < 1048576) AS e ON true
+ ORDER BY e.id DESC;
+
+-- From the versions of one stream: positions grow with them, so the ends are found half by half.
+-- name: read_exact_forward_sized
+WITH RECURSIVE head AS MATERIALIZED (
+    SELECT (SELECT version_base FROM weir.store) AS base, version FROM weir.streams WHERE name = $9
+), low (low, high) AS (
+    SELECT base, version + 1 FROM head
+    UNION ALL
+    SELECT CASE WHEN e.id < $1 THEN h.middle + 1 ELSE h.low END,
+           CASE WHEN e.id < $1 THEN h.high ELSE h.middle END
+      FROM (SELECT low, high, low + (high - low) / 2 AS middle FROM low WHERE low < high) AS h
+      JOIN weir.events AS e ON e.stream = $9 AND e.version = h.middle
+), high (low, high) AS (
+    SELECT base, version + 1 FROM head
+    UNION ALL
+    SELECT CASE WHEN e.id <= $2 THEN h.middle + 1 ELSE h.low END,
+           CASE WHEN e.id <= $2 THEN h.high ELSE h.middle END
+      FROM (SELECT low, high, low + (high - low) / 2 AS middle FROM high WHERE low < high) AS h
+      JOIN weir.events AS e ON e.stream = $9 AND e.version = h.middle
+), page AS MATERIALIZED (
+    SELECT e.id, e.version, e.created, e.stream, e.name, e.meta, e.data
+      FROM weir.events AS e
+     WHERE e.stream = $9 AND e.version >= (SELECT max(low) FROM low)
+       AND e.version < (SELECT max(low) FROM high)
+     ORDER BY e.version LIMIT 1000
+), wanted AS (
+    SELECT e.*, sum(size) OVER (ORDER BY id ROWS UNBOUNDED PRECEDING) AS bytes
+      FROM (SELECT e.*,
+                   pg_column_size(e.data)
+                       * CASE WHEN pg_column_compression(e.data) IS NULL THEN 1 ELSE 8 END
+                   + pg_column_size(e.meta)
+                       * CASE WHEN pg_column_compression(e.meta) IS NULL THEN 1 ELSE 8 END AS size
+              FROM page AS e
+             WHERE ($4::text[] IS NULL OR name = ANY ($4))
+               AND ($5::text IS NULL OR split_part(stream, '-', 1) = $5)
+               AND ($6::text IS NULL OR starts_with(stream, $6))
+               AND ($7::timestamptz IS NULL OR created >= $7)
+               AND ($8::timestamptz IS NULL OR created <= $8)
+             ORDER BY id LIMIT $3) AS e
+)
+SELECT CASE WHEN pg_is_in_recovery() THEN -1 ELSE 1 END
+           * (extract(epoch FROM pg_postmaster_start_time()) * 1000000)::bigint AS server,
+       p.count, p.last, e.id, e.version, e.created, e.stream, e.name, e.meta, e.data,
+       e.bytes >= 1048576 AS is_full
+  FROM (SELECT count(*) AS count, max(id) AS last FROM page) AS p
+  LEFT JOIN (SELECT * FROM wanted WHERE bytes - size < 1048576) AS e ON true
+ ORDER BY e.id;
+
+-- name: read_exact_backward_sized
+WITH RECURSIVE head AS MATERIALIZED (
+    SELECT (SELECT version_base FROM weir.store) AS base, version FROM weir.streams WHERE name = $9
+), low (low, high) AS (
+    SELECT base, version + 1 FROM head
+    UNION ALL
+    SELECT CASE WHEN e.id < $1 THEN h.middle + 1 ELSE h.low END,
+           CASE WHEN e.id < $1 THEN h.high ELSE h.middle END
+      FROM (SELECT low, high, low + (high - low) / 2 AS middle FROM low WHERE low < high) AS h
+      JOIN weir.events AS e ON e.stream = $9 AND e.version = h.middle
+), high (low, high) AS (
+    SELECT base, version + 1 FROM head
+    UNION ALL
+    SELECT CASE WHEN e.id <= $2 THEN h.middle + 1 ELSE h.low END,
+           CASE WHEN e.id <= $2 THEN h.high ELSE h.middle END
+      FROM (SELECT low, high, low + (high - low) / 2 AS middle FROM high WHERE low < high) AS h
+      JOIN weir.events AS e ON e.stream = $9 AND e.version = h.middle
+), page AS MATERIALIZED (
+    SELECT e.id, e.version, e.created, e.stream, e.name, e.meta, e.data
+      FROM weir.events AS e
+     WHERE e.stream = $9 AND e.version >= (SELECT max(low) FROM low)
+       AND e.version < (SELECT max(low) FROM high)
+     ORDER BY e.version DESC LIMIT 1000
+), wanted AS (
+    SELECT e.*, sum(size) OVER (ORDER BY id DESC ROWS UNBOUNDED PRECEDING) AS bytes
+      FROM (SELECT e.*,
+                   pg_column_size(e.data)
+                       * CASE WHEN pg_column_compression(e.data) IS NULL THEN 1 ELSE 8 END
+                   + pg_column_size(e.meta)
+                       * CASE WHEN pg_column_compression(e.meta) IS NULL THEN 1 ELSE 8 END AS size
+              FROM page AS e
+             WHERE ($4::text[] IS NULL OR name = ANY ($4))
+               AND ($5::text IS NULL OR split_part(stream, '-', 1) = $5)
+               AND ($6::text IS NULL OR starts_with(stream, $6))
+               AND ($7::timestamptz IS NULL OR created >= $7)
+               AND ($8::timestamptz IS NULL OR created <= $8)
+             ORDER BY id DESC LIMIT $3) AS e
+)
+SELECT CASE WHEN pg_is_in_recovery() THEN -1 ELSE 1 END
+           * (extract(epoch FROM pg_postmaster_start_time()) * 1000000)::bigint AS server,
+       p.count, p.last, e.id, e.version, e.created, e.stream, e.name, e.meta, e.data,
+       e.bytes >= 1048576 AS is_full
+  FROM (SELECT count(*) AS count, min(id) AS last FROM page) AS p
+  LEFT JOIN (SELECT * FROM wanted WHERE bytes - size < 1048576) AS e ON true
+ ORDER BY e.id DESC;

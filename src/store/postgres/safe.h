@@ -1,0 +1,29 @@
+/* safe.h - how far the log is final, for the files that read it. */
+#ifndef WEIR_STORE_POSTGRES_SAFE_H
+#define WEIR_STORE_POSTGRES_SAFE_H
+
+#include "store/postgres/postgres_private.h"
+
+/* What is known of the log, and of which server. */
+typedef struct pg_known {
+    int64_t head, safe, now_us;
+    bool held;      /* there is something beyond safe, or may be */
+    bool behind;    /* a standby that has not got as far as was read already: it cannot be read */
+    int64_t server; /* when it was started; negative: a standby */
+    char epoch[sizeof((store_positions){ 0 }.epoch)];
+} pg_known;
+
+/* Advances `safe` as far as that is possible now, with what has committed before this call. Waits
+ * for nobody's transaction. Threads that ask at the same time share the work. */
+weir_status weir__pg_safe_advance(pg_store *s, pg_known *out, weir_error *err);
+/* What was known last; all 0 before the first advance. Asks nobody. */
+void weir__pg_safe_known(pg_store *s, pg_known *out);
+/* A statement that relied on what was known ran on another server. */
+void weir__pg_safe_suspect(pg_store *s);
+
+/* Tests only: fn is called before every statement of the rule, with its text, by the thread that
+ * runs it. NULL: nobody. Not while a verb runs. */
+typedef void (*pg_safe_step_fn)(void *ctx, const char *sql);
+void weir__pg_safe_watch(weir_store *s, pg_safe_step_fn fn, void *ctx);
+
+#endif

@@ -1,0 +1,104 @@
+-- safe.sql - the rule of positions: which of them can no longer appear.
+--
+-- A position is taken by INSERT, its event appears with COMMIT: 11 may be seen before 10, and 10 may
+-- never come. Whoever takes positions holds the store's shared advisory lock until its transaction
+-- has ended, so who could still own a gap stands in pg_locks. The order of the steps is what makes
+-- the rule sound; each is a statement of its own, with a snapshot of its own (safe.c):
+--   (a) safe_read   positions above `safe`; a gap below one that is visible is seen, up to `top`;
+--   (b) safe_look   the holders now: whoever owns the gap is one of them, or has ended;
+--   (c) safe_look   again, until all of those have ended;
+--   (d) safe_reread only then, with a new snapshot: what is not there now was rolled back, for ever.
+--
+-- Statements of the rule may be run by different connections, through a pooler even by different
+-- servers. So each says which server it ran on: when that was started, negative on a standby.
+-- number tells one store from another that took its place.
+
+-- $1 is what the client knows to be safe. Positions at and below it are not looked at again; the
+-- hint of another process may be further. run: where the positions end that follow each other
+-- without a gap. The rest describes the event at run (or at safe): see safe_verify. On a standby
+-- nobody can look who holds what, so there the hint is all there is.
+-- name: safe_read
+WITH start AS MATERIALIZED (
+    SELECT greatest($1::bigint, coalesce((SELECT position FROM weir.safe), 0)) AS safe
+), slice AS (
+    SELECT i.id, row_number() OVER (ORDER BY i.id) AS n
+      FROM (SELECT id FROM weir.events
+             WHERE id > (SELECT safe FROM start) AND (SELECT NOT pg_is_in_recovery())
+             ORDER BY id LIMIT 10000) AS i
+), found AS MATERIALIZED (
+    SELECT count(*) AS count, max(id) AS top,
+           max(id) FILTER (WHERE id - (SELECT safe FROM start) = n) AS run
+      FROM slice
+)
+SELECT CASE WHEN pg_is_in_recovery() THEN -1 ELSE 1 END
+           * (extract(epoch FROM pg_postmaster_start_time()) * 1000000)::bigint AS server,
+       (SELECT number FROM weir.store) AS number,
+       weir.clock_us() AS now,
+       coalesce((SELECT max(id) FROM weir.events), 0) AS head,
+       start.safe,
+       coalesce(found.run, start.safe) AS run,
+       coalesce(found.top, start.safe) AS top,
+       found.count,
+       e.version, e.created, hashtextextended(e.stream, 0) AS stream
+  FROM start
+ CROSS JOIN found
+  LEFT JOIN weir.events AS e ON e.id = coalesce(found.run, start.safe);
+
+-- A holder is a virtual transaction, not a process: the same process is back with its next append
+-- before anybody looks. A prepared transaction has no process; it begins with '-1/'.
+-- name: safe_look
+SELECT CASE WHEN pg_is_in_recovery() THEN -1 ELSE 1 END
+           * (extract(epoch FROM pg_postmaster_start_time()) * 1000000)::bigint AS server,
+       s.number,
+       l.virtualtransaction AS holder
+  FROM weir.store AS s
+  LEFT JOIN pg_locks AS l
+    ON l.locktype = 'advisory' AND l.classid = 1465207122 AND l.objsubid = 2 AND l.granted
+   AND l.objid = ((s.number::bigint + 4294967296) % 4294967296)::oid
+   AND l.database = (SELECT oid FROM pg_database WHERE datname = current_database());
+
+-- How many there are in ($1, $2], and what is at $2.
+-- name: safe_reread
+SELECT CASE WHEN pg_is_in_recovery() THEN -1 ELSE 1 END
+           * (extract(epoch FROM pg_postmaster_start_time()) * 1000000)::bigint AS server,
+       (SELECT number FROM weir.store) AS number,
+       (SELECT count(*) FROM weir.events WHERE id > $1 AND id <= $2) AS count,
+       e.version, e.created, hashtextextended(e.stream, 0) AS stream
+  FROM (VALUES ($2::bigint)) AS top (id)
+  LEFT JOIN weir.events AS e USING (id);
+
+-- Is the log on this server the one that was seen on another, as far as it was seen? The last event
+-- that was safe ($2) must be the same, and as many must stand in ($1, $2]: a commit that was lost
+-- need not be the one with the highest position.
+-- name: safe_verify
+SELECT CASE WHEN pg_is_in_recovery() THEN -1 ELSE 1 END
+           * (extract(epoch FROM pg_postmaster_start_time()) * 1000000)::bigint AS server,
+       s.number,
+       s.epoch,
+       (SELECT system_identifier FROM pg_control_system()) AS system,
+       (SELECT count(*) FROM weir.events WHERE id > $1 AND id <= $2) AS count,
+       e.version, e.created, hashtextextended(e.stream, 0) AS stream
+  FROM weir.store AS s
+  LEFT JOIN weir.events AS e ON e.id = $2;
+
+-- name: safe_hint
+SELECT weir.safe_advance($1);
+
+-- Who keeps `safe` back, oldest first. What the role may not see of others is NULL.
+-- name: safe_holders
+SELECT coalesce(l.pid, 0)::bigint AS pid,
+       coalesce(x.gid, l.virtualtransaction) AS transaction,
+       coalesce(a.application_name, '') AS application,
+       coalesce(a.usename::text, x.owner::text, '') AS user,
+       CASE WHEN l.pid IS NULL THEN 'prepared' ELSE coalesce(a.state, '') END AS state,
+       coalesce(a.query, '') AS query,
+       (extract(epoch FROM coalesce(a.xact_start, x.prepared)) * 1000000)::bigint AS since
+  FROM weir.store AS s
+  JOIN pg_locks AS l
+    ON l.locktype = 'advisory' AND l.classid = 1465207122 AND l.objsubid = 2 AND l.granted
+   AND l.objid = ((s.number::bigint + 4294967296) % 4294967296)::oid
+   AND l.database = (SELECT oid FROM pg_database WHERE datname = current_database())
+  LEFT JOIN pg_stat_activity AS a ON a.pid = l.pid
+  LEFT JOIN pg_prepared_xacts AS x
+    ON l.pid IS NULL AND l.virtualtransaction = '-1/' || x.transaction::text
+ ORDER BY since NULLS LAST, pid, transaction;
