@@ -199,13 +199,13 @@ BEGIN
                              md5(t.error))
               FROM weir.targets AS t
              WHERE t.id = the_target)
-        || coalesce((SELECT string_agg(concat_ws(' ', s.reaction, s.at, s.mark, s.retries,
+        || '/' || coalesce((SELECT string_agg(concat_ws(' ', s.reaction, s.at, s.mark, s.retries,
                                                  r.number, r.retired, md5(s.value)), ','
                                        ORDER BY s.reaction)
                        FROM weir.subscriptions AS s
                        JOIN weir.reactions AS r ON r.id = s.reaction
                       WHERE s.target = the_target), '')
-        || coalesce((SELECT string_agg(p.id || ' ' || p.attempts, ',' ORDER BY p.id)
+        || '/' || coalesce((SELECT string_agg(p.id || ' ' || p.attempts, ',' ORDER BY p.id)
                        FROM weir.parked AS p
                       WHERE p.target = the_target AND p.sent_back), '');
 END
@@ -284,13 +284,13 @@ DECLARE
                                ELSE 'epoch'::timestamptz
                                     + (time_us / 1000000) * interval '1 second'
                                     + (time_us % 1000000) * interval '1 microsecond' END;
-    low bigint;
+    low bigint := 1; -- the first such event, or one after the last
     high bigint;
     middle bigint;
     probe record;
     slice record;
 BEGIN
-    SELECT coalesce(min(e.id), 1), coalesce(max(e.id), 0) + 1 INTO low, high FROM weir.events AS e;
+    SELECT coalesce(max(e.id), 0) + 1 INTO high FROM weir.events AS e;
     WHILE low < high LOOP
         middle := low + (high - low) / 2;
         SELECT e.id, e.created INTO probe

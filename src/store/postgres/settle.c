@@ -135,16 +135,73 @@ static bool same_transaction(const PGresult *result, const store_settle *settle)
                          first_column(settle) + COLUMN_SAME_TRANSACTION);
 }
 
+/* The rows of the effects, one for each stream of each: all of them succeeded. */
+static weir_status take_effects(const store_settle *settle, const PGresult *result, weir_error *err)
+{
+    size_t streams = 0; /* that still have no row */
+    for (size_t i = 0; i < settle->appends_count; i++) {
+        settle->appends[i]->status = WEIR_OK;
+        settle->appends[i]->replayed = false;
+        settle->appends[i]->alone = false;
+        streams += settle->appends[i]->streams_count;
+    }
+    for (int row = 0; row + 1 < pq.PQntuples(result); row++) {
+        const size_t index = (size_t)weir__pg_i32(result, row, 0);
+        const size_t at = (size_t)weir__pg_i32(result, row, 1);
+        if (index >= settle->appends_count || at >= settle->appends[index]->streams_count) {
+            return weir__fail(err, WEIR_ECORRUPT, "the answer to a settle cannot be read");
+        }
+        store_append *append = settle->appends[index];
+        append->replayed = weir__pg_bool(result, row, 3);
+        append->streams[at].first = weir__pg_i64(result, row, 4);
+        append->streams[at].last = weir__pg_i64(result, row, 5);
+        append->streams[at].id = weir__pg_i64(result, row, 6);
+        streams--;
+    }
+    return streams == 0 ? WEIR_OK
+                        : weir__fail(err, WEIR_ECORRUPT, "the answer to a settle is not complete");
+}
+
 static weir_status take_answer(settling *x, const PGresult *result, weir_error *err)
 {
     store_settle *settle = x->settle;
     const int column = first_column(settle), last = pq.PQntuples(result) - 1;
-    (void)err;
+    weir_status status = take_effects(settle, result, err);
+    if (status != WEIR_OK) {
+        return status;
+    }
     settle->lease_until_us = weir__pg_i64(result, last, column + COLUMN_END);
     settle->behind = weir__pg_bool(result, last, column + COLUMN_BEHIND);
     atomic_fetch_add(&x->s->transactions, 1);
     weir__pg_wake(x->s);
     return WEIR_OK;
+}
+
+/* Gives the refusal of an effect the fields it has in an append of its own: the function says in the
+ * detail which effect it was and what it met. Other failures stay as they are. */
+static weir_status tell_refusal(const store_settle *settle, weir_status status, weir_error *err)
+{
+    unsigned long index = 0;
+    int stream_index = 0;
+    long long expected = 0, actual = 0;
+    char other[sizeof err->stream];
+    if (sscanf(err->detail, "%lu|%d|%lld|%lld", &index, &stream_index, &expected, &actual) != 4 ||
+        strncmp(err->store_code, "WR", 2) != 0 || index >= settle->appends_count) {
+        return status;
+    }
+    (void)snprintf(other, sizeof other, "%s", err->stream);
+    store_append *append = settle->appends[index];
+    weir_error *own = append->err;
+    weir_error told = { 0 };
+    append->err = own == NULL ? &told : own;
+    weir__pg_append_refused(append, status,
+                            &(pg_refusal){ .stream_index = stream_index,
+                                           .expected = expected,
+                                           .actual = actual,
+                                           .other = weir__str(other) });
+    *err = *append->err;
+    append->err = own;
+    return status;
 }
 
 /* ---- the caller's own SQL ------------------------------------------------------------------ */
@@ -239,29 +296,42 @@ static weir_status settle_with_sql(settling *x, const char *sql, PGresult **resu
 
 /* ---- settling ------------------------------------------------------------------------------ */
 
+/* One attempt. The caller's SQL runs once, so there the heads of streams are always looked at twice:
+ * see weir__pg_settle. */
+static weir_status settle_once(settling *x, int32_t options, PGresult **result, weir_error *err)
+{
+    store_settle *settle = x->settle;
+    const bool effects = settle->appends_count > 0;
+    const char *sql = effects ? sql_settle_with : sql_settle;
+    weir__pg_params_reset(&x->params);
+    weir__arena_reset(&x->arena);
+    if (effects) {
+        weir__pg_append_params(&x->params, x->s, settle->appends, settle->appends_count,
+                               settle->sql == NULL ? options : PG_APPEND_RECHECK,
+                               x->s->options.busy_us);
+    }
+    const weir_status status = add_settle(&x->params, settle, &x->arena, err);
+    if (status != WEIR_OK) {
+        return status;
+    }
+    return settle->sql != NULL
+               ? settle_with_sql(x, sql, result, err)
+               : weir__pg_call(x->s, &(pg_call){ .sql = sql, .params = &x->params }, result, err);
+}
+
 weir_status weir__pg_settle(weir_store *base, store_settle *settle, weir_error *err)
 {
     settling x = { .s = pg_of(base), .settle = settle };
     weir_error own = { 0 };
     weir_error *told = err == NULL ? &own : err; /* a refusal is read out of it */
     PGresult *result = NULL;
-    const bool effects = settle->appends_count > 0;
-    const char *sql = effects ? sql_settle_with : sql_settle;
 
-    if (effects) {
-        return weir__fail(err, WEIR_EMISUSE, "effects are not built yet");
+    weir_status status = settle_once(&x, 0, &result, told);
+    if (status == WEIR_EIO && strcmp(told->store_code, "23505") == 0 && settle->sql == NULL) {
+        /* Somebody has written an event without the head of its stream: judged by the events. */
+        status = settle_once(&x, PG_APPEND_RECHECK, &result, told);
     }
-    weir_status status = add_settle(&x.params, settle, &x.arena, told);
-    if (status != WEIR_OK) {
-        goto out;
-    }
-    if (settle->sql != NULL) {
-        status = settle_with_sql(&x, sql, &result, told);
-    } else {
-        status = weir__pg_call(x.s, &(pg_call){ .sql = sql, .params = &x.params }, &result, told);
-    }
-    status = status == WEIR_OK ? take_answer(&x, result, told) : status;
-out:
+    status = status == WEIR_OK ? take_answer(&x, result, told) : tell_refusal(settle, status, told);
     pq.PQclear(result);
     weir__pg_params_free(&x.params);
     weir__arena_free(&x.arena);
