@@ -1,13 +1,228 @@
-/* fetch.c */
+/* fetch.c - the events of subscriptions.
+ *
+ * INVARIANTS
+ *   (1) What is given is exactly what the reaction's current definition wants (names, source),
+ *       restricted by its rule. weir.fetch finds it; a source that is a regular expression is judged
+ *       here, so that it means the same on every store.
+ *   (2) `exhausted` is said only of an item for which fewer events were found than asked for, while
+ *       the list still had room: the caller moves its position on that word.
+ *
+ * One round trip, unless events are refused here: then the room that was counted for them is asked
+ * for again, from that item on.
+ */
 #include "base/error.h"
+#include "base/str.h"
+#include "store/pattern.h"
+#include "store/postgres/fetch_sql.h"
 #include "store/postgres/postgres_private.h"
 
-weir_status weir__pg_fetch(weir_store *s, const store_fetch_item *items, size_t count,
+#include <string.h>
+
+/* The columns of sql_fetch. */
+enum {
+    FETCH_ITEM,
+    FETCH_ID,
+    FETCH_VERSION,
+    FETCH_CREATED,
+    FETCH_STREAM,
+    FETCH_NAME,
+    FETCH_DATA,
+    FETCH_META,
+    FETCH_JUDGE,
+};
+
+/* One fetch call. */
+typedef struct fetching {
+    const store_fetch_item *items; /* borrowed */
+    size_t items_count;
+    weir_arena *arena;      /* of the list */
+    store_fetched *fetched; /* in the arena: STORE_CHUNK_EVENTS_MAX */
+    size_t fetched_count;
+    size_t bytes;           /* of data and meta so far */
+    bool *exhausted;        /* in the arena: per item */
+    store_pattern *pattern; /* owned: the last one that was needed */
+    size_t item_index;      /* the first item that is not done */
+    int64_t after;          /* of that item: already looked at */
+    int64_t limit;          /* of that item: still wanted */
+} fetching;
+
+static weir_status no_memory(weir_error *err)
+{
+    return weir__fail(err, WEIR_ENOMEM, "could not allocate fetched events");
+}
+
+static int64_t room_left(const fetching *f)
+{
+    return f->bytes >= STORE_FETCH_BYTES_SOFT ? 0
+                                              : STORE_CHUNK_EVENTS_MAX - (int64_t)f->fetched_count;
+}
+
+static void start_item(fetching *f, size_t index)
+{
+    f->item_index = index;
+    if (index < f->items_count) {
+        f->after = f->items[index].after;
+        f->limit = f->items[index].limit;
+    }
+}
+
+static weir_status ask(fetching *f, pg_store *s, PGresult **result, weir_error *err)
+{
+    pg_params p = { 0 };
+    weir__pg_array_begin(&p, PG_OID_INT8_ARRAY);
+    for (size_t i = f->item_index; i < f->items_count; i++) {
+        weir__pg_push_i64(&p, f->items[i].target);
+    }
+    weir__pg_array_end(&p);
+    weir__pg_array_begin(&p, PG_OID_INT8_ARRAY);
+    for (size_t i = f->item_index; i < f->items_count; i++) {
+        weir__pg_push_i64(&p, f->items[i].reaction);
+    }
+    weir__pg_array_end(&p);
+    weir__pg_array_begin(&p, PG_OID_INT8_ARRAY);
+    for (size_t i = f->item_index; i < f->items_count; i++) {
+        weir__pg_push_i64(&p, i == f->item_index ? f->after : f->items[i].after);
+    }
+    weir__pg_array_end(&p);
+    weir__pg_array_begin(&p, PG_OID_INT8_ARRAY);
+    for (size_t i = f->item_index; i < f->items_count; i++) {
+        weir__pg_push_i64(&p, f->items[i].up_to);
+    }
+    weir__pg_array_end(&p);
+    weir__pg_array_begin(&p, PG_OID_INT8_ARRAY);
+    for (size_t i = f->item_index; i < f->items_count; i++) {
+        weir__pg_push_i64(&p, i == f->item_index ? f->limit : f->items[i].limit);
+    }
+    weir__pg_array_end(&p);
+    weir__pg_add_i64(&p, room_left(f));
+    weir__pg_add_i64(&p, STORE_FETCH_BYTES_SOFT - (int64_t)f->bytes);
+    const weir_status status = weir__pg_call(
+        s, &(pg_call){ .sql = sql_fetch, .params = &p, .repeat = PG_REPEAT }, result, err);
+    weir__pg_params_free(&p);
+    return status;
+}
+
+/* Whether the source, a regular expression, matches the event's stream. */
+static weir_status judge(fetching *f, weir_str text, weir_str stream, bool *wanted, weir_error *err)
+{
+    if (f->pattern == NULL || !weir__str_equal(f->pattern->text, text)) {
+        weir__pattern_close(f->pattern);
+        f->pattern = NULL;
+        const weir_status status = weir__pattern_open(&f->pattern, text, err);
+        if (status != WEIR_OK) {
+            return status;
+        }
+    }
+    *wanted = weir__pattern_matches(f->pattern, stream);
+    return WEIR_OK;
+}
+
+static weir_status keep_event(fetching *f, const PGresult *result, int row, size_t item_index,
+                              weir_error *err)
+{
+    weir_event *event = weir__arena_alloc(f->arena, sizeof *event);
+    if (event == NULL) {
+        return no_memory(err);
+    }
+    *event = (weir_event){ .size = sizeof *event,
+                           .id = weir__pg_i64(result, row, FETCH_ID),
+                           .version = weir__pg_i64(result, row, FETCH_VERSION),
+                           .created_us = weir__pg_time_us(result, row, FETCH_CREATED) };
+    if (!weir__pg_text_copy(f->arena, result, row, FETCH_STREAM, &event->stream) ||
+        !weir__pg_text_copy(f->arena, result, row, FETCH_NAME, &event->name) ||
+        !weir__pg_text_copy(f->arena, result, row, FETCH_DATA, &event->data) ||
+        !weir__pg_text_copy(f->arena, result, row, FETCH_META, &event->meta)) {
+        return no_memory(err);
+    }
+    f->fetched[f->fetched_count++] =
+        (store_fetched){ .event = event, .item_index = (uint32_t)item_index };
+    f->bytes += event->data.len + event->meta.len;
+    return WEIR_OK;
+}
+
+/* The rows of one item, from *row on, and with them the item: done, unless events were refused and
+ * there may be more. *refused: whether any were, so that what follows was counted wrongly. */
+static weir_status take_item(fetching *f, const PGresult *result, int *row, int32_t item,
+                             bool *refused, weir_error *err)
+{
+    const int rows = pq.PQntuples(result);
+    const int64_t asked = f->limit < room_left(f) ? f->limit : room_left(f);
+    const size_t index = f->item_index;
+    int64_t found = 0;
+    int64_t kept = 0;
+
+    *refused = false;
+    for (; *row < rows && weir__pg_i32(result, *row, FETCH_ITEM) == item; (*row)++, found++) {
+        bool wanted = true;
+        weir_status status = WEIR_OK;
+        if (!weir__pg_null(result, *row, FETCH_JUDGE)) {
+            status = judge(f, weir__pg_text(result, *row, FETCH_JUDGE),
+                           weir__pg_text(result, *row, FETCH_STREAM), &wanted, err);
+        }
+        if (status == WEIR_OK && wanted) {
+            status = keep_event(f, result, *row, index, err);
+            kept++;
+        }
+        if (status != WEIR_OK) {
+            return status;
+        }
+        *refused = *refused || !wanted;
+        f->after = weir__pg_i64(result, *row, FETCH_ID);
+    }
+    f->limit -= kept;
+    /* With refusals fewer rows than asked for may also mean that the server's list was full. */
+    if (*refused) {
+        if (f->limit == 0) {
+            start_item(f, index + 1);
+        }
+        return WEIR_OK;
+    }
+    f->exhausted[index] = room_left(f) > 0 && found < asked;
+    start_item(f, index + 1);
+    return WEIR_OK;
+}
+
+static weir_status fetch_all(fetching *f, pg_store *s, weir_error *err)
+{
+    weir_status status = WEIR_OK;
+    bool first = true; /* items are looked at once also when nothing is asked for: ENOTFOUND */
+    start_item(f, 0);
+    while (status == WEIR_OK && f->item_index < f->items_count && (first || room_left(f) > 0)) {
+        PGresult *result = NULL;
+        bool refused = false;
+        int row = 0;
+        first = false;
+        status = ask(f, s, &result, err);
+        const size_t base = f->item_index;
+        while (status == WEIR_OK && !refused && f->item_index < f->items_count &&
+               room_left(f) > 0) {
+            status = take_item(f, result, &row, (int32_t)(f->item_index - base), &refused, err);
+        }
+        pq.PQclear(result);
+    }
+    return status;
+}
+
+weir_status weir__pg_fetch(weir_store *base, const store_fetch_item *items, size_t count,
                            store_fetch_list *list, weir_error *err)
 {
-    (void)s;
-    (void)items;
-    (void)count;
-    (void)list;
-    return weir__fail(err, WEIR_EMISUSE, "not built yet");
+    fetching f = { .items = items, .items_count = count, .arena = &list->arena };
+    weir__arena_reset(&list->arena);
+    list->events = NULL;
+    list->events_count = 0;
+    list->exhausted = NULL;
+    f.exhausted = weir__arena_alloc(&list->arena, (count + 1) * sizeof *f.exhausted);
+    f.fetched = weir__arena_alloc(&list->arena, STORE_CHUNK_EVENTS_MAX * sizeof *f.fetched);
+    if (f.exhausted == NULL || f.fetched == NULL) {
+        return no_memory(err);
+    }
+    memset(f.exhausted, 0, (count + 1) * sizeof *f.exhausted);
+    const weir_status status = fetch_all(&f, pg_of(base), err);
+    if (status == WEIR_OK) {
+        list->events = f.fetched;
+        list->events_count = f.fetched_count;
+        list->exhausted = f.exhausted;
+    }
+    weir__pattern_close(f.pattern);
+    return status;
 }

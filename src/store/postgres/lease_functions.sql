@@ -1,4 +1,515 @@
--- lease_functions.sql
+-- lease_functions.sql - who may work on which targets, and when there will be something to do.
+--
+-- What must stay true:
+--   * never more targets than asked for, under any plan: each arm is a MATERIALIZED subquery on the
+--     base table with its own LIMIT, and nothing is joined to it. (UPDATE ... WHERE id IN (SELECT
+--     ... LIMIT n FOR UPDATE SKIP LOCKED) may run its subquery once per row: LIMIT 5 took 41.);
+--   * nobody waits: rows are locked with SKIP LOCKED or not at all. LIMIT stands above the locking,
+--     so an arm that meets a locked row goes on to the next one;
+--   * what was chosen is looked at again in a statement after the one that locked it. The locking
+--     statement read the subscriptions in an older snapshot;
+--   * a fence is handed out once: fence + 1 is committed durably before anyone sees it;
+--   * lease columns (fence, holder, lease_until, lost) are in no index.
+--
+-- Plans: see reaction_functions.sql. Here sorting is discouraged as well, so that each arm walks the
+-- index that has its order. `reaction + 0` keeps a lookup by target from becoming one by reaction.
 
 -- name: lease_functions
-SELECT 1;
+-- The next targets of a lane for one worker, with their work: see LEASE in store.h. Candidates are
+-- the targets whose due time has passed, locked first, and those without one, walked in the order of
+-- each step: 1 leading, 2 reserve, 3 priority. Each step takes the best of both. A step that meets
+-- targets that lost too many leases blocks them and begins again.
+-- One row for each subscription (kind 1) and each sent-back event (kind 2) of a leased target;
+-- `first_number` is at or the id of the parked event, `second_number` mark or event,
+-- `third_number` retries or attempts.
+CREATE OR REPLACE FUNCTION weir.lease(
+    of_lane text, by_holder text, lease_us bigint, wanted bigint, lead bigint, reserve bigint,
+    known_reactions bigint[], known_numbers bigint[], all_reactions boolean, lost_max bigint)
+RETURNS TABLE (
+    leased bigint, leased_name text, leased_fence bigint, leased_until bigint,
+    leased_watermark bigint, leased_priority bigint, leased_lost bigint, kind integer,
+    of_reaction bigint, first_number bigint, second_number bigint, third_number bigint,
+    work_source text, work_value text)
+LANGUAGE plpgsql VOLATILE SECURITY DEFINER
+SET search_path = pg_catalog, pg_temp
+SET plan_cache_mode = force_generic_plan
+SET enable_seqscan = off SET enable_bitmapscan = off SET enable_sort = off
+SET enable_hashjoin = off SET enable_mergejoin = off SET jit = off
+AS $$
+DECLARE
+    started bigint;
+    live bigint[];               -- known reactions, current and not retired
+    considered bigint := 0;      -- targets whose due time has passed, so far
+    due_ids bigint[] := '{}';    -- those that were locked
+    found bigint[];              -- what an arm locked
+    picked bigint[];
+    outlived bigint[];           -- of the picked: lost too many leases
+    chosen bigint[] := '{}';
+    room bigint;                 -- how many the step may still take
+    asked bigint;
+BEGIN
+    PERFORM weir.commit_durably();
+    IF wanted <= 0 OR EXISTS (SELECT FROM weir.lanes AS l WHERE l.lane = of_lane AND l.paused) THEN
+        RETURN;
+    END IF;
+    started := weir.clock_us();
+    IF all_reactions THEN
+        SELECT array_agg(r.id) INTO live FROM weir.reactions AS r WHERE NOT r.retired;
+    ELSE
+        SELECT array_agg(r.id)
+          INTO live
+          FROM unnest(known_reactions, known_numbers) AS k (reaction, number)
+          JOIN weir.reactions AS r ON r.id = k.reaction
+         WHERE r.number = k.number AND NOT r.retired;
+    END IF;
+    IF live IS NULL THEN
+        RETURN;
+    END IF;
+
+    -- Step 4 is step 3 once more, for who came away short: what others had locked and did not take
+    -- is free again.
+    FOR step IN 1..4 LOOP
+        room := CASE step WHEN 1 THEN lead WHEN 2 THEN reserve ELSE wanted END;
+        room := least(room, wanted - cardinality(chosen));
+        CONTINUE WHEN room <= 0 AND step > 1;
+
+        -- The first `wanted` by due time, whatever step takes them.
+        IF step IN (1, 4) AND considered < wanted THEN
+            WITH arm AS MATERIALIZED (
+                SELECT t.id
+                  FROM weir.targets AS t
+                 WHERE t.lane = of_lane AND t.behind AND NOT t.held
+                   AND t.due IS NOT NULL AND t.due <= started
+                   AND (t.holder IS NULL OR t.lease_until <= started)
+                   AND t.id <> ALL (due_ids)
+                   AND coalesce(
+                           (SELECT true
+                              FROM weir.subscriptions AS s
+                             WHERE s.target = t.id AND s.at < s.mark
+                               AND s.reaction + 0 = ANY (live)
+                             LIMIT 1),
+                           (SELECT true
+                              FROM weir.parked AS p
+                             WHERE p.target = t.id AND p.sent_back AND p.reaction + 0 = ANY (live)
+                             ORDER BY p.target, p.event, p.reaction
+                             LIMIT 1),
+                           false)
+                 ORDER BY t.due, t.id
+                 LIMIT wanted - considered
+                   FOR NO KEY UPDATE OF t SKIP LOCKED)
+            SELECT array_agg(arm.id) INTO found FROM arm;
+            due_ids := due_ids || found;
+            considered := cardinality(due_ids);
+        END IF;
+
+        WHILE room > 0 LOOP
+            asked := room;
+            IF step = 1 THEN
+                WITH arm AS MATERIALIZED (
+                    SELECT t.id
+                      FROM weir.targets AS t
+                     WHERE t.lane = of_lane AND t.behind AND NOT t.held AND t.due IS NULL
+                       AND (t.holder IS NULL OR t.lease_until <= started)
+                       AND t.id <> ALL (chosen)
+                       AND coalesce(
+                               (SELECT true
+                                  FROM weir.subscriptions AS s
+                                 WHERE s.target = t.id AND s.at < s.mark
+                                   AND s.reaction + 0 = ANY (live)
+                                 LIMIT 1),
+                               (SELECT true
+                                  FROM weir.parked AS p
+                                 WHERE p.target = t.id AND p.sent_back
+                                   AND p.reaction + 0 = ANY (live)
+                                 ORDER BY p.target, p.event, p.reaction
+                                 LIMIT 1),
+                               false)
+                     ORDER BY t.rank DESC, t.id DESC
+                     LIMIT asked
+                       FOR NO KEY UPDATE OF t SKIP LOCKED)
+                SELECT array_agg(arm.id) INTO found FROM arm;
+            ELSIF step = 2 THEN
+                WITH arm AS MATERIALIZED (
+                    SELECT t.id
+                      FROM weir.targets AS t
+                     WHERE t.lane = of_lane AND t.behind AND NOT t.held AND t.due IS NULL
+                       AND (t.holder IS NULL OR t.lease_until <= started)
+                       AND t.id <> ALL (chosen)
+                       AND coalesce(
+                               (SELECT true
+                                  FROM weir.subscriptions AS s
+                                 WHERE s.target = t.id AND s.at < s.mark
+                                   AND s.reaction + 0 = ANY (live)
+                                 LIMIT 1),
+                               (SELECT true
+                                  FROM weir.parked AS p
+                                 WHERE p.target = t.id AND p.sent_back
+                                   AND p.reaction + 0 = ANY (live)
+                                 ORDER BY p.target, p.event, p.reaction
+                                 LIMIT 1),
+                               false)
+                     ORDER BY t.rank, t.id
+                     LIMIT asked
+                       FOR NO KEY UPDATE OF t SKIP LOCKED)
+                SELECT array_agg(arm.id) INTO found FROM arm;
+            ELSE
+                WITH arm AS MATERIALIZED (
+                    SELECT t.id
+                      FROM weir.targets AS t
+                     WHERE t.lane = of_lane AND t.behind AND NOT t.held AND t.due IS NULL
+                       AND (t.holder IS NULL OR t.lease_until <= started)
+                       AND t.id <> ALL (chosen)
+                       AND coalesce(
+                               (SELECT true
+                                  FROM weir.subscriptions AS s
+                                 WHERE s.target = t.id AND s.at < s.mark
+                                   AND s.reaction + 0 = ANY (live)
+                                 LIMIT 1),
+                               (SELECT true
+                                  FROM weir.parked AS p
+                                 WHERE p.target = t.id AND p.sent_back
+                                   AND p.reaction + 0 = ANY (live)
+                                 ORDER BY p.target, p.event, p.reaction
+                                 LIMIT 1),
+                               false)
+                     ORDER BY t.priority DESC, t.rank, t.id
+                     LIMIT asked
+                       FOR NO KEY UPDATE OF t SKIP LOCKED)
+                SELECT array_agg(arm.id) INTO found FROM arm;
+            END IF;
+            EXIT WHEN found IS NULL AND due_ids = '{}';
+
+            -- Under the lock, in a new snapshot: what is still there, the best of both first.
+            SELECT coalesce(array_agg(c.id), '{}'), array_agg(c.id) FILTER (WHERE c.outlived)
+              INTO picked, outlived
+              FROM (SELECT t.id,
+                           t.holder IS NOT NULL AND lost_max > 0 AND t.lost + 1 >= lost_max
+                               AS outlived
+                      FROM weir.targets AS t
+                     WHERE t.id = ANY (due_ids || found) AND t.id <> ALL (chosen)
+                       AND t.behind AND NOT t.held AND (t.due IS NULL OR t.due <= started)
+                       AND (t.holder IS NULL OR t.lease_until <= started)
+                       AND coalesce(
+                               (SELECT true
+                                  FROM weir.subscriptions AS s
+                                 WHERE s.target = t.id AND s.at < s.mark
+                                   AND s.reaction + 0 = ANY (live)
+                                 LIMIT 1),
+                               (SELECT true
+                                  FROM weir.parked AS p
+                                 WHERE p.target = t.id AND p.sent_back
+                                   AND p.reaction + 0 = ANY (live)
+                                 ORDER BY p.target, p.event, p.reaction
+                                 LIMIT 1),
+                               false)
+                     ORDER BY CASE WHEN step >= 3 THEN t.priority END DESC,
+                              CASE WHEN step = 1 THEN -t.rank ELSE t.rank END,
+                              CASE WHEN step = 1 THEN -t.id ELSE t.id END
+                     LIMIT room) AS c;
+            IF outlived IS NOT NULL THEN
+                UPDATE weir.targets AS t
+                   SET held = true, blocked = started, holder = NULL, lease_until = 0,
+                       lost = t.lost + 1,
+                       error = 'lost its lease ' || (t.lost + 1) || ' times in a row',
+                       event = 0, reaction = 0, attempts = 0
+                 WHERE t.id = ANY (outlived);
+                CONTINUE;
+            END IF;
+            chosen := chosen || picked;
+            room := room - cardinality(picked);
+            -- A full arm of which something was refused under the lock: there may be more.
+            EXIT WHEN coalesce(cardinality(found), 0) < asked;
+        END LOOP;
+    END LOOP;
+    IF chosen = '{}' THEN
+        RETURN;
+    END IF;
+
+    RETURN QUERY
+    WITH taken AS MATERIALIZED (
+        UPDATE weir.targets AS t
+           SET fence = t.fence + 1,
+               holder = by_holder,
+               lease_until = CASE WHEN lease_us > 9223372036854775807 - started
+                                  THEN 9223372036854775807 ELSE started + lease_us END,
+               lost = t.lost + CASE WHEN t.holder IS NULL THEN 0 ELSE 1 END,
+               due = NULL
+         WHERE t.id = ANY (chosen)
+        RETURNING t.id, t.name, t.fence, t.lease_until, t.watermark, t.rank, t.priority, t.lost)
+    SELECT k.id, k.name, k.fence, k.lease_until, k.watermark, k.priority, k.lost, w.kind,
+           w.reaction, w.first_number, w.second_number, w.third_number, w.source, w.value
+      FROM taken AS k
+     CROSS JOIN LATERAL (
+           SELECT 1 AS kind, s.reaction, s.at AS first_number, s.mark AS second_number,
+                  s.retries AS third_number, s.source, s.value
+             FROM weir.subscriptions AS s
+            WHERE s.target = k.id AND s.at < s.mark AND s.reaction + 0 = ANY (live)
+           UNION ALL
+           SELECT 2, p.reaction, p.id, p.event, p.attempts, '', ''
+             FROM weir.parked AS p
+            WHERE p.target = k.id AND p.sent_back AND p.reaction + 0 = ANY (live)) AS w
+     ORDER BY k.priority DESC, k.rank, k.id, w.kind,
+              CASE WHEN w.kind = 2 THEN w.second_number END, w.reaction;
+END
+$$;
+
+-- What a process needs to know to sleep well, for one lane or ('') all of them. A target that is
+-- ready by the index and cannot be leased has a live lease: so the earliest end of one is looked for
+-- only when nothing can be leased, among as many rows as there are live leases, and no index has to
+-- follow what every lease changes.
+CREATE OR REPLACE FUNCTION weir.poll(of_lane text)
+RETURNS TABLE (
+    now_us bigint, routed_least bigint, is_ready boolean, next_due bigint, lease_end bigint,
+    router_end bigint)
+LANGUAGE plpgsql STABLE SECURITY DEFINER
+SET search_path = pg_catalog, pg_temp
+SET plan_cache_mode = force_generic_plan
+SET enable_seqscan = off SET enable_bitmapscan = off SET enable_sort = off
+SET enable_hashjoin = off SET enable_mergejoin = off SET jit = off
+AS $$
+BEGIN
+    now_us := weir.clock_us();
+    SELECT min(r.routed) FILTER (WHERE NOT r.retired),
+           min(r.router_until) FILTER (WHERE r.router IS NOT NULL AND r.router_until > now_us)
+      INTO routed_least, router_end
+      FROM weir.reactions AS r;
+
+    SELECT bool_or(coalesce(d.due <= now_us, false) OR coalesce(f.free, false)), min(d.due)
+      INTO is_ready, next_due
+      FROM weir.lanes AS l
+      LEFT JOIN LATERAL (
+           SELECT t.due
+             FROM weir.targets AS t
+            WHERE t.lane = l.lane AND t.behind AND NOT t.held AND t.due IS NOT NULL
+            ORDER BY t.due, t.id
+            LIMIT 1) AS d ON true
+      LEFT JOIN LATERAL (
+           SELECT true AS free
+             FROM weir.targets AS t
+            WHERE t.lane = l.lane AND t.behind AND NOT t.held AND t.due IS NULL
+              AND (t.holder IS NULL OR t.lease_until <= now_us)
+            ORDER BY t.rank, t.id
+            LIMIT 1) AS f ON true
+     WHERE NOT l.paused AND (of_lane = '' OR l.lane = of_lane);
+    is_ready := coalesce(is_ready, false);
+
+    IF NOT is_ready THEN
+        SELECT min(e.until)
+          INTO lease_end
+          FROM weir.lanes AS l
+         CROSS JOIN LATERAL (
+               SELECT min(t.lease_until) AS until
+                 FROM weir.targets AS t
+                WHERE t.lane = l.lane AND t.behind AND NOT t.held AND t.due IS NULL
+                  AND t.holder IS NOT NULL AND t.lease_until > now_us) AS e
+         WHERE NOT l.paused AND (of_lane = '' OR l.lane = of_lane);
+    END IF;
+    RETURN NEXT;
+END
+$$;
+
+-- The first version of a stream whose event lies above a position; NULL: there is none. Versions and
+-- positions of a stream grow together, so it is found by halving.
+CREATE OR REPLACE FUNCTION weir.version_after(of_stream text, after_id bigint) RETURNS bigint
+LANGUAGE plpgsql STABLE
+SET plan_cache_mode = force_generic_plan
+SET enable_seqscan = off SET enable_bitmapscan = off SET enable_sort = off SET jit = off
+AS $$
+DECLARE
+    low bigint;                  -- the answer is in [low, high + 1]
+    high bigint;
+    final bigint;
+    middle bigint;
+    found_id bigint;
+BEGIN
+    SELECT e.version INTO low FROM weir.events AS e
+     WHERE e.stream = of_stream ORDER BY e.stream, e.version LIMIT 1;
+    SELECT e.version INTO high FROM weir.events AS e
+     WHERE e.stream = of_stream ORDER BY e.stream DESC, e.version DESC LIMIT 1;
+    final := high;
+    WHILE low <= high LOOP
+        middle := low + (high - low) / 2;
+        SELECT e.id INTO found_id FROM weir.events AS e
+         WHERE e.stream = of_stream AND e.version = middle;
+        IF found_id > after_id THEN
+            high := middle - 1;
+        ELSE
+            low := middle + 1;
+        END IF;
+    END LOOP;
+    RETURN CASE WHEN low <= final THEN low END;
+END
+$$;
+
+-- The next events of subscriptions, item by item: see FETCH in store.h. Each rule has its index. The
+-- bounds are row comparisons where another index could give the order as well and would read
+-- everything between: (name, id) is then the only one that fits.
+-- `judge` is the source pattern when it is a regular expression, which only the client can judge:
+-- such events are given as if they matched.
+CREATE OR REPLACE FUNCTION weir.fetch(
+    item_targets bigint[], item_reactions bigint[], item_afters bigint[], item_up_tos bigint[],
+    item_limits bigint[], room bigint, room_bytes bigint)
+RETURNS TABLE (
+    item integer, event_id bigint, event_version bigint, event_created timestamptz,
+    event_stream text, event_name text, event_data json, event_meta json, judge text)
+LANGUAGE plpgsql STABLE SECURITY DEFINER
+SET search_path = pg_catalog, pg_temp
+SET plan_cache_mode = force_generic_plan
+SET enable_seqscan = off SET enable_bitmapscan = off SET enable_sort = off
+SET enable_hashjoin = off SET enable_mergejoin = off SET jit = off
+AS $$
+DECLARE
+    sub record;
+    after_id bigint;
+    up_to bigint;
+    most bigint;
+    exact text;                  -- the source, when it is one stream
+    prefix text;                 -- the source, when it is a prefix
+    way integer;                 -- the rule that finds the events
+    value text;
+    ids bigint[];
+    first_version bigint;
+BEGIN
+    SELECT u.target, u.reaction
+      INTO sub
+      FROM unnest(item_targets, item_reactions) WITH ORDINALITY AS u (target, reaction, place)
+     WHERE NOT EXISTS (SELECT FROM weir.subscriptions AS s
+                        WHERE s.target = u.target AND s.reaction = u.reaction)
+     ORDER BY u.place
+     LIMIT 1;
+    IF FOUND THEN
+        RAISE EXCEPTION 'target % has no subscription of reaction %', sub.target, sub.reaction
+            USING ERRCODE = 'WR006';
+    END IF;
+
+    FOR i IN 1..cardinality(item_targets) LOOP
+        EXIT WHEN room <= 0 OR room_bytes <= 0;
+        item := i - 1;
+        after_id := item_afters[i];
+        up_to := item_up_tos[i];
+        most := least(item_limits[i], room);
+        SELECT s.value, d.names, d.source, d.rule
+          INTO sub
+          FROM weir.subscriptions AS s
+          JOIN weir.reactions AS r ON r.id = s.reaction
+          JOIN weir.definitions AS d ON d.reaction = r.id AND d.number = r.number
+         WHERE s.target = item_targets[i] AND s.reaction = item_reactions[i];
+        judge := CASE WHEN starts_with(sub.source, '/') THEN sub.source END;
+        prefix := CASE WHEN judge IS NULL AND sub.source <> '*' AND right(sub.source, 1) = '*'
+                       THEN left(sub.source, -1) END;
+        exact := CASE WHEN judge IS NULL AND right(sub.source, 1) <> '*' THEN sub.source END;
+
+        -- The rules of store.h: 0 constant, 1 stream, 2 category, 3 name, 4 work; here 0 reads the
+        -- log and 5 the reaction's names one by one. One target for everything is found by what its
+        -- source allows: a stream, a category (a prefix beyond the first '-' lies inside of one).
+        way := sub.rule;
+        value := sub.value;
+        IF way = 0 AND exact IS NOT NULL THEN
+            way := 1;
+            value := exact;
+        ELSIF way = 0 AND strpos(prefix, '-') > 0 THEN
+            way := 2;
+            value := split_part(prefix, '-', 1);
+        ELSIF way = 0 AND cardinality(sub.names) <= 16 THEN
+            way := 5;
+        END IF;
+
+        IF way = 1 THEN
+            first_version := weir.version_after(value, after_id);
+            SELECT array_agg(f.id)
+              INTO ids
+              FROM (SELECT e.id
+                      FROM weir.events AS e
+                     WHERE e.stream = value AND e.version >= first_version AND e.id + 0 <= up_to
+                       AND ((sub.names IS NULL AND NOT starts_with(e.name, '$'))
+                            OR e.name = ANY (sub.names))
+                       AND (exact IS NULL OR e.stream = exact)
+                       AND (prefix IS NULL OR starts_with(e.stream, prefix))
+                     ORDER BY e.stream, e.version
+                     LIMIT most) AS f;
+        ELSIF way = 2 THEN
+            SELECT array_agg(f.id)
+              INTO ids
+              FROM (SELECT e.id
+                      FROM weir.events AS e
+                     WHERE (split_part(e.stream, '-', 1), e.id) > (value, after_id)
+                       AND (split_part(e.stream, '-', 1), e.id) <= (value, up_to)
+                       AND ((sub.names IS NULL AND NOT starts_with(e.name, '$'))
+                            OR e.name = ANY (sub.names))
+                       AND (exact IS NULL OR e.stream = exact)
+                       AND (prefix IS NULL OR starts_with(e.stream, prefix))
+                     ORDER BY split_part(e.stream, '-', 1), e.id
+                     LIMIT most) AS f;
+        ELSIF way = 3 THEN
+            SELECT array_agg(f.id)
+              INTO ids
+              FROM (SELECT e.id
+                      FROM weir.events AS e
+                     WHERE (e.name, e.id) > (value, after_id) AND (e.name, e.id) <= (value, up_to)
+                       AND ((sub.names IS NULL AND NOT starts_with(e.name, '$'))
+                            OR e.name = ANY (sub.names))
+                       AND (exact IS NULL OR e.stream = exact)
+                       AND (prefix IS NULL OR starts_with(e.stream, prefix))
+                     ORDER BY e.name, e.id
+                     LIMIT most) AS f;
+        ELSIF way = 4 THEN
+            SELECT array_agg(f.event)
+              INTO ids
+              FROM (SELECT w.event
+                      FROM weir.work AS w
+                      JOIN weir.events AS e ON e.id = w.event
+                     WHERE (w.target, w.reaction, w.event)
+                               > (item_targets[i], item_reactions[i], after_id)
+                       AND (w.target, w.reaction, w.event)
+                               <= (item_targets[i], item_reactions[i], up_to)
+                       AND ((sub.names IS NULL AND NOT starts_with(e.name, '$'))
+                            OR e.name = ANY (sub.names))
+                       AND (exact IS NULL OR e.stream = exact)
+                       AND (prefix IS NULL OR starts_with(e.stream, prefix))
+                     ORDER BY w.target, w.reaction, w.event
+                     LIMIT most) AS f;
+        ELSIF way = 5 THEN
+            -- The first of each name hold the first of all.
+            SELECT array_agg(f.id)
+              INTO ids
+              FROM (SELECT k.id
+                      FROM unnest(sub.names) AS n (name)
+                     CROSS JOIN LATERAL (
+                           SELECT e.id
+                             FROM weir.events AS e
+                            WHERE (e.name, e.id) > (n.name, after_id)
+                              AND (e.name, e.id) <= (n.name, up_to)
+                              AND (prefix IS NULL OR starts_with(e.stream, prefix))
+                            ORDER BY e.name, e.id
+                            LIMIT most) AS k
+                     ORDER BY k.id
+                     LIMIT most) AS f;
+        ELSE
+            SELECT array_agg(f.id)
+              INTO ids
+              FROM (SELECT e.id
+                      FROM weir.events AS e
+                     WHERE e.id > after_id AND e.id <= up_to
+                       AND ((sub.names IS NULL AND NOT starts_with(e.name, '$'))
+                            OR e.name = ANY (sub.names))
+                       AND (prefix IS NULL OR starts_with(e.stream, prefix))
+                     ORDER BY e.id
+                     LIMIT most) AS f;
+        END IF;
+
+        -- One by one, because each counts: the last is the one that fills the list.
+        FOR event_id, event_version, event_created, event_stream, event_name, event_data, event_meta
+            IN SELECT e.id, e.version, e.created, e.stream, e.name, e.data, e.meta
+                 FROM weir.events AS e
+                WHERE e.id = ANY (ids)
+                ORDER BY e.id
+        LOOP
+            RETURN NEXT;
+            room := room - 1;
+            room_bytes := room_bytes - octet_length(event_data::text)
+                          - octet_length(event_meta::text);
+            EXIT WHEN room_bytes <= 0;
+        END LOOP;
+    END LOOP;
+END
+$$;

@@ -37,10 +37,12 @@ BEGIN
       FROM unnest(target_ids) AS u (id)
      CROSS JOIN LATERAL (
            SELECT coalesce(bool_or(s.at < s.mark), false)
-                      OR EXISTS (SELECT 1
+                      OR coalesce((SELECT true
                                    FROM weir.parked AS p
                                    JOIN weir.reactions AS q ON q.id = p.reaction
-                                  WHERE p.target = u.id AND p.sent_back AND NOT q.retired)
+                                  WHERE p.target = u.id AND p.sent_back AND NOT q.retired
+                                  ORDER BY p.target, p.event, p.reaction
+                                  LIMIT 1), false)
                       AS behind,
                   coalesce(min(s.at) FILTER (WHERE s.at < s.mark), max(s.at), 0) AS watermark,
                   max(s.priority) AS priority
@@ -50,5 +52,167 @@ BEGIN
      WHERE t.id = u.id
        AND (t.behind <> d.behind OR t.watermark <> d.watermark
             OR t.priority <> coalesce(t.override, d.priority, 0));
+END
+$$;
+
+-- Locks all targets of a reaction, then derives them. Pre: the reaction's row is locked, so that no
+-- subscription of it can be added meanwhile.
+CREATE OR REPLACE FUNCTION weir.derive_reaction(of_reaction bigint) RETURNS void
+LANGUAGE plpgsql VOLATILE
+SET plan_cache_mode = force_generic_plan
+SET enable_seqscan = off SET enable_bitmapscan = off
+SET enable_hashjoin = off SET enable_mergejoin = off SET jit = off
+AS $$
+DECLARE
+    ids bigint[];
+BEGIN
+    SELECT array_agg(l.id)
+      INTO ids
+      FROM (SELECT t.id
+              FROM weir.subscriptions AS s
+              JOIN weir.targets AS t ON t.id = s.target
+             WHERE s.reaction = of_reaction
+             ORDER BY t.name
+               FOR NO KEY UPDATE OF t) AS l;
+    PERFORM weir.derive(ids);
+END
+$$;
+
+-- See DECLARE in store.h. names: NULL for all. since: where a reaction begins that nobody has seen
+-- before. `given` is the number of the definition that was asked for; `changed` whether anything
+-- was written; the rest as the client lists reactions (reactions.sql).
+CREATE OR REPLACE FUNCTION weir.declare(
+    its_name text, given_names text[], given_source text, given_rule integer, given_text text,
+    begins bigint, again boolean)
+RETURNS TABLE (
+    given bigint, changed boolean, id bigint, name text, number bigint, since bigint,
+    routed bigint, reread_to bigint, retired boolean, router text, router_until bigint,
+    router_fence bigint, names text, source text, rule integer, rule_text text)
+LANGUAGE plpgsql VOLATILE SECURITY DEFINER
+SET search_path = pg_catalog, pg_temp
+AS $$
+#variable_conflict use_column
+DECLARE
+    sorted text[] := NULL;
+    reaction_id bigint;
+    current_number bigint;
+    was_retired boolean;
+BEGIN
+    PERFORM weir.commit_durably();
+    IF given_names IS NOT NULL THEN
+        SELECT coalesce(array_agg(n.name ORDER BY n.name COLLATE "C"), '{}')
+          INTO sorted
+          FROM (SELECT DISTINCT u.name FROM unnest(given_names) AS u (name)) AS n;
+    END IF;
+    LOOP
+        SELECT r.id, r.number, r.retired
+          INTO reaction_id, current_number, was_retired
+          FROM weir.reactions AS r
+         WHERE r.name = its_name
+           FOR NO KEY UPDATE;
+        EXIT WHEN FOUND;
+        INSERT INTO weir.reactions AS r (name, number, since, routed)
+        VALUES (its_name, 0, begins, begins)
+            ON CONFLICT (name) DO NOTHING
+        RETURNING r.id, r.number, r.retired INTO reaction_id, current_number, was_retired;
+        EXIT WHEN FOUND;
+    END LOOP;
+
+    SELECT coalesce(max(d.number), 0)
+      INTO given
+      FROM weir.definitions AS d
+     WHERE d.reaction = reaction_id AND d.names IS NOT DISTINCT FROM sorted
+       AND d.source = given_source AND d.rule = given_rule AND d.rule_text = given_text;
+    changed := was_retired;
+    -- A new reaction has no definition yet. A retired one has nobody whose definition could be
+    -- newer: it comes back as declared.
+    IF given = 0 OR (given <> current_number AND (again OR was_retired)) THEN
+        given := current_number + 1;
+        changed := true;
+        INSERT INTO weir.definitions (reaction, number, names, source, rule, rule_text)
+        VALUES (reaction_id, given, sorted, given_source, given_rule, given_text);
+        UPDATE weir.reactions AS r SET number = given WHERE r.id = reaction_id;
+    END IF;
+    IF was_retired THEN
+        UPDATE weir.reactions AS r SET retired = false WHERE r.id = reaction_id;
+        PERFORM weir.derive_reaction(reaction_id);
+    END IF;
+    RETURN QUERY
+    SELECT given, changed, r.id, r.name, r.number, r.since, r.routed, r.reread_to, r.retired,
+           coalesce(r.router, ''), r.router_until, r.router_fence,
+           array_to_string(d.names, chr(10)), d.source, d.rule, d.rule_text
+      FROM weir.reactions AS r
+      JOIN weir.definitions AS d ON d.reaction = r.id AND d.number = r.number
+     WHERE r.id = reaction_id;
+END
+$$;
+
+CREATE OR REPLACE FUNCTION weir.retire(its_name text) RETURNS void
+LANGUAGE plpgsql VOLATILE SECURITY DEFINER
+SET search_path = pg_catalog, pg_temp
+AS $$
+DECLARE
+    reaction_id bigint;
+    was_retired boolean;
+BEGIN
+    PERFORM weir.commit_durably();
+    SELECT r.id, r.retired
+      INTO reaction_id, was_retired
+      FROM weir.reactions AS r
+     WHERE r.name = its_name
+       FOR NO KEY UPDATE;
+    IF NOT FOUND THEN
+        RAISE EXCEPTION 'no reaction "%"', its_name USING ERRCODE = 'WR006';
+    END IF;
+    IF NOT was_retired THEN
+        UPDATE weir.reactions AS r SET retired = true WHERE r.id = reaction_id;
+        PERFORM weir.derive_reaction(reaction_id);
+    END IF;
+END
+$$;
+
+-- Takes, renews or (lease_us 0) gives back routers' leases: see ROUTER_LEASE in store.h. One row for
+-- each item, in their order; fence 0: it is another's.
+CREATE OR REPLACE FUNCTION weir.router_lease(
+    by_holder text, lease_us bigint, reaction_ids bigint[], held_fences bigint[])
+RETURNS TABLE (fence bigint, until bigint)
+LANGUAGE plpgsql VOLATILE SECURITY DEFINER
+SET search_path = pg_catalog, pg_temp
+AS $$
+DECLARE
+    started bigint;
+    r record;
+    ours boolean;
+BEGIN
+    PERFORM weir.commit_durably();
+    PERFORM FROM weir.reactions AS l WHERE l.id = ANY (reaction_ids) ORDER BY l.id
+        FOR NO KEY UPDATE;
+    started := weir.clock_us();
+    FOR i IN 1..cardinality(reaction_ids) LOOP
+        fence := 0;
+        until := 0;
+        SELECT l.id, l.router, l.router_until, l.router_fence, l.retired
+          INTO r
+          FROM weir.reactions AS l
+         WHERE l.id = reaction_ids[i];
+        IF FOUND THEN
+            ours := r.router IS NOT NULL AND held_fences[i] <> 0
+                    AND held_fences[i] = r.router_fence;
+            IF lease_us = 0 THEN
+                IF ours THEN
+                    UPDATE weir.reactions AS l SET router = NULL, router_until = 0
+                     WHERE l.id = r.id;
+                END IF;
+            ELSIF NOT r.retired AND (ours OR r.router IS NULL OR r.router_until <= started) THEN
+                fence := CASE WHEN ours THEN r.router_fence ELSE r.router_fence + 1 END;
+                until := CASE WHEN lease_us > 9223372036854775807 - started
+                              THEN 9223372036854775807 ELSE started + lease_us END;
+                UPDATE weir.reactions AS l
+                   SET router = by_holder, router_until = until, router_fence = fence
+                 WHERE l.id = r.id;
+            END IF;
+        END IF;
+        RETURN NEXT;
+    END LOOP;
 END
 $$;

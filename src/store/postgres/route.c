@@ -1,20 +1,173 @@
-/* route.c */
+/* route.c - one step of routing, and subscribing by hand: each one call of a function of the
+ * database (route_functions.sql), however many marks there are.
+ */
 #include "base/error.h"
+#include "base/str.h"
 #include "store/postgres/postgres_private.h"
+#include "store/postgres/route_sql.h"
 
-weir_status weir__pg_route(weir_store *s, const store_route *r, size_t *bad_mark, weir_error *err)
+#include <stdlib.h>
+
+/* `text` cut to STORE_ERROR_TEXT_BYTES_MAX, between characters. */
+static weir_str error_text(weir_str text)
 {
-    (void)s;
-    (void)r;
-    (void)bad_mark;
-    return weir__fail(err, WEIR_EMISUSE, "not built yet");
+    if (text.len > STORE_ERROR_TEXT_BYTES_MAX) {
+        text.len = weir__utf8_valid_prefix(text.ptr, STORE_ERROR_TEXT_BYTES_MAX);
+    }
+    return text;
 }
 
-weir_status weir__pg_subscribe(weir_store *s, const store_subscribe *sub, int64_t *target,
+static void add_steps(pg_params *p, const store_route *r)
+{
+    weir__pg_array_begin(p, PG_OID_INT8_ARRAY);
+    for (size_t i = 0; i < r->steps_count; i++) {
+        weir__pg_push_i64(p, r->steps[i].reaction);
+    }
+    weir__pg_array_end(p);
+    weir__pg_array_begin(p, PG_OID_INT8_ARRAY);
+    for (size_t i = 0; i < r->steps_count; i++) {
+        weir__pg_push_i64(p, r->steps[i].number);
+    }
+    weir__pg_array_end(p);
+    weir__pg_array_begin(p, PG_OID_INT8_ARRAY);
+    for (size_t i = 0; i < r->steps_count; i++) {
+        weir__pg_push_i64(p, r->steps[i].from);
+    }
+    weir__pg_array_end(p);
+    weir__pg_array_begin(p, PG_OID_INT8_ARRAY);
+    for (size_t i = 0; i < r->steps_count; i++) {
+        weir__pg_push_i64(p, r->steps[i].to);
+    }
+    weir__pg_array_end(p);
+}
+
+static void add_mark_names(pg_params *p, const store_route *r)
+{
+    weir__pg_array_begin(p, PG_OID_INT4_ARRAY);
+    for (size_t i = 0; i < r->marks_count; i++) {
+        weir__pg_push_i32(p, (int32_t)r->marks[i].reaction_index);
+    }
+    weir__pg_array_end(p);
+    weir__pg_array_begin(p, PG_OID_TEXT_ARRAY);
+    for (size_t i = 0; i < r->marks_count; i++) {
+        weir__pg_push_text(p, r->marks[i].target);
+    }
+    weir__pg_array_end(p);
+    weir__pg_array_begin(p, PG_OID_TEXT_ARRAY);
+    for (size_t i = 0; i < r->marks_count; i++) {
+        weir__pg_push_text(p, r->marks[i].lane);
+    }
+    weir__pg_array_end(p);
+}
+
+static void add_mark_values(pg_params *p, const store_route *r)
+{
+    weir__pg_array_begin(p, PG_OID_INT8_ARRAY);
+    for (size_t i = 0; i < r->marks_count; i++) {
+        weir__pg_push_i64(p, r->marks[i].priority);
+    }
+    weir__pg_array_end(p);
+    weir__pg_array_begin(p, PG_OID_TEXT_ARRAY);
+    for (size_t i = 0; i < r->marks_count; i++) {
+        weir__pg_push_text(p, r->marks[i].source);
+    }
+    weir__pg_array_end(p);
+    weir__pg_array_begin(p, PG_OID_TEXT_ARRAY);
+    for (size_t i = 0; i < r->marks_count; i++) {
+        weir__pg_push_text(p, r->marks[i].value);
+    }
+    weir__pg_array_end(p);
+    weir__pg_array_begin(p, PG_OID_INT8_ARRAY);
+    for (size_t i = 0; i < r->marks_count; i++) {
+        weir__pg_push_i64(p, r->marks[i].first);
+    }
+    weir__pg_array_end(p);
+    weir__pg_array_begin(p, PG_OID_INT8_ARRAY);
+    for (size_t i = 0; i < r->marks_count; i++) {
+        weir__pg_push_i64(p, r->marks[i].last);
+    }
+    weir__pg_array_end(p);
+}
+
+static void add_parks(pg_params *p, const store_route *r)
+{
+    weir__pg_array_begin(p, PG_OID_INT4_ARRAY);
+    for (size_t i = 0; i < r->parks_count; i++) {
+        weir__pg_push_i32(p, (int32_t)r->parks[i].reaction_index);
+    }
+    weir__pg_array_end(p);
+    weir__pg_array_begin(p, PG_OID_INT8_ARRAY);
+    for (size_t i = 0; i < r->parks_count; i++) {
+        weir__pg_push_i64(p, r->parks[i].event);
+    }
+    weir__pg_array_end(p);
+    weir__pg_array_begin(p, PG_OID_TEXT_ARRAY);
+    for (size_t i = 0; i < r->parks_count; i++) {
+        weir__pg_push_text(p, error_text(r->parks[i].error));
+    }
+    weir__pg_array_end(p);
+}
+
+weir_status weir__pg_route(weir_store *base, const store_route *r, size_t *bad_mark,
+                           weir_error *err)
+{
+    pg_store *s = pg_of(base);
+    pg_params p = { 0 };
+    PGresult *result = NULL;
+    weir_error own = { 0 };
+
+    add_steps(&p, r);
+    add_mark_names(&p, r);
+    add_mark_values(&p, r);
+    add_parks(&p, r);
+    /* Routed without our hearing of it: a second try finds `routed` where it leads to and answers
+     * with a conflict, as if somebody else had been faster. */
+    const weir_status status = weir__pg_call(
+        s, &(pg_call){ .sql = sql_route, .params = &p, .repeat = PG_REPEAT }, &result, &own);
+    weir__pg_params_free(&p);
+    if (status == WEIR_OK) {
+        pq.PQclear(result);
+        atomic_fetch_add(&s->transactions, 1);
+        if (r->marks_count > 0) {
+            weir__pg_wake(s);
+        }
+        return WEIR_OK;
+    }
+    if (status == WEIR_EINVAL) {
+        /* The detail is the index of the mark: for us, not for a reader. */
+        if (bad_mark != NULL) {
+            *bad_mark = (size_t)strtoull(own.detail, NULL, 10);
+        }
+        own.detail[0] = '\0';
+    }
+    if (err != NULL) {
+        *err = own;
+    }
+    return status;
+}
+
+weir_status weir__pg_subscribe(weir_store *base, const store_subscribe *sub, int64_t *target,
                                weir_error *err)
 {
-    (void)s;
-    (void)sub;
-    (void)target;
-    return weir__fail(err, WEIR_EMISUSE, "not built yet");
+    pg_store *s = pg_of(base);
+    pg_params p = { 0 };
+    PGresult *result = NULL;
+    weir__pg_add_text(&p, sub->target);
+    weir__pg_add_text(&p, sub->lane);
+    weir__pg_add_i64(&p, sub->reaction);
+    weir__pg_add_i64(&p, sub->priority);
+    weir__pg_add_text(&p, sub->source);
+    weir__pg_add_text(&p, sub->value);
+    weir__pg_add_i64(&p, sub->at);
+    const weir_status status = weir__pg_call(
+        s, &(pg_call){ .sql = sql_subscribe, .params = &p, .repeat = PG_REPEAT }, &result, err);
+    weir__pg_params_free(&p);
+    if (status == WEIR_OK) {
+        if (target != NULL) {
+            *target = weir__pg_i64(result, 0, 0);
+        }
+        atomic_fetch_add(&s->transactions, 1);
+        pq.PQclear(result);
+    }
+    return status;
 }

@@ -1,4 +1,287 @@
--- route_functions.sql
+-- route_functions.sql - what the router found becomes marks, work rows and dead letters.
+--
+-- What must stay true:
+--   * marks and `routed` move in one transaction, which began where the reading began: an event is
+--     routed once for each reaction, whoever reads the log how often;
+--   * a subscription's `at` moves only when it has no work (at = mark), and never past the first
+--     event that was found: no event is stepped over;
+--   * reactions are locked by id, then targets by name, then everything is looked at, in statements
+--     after those; new targets count as locked when they are inserted, also in the order of names;
+--   * re-reading is over exactly when reread_to is 0; then no subscription counts as reset.
+--
+-- Routing may be lost with the power, and only routing: marks, new targets, work rows, parks and
+-- `routed` are derived again together from the log. Whoever builds on them (a lease, a settle)
+-- commits durably, and that flushes what came before.
+--
+-- Plans: see reaction_functions.sql.
 
 -- name: route_functions
-SELECT 1;
+-- See ROUTE in store.h. mark_steps and park_steps count from 0. Refusals: WR003, and WR002 for a
+-- mark that names another lane than its target has, with the mark's index as DETAIL.
+CREATE OR REPLACE FUNCTION weir.route(
+    step_reactions bigint[], step_numbers bigint[], step_from bigint[], step_to bigint[],
+    mark_steps integer[], mark_targets text[], mark_lanes text[], mark_priorities bigint[],
+    mark_sources text[], mark_values text[], mark_firsts bigint[], mark_lasts bigint[],
+    park_steps integer[], park_events bigint[], park_errors text[])
+RETURNS void
+LANGUAGE plpgsql VOLATILE SECURITY DEFINER
+SET search_path = pg_catalog, pg_temp
+SET plan_cache_mode = force_generic_plan
+SET enable_seqscan = off SET enable_bitmapscan = off
+SET enable_hashjoin = off SET enable_mergejoin = off SET jit = off
+AS $$
+DECLARE
+    r record;
+    rules integer[];      -- of the steps
+    rereads bigint[];     -- reread_to of the steps
+    ending bigint[];      -- reactions whose re-reading ends here
+    new_names text[];
+    new_lanes text[];
+    reset_names text[];
+    touched bigint[];
+BEGIN
+    PERFORM set_config('synchronous_commit', 'off', true);
+    PERFORM FROM weir.reactions AS l WHERE l.id = ANY (step_reactions) ORDER BY l.id
+        FOR NO KEY UPDATE;
+
+    SELECT s.*, l.id, l.name, l.number AS current_number, l.routed, l.retired
+      INTO r
+      FROM unnest(step_reactions, step_numbers, step_from)
+           WITH ORDINALITY AS s (reaction, number, begins, place)
+      LEFT JOIN weir.reactions AS l ON l.id = s.reaction
+     WHERE l.id IS NULL OR l.retired OR l.number <> s.number OR l.routed <> s.begins
+     ORDER BY s.place
+     LIMIT 1;
+    IF FOUND THEN
+        IF r.id IS NULL THEN
+            RAISE EXCEPTION 'no reaction with id %', r.reaction USING ERRCODE = 'WR003';
+        ELSIF r.retired THEN
+            RAISE EXCEPTION 'reaction "%" is retired', r.name USING ERRCODE = 'WR003';
+        ELSIF r.current_number <> r.number THEN
+            RAISE EXCEPTION 'reaction "%" has definition %, routed with %',
+                r.name, r.current_number, r.number USING ERRCODE = 'WR003';
+        END IF;
+        RAISE EXCEPTION 'reaction "%" is routed up to %, expected %', r.name, r.routed, r.begins
+            USING ERRCODE = 'WR003';
+    END IF;
+    SELECT array_agg(d.rule ORDER BY s.place),
+           array_agg(l.reread_to ORDER BY s.place),
+           array_agg(l.id) FILTER (WHERE l.reread_to <> 0 AND s.ends >= l.reread_to)
+      INTO rules, rereads, ending
+      FROM unnest(step_reactions, step_to) WITH ORDINALITY AS s (reaction, ends, place)
+      JOIN weir.reactions AS l ON l.id = s.reaction
+      JOIN weir.definitions AS d ON d.reaction = l.id AND d.number = l.number;
+
+    IF cardinality(mark_steps) > 0 THEN
+        -- A lane that does not fit is refused before anything is written. The lane of a target that
+        -- is new is that of the first mark that makes it. 4 is the rule WORK: what is read again was
+        -- routed before, and makes nothing.
+        SELECT w.*
+          INTO r
+          FROM (SELECT m.place, m.name, m.lane, t.id,
+                       coalesce(t.lane, first_value(m.lane)
+                           OVER (PARTITION BY m.name ORDER BY NOT m.makes, m.place)) AS has,
+                       min(m.place) FILTER (WHERE m.makes) OVER (PARTITION BY m.name) AS made_at
+                  FROM (SELECT u.place, u.name COLLATE "C" AS name, u.lane,
+                               NOT (rules[u.step + 1] = 4 AND u.final <= rereads[u.step + 1])
+                                   AS makes
+                          FROM unnest(mark_steps, mark_targets, mark_lanes, mark_lasts)
+                               WITH ORDINALITY AS u (step, name, lane, final, place)) AS m
+                  LEFT JOIN weir.targets AS t ON t.name = m.name) AS w
+         WHERE w.has <> w.lane AND (w.id IS NOT NULL OR w.place > w.made_at)
+         ORDER BY w.place
+         LIMIT 1;
+        IF FOUND THEN
+            RAISE EXCEPTION 'target "%" is in lane "%", not in "%"', r.name, r.has, r.lane
+                USING ERRCODE = 'WR002', DETAIL = (r.place - 1)::text;
+        END IF;
+
+        SELECT array_agg(n.name ORDER BY n.place), array_agg(n.lane ORDER BY n.place)
+          INTO new_names, new_lanes
+          FROM (SELECT DISTINCT ON (u.name) u.name, u.lane, u.place
+                  FROM unnest(mark_steps, mark_targets, mark_lanes, mark_lasts)
+                       WITH ORDINALITY AS u (step, name, lane, final, place)
+                 WHERE NOT (rules[u.step + 1] = 4 AND u.final <= rereads[u.step + 1])
+                   AND NOT EXISTS (SELECT FROM weir.targets AS t WHERE t.name = u.name)
+                 ORDER BY u.name, u.place) AS n;
+        IF new_names IS NOT NULL THEN
+            INSERT INTO weir.lanes (lane)
+            SELECT DISTINCT u.lane COLLATE "C"
+              FROM unnest(new_lanes) AS u (lane)
+             WHERE NOT EXISTS (SELECT FROM weir.lanes AS l WHERE l.lane = u.lane)
+             ORDER BY 1
+                ON CONFLICT DO NOTHING;
+            -- Ids in the order in which the targets were found, rows in the order of locking.
+            WITH n AS MATERIALIZED (
+                SELECT u.name, u.lane, nextval('weir.targets_id_seq') AS id
+                  FROM unnest(new_names, new_lanes) AS u (name, lane))
+            INSERT INTO weir.targets (id, name, lane)
+            OVERRIDING SYSTEM VALUE
+            SELECT n.id, n.name, n.lane
+              FROM n
+             ORDER BY n.name COLLATE "C"
+                ON CONFLICT (name) DO NOTHING;
+        END IF;
+    END IF;
+
+    IF ending IS NOT NULL THEN
+        SELECT coalesce(array_agg(t.name), '{}')
+          INTO reset_names
+          FROM weir.subscriptions AS s
+          JOIN weir.targets AS t ON t.id = s.target
+         WHERE s.reaction = ANY (ending) AND s.was_reset;
+    END IF;
+    PERFORM FROM weir.targets AS t
+      WHERE t.name = ANY (mark_targets || reset_names)
+      ORDER BY t.name
+        FOR NO KEY UPDATE;
+
+    IF cardinality(mark_steps) > 0 THEN
+        -- Somebody else has made a target since we looked.
+        IF new_names IS NOT NULL THEN
+            SELECT u.name, u.lane, t.lane AS has, u.place
+              INTO r
+              FROM unnest(mark_targets, mark_lanes) WITH ORDINALITY AS u (name, lane, place)
+              JOIN weir.targets AS t ON t.name = u.name
+             WHERE t.lane <> u.lane
+             ORDER BY u.place
+             LIMIT 1;
+            IF FOUND THEN
+                RAISE EXCEPTION 'target "%" is in lane "%", not in "%"', r.name, r.has, r.lane
+                    USING ERRCODE = 'WR002', DETAIL = (r.place - 1)::text;
+            END IF;
+        END IF;
+
+        -- Marks of one subscription count in their order: the first that is not below `at` decides
+        -- where it stands, the last gives priority, source and value.
+        WITH fitting AS (
+            SELECT u.place, u.priority, u.source, u.value, u.begins, u.final, t.id AS target,
+                   step_reactions[u.step + 1] AS reaction, rules[u.step + 1] AS rule,
+                   CASE WHEN s.at IS NULL THEN u.begins - 1
+                        WHEN s.at = s.mark THEN greatest(s.at, u.begins - 1)
+                        ELSE s.at END AS stands
+              FROM unnest(mark_steps, mark_targets, mark_priorities, mark_sources, mark_values,
+                          mark_firsts, mark_lasts)
+                   WITH ORDINALITY
+                   AS u (step, name, priority, source, value, begins, final, place)
+              JOIN weir.targets AS t ON t.name = u.name
+              LEFT JOIN weir.subscriptions AS s
+                ON s.target = t.id AND s.reaction = step_reactions[u.step + 1]
+             WHERE (s.at IS NULL OR u.final > s.at)
+               AND NOT (rules[u.step + 1] = 4 AND u.final <= rereads[u.step + 1]
+                        AND NOT coalesce(s.was_reset, false))
+        ), standing AS (
+            SELECT f.*,
+                   first_value(f.stands)
+                       OVER (PARTITION BY f.target, f.reaction ORDER BY f.place) AS at
+              FROM fitting AS f
+        ), written AS MATERIALIZED (
+            SELECT w.*,
+                   max(w.final) OVER of_subscription AS mark,
+                   row_number() OVER (of_subscription ORDER BY w.place DESC) AS from_last
+              FROM standing AS w
+             WHERE w.final > w.at
+            WINDOW of_subscription AS (PARTITION BY w.target, w.reaction)
+        ), subscribed AS (
+            INSERT INTO weir.subscriptions AS s
+                   (target, reaction, at, mark, priority, source, value)
+            SELECT w.target, w.reaction, w.at, w.mark, w.priority, w.source, w.value
+              FROM written AS w
+             WHERE w.from_last = 1
+                ON CONFLICT (target, reaction)
+                DO UPDATE SET at = excluded.at,
+                              mark = greatest(s.mark, excluded.mark),
+                              priority = excluded.priority,
+                              source = excluded.source,
+                              value = excluded.value
+        ), worked AS (
+            INSERT INTO weir.work (target, reaction, event)
+            SELECT w.target, w.reaction, w.final FROM written AS w WHERE w.rule = 4
+                ON CONFLICT DO NOTHING
+        )
+        SELECT array_agg(DISTINCT w.target) INTO touched FROM written AS w;
+        PERFORM weir.derive(touched);
+    END IF;
+
+    IF cardinality(park_steps) > 0 THEN
+        -- One that is parked already is parked anew; its id stays.
+        WITH parks AS MATERIALIZED (
+            SELECT step_reactions[u.step + 1] AS reaction, u.event, min(u.place) AS place,
+                   (array_agg(u.error ORDER BY u.place DESC))[1] AS error
+              FROM unnest(park_steps, park_events, park_errors)
+                   WITH ORDINALITY AS u (step, event, error, place)
+             GROUP BY 1, 2
+        ), again AS (
+            UPDATE weir.parked AS p
+               SET attempts = 0, parked = weir.clock_us(), error = k.error, sent_back = false
+              FROM parks AS k
+             WHERE p.target = 0 AND p.reaction = k.reaction AND p.event = k.event
+        )
+        INSERT INTO weir.parked (reaction, target, event, attempts, parked, error)
+        SELECT k.reaction, 0, k.event, 0, weir.clock_us(), k.error
+          FROM parks AS k
+         WHERE NOT EXISTS (SELECT FROM weir.parked AS p
+                            WHERE p.target = 0 AND p.reaction = k.reaction AND p.event = k.event)
+         ORDER BY k.place;
+    END IF;
+
+    IF ending IS NOT NULL THEN
+        UPDATE weir.subscriptions AS s
+           SET was_reset = false
+         WHERE s.reaction = ANY (ending) AND s.was_reset;
+    END IF;
+    UPDATE weir.reactions AS l
+       SET routed = s.ends,
+           reread_to = CASE WHEN l.reread_to <> 0 AND s.ends >= l.reread_to THEN 0
+                            ELSE l.reread_to END
+      FROM unnest(step_reactions, step_to) AS s (reaction, ends)
+     WHERE l.id = s.reaction;
+END
+$$;
+
+-- See SUBSCRIBE in store.h. The id of the target.
+CREATE OR REPLACE FUNCTION weir.subscribe(
+    target_name text, in_lane text, for_reaction bigint, its_priority bigint, its_source text,
+    its_value text, begins bigint)
+RETURNS bigint
+LANGUAGE plpgsql VOLATILE SECURITY DEFINER
+SET search_path = pg_catalog, pg_temp
+AS $$
+DECLARE
+    target_id bigint;
+    has text;
+BEGIN
+    PERFORM weir.commit_durably();
+    -- Against a retire that looks for the reaction's targets.
+    PERFORM FROM weir.reactions AS r WHERE r.id = for_reaction FOR NO KEY UPDATE;
+    IF NOT FOUND THEN
+        RAISE EXCEPTION 'no reaction with id %', for_reaction USING ERRCODE = 'WR006';
+    END IF;
+    IF NOT EXISTS (SELECT FROM weir.targets AS t WHERE t.name = target_name) THEN
+        INSERT INTO weir.lanes (lane)
+        SELECT in_lane
+         WHERE NOT EXISTS (SELECT FROM weir.lanes AS l WHERE l.lane = in_lane)
+            ON CONFLICT DO NOTHING;
+        INSERT INTO weir.targets (name, lane) VALUES (target_name, in_lane)
+            ON CONFLICT (name) DO NOTHING;
+    END IF;
+    SELECT t.id, t.lane
+      INTO target_id, has
+      FROM weir.targets AS t
+     WHERE t.name = target_name
+       FOR NO KEY UPDATE;
+    IF has <> in_lane THEN
+        RAISE EXCEPTION 'target "%" is in lane "%", not in "%"', target_name, has, in_lane
+            USING ERRCODE = 'WR002';
+    END IF;
+    -- A subscription that is there already keeps its position.
+    INSERT INTO weir.subscriptions (target, reaction, at, mark, priority, source, value)
+    VALUES (target_id, for_reaction, begins, begins, its_priority, its_source, its_value)
+        ON CONFLICT (target, reaction)
+        DO UPDATE SET priority = excluded.priority,
+                      source = excluded.source,
+                      value = excluded.value;
+    PERFORM weir.derive(ARRAY[target_id]);
+    RETURN target_id;
+END
+$$;

@@ -1,0 +1,6 @@
+-- fetch.sql - the events of subscriptions, as the client asks for them (lease_functions.sql).
+
+-- name: fetch
+SELECT item, event_id, event_version, event_created, event_stream, event_name, event_data,
+       event_meta, judge
+  FROM weir.fetch($1, $2, $3, $4, $5, $6, $7);
