@@ -122,7 +122,7 @@ static weir_status check_model(const judge *j, weir_error *err)
     if (status != WEIR_OK) {
         return status;
     }
-    status = weir__pg_run_script(conn, "BEGIN", 0, err);
+    status = weir__pg_run_script(conn, "BEGIN", j->s->answer_us, err);
     if (status == WEIR_OK) {
         status = model_make(conn, &made, err);
     }
@@ -137,7 +137,7 @@ static weir_status check_model(const judge *j, weir_error *err)
         tell(j, false, "schema", text, "Run weir doctor as the owner of the schema.");
     }
     if (conn->raw != NULL) {
-        (void)weir__pg_run_script(conn, "ROLLBACK", 0, NULL);
+        (void)weir__pg_run_script(conn, "ROLLBACK", j->s->answer_us, NULL);
     }
     weir__pg_give(conn);
     return status == WEIR_EUNKNOWN ? WEIR_EUNAVAILABLE : status; /* nothing was changed */

@@ -31,7 +31,13 @@ WITH spaces AS (
     SELECT
         n.oid,
         n.oid = pg_catalog.pg_my_temp_schema() AS model,
-        pg_catalog.quote_ident(n.nspname) || '.' AS prefix
+        pg_catalog.quote_ident(n.nspname) || '.' AS prefix,
+        -- as schema.c writes it into functions
+        CASE
+            WHEN n.oid = pg_catalog.pg_my_temp_schema() THEN 'pg_temp.'
+            WHEN n.nspname = 'weir' THEN 'weir.'
+            ELSE '"' || n.nspname || '".'
+        END AS written
     FROM pg_catalog.pg_namespace AS n
     WHERE n.nspname = $1 OR n.oid = pg_catalog.pg_my_temp_schema()
 ), relations AS (
@@ -84,7 +90,7 @@ WITH spaces AS (
         r.model,
         'index',
         r.relname::text,
-        replace(replace(pg_get_indexdef(r.oid), r.prefix, ''), 'pg_temp.', '')
+        replace(replace(pg_get_indexdef(r.oid), ' ON ' || r.prefix, ' ON '), ' ON pg_temp.', ' ON ')
     FROM relations AS r
     WHERE r.relkind = 'i'
     UNION ALL
@@ -106,7 +112,7 @@ WITH spaces AS (
                 'pg_temp.', ''),
             ')'),
         md5(concat_ws(' ',
-            replace(replace(p.prosrc, s.prefix, ''), 'pg_temp.', ''),
+            replace(p.prosrc, s.written, ''),
             replace(replace(pg_get_function_result(p.oid), s.prefix, ''), 'pg_temp.', ''),
             p.prolang, p.prosecdef, p.provolatile, p.proretset, p.proconfig))
     FROM spaces AS s

@@ -281,6 +281,12 @@ weir_status weir__pg_schema_open(pg_store *s, const pg_schema *schema, pg_conn *
                           ", which needs a newer Weir than this one (schema %" PRId64 ")",
                           found.version, schema->version);
     }
+    if (found.there && found.version < schema->version && (flags & WEIR_OPEN_READONLY) != 0) {
+        return weir__fail(err, WEIR_EMISUSE,
+                          "the store has schema %" PRId64 ", which must be upgraded to %" PRId64
+                          " by weir init, or by opening it once for writing",
+                          found.version, schema->version);
+    }
     if ((!found.there || found.version < schema->version) && (flags & WEIR_OPEN_READONLY) == 0) {
         status = change(s, schema, conn, err);
         if (status == WEIR_OK) {

@@ -1,0 +1,472 @@
+/* schema_test.c - creating, upgrading, refusing and protecting a store in PostgreSQL.
+ *
+ * Method: real processes that create and upgrade at once; a schema 2 that does not exist is pretended
+ * (weir__postgres_open_schema); a role without rights of its own tries everything.
+ */
+#include "pg_support.h"
+
+#include "store/postgres/check_server.h"
+#include "store/postgres/postgres_private.h"
+
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+enum { PROCESSES = 16, URL_BYTES = TEST_URL_BYTES + 128 };
+
+/* What version 2 adds: a table, a column with a default, and an index. The functions are replaced. */
+static const pg_schema_step steps_to_2[] = {
+    { .version = 2,
+      .change = "CREATE TABLE weir.made_up (x integer NOT NULL);"
+                "INSERT INTO weir.made_up VALUES (2);"
+                "ALTER TABLE weir.streams ADD COLUMN colour text NOT NULL DEFAULT 'none';"
+                "CREATE INDEX streams_colour ON weir.streams (colour);" },
+};
+static const pg_schema schema_2 = {
+    .version = 2, .client_least = 1, .steps = steps_to_2, .steps_count = 1
+};
+static const pg_schema_step steps_broken[] = {
+    { .version = 2,
+      .change = "CREATE TABLE weir.made_up (x integer NOT NULL);"
+                "INSERT INTO weir.no_such_table VALUES (2);" },
+};
+static const pg_schema schema_broken = {
+    .version = 2, .client_least = 1, .steps = steps_broken, .steps_count = 1
+};
+
+static weir_status try_open(pg_test *t, const store_options *o, const pg_schema *schema)
+{
+    weir_store *store = NULL;
+    const weir_status status = weir__postgres_open_schema(&store, o, schema, &t->err);
+    if (store != NULL) {
+        store->ops->close(store);
+    }
+    return status;
+}
+
+static weir_status try_flags(pg_test *t, uint32_t flags)
+{
+    store_options o = test_options(t);
+    o.open_flags = flags;
+    return try_open(t, &o, &weir__pg_schema_current);
+}
+
+/* PROCESSES of them open at the same moment; how many could. */
+static int open_at_once(pg_test *t, const pg_schema *schema)
+{
+    int gate[2];
+    pid_t pids[PROCESSES];
+    int succeeded = 0;
+    assert_int_equal(pipe(gate), 0);
+    for (int i = 0; i < PROCESSES; i++) {
+        pids[i] = fork();
+        assert_true(pids[i] >= 0);
+        if (pids[i] == 0) {
+            char byte;
+            (void)close(gate[1]);
+            (void)!read(gate[0], &byte, 1); /* until the gate is closed */
+            store_options o = test_options(t);
+            const weir_status status = try_open(t, &o, schema);
+            if (status != WEIR_OK) {
+                (void)fprintf(stderr, "# %s\n", t->err.message);
+            }
+            _exit(status == WEIR_OK ? 0 : 1);
+        }
+    }
+    (void)close(gate[0]);
+    (void)close(gate[1]);
+    for (int i = 0; i < PROCESSES; i++) {
+        int status = -1;
+        assert_int_equal(waitpid(pids[i], &status, 0), pids[i]);
+        succeeded += status == 0;
+    }
+    return succeeded;
+}
+
+static void sixteen_processes_at_once_create_one_store(void **state)
+{
+    pg_test *t = *state;
+    assert_int_equal(open_at_once(t, &weir__pg_schema_current), PROCESSES);
+    assert_int_equal(test_number(t->conn, "SELECT count(*) FROM \"%s\".store", t->schema), 1);
+    assert_int_equal(test_number(t->conn, "SELECT count(*) FROM \"%s\".safe", t->schema), 1);
+    weir_store *s = test_store(t);
+    (void)test_put(t, s, "order-1", "Placed");
+}
+
+static void sixteen_processes_at_once_upgrade_once(void **state)
+{
+    pg_test *t = *state;
+    weir_store *s = test_store(t);
+    (void)test_put(t, s, "order-1", "Placed");
+    test_store_close(t, s);
+    assert_int_equal(open_at_once(t, &schema_2), PROCESSES);
+    assert_int_equal(test_number(t->conn, "SELECT count(*) FROM \"%s\".made_up", t->schema), 1);
+    assert_int_equal(test_number(t->conn, "SELECT schema FROM \"%s\".store", t->schema), 2);
+    assert_string_equal(test_text(t->conn, "SELECT colour FROM \"%s\".streams", t->schema), "none");
+}
+
+static void an_upgrade_that_fails_leaves_what_was_there(void **state)
+{
+    pg_test *t = *state;
+    store_options o = test_options(t);
+    weir_store *s = test_store(t);
+    (void)test_put(t, s, "order-1", "Placed");
+    test_store_close(t, s);
+    TEST_IS(t, try_open(t, &o, &schema_broken), WEIR_EIO);
+    assert_non_null(strstr(t->err.message, "no_such_table"));
+    assert_int_equal(test_number(t->conn, "SELECT schema FROM \"%s\".store", t->schema), 1);
+    assert_string_equal(test_text(t->conn, "SELECT to_regclass('\"%s\".made_up')", t->schema), "");
+    (void)test_put(t, test_store(t), "order-1", "Paid");
+}
+
+static void a_missing_store_is_not_found_and_nothing_is_made(void **state)
+{
+    pg_test *t = *state;
+    TEST_IS(t, try_flags(t, WEIR_OPEN_EXISTING), WEIR_ENOTFOUND);
+    assert_non_null(strstr(t->err.message, "weir init"));
+    TEST_IS(t, try_flags(t, WEIR_OPEN_READONLY), WEIR_ENOTFOUND);
+    assert_int_equal(
+        test_number(t->conn, "SELECT count(*) FROM pg_namespace WHERE nspname = '%s'", t->schema),
+        0);
+}
+
+static void a_newer_store_is_used_while_it_says_so(void **state)
+{
+    pg_test *t = *state;
+    store_options o = test_options(t);
+    (void)test_put(t, test_store(t), "order-1", "Placed");
+    test_exec(t->conn, "UPDATE \"%s\".store SET schema = 7, client_least = 1", t->schema);
+    TEST_OK(t, try_open(t, &o, &weir__pg_schema_current));
+    weir_store *s = test_store(t);
+    (void)test_put(t, s, "order-1", "Paid");
+    test_exec(t->conn, "UPDATE \"%s\".store SET schema = 7, client_least = 2", t->schema);
+    TEST_IS(t, try_open(t, &o, &weir__pg_schema_current), WEIR_ENEWER);
+    TEST_IS(t, try_flags(t, WEIR_OPEN_READONLY), WEIR_ENEWER);
+    assert_non_null(strstr(t->err.message, "schema 7"));
+    TEST_OK(t, try_open(t, &o, &schema_2)); /* client_least is what counts */
+}
+
+static void an_older_store_is_not_read_before_it_is_upgraded(void **state)
+{
+    pg_test *t = *state;
+    store_options o = test_options(t);
+    (void)test_store(t);
+    o.open_flags = WEIR_OPEN_READONLY;
+    TEST_IS(t, try_open(t, &o, &schema_2), WEIR_EMISUSE);
+    assert_non_null(strstr(t->err.message, "schema 1"));
+    assert_int_equal(test_number(t->conn, "SELECT schema FROM \"%s\".store", t->schema), 1);
+}
+
+/* What a store_finding_fn was told, a line each. */
+static void collect(void *ctx, const char *rule, const char *text, const char *advice)
+{
+    weir_buffer *b = ctx;
+    assert_true(strlen(advice) > 0);
+    assert_true(weir__buffer_add_text(b, rule) && weir__buffer_add_text(b, ": ") &&
+                weir__buffer_add_text(b, text) && weir__buffer_add_text(b, "\n"));
+}
+
+static void assert_as_made(pg_test *t, weir_store *s)
+{
+    weir_buffer told = { 0 };
+    TEST_OK(t, weir__pg_check_server(pg_of(s), collect, &told, &t->err));
+    assert_true(weir__buffer_add(&told, "", 1));
+    assert_string_equal(told.ptr, "");
+    weir__buffer_free(&told);
+}
+
+static void the_plan_is_what_opening_runs(void **state)
+{
+    pg_test *t = *state;
+    store_options o = test_options(t);
+    weir_buffer sql = { 0 };
+    TEST_OK(t, weir__postgres_plan(&o, &sql, &t->err));
+    assert_true(sql.len > 0);
+    assert_int_equal(
+        test_number(t->conn, "SELECT count(*) FROM pg_namespace WHERE nspname = '%s'", t->schema),
+        0);
+    assert_true(weir__buffer_add(&sql, "", 1));
+    PGresult *result = PQexec(t->conn, sql.ptr);
+    assert_int_equal(PQresultStatus(result), PGRES_COMMAND_OK);
+    PQclear(result);
+    weir__buffer_free(&sql);
+    o.open_flags = WEIR_OPEN_EXISTING;
+    weir_store *s = test_store_with(t, &o);
+    assert_as_made(t, s);
+    (void)test_put(t, s, "order-1", "Placed");
+    TEST_OK(t, weir__postgres_plan(&o, &sql, &t->err));
+    assert_int_equal(sql.len, 0);
+    weir__buffer_free(&sql);
+}
+
+static void a_name_with_spaces_and_capitals_is_a_schema(void **state)
+{
+    pg_test *t = *state;
+    char name[TEST_SCHEMA_BYTES + 16];
+    store_options o = test_options(t);
+    (void)snprintf(name, sizeof name, "Odd weir. %s", t->schema);
+    o.schema = weir__str(name);
+    weir_store *s = test_store_with(t, &o);
+    (void)test_put(t, s, "order-1", "Placed");
+    assert_as_made(t, s);
+    test_store_close(t, s);
+    test_exec(t->conn, "SET client_min_messages = warning; DROP SCHEMA \"%s\" CASCADE", name);
+}
+
+static void a_table_of_somebody_elses_is_refused_and_left_alone(void **state)
+{
+    pg_test *t = *state;
+    test_exec(t->conn, "CREATE SCHEMA \"%s\"; CREATE TABLE \"%s\".store (shop text)", t->schema,
+              t->schema);
+    TEST_IS(t, try_flags(t, 0), WEIR_EINVAL);
+    assert_non_null(strstr(t->err.message, "not Weir's"));
+    assert_non_null(strstr(t->err.detail, "?schema="));
+    assert_int_equal(test_number(t->conn,
+                                 "SELECT count(*) FROM pg_class WHERE relnamespace = "
+                                 "'\"%s\"'::regnamespace",
+                                 t->schema),
+                     1);
+}
+
+static void events_refuse_to_be_changed_even_by_a_superuser(void **state)
+{
+    pg_test *t = *state;
+    (void)test_put(t, test_store(t), "order-1", "Placed");
+    assert_string_equal(test_refused(t->conn, "UPDATE \"%s\".events SET name = 'x'", t->schema),
+                        "P0001");
+    assert_string_equal(test_refused(t->conn, "DELETE FROM \"%s\".events", t->schema), "P0001");
+    assert_string_equal(test_refused(t->conn, "TRUNCATE \"%s\".events", t->schema), "P0001");
+    assert_string_equal(test_text(t->conn, "SELECT name FROM \"%s\".events", t->schema), "Placed");
+}
+
+/* ---- roles ---------------------------------------------------------------------------------- */
+
+/* A role that may log in and nothing else, named after the test's schema; and the URL as it. */
+static void make_role(pg_test *t, char *role, char *url)
+{
+    (void)snprintf(role, TEST_SCHEMA_BYTES + 8, "role_%s", t->schema);
+    (void)snprintf(url, URL_BYTES, "%s&user=%s", test_server(), role);
+    test_exec(t->conn, "CREATE ROLE \"%s\" LOGIN", role);
+}
+
+static void drop_role(pg_test *t, const char *role)
+{
+    test_exec(t->conn, "DROP OWNED BY \"%s\"; DROP ROLE \"%s\"", role, role);
+}
+
+static void grant(pg_test *t, const char *role)
+{
+    weir_buffer sql = { 0 };
+    store_options o = test_options(t);
+    TEST_OK(t, weir__postgres_grant(&o, weir__str(role), false, &sql, &t->err));
+    weir__buffer_free(&sql);
+}
+
+static void count_note(void *ctx, bool act, const char *rule, const char *text, const char *advice)
+{
+    (void)text;
+    (void)advice;
+    (void)act;
+    *(int *)ctx += strcmp(rule, "rights") == 0;
+}
+
+static void a_role_without_rights_is_told_what_to_do(void **state)
+{
+    pg_test *t = *state;
+    char role[TEST_SCHEMA_BYTES + 8], url[URL_BYTES];
+    make_role(t, role, url);
+    store_options o = test_options(t);
+    o.path = weir__str(url);
+    TEST_IS(t, try_open(t, &o, &weir__pg_schema_current), WEIR_EIO);
+    assert_non_null(strstr(t->err.message, "permission denied"));
+    assert_non_null(strstr(t->err.detail, "weir init"));
+    (void)test_store(t); /* the superuser makes it */
+    TEST_IS(t, try_open(t, &o, &weir__pg_schema_current), WEIR_EIO);
+    assert_non_null(strstr(t->err.message, "weir init --grant"));
+    grant(t, role);
+    TEST_OK(t, try_open(t, &o, &weir__pg_schema_current));
+    /* It may work, and not upgrade. */
+    TEST_IS(t, try_open(t, &o, &schema_2), WEIR_EIO);
+    assert_non_null(strstr(t->err.detail, "owner of the store"));
+    assert_int_equal(test_number(t->conn, "SELECT schema FROM \"%s\".store", t->schema), 1);
+    drop_role(t, role);
+}
+
+static void a_role_may_use_a_schema_that_was_made_for_it(void **state)
+{
+    pg_test *t = *state;
+    char role[TEST_SCHEMA_BYTES + 8], url[URL_BYTES];
+    make_role(t, role, url);
+    test_exec(t->conn, "CREATE SCHEMA \"%s\" AUTHORIZATION \"%s\"", t->schema, role);
+    store_options o = test_options(t);
+    o.path = weir__str(url);
+    weir_store *s = test_store_with(t, &o);
+    (void)test_put(t, s, "order-1", "Placed");
+    assert_as_made(t, s);
+    test_store_close(t, s);
+    drop_role(t, role);
+}
+
+/* One reaction, one target, one lease, settled: what a worker does all day. */
+static void work_once(pg_test *t, weir_store *s)
+{
+    weir_arena arena = { 0 };
+    store_reaction reaction = { 0 };
+    const store_reaction_declaration d = { .name = weir__str("mail"),
+                                           .all_names = true,
+                                           .source = weir__str("*"),
+                                           .rule = STORE_RULE_CONSTANT,
+                                           .rule_text = weir__str("mail") };
+    const int64_t id = test_put(t, s, "order-1", "Placed");
+    TEST_OK(t, s->ops->declare(s, &d, &arena, &reaction, &t->err));
+    const store_route_step step = {
+        .reaction = reaction.id, .number = reaction.number, .from = 0, .to = id
+    };
+    const store_mark mark = { .target = weir__str("mail"),
+                              .lane = weir__str("default"),
+                              .source = weir__str("*"),
+                              .value = weir__str("mail"),
+                              .first = id,
+                              .last = id };
+    const store_route route = {
+        .steps = &step, .steps_count = 1, .marks = &mark, .marks_count = 1
+    };
+    TEST_OK(t, s->ops->route(s, &route, NULL, &t->err));
+    store_lease_list leases = { 0 };
+    const store_lease_request request = { .lane = weir__str("default"),
+                                          .holder = weir__str("test"),
+                                          .lease_us = 60000000,
+                                          .limit = 1,
+                                          .all_reactions = true };
+    TEST_OK(t, s->ops->lease(s, &request, &leases, &t->err));
+    assert_int_equal(leases.leases_count, 1);
+    const store_advance advance = { .reaction = reaction.id, .to = id };
+    store_settle settle = { .target = leases.leases[0].target,
+                            .fence = leases.leases[0].fence,
+                            .advances = &advance,
+                            .advances_count = 1 };
+    TEST_OK(t, s->ops->settle(s, &settle, &t->err));
+    assert_false(settle.behind);
+    weir__arena_free(&leases.arena);
+    weir__arena_free(&arena);
+}
+
+static void a_granted_role_works_and_writes_no_table(void **state)
+{
+    pg_test *t = *state;
+    char role[TEST_SCHEMA_BYTES + 8], url[URL_BYTES];
+    int notes = 0;
+    (void)test_store(t);
+    make_role(t, role, url);
+    grant(t, role);
+    store_options o = test_options(t);
+    o.path = weir__str(url);
+    weir_store *s = test_store_with(t, &o);
+    work_once(t, s);
+    assert_as_made(t, s);
+    TEST_OK(t, s->ops->survey(s, count_note, &notes, &t->err));
+    assert_int_equal(notes, 1); /* it cannot see what others do, and is told so */
+
+    PGconn *conn = test_connect(t);
+    test_exec(conn, "SET SESSION AUTHORIZATION \"%s\"", role);
+    assert_int_equal(test_number(conn, "SELECT count(*) FROM \"%s\".events", t->schema), 1);
+    /* Before the schema's name and after it. */
+    static const char *const forbidden[][2] = {
+        { "INSERT INTO \"", "\".events VALUES (99, 's', 0, 'n', '{}', '{}', now())" },
+        { "UPDATE \"", "\".events SET name = 'x'" },
+        { "DELETE FROM \"", "\".events" },
+        { "TRUNCATE \"", "\".events" },
+        { "SELECT nextval('\"", "\".positions')" },
+        { "SELECT setval('\"", "\".positions', 1)" },
+        { "UPDATE \"", "\".streams SET version = 0" },
+        { "DELETE FROM \"", "\".keys" },
+        { "UPDATE \"", "\".targets SET fence = 0" },
+        { "UPDATE \"", "\".store SET epoch = ''" },
+        { "ALTER TABLE \"", "\".events DISABLE TRIGGER ALL" },
+        { "DROP TABLE \"", "\".events" },
+        { "CREATE TABLE \"", "\".mine (x integer)" },
+    };
+    for (size_t i = 0; i < sizeof forbidden / sizeof forbidden[0]; i++) {
+        const char *code =
+            test_refused(conn, "%s%s%s", forbidden[i][0], t->schema, forbidden[i][1]);
+        if (strcmp(code, "42501") != 0) {
+            fail_msg("%s%s%s: %s", forbidden[i][0], t->schema, forbidden[i][1], code);
+        }
+    }
+    test_disconnect(t, conn);
+    test_store_close(t, s);
+    drop_role(t, role);
+}
+
+static void a_role_that_may_only_look_cannot_append(void **state)
+{
+    pg_test *t = *state;
+    char role[TEST_SCHEMA_BYTES + 8], url[URL_BYTES];
+    (void)test_put(t, test_store(t), "order-1", "Placed");
+    make_role(t, role, url);
+    test_exec(t->conn,
+              "GRANT USAGE ON SCHEMA \"%s\" TO \"%s\"; GRANT SELECT ON \"%s\".events TO \"%s\"",
+              t->schema, role, t->schema, role);
+    PGconn *conn = test_connect(t);
+    test_exec(conn, "SET SESSION AUTHORIZATION \"%s\"", role);
+    assert_int_equal(test_number(conn, "SELECT count(*) FROM \"%s\".events", t->schema), 1);
+    /* No function may be called by everybody. */
+    assert_int_equal(test_number(conn,
+                                 "SELECT count(*) FROM pg_proc WHERE pronamespace = "
+                                 "'\"%s\"'::regnamespace AND has_function_privilege(oid, "
+                                 "'EXECUTE')",
+                                 t->schema),
+                     0);
+    test_disconnect(t, conn);
+    drop_role(t, role);
+}
+
+static void an_upgrade_gives_workers_the_rights_to_what_it_adds(void **state)
+{
+    pg_test *t = *state;
+    char role[TEST_SCHEMA_BYTES + 8], looker[TEST_SCHEMA_BYTES + 8], url[URL_BYTES];
+    (void)test_store(t);
+    make_role(t, role, url);
+    grant(t, role);
+    (void)snprintf(looker, sizeof looker, "look_%s", t->schema);
+    test_exec(t->conn,
+              "CREATE ROLE \"%s\"; GRANT USAGE ON SCHEMA \"%s\" TO \"%s\"; "
+              "GRANT SELECT ON \"%s\".events TO \"%s\"",
+              looker, t->schema, looker, t->schema, looker);
+    store_options o = test_options(t);
+    TEST_OK(t, try_open(t, &o, &schema_2));
+    assert_string_equal(test_text(t->conn,
+                                  "SELECT has_table_privilege('%s', '\"%s\".made_up', 'SELECT')",
+                                  role, t->schema),
+                        "t");
+    assert_string_equal(test_text(t->conn,
+                                  "SELECT has_table_privilege('%s', '\"%s\".made_up', 'SELECT')",
+                                  looker, t->schema),
+                        "f");
+    drop_role(t, looker);
+    drop_role(t, role);
+}
+
+int main(int argc, char **argv)
+{
+    static const struct CMUnitTest tests[] = {
+        PG_TEST(sixteen_processes_at_once_create_one_store),
+        PG_TEST(sixteen_processes_at_once_upgrade_once),
+        PG_TEST(an_upgrade_that_fails_leaves_what_was_there),
+        PG_TEST(a_missing_store_is_not_found_and_nothing_is_made),
+        PG_TEST(a_newer_store_is_used_while_it_says_so),
+        PG_TEST(an_older_store_is_not_read_before_it_is_upgraded),
+        PG_TEST(the_plan_is_what_opening_runs),
+        PG_TEST(a_name_with_spaces_and_capitals_is_a_schema),
+        PG_TEST(a_table_of_somebody_elses_is_refused_and_left_alone),
+        PG_TEST(events_refuse_to_be_changed_even_by_a_superuser),
+        PG_TEST(a_role_without_rights_is_told_what_to_do),
+        PG_TEST(a_role_may_use_a_schema_that_was_made_for_it),
+        PG_TEST(a_granted_role_works_and_writes_no_table),
+        PG_TEST(a_role_that_may_only_look_cannot_append),
+        PG_TEST(an_upgrade_gives_workers_the_rights_to_what_it_adds),
+    };
+    return test_main(argc, argv, tests, sizeof tests / sizeof tests[0]);
+}
