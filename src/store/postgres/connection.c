@@ -150,8 +150,9 @@ static void notice_receive(void *ctx, const PGresult *notice)
     if (strcmp(field(notice, PG_DIAG_SOURCE_FUNCTION), "SyncRepWaitForLSN") == 0) {
         conn->unsynced = true;
     }
-    /* An error that comes while no statement is running ends the session. */
-    if (is_fatal(notice)) {
+    /* An error that comes while no statement is running ends the session. A server that is stopped
+     * immediately says it in a warning (57P01, 57P02). */
+    if (is_fatal(notice) || strncmp(field(notice, PG_DIAG_SQLSTATE), "57P", 3) == 0) {
         conn->ended = true;
     }
 }
@@ -346,19 +347,22 @@ static weir_status not_sent(pg_conn *conn, weir_error *err)
                       "the connection to PostgreSQL was lost; nothing was sent: %s", message);
 }
 
-/* A connection that died while nobody looked has something to read: the end, or a farewell. */
+/* A connection that died while nobody looked has something to read: the end, or a farewell, or both,
+ * one after the other. */
 static bool still_there(pg_conn *conn)
 {
     struct pollfd fd = { .fd = pq.PQsocket(conn->raw), .events = POLLIN };
     if (fd.fd < 0) {
         return false;
     }
-    if (poll(&fd, 1, 0) <= 0) {
-        return true;
+    while (poll(&fd, 1, 0) > 0) {
+        /* PQisBusy takes what has come apart: notice_receive sees a farewell. */
+        if (pq.PQconsumeInput(conn->raw) != 1 || pq.PQisBusy(conn->raw) != 0 || conn->ended ||
+            pq.PQstatus(conn->raw) != CONNECTION_OK) {
+            return false;
+        }
     }
-    /* PQisBusy reads what has come: a farewell may be there before the end is. */
-    return pq.PQconsumeInput(conn->raw) == 1 && pq.PQisBusy(conn->raw) == 0 && !conn->ended &&
-           pq.PQstatus(conn->raw) == CONNECTION_OK;
+    return true;
 }
 
 /* Sends what is left and reads until a result is complete. false: lost; *why says how. */
