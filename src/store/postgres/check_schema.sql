@@ -149,4 +149,4 @@ ORDER BY 1;
 -- otherwise would give a position twice.
 SELECT s.seqcache, s.seqincrement, s.seqcycle
 FROM pg_catalog.pg_sequence AS s
-WHERE s.seqrelid = 'weir.positions'::regclass;
+WHERE s.seqrelid = to_regclass('weir.positions');
