@@ -114,7 +114,10 @@ static void told(pg_wake *w, uint32_t bits, bool notifying, int64_t now_us)
     }
     if ((bits & LISTENER_TOLD_TEST) != 0) {
         mode_set(w, MODE_POLL); /* until it is known better */
-        (void)notify_by_pool(w, w->listener.test_channel);
+        if (!notify_by_pool(w, w->listener.test_channel)) {
+            weir__pg_listener_close(&w->listener); /* no connection was idle: nothing is known */
+            bits |= LISTENER_TOLD_LOST;
+        }
     }
     if ((bits & (LISTENER_TOLD_LOST | LISTENER_TOLD_DEAF)) != 0) {
         w->next_begin_us =
