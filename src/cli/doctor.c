@@ -82,10 +82,14 @@ static bool has_wal_reset_bug(const char *library)
     return number >= first && number <= last;
 }
 
+/* A file's library and how it is synced; a server is looked at by its store's survey. */
 static void look_at_settings(doctor *d, const store_stats *stats)
 {
     char text[256];
 
+    if (stats->database[0] != '\0') {
+        return;
+    }
     if (has_wal_reset_bug(stats->library)) {
         (void)snprintf(text, sizeof text,
                        "%s can damage a file when one program checkpoints while another commits; "

@@ -118,6 +118,21 @@ static void json_holders(cli_json *j, const status_facts *f)
     weir__cli_json_close(j, ']');
 }
 
+/* Where a PostgreSQL store is; not there for the others. */
+static void json_server(cli_json *j, const store_stats *s)
+{
+    if (s->database[0] == '\0') {
+        return;
+    }
+    weir__cli_json_open(j, "server", '{');
+    weir__cli_json_str(j, "database", weir__str(s->database));
+    weir__cli_json_str(j, "schema", weir__str(s->place));
+    weir__cli_json_str(j, "user", weir__str(s->user));
+    weir__cli_json_bool(j, "standby", s->standby);
+    weir__cli_json_bool(j, "pooled", s->pooled);
+    weir__cli_json_close(j, '}');
+}
+
 static bool print_json(cli *c, const status_facts *f)
 {
     cli_json j = { .buffer = &(weir_buffer){ 0 } };
@@ -129,6 +144,7 @@ static bool print_json(cli *c, const status_facts *f)
     weir__cli_json_str(&j, "durability", weir__str(f->stats.durability));
     weir__cli_json_i64(&j, "file_bytes", f->stats.file_bytes);
     weir__cli_json_i64(&j, "wal_bytes", f->stats.wal_bytes);
+    json_server(&j, &f->stats);
     weir__cli_json_time(&j, "now", f->positions.now_us);
     weir__cli_json_i64(&j, "head", f->positions.head);
     weir__cli_json_i64(&j, "safe", f->positions.safe);
@@ -186,8 +202,17 @@ static void print_text(cli *c, const status_facts *f)
     (void)weir__cli_print(o, "schema      %" PRId64 "\n", f->stats.schema);
     (void)weir__cli_print(o, "library     %s\n", f->stats.library);
     (void)weir__cli_print(o, "durability  %s\n", f->stats.durability);
-    (void)weir__cli_print(o, "size        %" PRId64 " bytes, write-ahead log %" PRId64 " bytes\n",
-                          f->stats.file_bytes, f->stats.wal_bytes);
+    if (f->stats.database[0] != '\0') {
+        (void)weir__cli_print(o, "server      %s, database %s, schema %s, user %s%s\n",
+                              f->stats.standby ? "standby" : "primary", f->stats.database,
+                              f->stats.place, f->stats.user,
+                              f->stats.pooled ? ", through a pooler" : "");
+        (void)weir__cli_print(o, "size        %" PRId64 " bytes\n", f->stats.file_bytes);
+    } else {
+        (void)weir__cli_print(o,
+                              "size        %" PRId64 " bytes, write-ahead log %" PRId64 " bytes\n",
+                              f->stats.file_bytes, f->stats.wal_bytes);
+    }
     (void)weir__cli_print(o, "time        %s\n", now);
     (void)weir__cli_print(o, "head        %" PRId64 "\n", f->positions.head);
     (void)weir__cli_print(o, "safe        %" PRId64 "\n", f->positions.safe);
@@ -249,7 +274,8 @@ const cli_command weir__cli_status_command = {
         "parked, the lanes, who routes, and facts about the store itself: schema, library,\n"
         "durability, bytes on disk.",
     .example = "weir status\n"
-               "weir status --json",
+               "weir status --json\n"
+               "weir status --store postgres:///orders",
     .words_min = 0,
     .words_max = 0,
     .run = run,

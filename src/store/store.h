@@ -586,11 +586,14 @@ typedef struct store_snapshot {
 typedef struct store_stats {
     int64_t schema; /* version of the schema */
     int64_t streams, targets, blocked, parked;
-    int64_t file_bytes, wal_bytes; /* SQLite; else 0 */
+    int64_t file_bytes, wal_bytes; /* SQLite: of its files; PostgreSQL: of the tables, and 0 */
     int64_t transactions;          /* write transactions committed through this handle */
     char durability[32];           /* "full", "normal", "none" */
     char library[64];              /* "SQLite 3.40.1", "memory" */
-    char reached[192];             /* PostgreSQL: server, database, schema; else "" */
+    /* PostgreSQL; else "" and false */
+    char database[64], place[64], user[64]; /* place: the schema's name */
+    bool standby;                           /* the server only reads */
+    bool pooled;                            /* there is a pooler in between */
 } store_stats;
 
 /* One finding of a check: `rule` a short word, `text` a sentence, `advice` what to do. */

@@ -141,11 +141,33 @@ weir_status weir__pg_check(weir_store *base, store_finding_fn fn, void *ctx, wei
     return status;
 }
 
+static void copy_name(char *out, size_t bytes, weir_str name)
+{
+    (void)snprintf(out, bytes, "%.*s", (int)name.len, name.ptr);
+}
+
+/* Whether there is a pooler in between, as the connection that is used next has found. */
+static weir_status find_pooler(pg_store *s, bool *pooled, weir_error *err)
+{
+    pg_conn *conn = NULL;
+    const weir_status status = weir__pg_take(s, 0, &conn, err);
+    if (status == WEIR_OK) {
+        *pooled = conn->server.pooled;
+        weir__pg_give(conn);
+    }
+    return status;
+}
+
 weir_status weir__pg_stats(weir_store *base, store_stats *out, weir_error *err)
 {
     pg_store *s = pg_of(base);
     PGresult *result = NULL;
-    const weir_status status = weir__pg_call(
+    bool pooled = false;
+    weir_status status = find_pooler(s, &pooled, err);
+    if (status != WEIR_OK) {
+        return status;
+    }
+    status = weir__pg_call(
         s, &(pg_call){ .sql = sql_stats, .repeat = PG_REPEAT, .answer_us = PG_ANSWER_US_LONG },
         &result, err);
     if (status != WEIR_OK) {
@@ -160,7 +182,13 @@ weir_status weir__pg_stats(weir_store *base, store_stats *out, weir_error *err)
         .blocked = weir__pg_i64(result, 0, 2),
         .parked = weir__pg_i64(result, 0, 3),
         .transactions = atomic_load_explicit(&s->transactions, memory_order_relaxed),
+        .file_bytes = weir__pg_i64(result, 0, 7),
+        .standby = weir__pg_bool(result, 0, 10),
+        .pooled = pooled,
     };
+    copy_name(out->database, sizeof out->database, weir__pg_text(result, 0, 8));
+    copy_name(out->place, sizeof out->place, weir__str(s->schema_name));
+    copy_name(out->user, sizeof out->user, weir__pg_text(result, 0, 9));
     /* Every write of the store's commits durably, whatever synchronous_commit says: what is left is
      * whether the server keeps that word. */
     (void)snprintf(out->durability, sizeof out->durability, "%s",

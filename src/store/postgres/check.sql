@@ -284,4 +284,12 @@ SELECT (SELECT CASE WHEN c.reltuples < 5e6 THEN (SELECT count(*) FROM weir.strea
           FROM pg_class AS c WHERE c.oid = 'weir.parked'::regclass),
        current_setting('server_version_num')::integer,
        current_setting('fsync')::boolean,
-       current_setting('full_page_writes')::boolean;
+       current_setting('full_page_writes')::boolean,
+       (SELECT coalesce(sum(pg_total_relation_size(c.oid)), 0)::bigint
+          FROM pg_class AS c
+         WHERE c.relkind = 'r'
+           AND c.relnamespace = (SELECT s.relnamespace FROM pg_class AS s
+                                  WHERE s.oid = 'weir.store'::regclass)),
+       current_database()::text,
+       current_user::text,
+       pg_is_in_recovery();
