@@ -86,10 +86,23 @@ static weir_status postgres_open(const char *place, const store_options *options
     return weir__postgres_open(out, &o, err);
 }
 
+/* Connections of callers that a test has not ended. */
+enum { OWN_MAX = 8 };
+static PGconn *own[OWN_MAX];
+
+static void own_close(void)
+{
+    for (size_t i = 0; i < OWN_MAX; i++) {
+        PQfinish(own[i]);
+        own[i] = NULL;
+    }
+}
+
 /* A handle that still holds a lock of the schema would hang the test: that is an error as well. */
 static void postgres_destroy(const char *place)
 {
     char sql[2 * KIT_PLACE_BYTES + 128];
+    own_close();
     snprintf(sql, sizeof sql,
              "SET lock_timeout = '20s'; DROP SCHEMA IF EXISTS %s CASCADE;"
              "DROP SCHEMA IF EXISTS %s_own CASCADE",
@@ -174,6 +187,41 @@ static int64_t postgres_keys_count(const char *place, weir_store *s)
     return number(look(), sql);
 }
 
+static void *postgres_own_begin(const char *place, int64_t now_us)
+{
+    char sql[256];
+    size_t i = 0;
+    (void)place;
+    while (i < OWN_MAX && own[i] != NULL) {
+        i++;
+    }
+    if (i == OWN_MAX) {
+        return NULL;
+    }
+    own[i] = PQconnectdb(server());
+    snprintf(sql, sizeof sql,
+             "SET application_name = 'a caller of its own';"
+             "SELECT set_config('weir_test.clock', '%lld', false);"
+             "SET client_min_messages = warning;",
+             (long long)now_us);
+    return command(own[i], sql) && command(own[i], "BEGIN") ? own[i] : NULL;
+}
+
+static bool postgres_own_end(void *native, bool commit)
+{
+    bool ended = false;
+    for (size_t i = 0; i < OWN_MAX; i++) {
+        if (own[i] == native) {
+            PGresult *result = PQexec(native, commit ? "COMMIT" : "ROLLBACK");
+            ended = strcmp(PQcmdStatus(result), commit ? "COMMIT" : "ROLLBACK") == 0;
+            PQclear(result);
+            PQfinish(native);
+            own[i] = NULL;
+        }
+    }
+    return ended;
+}
+
 /* ---- what is shown in another way here ---------------------------------------------------- */
 
 /* The database's clock is everybody's. It is put ahead here; the process and its machine have no
@@ -222,7 +270,7 @@ int main(int argc, char **argv)
 {
     static const kit_adapter adapter = {
         .name = "conformance_postgres",
-        .features = KIT_DURABLE | KIT_PROCESSES,
+        .features = KIT_DURABLE | KIT_PROCESSES | KIT_ECHOES,
         .create = postgres_create,
         .open = postgres_open,
         .destroy = postgres_destroy,
@@ -232,6 +280,8 @@ int main(int argc, char **argv)
         .own_write = postgres_own_write,
         .own_count = postgres_own_count,
         .keys_count = postgres_keys_count,
+        .own_begin = postgres_own_begin,
+        .own_end = postgres_own_end,
         .own = postgres_own,
     };
     (void)server();

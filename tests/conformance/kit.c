@@ -40,7 +40,8 @@ int kit_setup(void **state)
         return -1;
     }
     k->adapter = the_adapter;
-    atomic_init(&k->wall_us, INT64_C(1800000000000000));
+    /* In the past, so that what is written through a URL, by the machine's clock, comes later. */
+    atomic_init(&k->wall_us, INT64_C(1500000000000000));
     atomic_init(&k->mono_us, INT64_C(1000000000));
     k->clock = (weir_clock){ .wall_us = kit_wall, .mono_us = kit_mono, .ctx = k };
     if (!k->adapter->create(k->place)) {
@@ -513,6 +514,8 @@ int kit_spawn(kit *k, const char *role, const char *arg, int *out_fd)
 {
     extern char **environ;
     int fds[2];
+    assert_int_equal(
+        setenv("WEIR_KIT_WALL_US", kit_text(k, "%lld", (long long)atomic_load(&k->wall_us)), 1), 0);
     assert_int_equal(pipe2(fds, O_CLOEXEC), 0);
     posix_spawn_file_actions_t actions;
     assert_int_equal(posix_spawn_file_actions_init(&actions), 0);
@@ -553,9 +556,9 @@ int kit_main(int argc, char **argv, const kit_adapter *adapter)
         cmocka_set_test_filter(argv[1]);
     }
     const kit_theme themes[] = {
-        kit_names(),      kit_appending(), kit_keys(),     kit_closing(),
-        kit_committing(), kit_reading(),   kit_reacting(), kit_leasing(),
-        kit_settling(),   kit_operating(), kit_parking(),  kit_services(),
+        kit_names(),   kit_appending(), kit_keys(),    kit_closing(),  kit_committing(),
+        kit_reading(), kit_reacting(),  kit_leasing(), kit_settling(), kit_operating(),
+        kit_parking(), kit_services(),  kit_holding(),
     };
     size_t count = 0;
     for (size_t i = 0; i < sizeof themes / sizeof themes[0]; i++) {
@@ -563,6 +566,9 @@ int kit_main(int argc, char **argv, const kit_adapter *adapter)
     }
     if ((adapter->features & KIT_KEEPS_TIME) != 0) {
         count = theme_add(all, count, TESTS_MAX, kit_kept_time());
+    }
+    if (adapter->own_begin != NULL) {
+        count = theme_add(all, count, TESTS_MAX, kit_own_transactions());
     }
     if (adapter->keys_count != NULL) {
         count = theme_add(all, count, TESTS_MAX, kit_key_counts());

@@ -42,13 +42,14 @@ enum {
     KIT_PROCESSES = 2,  /* several processes can have it open                       */
     KIT_KEEPS_TIME = 4, /* keeps the machine's clock from going back. Not so where the clock is
                            the database's own: nothing of ours stands between it and the answer */
+    KIT_ECHOES = 8, /* wake-ups travel, and one may be heard twice                             */
 };
 
 /* How the kit reaches one kind of store. A place is where one store lives, as a text that another
  * process could use as well. */
 typedef struct kit_adapter {
     const char *name;
-    uint32_t features; /* KIT_DURABLE, KIT_PROCESSES, KIT_KEEPS_TIME */
+    uint32_t features; /* KIT_* above */
     /* Makes up a place that nobody uses; nothing has to be there yet. false: could not. */
     bool (*create)(char place[KIT_PLACE_BYTES]);
     /* Opens one more handle on the place. options->path is empty: the adapter fills it. */
@@ -72,6 +73,11 @@ typedef struct kit_adapter {
     /* How many idempotency keys the store keeps, expired ones included; nobody writes meanwhile.
      * NULL: it cannot tell. */
     int64_t (*keys_count)(const char *place, weir_store *s);
+    /* A connection of the caller's own, named "a caller of its own", with a transaction begun on it
+     * in which it is now_us; and its end, false: it did not end so. For ops->append_in; both NULL:
+     * the store has no such thing. Whatever is left is ended by destroy. */
+    void *(*own_begin)(const char *place, int64_t now_us);
+    bool (*own_end)(void *native, bool commit);
     /* What is to be shown in another way on this store. NULL: nothing. */
     struct kit_theme (*own)(void);
 } kit_adapter;
@@ -237,13 +243,15 @@ kit_theme kit_leasing(void);
 kit_theme kit_settling(void);
 kit_theme kit_operating(void);
 kit_theme kit_parking(void);
-kit_theme kit_services(void);       /* snapshots, wake-ups, checks */
-kit_theme kit_kept_time(void);      /* adapters with KIT_KEEPS_TIME            */
-kit_theme kit_key_counts(void);     /* adapters that can count their keys */
-kit_theme kit_counted(void);        /* adapters that can count their steps      */
-kit_theme kit_public(void);         /* through weir.h: adapters with a URL    */
-kit_theme kit_processes(void);      /* adapters with KIT_PROCESSES             */
-kit_theme kit_processes_time(void); /* with KIT_KEEPS_TIME as well             */
+kit_theme kit_services(void);  /* snapshots, wake-ups, checks */
+kit_theme kit_kept_time(void); /* adapters with KIT_KEEPS_TIME            */
+kit_theme kit_holding(void);
+kit_theme kit_own_transactions(void); /* adapters with own_begin */
+kit_theme kit_key_counts(void);       /* adapters that can count their keys */
+kit_theme kit_counted(void);          /* adapters that can count their steps      */
+kit_theme kit_public(void);           /* through weir.h: adapters with a URL    */
+kit_theme kit_processes(void);        /* adapters with KIT_PROCESSES             */
+kit_theme kit_processes_time(void);   /* with KIT_KEEPS_TIME as well             */
 
 int kit_setup(void **state);
 int kit_teardown(void **state);

@@ -112,13 +112,25 @@ static int child_once(weir_store *s, const char *arg)
     return 0;
 }
 
+/* The time of the test that started us. */
+static int64_t parents_wall(void *ctx)
+{
+    const char *text = getenv("WEIR_KIT_WALL_US");
+    (void)ctx;
+    return text == NULL ? 0 : strtoll(text, NULL, 10);
+}
+
 int kit_child(const kit_adapter *adapter, const char *role, const char *place, const char *arg)
 {
+    /* Where the clock is the database's, it is the same one for every process. */
+    const bool keeps = (adapter->features & KIT_KEEPS_TIME) != 0;
+    weir_clock clock = *weir__clock_machine();
+    clock.wall_us = parents_wall;
     const store_options options = { .busy_us = INT64_C(30) * 1000 * 1000,
                                     .key_ttl_us = INT64_C(24) * 3600 * 1000 * 1000,
                                     .payload_bytes = STORE_PAYLOAD_BYTES_DEFAULT,
                                     .application = "conformance child",
-                                    .clock = weir__clock_machine() };
+                                    .clock = keeps ? weir__clock_machine() : &clock };
     static const struct {
         const char *role;
         int (*run)(weir_store *s, const char *arg);

@@ -6,7 +6,7 @@
 
 /* ---- P06: wake-ups ------------------------------------------------------------------------ */
 
-enum { WATCHES = 3 };
+enum { WATCHES = 3, ECHOES_MAX = 4, ECHO_MS = 50 };
 
 static bool woken(kit *k, weir_store *s, store_watch *watch, int32_t timeout_ms)
 {
@@ -15,13 +15,19 @@ static bool woken(kit *k, weir_store *s, store_watch *watch, int32_t timeout_ms)
     return answer;
 }
 
-/* Whether what has just been done wakes every watch, of every handle, and once. */
+/* Whether what has just been done wakes every watch, of every handle, and once. Echoes are waited
+ * for, so that none is taken for what comes next. */
 static void wakes(kit *k, weir_store *const *stores, store_watch *const *watches)
 {
     for (size_t i = 0; i < WATCHES; i++) {
         struct pollfd fd = { .fd = stores[i]->ops->watch_fd(watches[i]), .events = POLLIN };
         assert_int_equal(poll(&fd, 1, 10000), 1); /* readable when wait would not block */
         assert_true(woken(k, stores[i], watches[i], 10000));
+    }
+    for (size_t i = 0; i < WATCHES; i++) {
+        const bool echoes = (k->adapter->features & KIT_ECHOES) != 0;
+        for (int n = 0; echoes && n < ECHOES_MAX && woken(k, stores[i], watches[i], ECHO_MS); n++) {
+        }
         assert_false(woken(k, stores[i], watches[i], 0));
     }
 }

@@ -18,13 +18,21 @@ SELECT set_config('weir_test.clock', $1, false);
 -- name: store_now
 SELECT weir.clock_us();
 
+-- Once for a store: processes that replace the same function at the same time fail.
 -- name: store_test_clock
-CREATE OR REPLACE FUNCTION weir.clock() RETURNS timestamptz
-LANGUAGE sql VOLATILE AS $$
-    SELECT coalesce('epoch'::timestamptz
-        + nullif(current_setting('weir_test.clock', true), '')::bigint * interval '1 microsecond',
-        clock_timestamp())
-$$;
+DO $once$
+BEGIN
+    PERFORM pg_advisory_xact_lock(1465207122, hashtext('test clock'));
+    IF (SELECT prosrc FROM pg_proc WHERE oid = 'weir.clock()'::regprocedure) !~ 'weir_test' THEN
+        CREATE OR REPLACE FUNCTION weir.clock() RETURNS timestamptz
+        LANGUAGE sql VOLATILE AS $$
+            SELECT coalesce('epoch'::timestamptz
+                + nullif(current_setting('weir_test.clock', true), '')::bigint
+                * interval '1 microsecond', clock_timestamp())
+        $$;
+    END IF;
+END
+$once$;
 
 -- name: store_row
 SELECT schema, client_least, epoch, number FROM weir.store;
