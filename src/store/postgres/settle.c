@@ -25,7 +25,10 @@ weir_status weir__pg_error_text(weir_str text, weir_arena *arena, weir_str *out,
 {
     weir_str cut = text;
     if (cut.len > STORE_ERROR_TEXT_BYTES_MAX) {
-        cut.len = weir__utf8_valid_prefix(cut.ptr, STORE_ERROR_TEXT_BYTES_MAX);
+        cut.len = STORE_ERROR_TEXT_BYTES_MAX;
+        while (cut.len > STORE_ERROR_TEXT_BYTES_MAX - 3 && (cut.ptr[cut.len] & 0xc0) == 0x80) {
+            cut.len--; /* what follows belongs to the character before it */
+        }
     }
     if (cut.len == 0 || (weir__utf8_valid_prefix(cut.ptr, cut.len) == cut.len &&
                          memchr(cut.ptr, '\0', cut.len) == NULL)) {
@@ -257,7 +260,7 @@ static weir_status settle_in(settling *x, pg_conn *conn, const char *sql, PGresu
                              weir_error *err)
 {
     PGresult *none = NULL;
-    weir_status status = weir__pg_run_script(conn, sql_settle_begin, 0, err);
+    weir_status status = weir__pg_run_script(conn, sql_settle_begin, x->s->answer_us, err);
     if (status != WEIR_OK) {
         return not_committed(conn, status, err);
     }
