@@ -4,8 +4,9 @@
  *   (1) `safe` only becomes `top` after every transaction that held the store's lock when it was
  *       looked at, after `top` was seen, has ended. Readers read up to `safe` in a later statement:
  *       a read that began before that look proves nothing.
- *   (2) A holder that is prepared changes its name: from its backend's transaction to '-1/...'. So
- *       when a holder is gone, prepared ones that were not there before are waited for as well.
+ *   (2) A prepared transaction has another name after a crash of the server, which need not be
+ *       noticed. So when a holder is gone, prepared ones that were not there before are waited for
+ *       as well: one of them may be it.
  *   (3) All that is remembered (safe, the gap, its holders) belongs to one server. Every answer says
  *       which server gave it; another one is first asked whether its log is the same as far as it
  *       was seen, and then everything but `safe` starts again.
@@ -298,15 +299,15 @@ static bool holders_add(pg_safe *p, const PGresult *result, bool all)
         for (size_t j = 0; j < p->holders_count && !known; j++) {
             known = weir__str_equal(name, weir__str(p->holders[j]));
         }
-        if (!known && (all || weir__str_starts_with(name, weir__str("-1/")))) {
+        if (!known && (all || weir__pg_bool(result, i, 3))) {
             ok = holder_add(p, name);
         }
     }
     return ok;
 }
 
-/* Keeps those that are still there. One that is gone may have been prepared meanwhile, and goes on
- * under another name. */
+/* Keeps those that are still there. One that is gone may be prepared, and go on under another
+ * name. */
 static bool holders_keep(pg_safe *p, const PGresult *result)
 {
     size_t kept = 0;

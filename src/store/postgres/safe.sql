@@ -45,12 +45,13 @@ SELECT CASE WHEN pg_is_in_recovery() THEN -1 ELSE 1 END
   LEFT JOIN weir.events AS e ON e.id = coalesce(found.run, start.safe);
 
 -- A holder is a virtual transaction, not a process: the same process is back with its next append
--- before anybody looks. A prepared transaction has no process; it begins with '-1/'.
+-- before anybody looks. A prepared transaction has no process.
 -- name: safe_look
 SELECT CASE WHEN pg_is_in_recovery() THEN -1 ELSE 1 END
            * (extract(epoch FROM pg_postmaster_start_time()) * 1000000)::bigint AS server,
        s.number,
-       l.virtualtransaction AS holder
+       l.virtualtransaction AS holder,
+       l.pid IS NULL AS is_prepared
   FROM weir.store AS s
   LEFT JOIN pg_locks AS l
     ON l.locktype = 'advisory' AND l.classid = 1465207122 AND l.objsubid = 2 AND l.granted
@@ -84,8 +85,10 @@ SELECT CASE WHEN pg_is_in_recovery() THEN -1 ELSE 1 END
 -- name: safe_hint
 SELECT weir.safe_advance($1);
 
--- Who keeps `safe` back, oldest first. What the role may not see of others is NULL.
+-- Who keeps `safe` back, oldest first. What the role may not see of others is NULL. A prepared
+-- transaction is found by its number, which it has locked like everything else.
 -- name: safe_holders
+WITH locks AS MATERIALIZED (SELECT * FROM pg_locks WHERE granted)
 SELECT coalesce(l.pid, 0)::bigint AS pid,
        coalesce(x.gid, l.virtualtransaction) AS transaction,
        coalesce(a.application_name, '') AS application,
@@ -94,11 +97,13 @@ SELECT coalesce(l.pid, 0)::bigint AS pid,
        coalesce(a.query, '') AS query,
        (extract(epoch FROM coalesce(a.xact_start, x.prepared)) * 1000000)::bigint AS since
   FROM weir.store AS s
-  JOIN pg_locks AS l
-    ON l.locktype = 'advisory' AND l.classid = 1465207122 AND l.objsubid = 2 AND l.granted
+  JOIN locks AS l
+    ON l.locktype = 'advisory' AND l.classid = 1465207122 AND l.objsubid = 2
    AND l.objid = ((s.number::bigint + 4294967296) % 4294967296)::oid
    AND l.database = (SELECT oid FROM pg_database WHERE datname = current_database())
   LEFT JOIN pg_stat_activity AS a ON a.pid = l.pid
-  LEFT JOIN pg_prepared_xacts AS x
-    ON l.pid IS NULL AND l.virtualtransaction = '-1/' || x.transaction::text
+  LEFT JOIN locks AS t
+    ON l.pid IS NULL AND t.pid IS NULL AND t.locktype = 'transactionid'
+   AND t.virtualtransaction = l.virtualtransaction
+  LEFT JOIN pg_prepared_xacts AS x ON x.transaction = t.transactionid
  ORDER BY since NULLS LAST, pid, transaction;
