@@ -10,8 +10,11 @@
  *       wait is not up get none yet: they go back to the front of the queue.
  *   (4) The leader is the caller that has waited longest, so a batch never waits for longer than
  *       any of its callers may.
+ *   (5) A batch waits for nothing that somebody outside of it holds (STORE_APPEND_NOWAIT). A caller
+ *       whose stream or key is held waits for it alone, in its own thread, when its batch is over
+ *       and somebody else leads: whoever queues up behind it is not held up.
  *
- *   caller: QUEUED <--busy-- --taken by a leader--> JUDGED (done)
+ *   caller: QUEUED <--busy-- --taken by a leader--> JUDGED (done) --held--> ALONE --> JUDGED
  *             |
  *             +--front of the queue when a leader ends--> LEADER --its batch--> JUDGED
  *
@@ -70,12 +73,14 @@ void weir__committer_close(committer *c)
  * never repeated. */
 static void run_alone(committer *c, store_append *append)
 {
+    append->alone = false;
     weir_status status = c->store->ops->append(c->store, &append, 1, append->err);
     if (status == WEIR_EUNKNOWN && append->key.len > 0) {
         status = c->store->ops->append(c->store, &append, 1, append->err);
     }
     if (status != WEIR_OK) {
         append->status = status;
+        append->alone = false;
     }
 }
 
@@ -121,6 +126,7 @@ static size_t run_batch(committer *c, store_append *const *batch, size_t count)
             continue;
         }
         batch[i]->status = status;
+        batch[i]->alone = false;
         if (batch[i]->err != NULL) {
             *batch[i]->err = err;
         }
@@ -144,7 +150,7 @@ static size_t take_batch_locked(committer *c, waiter **waiters, store_append **b
     size_t count = 0;
     size_t events = 0;
     size_t bytes = 0;
-    while (c->front != NULL && count < COMMITTER_WAITING_MAX &&
+    while (c->front != NULL && count < COMMITTER_BATCH_CALLERS_MAX &&
            events < COMMITTER_BATCH_EVENTS_MAX && bytes < COMMITTER_BATCH_BYTES_MAX) {
         waiter *w = c->front;
         c->front = w->next;
@@ -175,8 +181,8 @@ static void put_back_locked(committer *c, waiter *const *waiters, size_t count) 
 /* The caller is the leader and at the front of the queue. */
 static void lead(committer *c, waiter *self)
 {
-    waiter *waiters[COMMITTER_WAITING_MAX];
-    store_append *batch[COMMITTER_WAITING_MAX];
+    waiter *waiters[COMMITTER_BATCH_CALLERS_MAX];
+    store_append *batch[COMMITTER_BATCH_CALLERS_MAX];
 
     weir__lock(&c->mu);
     WEIR_ASSERT(c->leading && c->front == self);
@@ -208,10 +214,12 @@ static void lead(committer *c, waiter *self)
 weir_status weir__committer_append(committer *c, store_append *append)
 {
     waiter self = { .append = append };
+    append->alone = false;
     if (!c->store->ops->group_commit) {
         run_alone(c, append);
         return append->status;
     }
+    append->flags |= STORE_APPEND_NOWAIT;
     weir__lock(&c->mu);
     if (c->waiting_count >= COMMITTER_WAITING_MAX) {
         weir__unlock(&c->mu);
@@ -230,6 +238,10 @@ weir_status weir__committer_append(committer *c, store_append *append)
     weir__unlock(&c->mu);
     if (first || weir__baton_await(&self.told) == TOLD_LEAD) {
         lead(c, &self);
+    }
+    append->flags &= ~(uint32_t)STORE_APPEND_NOWAIT;
+    if (append->status == WEIR_EBUSY && append->alone) {
+        run_alone(c, append);
     }
     return append->status;
 }

@@ -4,8 +4,9 @@
  * and wakes each of the others with its own result. Callers are judged in arrival order. A
  * transaction that fails as a whole is undone and each caller is run alone, once, so that one
  * caller's trouble is not its neighbours'. Only a store that was busy is not asked again for those
- * whose time to wait is up (store_append.deadline_us). At most COMMITTER_WAITING_MAX callers wait;
- * one more is WEIR_EBUSY.
+ * whose time to wait is up (store_append.deadline_us). A caller whose stream or key somebody else
+ * holds (another process, a user's own transaction) does not hold up its batch: it waits alone. At
+ * most COMMITTER_WAITING_MAX callers wait for a batch; one more is WEIR_EBUSY.
  */
 #ifndef WEIR_STORE_COMMITTER_H
 #define WEIR_STORE_COMMITTER_H
@@ -15,6 +16,7 @@
 
 enum {
     COMMITTER_WAITING_MAX = 1024,
+    COMMITTER_BATCH_CALLERS_MAX = 256, /* each may need a lock or two of the database's memory */
     COMMITTER_BATCH_EVENTS_MAX = 4096, /* soft: a batch ends with the caller that reaches it */
     COMMITTER_BATCH_BYTES_MAX = 4 * 1024 * 1024, /* soft, likewise */
 };

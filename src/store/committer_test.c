@@ -31,7 +31,21 @@ typedef struct gate_store {
     weir_status batch_fails; /* what transactions of more than one append fail with */
     size_t batch_fails_left; /* so many of them; 0: all                             */
     int64_t alone_fails_tag; /* the append that also fails alone */
+    int64_t held_tag;        /* the append whose stream somebody holds: busy, or it waits    */
+    bool held;               /* still                                                        */
+    size_t held_inside;      /* callers that wait for it                                     */
 } gate_store;
+
+static bool any_waits_for_held(const gate_store *g, store_append *const *appends, size_t count)
+{
+    for (size_t i = 0; i < count; i++) {
+        if (g->held && appends[i]->streams[0].version == g->held_tag &&
+            (appends[i]->flags & STORE_APPEND_NOWAIT) == 0) {
+            return true;
+        }
+    }
+    return false;
+}
 
 /* Each append carries its tag in the version of its only stream; an odd tag below zero
  * conflicts. */
@@ -46,6 +60,11 @@ static weir_status gate_append(weir_store *base, store_append *const *appends, s
         weir__cond_wait(&g->opened, &g->mu);
     }
     g->inside--;
+    while (any_waits_for_held(g, appends, count)) {
+        g->held_inside++;
+        weir__cond_wait(&g->opened, &g->mu);
+        g->held_inside--;
+    }
     g->counts[g->calls++] = count;
     if (count > 1 && g->batch_fails != WEIR_OK) {
         status = weir__fail(err, g->batch_fails, "the batch failed");
@@ -58,6 +77,11 @@ static weir_status gate_append(weir_store *base, store_append *const *appends, s
     } else {
         for (size_t i = 0; i < count; i++) {
             const int64_t tag = appends[i]->streams[0].version;
+            if (g->held && tag == g->held_tag) {
+                appends[i]->status = weir__fail(appends[i]->err, WEIR_EBUSY, "somebody holds it");
+                appends[i]->alone = true;
+                continue;
+            }
             g->order[g->judged++] = tag;
             appends[i]->streams[0].id = tag * 10;
             appends[i]->status =
@@ -285,6 +309,66 @@ static void C13_a_caller_whose_time_is_not_up_goes_on_waiting_for_a_busy_store(v
     assert_int_equal(weir__committer_waiting(f->c), 0);
 }
 
+static void release_held(gate_store *g)
+{
+    weir__lock(&g->mu);
+    g->held = false;
+    weir__cond_broadcast(&g->opened);
+    weir__unlock(&g->mu);
+}
+
+static void wait_for_held(gate_store *g, size_t count)
+{
+    bool there = false;
+    while (!there) {
+        weir__lock(&g->mu);
+        there = g->held_inside == count;
+        weir__unlock(&g->mu);
+        (void)sched_yield();
+    }
+}
+
+/* The one whose stream is held is in the middle of a batch; then it is the leader. */
+static void C13_a_caller_whose_stream_is_held_waits_alone(void **state)
+{
+    fixture *f = *state;
+    f->gate.held = true;
+    f->gate.held_tag = 4;
+    queue_up(f, 7);
+    gate_set(&f->gate, false);
+    for (size_t i = 0; i < 8; i++) {
+        if (i != 3) {
+            assert_int_equal(pthread_join(f->callers[i].thread, NULL), 0);
+        }
+    }
+    wait_for_held(&f->gate, 1);
+    /* Whoever comes now is not held up, be it alone in its batch. */
+    caller_start(&f->callers[8], f->c, 9);
+    assert_int_equal(pthread_join(f->callers[8].thread, NULL), 0);
+    assert_int_equal(f->callers[8].status, WEIR_OK);
+    caller_start(&f->callers[9], f->c, 4);
+    wait_for_held(&f->gate, 2);
+    caller_start(&f->callers[10], f->c, 11);
+    assert_int_equal(pthread_join(f->callers[10].thread, NULL), 0);
+    release_held(&f->gate);
+    assert_int_equal(pthread_join(f->callers[3].thread, NULL), 0);
+    assert_int_equal(pthread_join(f->callers[9].thread, NULL), 0);
+    assert_int_equal(f->callers[3].status, WEIR_OK);
+    assert_int_equal(f->callers[3].stream.id, 40);
+    assert_int_equal(f->callers[9].status, WEIR_OK);
+    assert_int_equal(weir__committer_waiting(f->c), 0);
+}
+
+static void a_batch_has_at_most_256_callers(void **state)
+{
+    fixture *f = *state;
+    queue_up(f, COMMITTER_BATCH_CALLERS_MAX + 1);
+    gate_set(&f->gate, false);
+    join_all(f, COMMITTER_BATCH_CALLERS_MAX + 2);
+    assert_int_equal(f->gate.counts[1], COMMITTER_BATCH_CALLERS_MAX);
+    assert_int_equal(f->gate.counts[2], 1);
+}
+
 static void the_1025th_waiting_caller_is_told_to_come_back(void **state)
 {
     fixture *f = *state;
@@ -335,6 +419,9 @@ int main(int argc, char **argv)
                                         setup, teardown),
         cmocka_unit_test_setup_teardown(
             C13_a_caller_whose_time_is_not_up_goes_on_waiting_for_a_busy_store, setup, teardown),
+        cmocka_unit_test_setup_teardown(C13_a_caller_whose_stream_is_held_waits_alone, setup,
+                                        teardown),
+        cmocka_unit_test_setup_teardown(a_batch_has_at_most_256_callers, setup, teardown),
         cmocka_unit_test_setup_teardown(the_1025th_waiting_caller_is_told_to_come_back, setup,
                                         teardown),
         cmocka_unit_test_setup_teardown(a_batch_ends_where_it_would_become_too_large, setup,

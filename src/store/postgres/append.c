@@ -8,7 +8,9 @@
  *       and then it is a conflict with the version that is there, for the one append concerned.
  *   (3) A statement without an answer is WEIR_EUNKNOWN. It is not repeated here: the committer does
  *       that, under a key.
- *   (4) Whether a batch can be judged set-based is decided here, where it is cheap to see: see
+ *   (4) At most half of the pool's connections wait for somebody's lock; who finds no place looks
+ *       now and then instead. So a stream that is held for long never stops the others.
+ *   (5) Whether a batch can be judged set-based is decided here, where it is cheap to see: see
  *       `options` in append_functions.sql.
  */
 #include "base/assert.h"
@@ -17,13 +19,15 @@
 #include "store/postgres/append_sql.h"
 #include "store/postgres/postgres_private.h"
 
-#include <inttypes.h>
 #include <string.h>
+#include <time.h>
 
 enum {
     SET_BASED_NAMES_MAX = 1 << 16, /* streams and keys of one batch that are compared */
     NAMES_SHOWN_BYTES_MAX = 256,   /* of the reactions named in a message             */
     ATTEMPTS_MAX = 4,
+    LOOK_AGAIN_US_FIRST = 1000,
+    LOOK_AGAIN_US_MAX = 20 * 1000,
 };
 
 /* The columns of the statements in append.sql. */
@@ -486,10 +490,10 @@ static bool wrote_events(store_append *const *appends, size_t count)
     return false;
 }
 
-weir_status weir__pg_append(weir_store *base, store_append *const *appends, size_t count,
-                            weir_error *err)
+/* One transaction. Waits for locks unless the appends say NOWAIT, which all of them do or none. */
+static weir_status append_once(pg_store *s, store_append *const *appends, size_t count,
+                               weir_error *err)
 {
-    pg_store *s = pg_of(base);
     pg_params params = { 0 };
     PGresult *result = NULL;
     weir_error local = { 0 };
@@ -497,9 +501,6 @@ weir_status weir__pg_append(weir_store *base, store_append *const *appends, size
     weir_status status = WEIR_OK;
     int32_t options = PG_APPEND_EXPIRE;
 
-    if (count == 0) {
-        return WEIR_OK;
-    }
     for (int attempt = 0; attempt < ATTEMPTS_MAX; attempt++) {
         const int64_t wait_us = time_to_wait(s, appends, count);
         const bool single = count == 1 && attempt == 0 && is_single_event(appends[0]);
@@ -533,6 +534,57 @@ weir_status weir__pg_append(weir_store *base, store_append *const *appends, size
     if (status == WEIR_OK && wrote_events(appends, count)) {
         weir__pg_wake(s);
     }
+    return status;
+}
+
+static void sleep_us(int64_t us)
+{
+    const struct timespec time = { .tv_sec = us / 1000000, .tv_nsec = (us % 1000000) * 1000 };
+    (void)nanosleep(&time, NULL);
+}
+
+/* As append_once without a place to wait in: looks now and then whether the way is free. */
+static weir_status append_polling(pg_store *s, store_append *append, int64_t until_us,
+                                  weir_error *err)
+{
+    weir_status status = WEIR_OK;
+    int64_t pause_us = LOOK_AGAIN_US_FIRST;
+    append->flags |= STORE_APPEND_NOWAIT;
+    for (;;) {
+        status = append_once(s, &append, 1, err);
+        if (status != WEIR_OK || append->status != WEIR_EBUSY ||
+            weir__clock_mono(weir__clock_machine()) + pause_us > until_us) {
+            break;
+        }
+        sleep_us(pause_us);
+        pause_us = pause_us * 2 < LOOK_AGAIN_US_MAX ? pause_us * 2 : LOOK_AGAIN_US_MAX;
+    }
+    append->flags &= ~(uint32_t)STORE_APPEND_NOWAIT;
+    append->alone = false;
+    return status;
+}
+
+weir_status weir__pg_append(weir_store *base, store_append *const *appends, size_t count,
+                            weir_error *err)
+{
+    pg_store *s = pg_of(base);
+    weir_status status = WEIR_OK;
+    if (count == 0) {
+        return WEIR_OK;
+    }
+    if ((appends[0]->flags & STORE_APPEND_NOWAIT) != 0) {
+        return append_once(s, appends, count, err);
+    }
+    const int64_t pool = s->options.pool == 0 ? PG_POOL_MAX_DEFAULT : s->options.pool;
+    const int64_t places = pool > 2 ? pool / 2 : 1;
+    const int64_t until_us =
+        weir__clock_mono(weir__clock_machine()) + time_to_wait(s, appends, count);
+    if (atomic_fetch_add(&s->append_waiters, 1) < places || count > 1) {
+        status = append_once(s, appends, count, err);
+    } else {
+        status = append_polling(s, appends[0], until_us, err);
+    }
+    atomic_fetch_sub(&s->append_waiters, 1);
     return status;
 }
 

@@ -198,6 +198,7 @@ struct pg_store {
     pg_wake *wake;
     pg_safe *safe;
     _Atomic int64_t transactions;
+    _Atomic int64_t append_waiters; /* connections on which an append may be waiting for a lock */
     _Atomic int32_t read_large; /* so many of the next chunks probably have large events */
 
     weir_mutex sql_mu;
