@@ -84,7 +84,7 @@ history history_open(const char *path, history_intent *open_intent, bool *has_op
                 h.intents++;
                 (void)snprintf(last_op, sizeof(last_op), "%s", open_intent->op);
             }
-        } else if (line[0] == 'a' || line[0] == 'r') {
+        } else if (line[0] == 'a' || line[0] == 'r') { /* not 'u': that one is still open */
             *has_open = false;
         }
     }

@@ -7,11 +7,21 @@
  * idempotency key keeps its OP. history.py reads these files, and says what each line means for the
  * log.
  *
- *     i OP KEYED PAD STREAM:EXPECT:COUNT,...   about to append; EXPECT is any, none, exists or a
- * version a OP REPLAYED STREAM:FIRST:LAST:ID,...   acknowledged r OP CODE STREAM EXPECTED ACTUAL
- * refused, nothing written; STREAM is - when there is none e OP CODE TEXT failed in a way that must
- * not happen v TEXT                                   a rule was broken (see rule.h) d COUNT the
- * client ended as it was meant to
+ * i OP KEYED PAD STREAM:EXPECT:COUNT,... - about to append; EXPECT is any, none, exists or a version.
+ *
+ * a OP REPLAYED STREAM:FIRST:LAST:ID,... - acknowledged.
+ *
+ * r OP CODE STREAM EXPECTED ACTUAL - refused, nothing written; STREAM is - when there is none.
+ *
+ * u OP - the outcome is not known.
+ *
+ * f TARGET FENCE - leased a target, with this fence.
+ *
+ * e OP CODE TEXT - failed in a way that must not happen.
+ *
+ * v TEXT - a rule was broken (see rule.h).
+ *
+ * d COUNT - the client ended as it was meant to.
  */
 #ifndef WEIR_TESTS_STRESS_HISTORY_H
 #define WEIR_TESTS_STRESS_HISTORY_H

@@ -1,10 +1,11 @@
 #!/usr/bin/env python3
 """history.py - holds what clients wrote down about their appends against what the log holds.
 
-    history.py STORE.db HISTORY_DIR
+    history.py STORE HISTORY_DIR
 
-It knows the contract and the format of the histories (history.h), and nothing of Weir: the log is
-read with Python's own sqlite3, from the documented view weir_log. What must be true:
+It knows the contract and the format of the histories (history.h), and nothing of Weir: the log of a
+file is read with Python's own sqlite3, from the documented view weir_log, that of a postgres:// URL
+with psql, from the documented table weir.events. What must be true:
 
     gap          versions of a stream are 0, 1, 2 ... without gaps or repeats
     order        positions grow with versions inside a stream, and as given inside an append
@@ -18,8 +19,9 @@ read with Python's own sqlite3, from the documented view weir_log. What must be 
     backwards    what one client appended later has the higher position
     stranger     every event was intended by somebody, in that stream, with that content
     conflict     a conflict was reported with versions that can be true
+    fence        no target was leased twice with the same fence
     error        no client met an error that must not happen, nor a broken rule
-    integrity    PRAGMA integrity_check says ok
+    integrity    PRAGMA integrity_check says ok (SQLite)
 
 Prints one line per violation and a summary; exit status 1 when there are any.
 """
@@ -28,6 +30,7 @@ import collections
 import json
 import os
 import sqlite3
+import subprocess
 import sys
 
 ANY, NONE, EXISTS = "any", "none", "exists"
@@ -68,6 +71,8 @@ class Histories:
         self.by_client = collections.defaultdict(list)  # client: its appends in order
         self.problems = []  # of the kind error
         self.ended = 0  # clients that ended as they were meant to
+        self.unknown = 0  # outcomes that were not known
+        self.fences = collections.defaultdict(list)  # (target, fence): who leased it
 
     def line(self, client, words):
         kind = words[0]
@@ -92,6 +97,10 @@ class Histories:
         elif kind == "r":
             self.appends[words[1]].refusals.append(
                 (words[2], words[3], int(words[4]), int(words[5])))
+        elif kind == "u":
+            self.unknown += 1  # it may be there or not, whole
+        elif kind == "f":
+            self.fences[(words[1], int(words[2]))].append(client)
         elif kind == "d":
             self.ended += 1
         else:
@@ -221,6 +230,10 @@ class Checker:
         for append in self.histories.appends.values():
             self.check_append(append)
         self.check_clients()
+        for (target, fence), holders in self.histories.fences.items():
+            if len(holders) > 1:
+                self.violation("fence", f"{target} was leased with fence {fence} by "
+                                        f"{' and '.join(holders)}")
         for problem in self.histories.problems:
             self.violation("error", problem)
         return self.found
@@ -231,12 +244,30 @@ def connect(path):
     return sqlite3.connect(f"file:{path}?mode=ro", uri=True)
 
 
+def is_postgres(store):
+    return store.startswith("postgres://")
+
+
+def psql(url, sql):
+    """The rows of a query, each of one column."""
+    program = os.path.join(os.environ.get("WEIR_TEST_PG_BIN", ""), "psql")
+    done = subprocess.run([program, "-X", "-q", "-A", "-t", "-v", "ON_ERROR_STOP=1", "-c", sql, url],
+                          stdout=subprocess.PIPE, text=True, check=True)
+    return done.stdout.splitlines()
+
+
 def read_log(path):
+    if is_postgres(path):
+        return [tuple(json.loads(line)) for line in psql(
+            path, "SELECT json_build_array(id, stream, version, data::text) FROM weir.events "
+                  "ORDER BY id")]
     with connect(path) as db:
         return db.execute("SELECT id, stream, version, data FROM weir_log ORDER BY id").fetchall()
 
 
 def integrity(path):
+    if is_postgres(path):
+        return []
     with connect(path) as db:
         return [row[0] for row in db.execute("PRAGMA integrity_check")]
 
@@ -250,7 +281,8 @@ def check(path, directory):
         if line != "ok":
             found.append(("integrity", line))
     summary = {"intended": len(histories.appends), "acknowledged": histories.acknowledged(),
-               "events": len(events), "ended": histories.ended, "violations": len(found)}
+               "events": len(events), "ended": histories.ended, "unknown": histories.unknown,
+               "fences": len(histories.fences), "violations": len(found)}
     return found, summary
 
 

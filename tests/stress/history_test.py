@@ -91,7 +91,7 @@ def a_true_history_passes():
     kinds, summary = judge(true_log(), LINES)
     tap.check(not kinds, f"found {sorted(kinds)}")
     tap.check(summary == {"intended": 6, "acknowledged": 3, "events": 8, "ended": 1,
-                          "violations": 0}, str(summary))
+                          "unknown": 0, "fences": 0, "violations": 0}, str(summary))
 
 
 def an_unacknowledged_append_may_be_missing():
@@ -133,6 +133,20 @@ def an_append_against_its_expectation_is_found():
 
 def a_refused_append_that_is_there_is_found():
     expect("refused", true_log() + [(9, "s-1", 4, data("a-0-2", 0, 1, 3))])
+
+
+def an_unknown_outcome_may_be_either():
+    lines = with_lines("a-0", 7, "u a-0-2 .")
+    for log in (true_log(), true_log() + [(9, "s-1", 4, data("a-0-2", 0, 1, 3))]):
+        kinds, summary = judge(log, lines)
+        # Where it is, it stands against its expectation: it came too late.
+        tap.check(kinds <= {"unexpected"} and summary["unknown"] == 1, f"found {sorted(kinds)}")
+
+
+def a_fence_that_was_given_twice_is_found():
+    kinds, summary = judge(true_log(), {**LINES, "c-0": ["f t-1 1 .", "f t-1 2 .", "f t-2 1 ."]})
+    tap.check(not kinds and summary["fences"] == 3, f"found {sorted(kinds)}")
+    expect("fence", lines={**LINES, "c-0": ["f t-1 1 ."], "c-1": ["f t-1 1 ."]})
 
 
 def two_different_answers_are_found():
@@ -195,6 +209,8 @@ tap.run([
     a_moved_append_is_found,
     an_append_against_its_expectation_is_found,
     a_refused_append_that_is_there_is_found,
+    an_unknown_outcome_may_be_either,
+    a_fence_that_was_given_twice_is_found,
     two_different_answers_are_found,
     positions_against_the_order_are_found,
     a_client_that_goes_back_is_found,

@@ -1,7 +1,7 @@
 /* storm_client.c - a client that appends from many threads until it is killed, and keeps a history.
  *
  *     storm_client --url URL --history DIR --name NAME [--threads N] [--streams N] [--appends N]
- *                  [--seconds N] [--seed N] [--rule]
+ *                  [--seconds N] [--seed N] [--race] [--away] [--rule]
  *
  * Each thread appends to the shared streams s-0 ... with every kind of expectation, to several
  * streams at once, and under idempotency keys; before each call it writes what it is about to do,
@@ -9,7 +9,9 @@
  * tries it again if it had a key: that append must be in the log once, whatever happened. It ends
  * after --appends per thread or
  * --seconds; by default only when it is killed. --rule watches the locking rule (rule.h), with a
- * URL that names RULE_VFS. Exit status: 0, or 1 when a call failed in a way that must not happen.
+ * URL that names RULE_VFS. --race: all appends go to one stream and expect the version that was seen
+ * last. --away: the server may go away and come back; an append under a key is then tried again
+ * until its outcome is known, one without is given up. Exit status: 0, or 1 when a call failed in a way that must not happen.
  */
 #include "history.h"
 #include "rule.h"
@@ -29,6 +31,7 @@ enum {
     DATA_BYTES_MAX = 512,
     PAD_BYTES_MAX = 256,
     BUSY_IN_A_ROW_MAX = 20, /* of 10 s each, unless the URL says otherwise */
+    AWAY_SECONDS_MAX = 60,  /* a server that does not come back */
 };
 
 typedef struct client {
@@ -38,7 +41,7 @@ typedef struct client {
     int64_t appends_max; /* per thread; 0: no limit */
     int64_t end_us;      /* monotonic; 0: no limit */
     uint64_t seed;
-    bool watch_rule;
+    bool watch_rule, race, away;
     weir *store;
     atomic_bool failed; /* relaxed: read once, after joining */
 } client;
@@ -50,7 +53,11 @@ typedef struct worker {
     rng random;
     int64_t done;
     int busy_in_a_row;
+    int64_t seen; /* --race: the version of the stream, -1: there is none */
 } worker;
+
+/* What came of one call. */
+typedef enum outcome { ANSWERED, AWAY, WRONG } outcome;
 
 /* ---- one append --------------------------------------------------------------------------- */
 
@@ -140,8 +147,8 @@ static void acknowledge(worker *me, const history_intent *intent, const weir_app
     history_line(&me->history, "a %s %u %s", intent->op, result->replayed, parts);
 }
 
-/* False: something happened that must not. */
-static bool intent_run(worker *me, const history_intent *intent, bool again)
+/* WRONG: something happened that must not. */
+static outcome intent_try(worker *me, const history_intent *intent, bool again)
 {
     const weir_append_result *result = NULL;
     weir_error err;
@@ -149,21 +156,42 @@ static bool intent_run(worker *me, const history_intent *intent, bool again)
     const int32_t rc = intent_append(me->client->store, intent, &result, &err);
     if (rc == WEIR_OK) {
         acknowledge(me, intent, result);
+        me->seen = result->streams[0]->last;
         weir_append_result_free(result);
         me->busy_in_a_row = 0;
-        return true;
+        return ANSWERED;
     }
     if (rc == WEIR_EBUSY) {
         me->busy_in_a_row++;
     }
-    if (rc == WEIR_ECONFLICT || (rc == WEIR_EBUSY && me->busy_in_a_row < BUSY_IN_A_ROW_MAX)) {
+    if (rc == WEIR_ECONFLICT || (rc == WEIR_EBUSY && me->busy_in_a_row < BUSY_IN_A_ROW_MAX) ||
+        (rc == WEIR_EUNAVAILABLE && me->client->away)) {
         history_line(&me->history, "r %s %s %s %" PRId64 " %" PRId64, intent->op,
                      weir_status_text(rc), err.stream[0] != '\0' ? err.stream : "-",
                      expected_of(&err), rc == WEIR_ECONFLICT ? err.actual : 0);
-        return true;
+        me->seen = rc == WEIR_ECONFLICT ? err.actual : me->seen;
+        return rc == WEIR_EUNAVAILABLE ? AWAY : ANSWERED;
+    }
+    if (rc == WEIR_EUNKNOWN && me->client->away) {
+        history_line(&me->history, "u %s", intent->op);
+        return AWAY;
     }
     history_line(&me->history, "e %s %s %s", intent->op, weir_status_text(rc), err.message);
-    return false;
+    return WRONG;
+}
+
+/* False: something happened that must not. */
+static bool intent_run(worker *me, const history_intent *intent, bool again)
+{
+    const int64_t end_us = mono_us() + AWAY_SECONDS_MAX * INT64_C(1000000);
+    outcome came = intent_try(me, intent, again);
+    while (came == AWAY && intent->keyed && mono_us() < end_us) {
+        came = intent_try(me, intent, true);
+    }
+    if (came == AWAY && intent->keyed) {
+        history_line(&me->history, "e %s unavailable the server did not come back", intent->op);
+    }
+    return came == ANSWERED || (came == AWAY && !intent->keyed);
 }
 
 /* ---- what to append ------------------------------------------------------------------------ */
@@ -193,6 +221,13 @@ static void intent_draw(worker *me, history_intent *out)
                    me->history.intents);
     out->keyed = rng_below(&me->random, 3) == 0;
     out->pad = (int)rng_below(&me->random, PAD_BYTES_MAX);
+    if (me->client->race) {
+        out->parts_count = 1;
+        (void)snprintf(out->parts[0].stream, HISTORY_NAME_BYTES, "s-0");
+        out->parts[0].expect = me->seen < 0 ? HISTORY_NONE : me->seen;
+        out->parts[0].count = 1 + (int)rng_below(&me->random, 3);
+        return;
+    }
     if (kind < 5) { /* a stream of its own, which must not be there */
         out->parts_count = 1;
         (void)snprintf(out->parts[0].stream, HISTORY_NAME_BYTES, "own-%.59s", out->op);
@@ -263,7 +298,8 @@ static void arguments_parse(client *c, int argc, char **argv)
         { "name", required_argument, NULL, 'n' },    { "threads", required_argument, NULL, 't' },
         { "streams", required_argument, NULL, 's' }, { "appends", required_argument, NULL, 'a' },
         { "seconds", required_argument, NULL, 'd' }, { "seed", required_argument, NULL, 'x' },
-        { "rule", no_argument, NULL, 'r' },          { NULL, 0, NULL, 0 },
+        { "rule", no_argument, NULL, 'r' },          { "race", no_argument, NULL, 'R' },
+        { "away", no_argument, NULL, 'A' },          { NULL, 0, NULL, 0 },
     };
     for (int o = getopt_long(argc, argv, "", options, NULL); o != -1;
          o = getopt_long(argc, argv, "", options, NULL)) {
@@ -295,6 +331,12 @@ static void arguments_parse(client *c, int argc, char **argv)
         case 'r':
             c->watch_rule = true;
             break;
+        case 'R':
+            c->race = true;
+            break;
+        case 'A':
+            c->away = true;
+            break;
         default:
             exit(2);
         }
@@ -313,10 +355,11 @@ int main(int argc, char **argv)
     if (c.watch_rule) {
         rule_register();
     }
-    c.store = store_open(c.url, 0);
+    c.store = c.away ? store_await(c.url, AWAY_SECONDS_MAX) : store_open(c.url, 0);
     for (int i = 0; i < c.threads; i++) {
         workers[i].client = &c;
         workers[i].number = i;
+        workers[i].seen = -1;
         must(pthread_create(&threads[i], NULL, worker_main, &workers[i]) == 0,
              "cannot start a thread");
     }

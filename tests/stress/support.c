@@ -139,6 +139,25 @@ weir *store_open(const char *url, uint32_t flags)
     return w;
 }
 
+weir *store_await(const char *url, int seconds)
+{
+    const int64_t end_us = mono_us() + seconds * INT64_C(1000000);
+    const weir_options o = { WEIR_OPTIONS_INIT, .flags = WEIR_OPEN_EXISTING, .store_url = url };
+    for (;;) {
+        weir *w = NULL;
+        weir_error err;
+        const int32_t rc = weir_open(&w, &o, &err);
+        if (rc == WEIR_OK) {
+            return w;
+        }
+        if ((rc != WEIR_EUNAVAILABLE && rc != WEIR_EUNKNOWN) || mono_us() >= end_us) {
+            (void)fprintf(stderr, "stress: cannot open %s: %s\n", url, err.message);
+            abort();
+        }
+        (void)usleep(50000);
+    }
+}
+
 weir_str text(const char *s)
 {
     return (weir_str){ s, strlen(s) };

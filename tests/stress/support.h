@@ -37,6 +37,8 @@ int64_t mono_us(void);
 
 /* The handle, or the end of the program. */
 weir *store_open(const char *url, uint32_t flags);
+/* The same for a store that is there, of a server that may be away at the moment. */
+weir *store_await(const char *url, int seconds);
 weir_str text(const char *s);
 /* One event to one stream; version is used with WEIR_EXPECT_EXACT. *id and *at may be NULL. */
 int32_t append_one(weir *w, const char *stream, int32_t expect, int64_t version, const char *data,
