@@ -1,0 +1,2412 @@
+-- What weir init runs for schema 1; written by keep.py.
+BEGIN;
+CREATE SCHEMA weir;
+
+CREATE OR REPLACE FUNCTION weir.clock() RETURNS timestamptz
+LANGUAGE sql VOLATILE AS $$
+    SELECT clock_timestamp()
+$$;
+CREATE OR REPLACE FUNCTION weir.clock_us() RETURNS bigint
+LANGUAGE sql VOLATILE AS $$
+    SELECT (extract(epoch FROM weir.clock()) * 1000000)::bigint
+$$;
+
+CREATE TABLE weir.store (
+    one boolean PRIMARY KEY DEFAULT true CHECK (one),
+    schema integer NOT NULL,
+    client_least integer NOT NULL,
+    epoch text NOT NULL,
+    number integer NOT NULL,
+    created timestamptz NOT NULL,
+    version_base bigint NOT NULL DEFAULT 0
+);
+CREATE TABLE weir.safe (
+    one boolean PRIMARY KEY DEFAULT true CHECK (one),
+    position bigint NOT NULL
+) WITH (fillfactor = 10);
+CREATE TABLE weir.streams (
+    name text COLLATE "C" PRIMARY KEY,
+    version bigint NOT NULL,
+    last_id bigint NOT NULL,
+    created timestamptz NOT NULL,
+    updated timestamptz NOT NULL,
+    closed boolean NOT NULL DEFAULT false
+) WITH (fillfactor = 70);
+CREATE SEQUENCE weir.positions AS bigint CACHE 1;
+CREATE TABLE weir.events (
+    id bigint PRIMARY KEY,
+    stream text COLLATE "C" NOT NULL,
+    version bigint NOT NULL,
+    name text COLLATE "C" NOT NULL,
+    data json NOT NULL,
+    meta json NOT NULL,
+    created timestamptz NOT NULL
+);
+CREATE UNIQUE INDEX events_version ON weir.events (stream, version);
+CREATE INDEX events_category ON weir.events (split_part(stream, '-', 1), id);
+CREATE INDEX events_name ON weir.events (name, id);
+CREATE TABLE weir.keys (
+    key text COLLATE "C" PRIMARY KEY,
+    expires bigint NOT NULL,
+    fingerprint bytea NOT NULL,
+    result bytea NOT NULL
+);
+CREATE INDEX keys_expires ON weir.keys (expires);
+CREATE TABLE weir.reserved (
+    key text COLLATE "C" PRIMARY KEY,
+    stream text COLLATE "C" NOT NULL
+);
+CREATE TABLE weir.snapshots (
+    stream text COLLATE "C" PRIMARY KEY,
+    version bigint NOT NULL,
+    revision text COLLATE "C" NOT NULL,
+    data bytea NOT NULL
+);
+
+CREATE TABLE weir.reactions (
+    id bigint GENERATED ALWAYS AS IDENTITY PRIMARY KEY,
+    name text COLLATE "C" NOT NULL UNIQUE,
+    number bigint NOT NULL,
+    since bigint NOT NULL,
+    routed bigint NOT NULL,
+    reread_to bigint NOT NULL DEFAULT 0,
+    retired boolean NOT NULL DEFAULT false,
+    router text,
+    router_until bigint NOT NULL DEFAULT 0,
+    router_fence bigint NOT NULL DEFAULT 0
+) WITH (fillfactor = 50);
+CREATE TABLE weir.definitions (
+    reaction bigint NOT NULL,
+    number bigint NOT NULL,
+    names text[] COLLATE "C",
+    source text COLLATE "C" NOT NULL,
+    rule integer NOT NULL,
+    rule_text text COLLATE "C" NOT NULL,
+    PRIMARY KEY (reaction, number)
+);
+CREATE TABLE weir.targets (
+    id bigint GENERATED ALWAYS AS IDENTITY PRIMARY KEY,
+    name text COLLATE "C" NOT NULL UNIQUE,
+    lane text COLLATE "C" NOT NULL,
+    priority bigint NOT NULL DEFAULT 0,
+    override bigint,
+    watermark bigint NOT NULL DEFAULT 0,
+    rank bigint NOT NULL DEFAULT 0,
+    behind boolean NOT NULL DEFAULT false,
+    held boolean NOT NULL DEFAULT false,
+    due bigint,
+    fence bigint NOT NULL DEFAULT 0,
+    holder text,
+    lease_until bigint NOT NULL DEFAULT 0,
+    lost bigint NOT NULL DEFAULT 0,
+    blocked bigint,
+    paused boolean NOT NULL DEFAULT false,
+    paused_by text NOT NULL DEFAULT '',
+    error text NOT NULL DEFAULT '',
+    event bigint NOT NULL DEFAULT 0,
+    reaction bigint NOT NULL DEFAULT 0,
+    attempts bigint NOT NULL DEFAULT 0
+) WITH (fillfactor = 70);
+CREATE INDEX targets_priority ON weir.targets (lane, priority DESC, rank, id)
+    WHERE behind AND NOT held AND due IS NULL;
+CREATE INDEX targets_rank ON weir.targets (lane, rank, id)
+    WHERE behind AND NOT held AND due IS NULL;
+CREATE INDEX targets_due ON weir.targets (lane, due, id)
+    WHERE behind AND NOT held AND due IS NOT NULL;
+CREATE INDEX targets_blocked ON weir.targets (name) WHERE blocked IS NOT NULL;
+CREATE TABLE weir.subscriptions (
+    target bigint NOT NULL,
+    reaction bigint NOT NULL,
+    at bigint NOT NULL,
+    mark bigint NOT NULL,
+    retries bigint NOT NULL DEFAULT 0,
+    priority bigint NOT NULL,
+    source text COLLATE "C" NOT NULL,
+    value text COLLATE "C" NOT NULL,
+    was_reset boolean NOT NULL DEFAULT false,
+    PRIMARY KEY (target, reaction)
+) WITH (fillfactor = 70);
+CREATE INDEX subscriptions_value ON weir.subscriptions (reaction, value);
+CREATE INDEX subscriptions_reset ON weir.subscriptions (reaction) WHERE was_reset;
+CREATE TABLE weir.work (
+    target bigint NOT NULL,
+    reaction bigint NOT NULL,
+    event bigint NOT NULL,
+    PRIMARY KEY (target, reaction, event)
+);
+CREATE INDEX work_event ON weir.work (reaction, event);
+CREATE TABLE weir.parked (
+    id bigint GENERATED ALWAYS AS IDENTITY PRIMARY KEY,
+    reaction bigint NOT NULL,
+    target bigint NOT NULL,
+    event bigint NOT NULL,
+    attempts bigint NOT NULL,
+    parked bigint NOT NULL,
+    error text NOT NULL,
+    sent_back boolean NOT NULL DEFAULT false,
+    UNIQUE (target, reaction, event)
+);
+CREATE INDEX parked_sent_back ON weir.parked (target, event, reaction) WHERE sent_back;
+CREATE INDEX parked_reaction ON weir.parked (reaction);
+CREATE TABLE weir.lanes (
+    lane text COLLATE "C" PRIMARY KEY,
+    paused boolean NOT NULL DEFAULT false,
+    paused_by text NOT NULL DEFAULT ''
+);
+
+CREATE OR REPLACE FUNCTION weir.events_are_immutable() RETURNS trigger
+LANGUAGE plpgsql AS $$
+BEGIN
+    RAISE EXCEPTION 'weir: events are immutable'
+        USING HINT = 'append an event that corrects the other one';
+END
+$$;
+CREATE TRIGGER events_no_change BEFORE UPDATE OR DELETE ON weir.events
+    FOR EACH ROW EXECUTE FUNCTION weir.events_are_immutable();
+CREATE TRIGGER events_no_truncate BEFORE TRUNCATE ON weir.events
+    FOR EACH STATEMENT EXECUTE FUNCTION weir.events_are_immutable();
+
+INSERT INTO weir.store (schema, client_least, epoch, number, created)
+VALUES (1, 1, gen_random_uuid()::text, (random() * 2147483646)::integer, weir.clock());
+INSERT INTO weir.safe (position) VALUES (0);
+
+CREATE OR REPLACE FUNCTION weir.commit_durably() RETURNS void
+LANGUAGE plpgsql VOLATILE AS $$
+BEGIN
+    IF current_setting('synchronous_commit') NOT IN ('on', 'remote_apply') THEN
+        PERFORM set_config('synchronous_commit', 'on', true);
+    END IF;
+END
+$$;
+
+CREATE OR REPLACE FUNCTION weir.append_hash(number integer, kind integer, name text)
+RETURNS bigint LANGUAGE sql IMMUTABLE PARALLEL SAFE AS $$
+    SELECT hashtextextended(name COLLATE "C", number::bigint * 4 + kind)
+$$;
+CREATE OR REPLACE FUNCTION weir.source_matches(source text, stream text)
+RETURNS boolean LANGUAGE sql IMMUTABLE PARALLEL SAFE AS $$
+    SELECT CASE
+        WHEN source = '*' THEN true
+        WHEN length(source) > 1 AND left(source, 1) = '/' AND right(source, 1) = '/'
+            THEN stream COLLATE "C" ~ substr(source, 2, length(source) - 2)
+        WHEN right(source, 1) = '*' THEN starts_with(stream, left(source, -1))
+        ELSE stream = source
+    END
+$$;
+CREATE OR REPLACE FUNCTION weir.unhandled(stream_name text) RETURNS text[]
+LANGUAGE plpgsql STABLE SECURITY DEFINER SET search_path = pg_catalog, pg_temp AS $$
+DECLARE
+    r record;
+    found_names text[] := '{}';
+    handled bigint;
+    low bigint;
+    high bigint;
+    middle bigint;
+    middle_id bigint;
+BEGIN
+    FOR r IN
+        SELECT q.id, q.name, q.since, q.routed, d.names, d.rule
+          FROM weir.reactions AS q
+          JOIN weir.definitions AS d ON d.reaction = q.id AND d.number = q.number
+         WHERE NOT q.retired AND weir.source_matches(d.source, stream_name)
+         ORDER BY q.id
+    LOOP
+        handled := CASE r.rule
+            WHEN 1 THEN (SELECT min(s.at) FROM weir.subscriptions AS s
+                          WHERE s.reaction = r.id AND s.value = stream_name)
+            WHEN 2 THEN (SELECT min(s.at) FROM weir.subscriptions AS s
+                          WHERE s.reaction = r.id AND s.value = split_part(stream_name, '-', 1))
+            WHEN 4 THEN r.since
+            ELSE (SELECT min(s.at) FROM weir.subscriptions AS s WHERE s.reaction = r.id)
+        END;
+        handled := greatest(least(coalesce(handled, r.routed), r.routed), r.since);
+        SELECT min(e.version), max(e.version) + 1 INTO low, high
+          FROM weir.events AS e WHERE e.stream = stream_name;
+        WHILE low < high LOOP
+            middle := low + (high - low) / 2;
+            SELECT e.id INTO middle_id
+              FROM weir.events AS e WHERE e.stream = stream_name AND e.version = middle;
+            IF middle_id > handled THEN
+                high := middle;
+            ELSE
+                low := middle + 1;
+            END IF;
+        END LOOP;
+        PERFORM FROM weir.events AS e
+          WHERE e.stream = stream_name AND e.version >= low
+            AND CASE WHEN r.names IS NULL THEN left(e.name, 1) <> '$'
+                     ELSE e.name = ANY (r.names) END
+            AND (e.id > r.routed OR CASE r.rule
+                WHEN 3 THEN e.id > (SELECT min(s.at) FROM weir.subscriptions AS s
+                                     WHERE s.reaction = r.id AND s.value = e.name)
+                WHEN 4 THEN EXISTS (SELECT FROM weir.work AS w
+                                     WHERE w.reaction = r.id AND w.event = e.id)
+                ELSE true END)
+          LIMIT 1;
+        IF FOUND THEN
+            found_names := found_names || r.name;
+        END IF;
+    END LOOP;
+    RETURN found_names;
+END
+$$;
+CREATE OR REPLACE FUNCTION weir.append_expire(now_us bigint) RETURNS void
+LANGUAGE plpgsql VOLATILE AS $$
+BEGIN
+    DELETE FROM weir.keys AS k
+     WHERE k.key = ANY (ARRAY(
+        SELECT x.key FROM weir.keys AS x
+         WHERE x.expires <= now_us ORDER BY x.expires LIMIT 64
+           FOR UPDATE SKIP LOCKED));
+END
+$$;
+CREATE OR REPLACE FUNCTION weir.append_wait(number integer, stream_names text[]) RETURNS void
+LANGUAGE plpgsql VOLATILE AS $$
+DECLARE
+    one text;
+    few boolean;
+BEGIN
+    IF cardinality(stream_names) > 256 THEN
+        SELECT count(*) <= 256 INTO few
+          FROM unnest(stream_names) AS u (name)
+         WHERE NOT EXISTS (SELECT FROM weir.streams AS s WHERE s.name = u.name COLLATE "C");
+    ELSE
+        few := true;
+    END IF;
+    FOR one IN SELECT DISTINCT u.name COLLATE "C" AS name FROM unnest(stream_names) AS u (name)
+                ORDER BY name
+    LOOP
+        PERFORM FROM weir.streams AS s WHERE s.name = one FOR NO KEY UPDATE;
+        IF NOT FOUND AND few THEN
+            PERFORM pg_advisory_xact_lock(weir.append_hash(number, 0, one));
+            PERFORM FROM weir.streams AS s WHERE s.name = one FOR NO KEY UPDATE;
+        END IF;
+    END LOOP;
+END
+$$;
+CREATE OR REPLACE FUNCTION weir.append_create(number integer, missing text[]) RETURNS text[]
+LANGUAGE plpgsql VOLATILE AS $$
+DECLARE
+    absent text[];
+BEGIN
+    SELECT array_agg(DISTINCT u.name) INTO absent
+      FROM unnest(missing) AS u (name)
+     WHERE NOT EXISTS (SELECT FROM weir.streams AS s WHERE s.name = u.name COLLATE "C");
+    IF cardinality(absent) <= 256 THEN
+        SELECT array_agg(u.name) INTO absent
+          FROM unnest(absent) AS u (name)
+         WHERE pg_try_advisory_xact_lock(weir.append_hash(number, 0, u.name));
+    END IF;
+    RETURN absent;
+END
+$$;
+CREATE OR REPLACE FUNCTION weir.append_write(
+    stream_appends integer[], stream_names text[], event_streams integer[], event_names text[],
+    event_data text[], event_meta text[], refused integer[], head_names text[],
+    head_versions bigint[], head_rows tid[], written timestamptz, closing boolean)
+RETURNS TABLE (append_number integer, stream_number bigint, first_version bigint,
+               last_version bigint, last_position bigint)
+LANGUAGE plpgsql VOLATILE AS $$
+BEGIN
+    RETURN QUERY
+    WITH planned AS MATERIALIZED (
+        SELECT nextval('weir.positions') AS id, o.*
+          FROM (SELECT s.number AS stream_number, s.name AS stream,
+                       h.version + row_number() OVER (
+                           PARTITION BY s.name COLLATE "C" ORDER BY e.number)
+                           AS version,
+                       e.name, e.data, e.meta
+                  FROM unnest(event_streams, event_names, event_data, event_meta) WITH ORDINALITY
+                       AS e (stream, name, data, meta, number)
+                  JOIN unnest(stream_appends, stream_names) WITH ORDINALITY
+                       AS s (append, name, number) ON s.number = e.stream
+                  JOIN unnest(head_names, head_versions) AS h (name, version) ON h.name = s.name
+                 WHERE s.append <> ALL (refused)
+                 ORDER BY e.number) AS o
+    ), inserted AS (
+        INSERT INTO weir.events (id, stream, version, name, data, meta, created)
+        SELECT p.id, p.stream, p.version, p.name, p.data::json, p.meta::json, written
+          FROM planned AS p
+    ), ends AS MATERIALIZED (
+        SELECT p.stream_number, p.stream, min(p.version) AS first, max(p.version) AS last,
+               max(p.id) AS id
+          FROM planned AS p GROUP BY p.stream_number, p.stream
+    ), heads AS MATERIALIZED (
+        SELECT h.name, h.version, h.place, g.last, g.id
+          FROM unnest(head_names, head_versions, head_rows) AS h (name, version, place)
+          JOIN (SELECT n.stream, max(n.last) AS last, max(n.id) AS id
+                  FROM ends AS n GROUP BY n.stream) AS g ON g.stream = h.name
+    ), moved AS (
+        UPDATE weir.streams AS s
+           SET version = h.last, last_id = h.id, updated = written, closed = closing
+          FROM heads AS h
+         WHERE s.ctid = h.place AND s.name = h.name
+    ), made AS (
+        INSERT INTO weir.streams (name, version, last_id, created, updated, closed)
+        SELECT h.name, h.last, h.id, written, written, closing
+          FROM heads AS h WHERE h.place IS NULL ORDER BY h.name COLLATE "C"
+    )
+    SELECT s.append, s.number, coalesce(n.first, -1), coalesce(n.last, h.version, -1),
+           coalesce(n.id, 0)
+      FROM unnest(stream_appends, stream_names) WITH ORDINALITY AS s (append, name, number)
+      LEFT JOIN ends AS n ON n.stream_number = s.number
+      LEFT JOIN unnest(head_names, head_versions, head_rows) AS h (name, version, place)
+             ON n.first IS NULL AND h.name = s.name AND h.place IS NOT NULL
+     WHERE s.append <> ALL (refused);
+END
+$$;
+CREATE OR REPLACE FUNCTION weir.append_single(
+    options integer, key_ttl bigint, append_flags integer, append_key text, fingerprint bytea,
+    stream_names text[], stream_expects integer[], stream_versions bigint[],
+    event_streams integer[], event_names text[], event_data text[], event_meta text[],
+    change_streams integer[], change_keys text[], change_kinds integer[],
+    version_base bigint, written timestamptz, now_us bigint, busy_names text[],
+    busy_keys text[], busy_reserved text[],
+    INOUT append_index integer,
+    OUT stream_index integer, OUT status integer, OUT replayed boolean, OUT first_version bigint,
+    OUT last_version bigint, OUT "position" bigint, OUT expected bigint, OUT actual bigint,
+    OUT other text)
+RETURNS SETOF record
+LANGUAGE plpgsql VOLATILE AS $$
+DECLARE
+    kept record;
+    held text[];
+    head_names text[];
+    head_versions bigint[];
+    head_exist boolean[];
+    head_closed boolean[];
+    head_rows tid[];
+    numbers bigint[];
+    firsts bigint[];
+    lasts bigint[];
+    ids bigint[];
+    closing boolean := append_flags & 1 <> 0;
+BEGIN
+    status := 0;
+    replayed := false;
+    stream_index := -1;
+    IF append_key <> '' THEN
+        IF append_key = ANY (busy_keys) THEN
+            status := CASE WHEN append_flags & 16 <> 0 THEN -4 ELSE -9 END;
+            RETURN NEXT;
+            RETURN;
+        END IF;
+        SELECT k.fingerprint = append_single.fingerprint AS same, k.result INTO kept
+          FROM weir.keys AS k WHERE k.key = append_key AND k.expires > now_us;
+        IF FOUND AND NOT kept.same THEN
+            status := -8;
+            RETURN NEXT;
+            RETURN;
+        ELSIF FOUND THEN
+            RETURN QUERY
+                SELECT append_index, r.stream, 0, true, r.first, r.last, r.id, NULL::bigint,
+                       NULL::bigint, NULL::text
+                  FROM weir.append_kept(kept.result) AS r;
+            RETURN;
+        END IF;
+    END IF;
+    SELECT array_agg(u.name ORDER BY u.number),
+           array_agg(coalesce(greatest(s.version, e.last), version_base - 1) ORDER BY u.number),
+           array_agg(coalesce(s.version, e.last) IS NOT NULL ORDER BY u.number),
+           array_agg(coalesce(s.closed, false) ORDER BY u.number),
+           array_agg(s.ctid ORDER BY u.number)
+      INTO head_names, head_versions, head_exist, head_closed, head_rows
+      FROM unnest(stream_names) WITH ORDINALITY AS u (name, number)
+      LEFT JOIN LATERAL (SELECT x.version, x.closed, x.ctid FROM weir.streams AS x
+                          WHERE x.name = u.name) AS s ON true
+      LEFT JOIN LATERAL (SELECT max(x.version) AS last FROM weir.events AS x
+                          WHERE options & 2 <> 0 AND x.stream = u.name) AS e ON true;
+    SELECT j.number - 1, j.status, j.actual INTO stream_index, status, actual
+      FROM (SELECT u.number, CASE WHEN u.has THEN u.head ELSE -1 END AS actual,
+                   CASE WHEN u.name = ANY (busy_names) THEN -4
+                        WHEN closing AND u.number = 1 AND NOT u.has THEN -6
+                        WHEN closing AND u.number = 1 AND u.closed THEN 1
+                        WHEN u.closed THEN -7
+                        WHEN u.expect = 1 AND u.has THEN -3
+                        WHEN u.expect = 2 AND NOT u.has THEN -3
+                        WHEN u.expect = 3 AND (NOT u.has OR u.head <> u.version) THEN -3
+                        ELSE 0 END AS status
+              FROM unnest(stream_names, stream_expects, stream_versions, head_versions,
+                          head_exist, head_closed) WITH ORDINALITY
+                   AS u (name, expect, version, head, has, closed, number)) AS j
+     WHERE j.status <> 0 ORDER BY j.number LIMIT 1;
+    IF status = 1 THEN
+        status := 0;
+        first_version := -1;
+        last_version := actual;
+        position := 0;
+        RETURN NEXT;
+        RETURN;
+    ELSIF status <> 0 THEN
+        RETURN NEXT;
+        RETURN;
+    END IF;
+    status := 0;
+    stream_index := -1;
+    IF closing AND append_flags & 2 = 0 THEN
+        held := weir.unhandled(stream_names[1]);
+        IF cardinality(held) > 0 THEN
+            stream_index := 0;
+            status := -12;
+            other := left(array_to_string(held, ', '), 1024);
+            RETURN NEXT;
+            RETURN;
+        END IF;
+    END IF;
+    IF cardinality(change_keys) > 0 THEN
+        SELECT c.number - 1, CASE WHEN c.busy THEN -4 ELSE -10 END, c.owner
+          INTO expected, status, other
+          FROM (SELECT u.number, stream_names[u.stream] AS stream, u.key = ANY (busy_reserved) AS busy,
+                       CASE lag(u.kind) OVER same
+                            WHEN 1 THEN stream_names[lag(u.stream) OVER same]
+                            WHEN 2 THEN NULL
+                            ELSE r.stream END AS owner
+                  FROM unnest(change_streams, change_keys, change_kinds) WITH ORDINALITY
+                       AS u (stream, key, kind, number)
+                  LEFT JOIN LATERAL (SELECT x.stream FROM weir.reserved AS x
+                                      WHERE x.key = u.key) AS r ON true
+                WINDOW same AS (PARTITION BY u.key COLLATE "C" ORDER BY u.number)) AS c
+         WHERE c.busy OR c.owner <> c.stream ORDER BY c.number LIMIT 1;
+        IF FOUND THEN
+            RETURN NEXT;
+            RETURN;
+        END IF;
+        status := 0;
+    END IF;
+    IF append_flags & 4 <> 0 THEN
+        RETURN QUERY
+            SELECT append_index, u.number::integer - 1, 0, false,
+                   CASE WHEN e.count > 0 THEN u.head + 1 ELSE -1 END,
+                   CASE WHEN u.has OR e.count > 0 THEN u.head + e.count ELSE -1 END,
+                   CASE WHEN e.count > 0 THEN q.next + e.last - 1 ELSE 0 END,
+                   NULL::bigint, NULL::bigint, NULL::text
+              FROM unnest(head_versions, head_exist) WITH ORDINALITY AS u (head, has, number)
+             CROSS JOIN LATERAL (SELECT count(*), max(v.number) AS last
+                                   FROM unnest(event_streams) WITH ORDINALITY
+                                        AS v (stream, number)
+                                  WHERE v.stream = u.number) AS e
+             CROSS JOIN (SELECT p.last_value + p.is_called::integer AS next
+                           FROM weir.positions AS p) AS q;
+        RETURN;
+    END IF;
+    SELECT array_agg(w.stream_number ORDER BY w.stream_number),
+           array_agg(w.first_version ORDER BY w.stream_number),
+           array_agg(w.last_version ORDER BY w.stream_number),
+           array_agg(w.last_position ORDER BY w.stream_number)
+      INTO numbers, firsts, lasts, ids
+      FROM weir.append_write(array_fill(1, ARRAY[cardinality(stream_names)]), stream_names,
+                             event_streams, event_names, event_data, event_meta, '{}', head_names,
+                             head_versions, head_rows, written, closing) AS w;
+    IF cardinality(change_keys) > 0 THEN
+        WITH last AS MATERIALIZED (
+            SELECT DISTINCT ON (u.key COLLATE "C") u.key, u.kind, stream_names[u.stream] AS stream
+              FROM unnest(change_streams, change_keys, change_kinds) WITH ORDINALITY
+                   AS u (stream, key, kind, number)
+             ORDER BY u.key COLLATE "C", u.number DESC
+        ), freed AS (
+            DELETE FROM weir.reserved AS r
+             WHERE r.key = ANY (ARRAY(SELECT l.key FROM last AS l WHERE l.kind = 2))
+        )
+        INSERT INTO weir.reserved AS r (key, stream)
+        SELECT l.key, l.stream FROM last AS l WHERE l.kind = 1
+        ON CONFLICT (key) DO UPDATE SET stream = excluded.stream WHERE r.stream <> excluded.stream;
+    END IF;
+    IF append_key <> '' THEN
+        PERFORM weir.append_keep(append_key, fingerprint, now_us, key_ttl, r.result)
+           FROM (SELECT string_agg(int8send(u.first) || int8send(u.last) || int8send(u.id), ''
+                                   ORDER BY u.number) AS result
+                   FROM unnest(numbers, firsts, lasts, ids) AS u (number, first, last, id)) AS r;
+    END IF;
+    RETURN QUERY
+        SELECT append_index, u.number::integer - 1, 0, false, u.first, u.last, u.id, NULL::bigint,
+               NULL::bigint, NULL::text
+          FROM unnest(numbers, firsts, lasts, ids) AS u (number, first, last, id);
+END
+$$;
+CREATE OR REPLACE FUNCTION weir.append_kept(result bytea)
+RETURNS TABLE (stream integer, first bigint, last bigint, id bigint)
+LANGUAGE sql IMMUTABLE AS $$
+    SELECT n, ('x' || encode(substr(result, n * 24 + 1, 8), 'hex'))::bit(64)::bigint,
+           ('x' || encode(substr(result, n * 24 + 9, 8), 'hex'))::bit(64)::bigint,
+           ('x' || encode(substr(result, n * 24 + 17, 8), 'hex'))::bit(64)::bigint
+      FROM generate_series(0, length(result) / 24 - 1) AS n
+$$;
+CREATE OR REPLACE FUNCTION weir.append_keep(
+    append_key text, fingerprint bytea, now_us bigint, key_ttl bigint, result bytea)
+RETURNS void LANGUAGE plpgsql VOLATILE AS $$
+BEGIN
+    INSERT INTO weir.keys (key, expires, fingerprint, result)
+    VALUES (append_key, CASE WHEN key_ttl > 9223372036854775807 - now_us
+                             THEN 9223372036854775807 ELSE now_us + key_ttl END,
+            fingerprint, coalesce(result, ''))
+    ON CONFLICT (key) DO UPDATE
+       SET expires = excluded.expires, fingerprint = excluded.fingerprint,
+           result = excluded.result;
+END
+$$;
+CREATE OR REPLACE FUNCTION weir.append(
+    options integer, wait_ms integer, key_ttl bigint,
+    append_flags integer[], append_keys text[], append_fingerprints bytea[],
+    stream_appends integer[], stream_names text[], stream_expects integer[],
+    stream_versions bigint[],
+    event_streams integer[], event_names text[], event_data text[], event_meta text[],
+    change_streams integer[], change_keys text[], change_kinds integer[])
+RETURNS TABLE (append_index integer, stream_index integer, status integer, replayed boolean,
+               first_version bigint, last_version bigint, "position" bigint, expected bigint,
+               actual bigint, other text)
+LANGUAGE plpgsql VOLATILE SECURITY DEFINER SET search_path = pg_catalog, pg_temp AS $$
+DECLARE
+    store record;
+    written timestamptz;
+    now_us bigint;
+    keyed boolean := cardinality(append_keys) > 0;
+    waiting boolean := append_flags[1] & 16 = 0;
+    refused integer[] := '{}';
+    busy_keys text[] := '{}';
+    busy_reserved text[] := '{}';
+    head_names text[];
+    head_versions bigint[];
+    head_exist boolean[];
+    head_closed boolean[];
+    head_rows tid[];
+    missing text[] := '{}';
+    absent text[];
+    appends integer[];
+    numbers bigint[];
+    firsts bigint[];
+    lasts bigint[];
+    ids bigint[];
+    one text;
+    i integer;
+    low integer := 1;
+    high integer;
+    event_low integer := 1;
+    event_high integer;
+    change_low integer := 1;
+    change_high integer;
+    fine boolean := true;
+    wrote boolean := false;
+BEGIN
+    SELECT s.number, s.version_base, pg_advisory_xact_lock_shared(1465207122, s.number)::text,
+           (SELECT min(k.expires) FROM weir.keys AS k) AS expires
+      INTO store FROM weir.store AS s;
+    IF current_setting('synchronous_commit') NOT IN ('on', 'remote_apply') THEN
+        PERFORM weir.commit_durably();
+    END IF;
+    IF waiting AND wait_ms > 0 THEN
+        PERFORM set_config('lock_timeout', wait_ms || 'ms', true);
+    END IF;
+    IF keyed THEN
+        IF waiting THEN
+            FOR one IN SELECT DISTINCT u.key COLLATE "C" AS key FROM unnest(append_keys) AS u (key)
+                        WHERE u.key <> '' ORDER BY key
+            LOOP
+                IF NOT pg_try_advisory_xact_lock(weir.append_hash(store.number, 1, one)) THEN
+                    BEGIN
+                        PERFORM pg_advisory_xact_lock(weir.append_hash(store.number, 1, one));
+                    EXCEPTION WHEN lock_not_available THEN
+                        busy_keys := busy_keys || one;
+                    END;
+                END IF;
+            END LOOP;
+        ELSE
+            SELECT coalesce(array_agg(u.key), '{}') INTO busy_keys
+              FROM (SELECT DISTINCT v.key COLLATE "C" AS key FROM unnest(append_keys) AS v (key)
+                     ORDER BY key) AS u
+             WHERE CASE WHEN u.key = '' THEN false ELSE
+                   NOT pg_try_advisory_xact_lock(weir.append_hash(store.number, 1, u.key)) END;
+        END IF;
+    END IF;
+    IF cardinality(change_keys) > 0 THEN
+        IF waiting THEN
+            PERFORM pg_advisory_xact_lock(weir.append_hash(store.number, 2, u.key))
+               FROM (SELECT DISTINCT v.key COLLATE "C" AS key FROM unnest(change_keys) AS v (key)
+                      ORDER BY key) AS u;
+        ELSE
+            SELECT coalesce(array_agg(u.key), '{}') INTO busy_reserved
+              FROM (SELECT DISTINCT v.key COLLATE "C" AS key FROM unnest(change_keys) AS v (key)
+                     ORDER BY key) AS u
+             WHERE NOT pg_try_advisory_xact_lock(weir.append_hash(store.number, 2, u.key));
+        END IF;
+    END IF;
+    IF waiting THEN
+        PERFORM weir.append_wait(store.number, stream_names);
+    END IF;
+    SELECT array_agg(h.name), array_agg(h.version), array_agg(true), array_agg(h.closed),
+           array_agg(h.ctid)
+      INTO head_names, head_versions, head_exist, head_closed, head_rows
+      FROM (SELECT s.name, s.version, s.closed, s.ctid
+              FROM weir.streams AS s WHERE s.name = ANY (stream_names)
+               FOR NO KEY UPDATE SKIP LOCKED) AS h;
+    IF coalesce(cardinality(head_names), 0) < cardinality(stream_names) THEN
+        missing := ARRAY(SELECT u.name FROM unnest(stream_names) AS u (name)
+                           LEFT JOIN unnest(head_names) AS h (name) ON h.name = u.name
+                          WHERE h.name IS NULL);
+    END IF;
+    IF cardinality(missing) > 0 THEN
+        absent := weir.append_create(store.number, missing);
+        SELECT head_names || array_agg(u.name),
+               head_versions || array_agg(coalesce(h.version, store.version_base - 1)),
+               head_exist || array_agg(h.version IS NOT NULL),
+               head_closed || array_agg(coalesce(h.closed, false)),
+               head_rows || array_agg(h.ctid)
+          INTO head_names, head_versions, head_exist, head_closed, head_rows
+          FROM unnest(absent) AS u (name)
+          LEFT JOIN (SELECT s.name, s.version, s.closed, s.ctid
+                       FROM weir.streams AS s WHERE s.name = ANY (absent)
+                        FOR NO KEY UPDATE SKIP LOCKED) AS h ON h.name = u.name
+         WHERE h.name IS NOT NULL
+            OR NOT EXISTS (SELECT FROM weir.streams AS s WHERE s.name = u.name COLLATE "C");
+    END IF;
+    written := weir.clock();
+    now_us := (extract(epoch FROM written) * 1000000)::bigint;
+    IF options & 1 <> 0 THEN
+        IF keyed THEN
+            RETURN QUERY
+                SELECT u.number::integer - 1, coalesce(r.stream, -1),
+                       CASE WHEN NOT u.busy AND u.same THEN 0
+                            WHEN NOT u.busy THEN -8 WHEN waiting THEN -9 ELSE -4 END,
+                       r.stream IS NOT NULL, r.first, r.last, r.id, NULL::bigint, NULL::bigint,
+                       NULL::text
+                  FROM (SELECT a.number, a.key = ANY (busy_keys) AS busy,
+                               k.fingerprint = a.fingerprint AS same, k.result
+                          FROM unnest(append_keys, append_fingerprints) WITH ORDINALITY
+                               AS a (key, fingerprint, number)
+                          LEFT JOIN LATERAL (SELECT x.fingerprint, x.result FROM weir.keys AS x
+                                              WHERE x.key = a.key AND x.expires > now_us) AS k
+                                 ON true
+                         WHERE a.key <> '') AS u
+                  LEFT JOIN LATERAL weir.append_kept(u.result) AS r ON u.same AND NOT u.busy
+                 WHERE u.busy OR u.same IS NOT NULL;
+            IF FOUND THEN
+                SELECT array_agg(a.number::integer) INTO refused
+                  FROM unnest(append_keys) WITH ORDINALITY AS a (key, number)
+                 WHERE a.key <> ''
+                   AND (a.key = ANY (busy_keys)
+                        OR EXISTS (SELECT FROM weir.keys AS x
+                                    WHERE x.key = a.key AND x.expires > now_us));
+            END IF;
+        END IF;
+        SELECT array_agg(j.append), array_agg(j.number), array_agg(j.verdict), array_agg(j.actual)
+          INTO appends, numbers, firsts, lasts
+          FROM (SELECT DISTINCT ON (u.append) u.append, u.number, u.verdict, u.actual
+                  FROM (SELECT s.append, s.number,
+                               CASE WHEN h.name IS NULL THEN -4
+                                    WHEN h.closed THEN -7
+                                    WHEN s.expect = 0 THEN 0
+                                    WHEN s.expect = 1 AND h.has THEN -3
+                                    WHEN s.expect = 2 AND NOT h.has THEN -3
+                                    WHEN s.expect = 3 AND (NOT h.has OR h.version <> s.version)
+                                        THEN -3
+                                    ELSE 0 END AS verdict,
+                               CASE WHEN h.has THEN h.version ELSE -1 END AS actual
+                          FROM unnest(stream_appends, stream_names, stream_expects,
+                                      stream_versions) WITH ORDINALITY
+                               AS s (append, name, expect, version, number)
+                          LEFT JOIN unnest(head_names, head_versions, head_exist, head_closed)
+                               AS h (name, version, has, closed) ON h.name = s.name
+                         WHERE s.append <> ALL (refused)) AS u
+                 WHERE u.verdict <> 0 ORDER BY u.append, u.number) AS j;
+        IF appends IS NOT NULL THEN
+            RETURN QUERY
+                SELECT u.append - 1,
+                       (u.number - array_position(stream_appends, u.append))::integer,
+                       u.verdict::integer, false, NULL::bigint, NULL::bigint, NULL::bigint,
+                       NULL::bigint, u.actual, NULL::text
+                  FROM unnest(appends, numbers, firsts, lasts)
+                       AS u (append, number, verdict, actual);
+            refused := refused || appends;
+        END IF;
+        IF cardinality(refused) = cardinality(append_flags) THEN
+            RETURN;
+        END IF;
+        wrote := true;
+        IF NOT keyed THEN
+            RETURN QUERY
+                SELECT w.append_number - 1,
+                       (w.stream_number - array_position(stream_appends, w.append_number))::integer,
+                       0, false, w.first_version, w.last_version, w.last_position, NULL::bigint,
+                       NULL::bigint, NULL::text
+                  FROM weir.append_write(stream_appends, stream_names, event_streams, event_names,
+                                         event_data, event_meta, refused, head_names,
+                                         head_versions, head_rows, written, false) AS w;
+        ELSE
+            SELECT array_agg(w.append_number), array_agg(w.stream_number),
+                   array_agg(w.first_version), array_agg(w.last_version),
+                   array_agg(w.last_position)
+              INTO appends, numbers, firsts, lasts, ids
+              FROM weir.append_write(stream_appends, stream_names, event_streams, event_names,
+                                     event_data, event_meta, refused, head_names, head_versions,
+                                     head_rows, written, false) AS w;
+            PERFORM weir.append_keep(a.key, a.fingerprint, now_us, key_ttl, r.result)
+               FROM (SELECT u.append,
+                            string_agg(int8send(u.first) || int8send(u.last) || int8send(u.id), ''
+                                       ORDER BY u.number) AS result
+                       FROM unnest(appends, numbers, firsts, lasts, ids)
+                            AS u (append, number, first, last, id) GROUP BY u.append) AS r
+               JOIN unnest(append_keys, append_fingerprints) WITH ORDINALITY
+                    AS a (key, fingerprint, number) ON a.number = r.append
+              WHERE a.key <> '';
+            RETURN QUERY
+                SELECT u.append - 1,
+                       (u.number - array_position(stream_appends, u.append))::integer,
+                       0, false, u.first, u.last, u.id, NULL::bigint, NULL::bigint, NULL::text
+                  FROM unnest(appends, numbers, firsts, lasts, ids)
+                       AS u (append, number, first, last, id);
+        END IF;
+    ELSE
+        IF cardinality(missing) > 0 THEN
+            missing := ARRAY(SELECT u.name FROM unnest(missing) AS u (name)
+                               LEFT JOIN unnest(head_names) AS h (name) ON h.name = u.name
+                              WHERE h.name IS NULL);
+        END IF;
+        FOR i IN 1 .. cardinality(append_flags) LOOP
+            IF cardinality(append_flags) = 1 THEN
+                high := cardinality(stream_names) + 1;
+                event_high := cardinality(event_streams) + 1;
+                change_high := cardinality(change_streams) + 1;
+            ELSE
+                high := low;
+                WHILE stream_appends[high] = i LOOP
+                    high := high + 1;
+                END LOOP;
+                event_high := event_low;
+                WHILE event_streams[event_high] < high LOOP
+                    event_high := event_high + 1;
+                END LOOP;
+                change_high := change_low;
+                WHILE change_streams[change_high] < high LOOP
+                    change_high := change_high + 1;
+                END LOOP;
+            END IF;
+            IF append_flags[i] & 8 <> 0 AND NOT fine THEN
+                append_index := i - 1;
+                stream_index := -1;
+                status := -18;
+                replayed := false;
+                RETURN NEXT;
+            ELSE
+                fine := true;
+                FOR append_index, stream_index, status, replayed, first_version, last_version,
+                    position, expected, actual, other IN
+                    SELECT s.* FROM weir.append_single(
+                        options, key_ttl, append_flags[i],
+                        CASE WHEN keyed THEN append_keys[i] ELSE '' END, append_fingerprints[i],
+                        stream_names[low : high - 1], stream_expects[low : high - 1],
+                        stream_versions[low : high - 1],
+                        ARRAY(SELECT e - low + 1
+                                FROM unnest(event_streams[event_low : event_high - 1]) AS e),
+                        event_names[event_low : event_high - 1],
+                        event_data[event_low : event_high - 1],
+                        event_meta[event_low : event_high - 1],
+                        ARRAY(SELECT e - low + 1
+                                FROM unnest(change_streams[change_low : change_high - 1]) AS e),
+                        change_keys[change_low : change_high - 1],
+                        change_kinds[change_low : change_high - 1],
+                        store.version_base, written, now_us, missing, busy_keys,
+                        busy_reserved, i - 1) AS s
+                LOOP
+                    fine := status = 0;
+                    wrote := wrote OR (fine AND NOT replayed AND append_flags[i] & 4 = 0);
+                    RETURN NEXT;
+                END LOOP;
+            END IF;
+            low := high;
+            event_low := event_high;
+            change_low := change_high;
+        END LOOP;
+    END IF;
+    IF wrote AND options & 4 <> 0 AND store.expires <= now_us THEN
+        PERFORM weir.append_expire(now_us);
+    END IF;
+END
+$$;
+CREATE OR REPLACE FUNCTION weir.append_one(
+    append_flags integer, wait_ms integer, stream_name text, expect integer, stream_version bigint,
+    event_name text, event_data text, event_meta text)
+RETURNS TABLE (append_index integer, stream_index integer, status integer, replayed boolean,
+               first_version bigint, last_version bigint, "position" bigint, expected bigint,
+               actual bigint, other text)
+LANGUAGE plpgsql VOLATILE SECURITY DEFINER SET search_path = pg_catalog, pg_temp AS $$
+DECLARE
+    store record;
+BEGIN
+    SELECT s.number, pg_advisory_xact_lock_shared(1465207122, s.number)::text,
+           (SELECT min(k.expires) FROM weir.keys AS k) AS expires
+      INTO store FROM weir.store AS s;
+    IF current_setting('synchronous_commit') NOT IN ('on', 'remote_apply') THEN
+        PERFORM weir.commit_durably();
+    END IF;
+    RETURN QUERY
+    WITH moved AS (
+        UPDATE weir.streams AS s
+           SET version = s.version + 1, last_id = nextval('weir.positions'),
+               updated = weir.clock()
+         WHERE s.ctid = (SELECT h.ctid FROM weir.streams AS h
+                          WHERE h.name = stream_name AND expect <> 1
+                            FOR NO KEY UPDATE SKIP LOCKED)
+           AND NOT s.closed
+           AND (expect <> 3 OR s.version = stream_version)
+        RETURNING s.version, s.last_id, s.updated
+    )
+    INSERT INTO weir.events AS e (id, stream, version, name, data, meta, created)
+    SELECT m.last_id, stream_name, m.version, event_name, event_data::json, event_meta::json,
+           m.updated
+      FROM moved AS m
+    RETURNING 0, 0, 0, false, e.version, e.version, e.id, NULL::bigint, NULL::bigint, NULL::text;
+    IF NOT FOUND THEN
+        RETURN QUERY
+            SELECT a.* FROM weir.append(
+                5, wait_ms, 0, ARRAY[append_flags], '{}', '{}', ARRAY[1], ARRAY[stream_name],
+                ARRAY[expect], ARRAY[stream_version], ARRAY[1], ARRAY[event_name],
+                ARRAY[event_data], ARRAY[event_meta], '{}', '{}', '{}') AS a;
+    ELSIF store.expires IS NOT NULL AND store.expires <= weir.clock_us() THEN
+        PERFORM weir.append_expire(weir.clock_us());
+    END IF;
+END
+$$;
+
+CREATE OR REPLACE FUNCTION weir.safe_advance(to_position bigint) RETURNS void
+LANGUAGE plpgsql VOLATILE SECURITY DEFINER SET search_path = pg_catalog, pg_temp AS $$
+BEGIN
+    PERFORM set_config('synchronous_commit', 'off', true);
+    PERFORM 1 FROM weir.safe WHERE position < to_position FOR NO KEY UPDATE SKIP LOCKED;
+    IF FOUND THEN
+        UPDATE weir.safe SET position = to_position
+         WHERE position < to_position
+           AND EXISTS (SELECT FROM weir.events WHERE id = to_position);
+    END IF;
+END
+$$;
+
+CREATE OR REPLACE FUNCTION weir.derive(target_ids bigint[]) RETURNS void
+LANGUAGE plpgsql VOLATILE
+SET plan_cache_mode = force_generic_plan
+SET enable_seqscan = off SET enable_bitmapscan = off
+SET enable_hashjoin = off SET enable_mergejoin = off SET jit = off
+AS $$
+BEGIN
+    UPDATE weir.targets AS t
+       SET behind = d.behind,
+           watermark = d.watermark,
+           rank = d.watermark >> 10,
+           priority = coalesce(t.override, d.priority, 0)
+      FROM unnest(target_ids) AS u (id)
+     CROSS JOIN LATERAL (
+           SELECT coalesce(bool_or(s.at < s.mark), false)
+                      OR coalesce((SELECT true
+                                   FROM weir.parked AS p
+                                   JOIN weir.reactions AS q ON q.id = p.reaction
+                                  WHERE p.target = u.id AND p.sent_back AND NOT q.retired
+                                  ORDER BY p.target, p.event, p.reaction
+                                  LIMIT 1), false)
+                      AS behind,
+                  coalesce(min(s.at) FILTER (WHERE s.at < s.mark), max(s.at), 0) AS watermark,
+                  max(s.priority) AS priority
+             FROM weir.subscriptions AS s
+             JOIN weir.reactions AS r ON r.id = s.reaction
+            WHERE s.target = u.id AND NOT r.retired) AS d
+     WHERE t.id = u.id
+       AND (t.behind <> d.behind OR t.watermark <> d.watermark
+            OR t.priority <> coalesce(t.override, d.priority, 0));
+END
+$$;
+CREATE OR REPLACE FUNCTION weir.derive_reaction(of_reaction bigint) RETURNS void
+LANGUAGE plpgsql VOLATILE
+SET plan_cache_mode = force_generic_plan
+SET enable_seqscan = off SET enable_bitmapscan = off
+SET enable_hashjoin = off SET enable_mergejoin = off SET jit = off
+AS $$
+DECLARE
+    ids bigint[];
+BEGIN
+    SELECT array_agg(l.id)
+      INTO ids
+      FROM (SELECT t.id
+              FROM weir.subscriptions AS s
+              JOIN weir.targets AS t ON t.id = s.target
+             WHERE s.reaction = of_reaction
+             ORDER BY t.name
+               FOR NO KEY UPDATE OF t) AS l;
+    PERFORM weir.derive(ids);
+END
+$$;
+CREATE OR REPLACE FUNCTION weir.declare(
+    its_name text, given_names text[], given_source text, given_rule integer, given_text text,
+    begins bigint, again boolean)
+RETURNS TABLE (
+    given bigint, changed boolean, id bigint, name text, number bigint, since bigint,
+    routed bigint, reread_to bigint, retired boolean, router text, router_until bigint,
+    router_fence bigint, names text, source text, rule integer, rule_text text)
+LANGUAGE plpgsql VOLATILE SECURITY DEFINER
+SET search_path = pg_catalog, pg_temp
+AS $$
+#variable_conflict use_column
+DECLARE
+    sorted text[] := NULL;
+    reaction_id bigint;
+    current_number bigint;
+    was_retired boolean;
+BEGIN
+    PERFORM weir.commit_durably();
+    IF given_names IS NOT NULL THEN
+        SELECT coalesce(array_agg(n.name ORDER BY n.name COLLATE "C"), '{}')
+          INTO sorted
+          FROM (SELECT DISTINCT u.name FROM unnest(given_names) AS u (name)) AS n;
+    END IF;
+    LOOP
+        SELECT r.id, r.number, r.retired
+          INTO reaction_id, current_number, was_retired
+          FROM weir.reactions AS r
+         WHERE r.name = its_name
+           FOR NO KEY UPDATE;
+        EXIT WHEN FOUND;
+        INSERT INTO weir.reactions AS r (name, number, since, routed)
+        VALUES (its_name, 0, begins, begins)
+            ON CONFLICT (name) DO NOTHING
+        RETURNING r.id, r.number, r.retired INTO reaction_id, current_number, was_retired;
+        EXIT WHEN FOUND;
+    END LOOP;
+    SELECT coalesce(max(d.number), 0)
+      INTO given
+      FROM weir.definitions AS d
+     WHERE d.reaction = reaction_id AND d.names IS NOT DISTINCT FROM sorted
+       AND d.source = given_source AND d.rule = given_rule AND d.rule_text = given_text;
+    changed := was_retired;
+    IF given = 0 OR (given <> current_number AND (again OR was_retired)) THEN
+        given := current_number + 1;
+        changed := true;
+        INSERT INTO weir.definitions (reaction, number, names, source, rule, rule_text)
+        VALUES (reaction_id, given, sorted, given_source, given_rule, given_text);
+        UPDATE weir.reactions AS r SET number = given WHERE r.id = reaction_id;
+    END IF;
+    IF was_retired THEN
+        UPDATE weir.reactions AS r SET retired = false WHERE r.id = reaction_id;
+        PERFORM weir.derive_reaction(reaction_id);
+    END IF;
+    RETURN QUERY
+    SELECT given, changed, r.id, r.name, r.number, r.since, r.routed, r.reread_to, r.retired,
+           coalesce(r.router, ''), r.router_until, r.router_fence,
+           array_to_string(d.names, chr(10)), d.source, d.rule, d.rule_text
+      FROM weir.reactions AS r
+      JOIN weir.definitions AS d ON d.reaction = r.id AND d.number = r.number
+     WHERE r.id = reaction_id;
+END
+$$;
+CREATE OR REPLACE FUNCTION weir.retire(its_name text) RETURNS void
+LANGUAGE plpgsql VOLATILE SECURITY DEFINER
+SET search_path = pg_catalog, pg_temp
+AS $$
+DECLARE
+    reaction_id bigint;
+    was_retired boolean;
+BEGIN
+    PERFORM weir.commit_durably();
+    SELECT r.id, r.retired
+      INTO reaction_id, was_retired
+      FROM weir.reactions AS r
+     WHERE r.name = its_name
+       FOR NO KEY UPDATE;
+    IF NOT FOUND THEN
+        RAISE EXCEPTION 'no reaction "%"', its_name USING ERRCODE = 'WR006';
+    END IF;
+    IF NOT was_retired THEN
+        UPDATE weir.reactions AS r SET retired = true WHERE r.id = reaction_id;
+        PERFORM weir.derive_reaction(reaction_id);
+    END IF;
+END
+$$;
+CREATE OR REPLACE FUNCTION weir.router_lease(
+    by_holder text, lease_us bigint, reaction_ids bigint[], held_fences bigint[])
+RETURNS TABLE (fence bigint, until bigint)
+LANGUAGE plpgsql VOLATILE SECURITY DEFINER
+SET search_path = pg_catalog, pg_temp
+AS $$
+DECLARE
+    started bigint;
+    r record;
+    ours boolean;
+BEGIN
+    PERFORM weir.commit_durably();
+    PERFORM FROM weir.reactions AS l WHERE l.id = ANY (reaction_ids) ORDER BY l.id
+        FOR NO KEY UPDATE;
+    started := weir.clock_us();
+    FOR i IN 1..cardinality(reaction_ids) LOOP
+        fence := 0;
+        until := 0;
+        SELECT l.id, l.router, l.router_until, l.router_fence, l.retired
+          INTO r
+          FROM weir.reactions AS l
+         WHERE l.id = reaction_ids[i];
+        IF FOUND THEN
+            ours := r.router IS NOT NULL AND held_fences[i] <> 0
+                    AND held_fences[i] = r.router_fence;
+            IF lease_us = 0 THEN
+                IF ours THEN
+                    UPDATE weir.reactions AS l SET router = NULL, router_until = 0
+                     WHERE l.id = r.id;
+                END IF;
+            ELSIF NOT r.retired AND (ours OR r.router IS NULL OR r.router_until <= started) THEN
+                fence := CASE WHEN ours THEN r.router_fence ELSE r.router_fence + 1 END;
+                until := CASE WHEN lease_us > 9223372036854775807 - started
+                              THEN 9223372036854775807 ELSE started + lease_us END;
+                UPDATE weir.reactions AS l
+                   SET router = by_holder, router_until = until, router_fence = fence
+                 WHERE l.id = r.id;
+            END IF;
+        END IF;
+        RETURN NEXT;
+    END LOOP;
+END
+$$;
+
+CREATE OR REPLACE FUNCTION weir.route(
+    step_reactions bigint[], step_numbers bigint[], step_from bigint[], step_to bigint[],
+    mark_steps integer[], mark_targets text[], mark_lanes text[], mark_priorities bigint[],
+    mark_sources text[], mark_values text[], mark_firsts bigint[], mark_lasts bigint[],
+    park_steps integer[], park_events bigint[], park_errors text[])
+RETURNS void
+LANGUAGE plpgsql VOLATILE SECURITY DEFINER
+SET search_path = pg_catalog, pg_temp
+SET plan_cache_mode = force_generic_plan
+SET enable_seqscan = off SET enable_bitmapscan = off
+SET enable_hashjoin = off SET enable_mergejoin = off SET jit = off
+AS $$
+DECLARE
+    r record;
+    rules integer[];
+    rereads bigint[];
+    ending bigint[];
+    new_names text[];
+    new_lanes text[];
+    reset_names text[];
+    touched bigint[];
+BEGIN
+    PERFORM set_config('synchronous_commit', 'off', true);
+    PERFORM FROM weir.reactions AS l WHERE l.id = ANY (step_reactions) ORDER BY l.id
+        FOR NO KEY UPDATE;
+    SELECT s.*, l.id, l.name, l.number AS current_number, l.routed, l.retired
+      INTO r
+      FROM unnest(step_reactions, step_numbers, step_from)
+           WITH ORDINALITY AS s (reaction, number, begins, place)
+      LEFT JOIN weir.reactions AS l ON l.id = s.reaction
+     WHERE l.id IS NULL OR l.retired OR l.number <> s.number OR l.routed <> s.begins
+     ORDER BY s.place
+     LIMIT 1;
+    IF FOUND THEN
+        IF r.id IS NULL THEN
+            RAISE EXCEPTION 'no reaction with id %', r.reaction USING ERRCODE = 'WR003';
+        ELSIF r.retired THEN
+            RAISE EXCEPTION 'reaction "%" is retired', r.name USING ERRCODE = 'WR003';
+        ELSIF r.current_number <> r.number THEN
+            RAISE EXCEPTION 'reaction "%" has definition %, routed with %',
+                r.name, r.current_number, r.number USING ERRCODE = 'WR003';
+        END IF;
+        RAISE EXCEPTION 'reaction "%" is routed up to %, expected %', r.name, r.routed, r.begins
+            USING ERRCODE = 'WR003';
+    END IF;
+    SELECT array_agg(d.rule ORDER BY s.place),
+           array_agg(l.reread_to ORDER BY s.place),
+           array_agg(l.id) FILTER (WHERE l.reread_to <> 0 AND s.ends >= l.reread_to)
+      INTO rules, rereads, ending
+      FROM unnest(step_reactions, step_to) WITH ORDINALITY AS s (reaction, ends, place)
+      JOIN weir.reactions AS l ON l.id = s.reaction
+      JOIN weir.definitions AS d ON d.reaction = l.id AND d.number = l.number;
+    IF cardinality(mark_steps) > 0 THEN
+        SELECT w.*
+          INTO r
+          FROM (SELECT m.place, m.name, m.lane, t.id,
+                       coalesce(t.lane, first_value(m.lane)
+                           OVER (PARTITION BY m.name ORDER BY NOT m.makes, m.place)) AS has,
+                       min(m.place) FILTER (WHERE m.makes) OVER (PARTITION BY m.name) AS made_at
+                  FROM (SELECT u.place, u.name COLLATE "C" AS name, u.lane,
+                               NOT (rules[u.step + 1] = 4 AND u.final <= rereads[u.step + 1])
+                                   AS makes
+                          FROM unnest(mark_steps, mark_targets, mark_lanes, mark_lasts)
+                               WITH ORDINALITY AS u (step, name, lane, final, place)) AS m
+                  LEFT JOIN weir.targets AS t ON t.name = m.name) AS w
+         WHERE w.has <> w.lane AND (w.id IS NOT NULL OR w.place > w.made_at)
+         ORDER BY w.place
+         LIMIT 1;
+        IF FOUND THEN
+            RAISE EXCEPTION 'target "%" is in lane "%", not in "%"', r.name, r.has, r.lane
+                USING ERRCODE = 'WR002', DETAIL = (r.place - 1)::text;
+        END IF;
+        SELECT array_agg(n.name ORDER BY n.place), array_agg(n.lane ORDER BY n.place)
+          INTO new_names, new_lanes
+          FROM (SELECT DISTINCT ON (u.name) u.name, u.lane, u.place
+                  FROM unnest(mark_steps, mark_targets, mark_lanes, mark_lasts)
+                       WITH ORDINALITY AS u (step, name, lane, final, place)
+                 WHERE NOT (rules[u.step + 1] = 4 AND u.final <= rereads[u.step + 1])
+                   AND NOT EXISTS (SELECT FROM weir.targets AS t WHERE t.name = u.name)
+                 ORDER BY u.name, u.place) AS n;
+        IF new_names IS NOT NULL THEN
+            INSERT INTO weir.lanes (lane)
+            SELECT DISTINCT u.lane COLLATE "C"
+              FROM unnest(new_lanes) AS u (lane)
+             WHERE NOT EXISTS (SELECT FROM weir.lanes AS l WHERE l.lane = u.lane)
+             ORDER BY 1
+                ON CONFLICT DO NOTHING;
+            WITH n AS MATERIALIZED (
+                SELECT u.name, u.lane, nextval('weir.targets_id_seq') AS id
+                  FROM unnest(new_names, new_lanes) AS u (name, lane))
+            INSERT INTO weir.targets (id, name, lane)
+            OVERRIDING SYSTEM VALUE
+            SELECT n.id, n.name, n.lane
+              FROM n
+             ORDER BY n.name COLLATE "C"
+                ON CONFLICT (name) DO NOTHING;
+        END IF;
+    END IF;
+    IF ending IS NOT NULL THEN
+        SELECT coalesce(array_agg(t.name), '{}')
+          INTO reset_names
+          FROM weir.subscriptions AS s
+          JOIN weir.targets AS t ON t.id = s.target
+         WHERE s.reaction = ANY (ending) AND s.was_reset;
+    END IF;
+    PERFORM FROM weir.targets AS t
+      WHERE t.name = ANY (mark_targets || reset_names)
+      ORDER BY t.name
+        FOR NO KEY UPDATE;
+    IF cardinality(mark_steps) > 0 THEN
+        IF new_names IS NOT NULL THEN
+            SELECT u.name, u.lane, t.lane AS has, u.place
+              INTO r
+              FROM unnest(mark_targets, mark_lanes) WITH ORDINALITY AS u (name, lane, place)
+              JOIN weir.targets AS t ON t.name = u.name
+             WHERE t.lane <> u.lane
+             ORDER BY u.place
+             LIMIT 1;
+            IF FOUND THEN
+                RAISE EXCEPTION 'target "%" is in lane "%", not in "%"', r.name, r.has, r.lane
+                    USING ERRCODE = 'WR002', DETAIL = (r.place - 1)::text;
+            END IF;
+        END IF;
+        WITH fitting AS (
+            SELECT u.place, u.priority, u.source, u.value, u.begins, u.final, t.id AS target,
+                   step_reactions[u.step + 1] AS reaction, rules[u.step + 1] AS rule,
+                   CASE WHEN s.at IS NULL THEN u.begins - 1
+                        WHEN s.at = s.mark THEN greatest(s.at, u.begins - 1)
+                        ELSE s.at END AS stands
+              FROM unnest(mark_steps, mark_targets, mark_priorities, mark_sources, mark_values,
+                          mark_firsts, mark_lasts)
+                   WITH ORDINALITY
+                   AS u (step, name, priority, source, value, begins, final, place)
+              JOIN weir.targets AS t ON t.name = u.name
+              LEFT JOIN weir.subscriptions AS s
+                ON s.target = t.id AND s.reaction = step_reactions[u.step + 1]
+             WHERE (s.at IS NULL OR u.final > s.at)
+               AND NOT (rules[u.step + 1] = 4 AND u.final <= rereads[u.step + 1]
+                        AND NOT coalesce(s.was_reset, false))
+        ), standing AS (
+            SELECT f.*,
+                   first_value(f.stands)
+                       OVER (PARTITION BY f.target, f.reaction ORDER BY f.place) AS at
+              FROM fitting AS f
+        ), written AS MATERIALIZED (
+            SELECT w.*,
+                   max(w.final) OVER of_subscription AS mark,
+                   row_number() OVER (of_subscription ORDER BY w.place DESC) AS from_last
+              FROM standing AS w
+             WHERE w.final > w.at
+            WINDOW of_subscription AS (PARTITION BY w.target, w.reaction)
+        ), subscribed AS (
+            INSERT INTO weir.subscriptions AS s
+                   (target, reaction, at, mark, priority, source, value)
+            SELECT w.target, w.reaction, w.at, w.mark, w.priority, w.source, w.value
+              FROM written AS w
+             WHERE w.from_last = 1
+                ON CONFLICT (target, reaction)
+                DO UPDATE SET at = excluded.at,
+                              mark = greatest(s.mark, excluded.mark),
+                              priority = excluded.priority,
+                              source = excluded.source,
+                              value = excluded.value
+        ), worked AS (
+            INSERT INTO weir.work (target, reaction, event)
+            SELECT w.target, w.reaction, w.final FROM written AS w WHERE w.rule = 4
+                ON CONFLICT DO NOTHING
+        )
+        SELECT array_agg(DISTINCT w.target) INTO touched FROM written AS w;
+        PERFORM weir.derive(touched);
+    END IF;
+    IF cardinality(park_steps) > 0 THEN
+        WITH parks AS MATERIALIZED (
+            SELECT step_reactions[u.step + 1] AS reaction, u.event, min(u.place) AS place,
+                   (array_agg(u.error ORDER BY u.place DESC))[1] AS error
+              FROM unnest(park_steps, park_events, park_errors)
+                   WITH ORDINALITY AS u (step, event, error, place)
+             GROUP BY 1, 2
+        ), again AS (
+            UPDATE weir.parked AS p
+               SET attempts = 0, parked = weir.clock_us(), error = k.error, sent_back = false
+              FROM parks AS k
+             WHERE p.target = 0 AND p.reaction = k.reaction AND p.event = k.event
+        )
+        INSERT INTO weir.parked (reaction, target, event, attempts, parked, error)
+        SELECT k.reaction, 0, k.event, 0, weir.clock_us(), k.error
+          FROM parks AS k
+         WHERE NOT EXISTS (SELECT FROM weir.parked AS p
+                            WHERE p.target = 0 AND p.reaction = k.reaction AND p.event = k.event)
+         ORDER BY k.place;
+    END IF;
+    IF ending IS NOT NULL THEN
+        UPDATE weir.subscriptions AS s
+           SET was_reset = false
+         WHERE s.reaction = ANY (ending) AND s.was_reset;
+    END IF;
+    UPDATE weir.reactions AS l
+       SET routed = s.ends,
+           reread_to = CASE WHEN l.reread_to <> 0 AND s.ends >= l.reread_to THEN 0
+                            ELSE l.reread_to END
+      FROM unnest(step_reactions, step_to) AS s (reaction, ends)
+     WHERE l.id = s.reaction;
+END
+$$;
+CREATE OR REPLACE FUNCTION weir.subscribe(
+    target_name text, in_lane text, for_reaction bigint, its_priority bigint, its_source text,
+    its_value text, begins bigint)
+RETURNS bigint
+LANGUAGE plpgsql VOLATILE SECURITY DEFINER
+SET search_path = pg_catalog, pg_temp
+AS $$
+DECLARE
+    target_id bigint;
+    has text;
+BEGIN
+    PERFORM weir.commit_durably();
+    PERFORM FROM weir.reactions AS r WHERE r.id = for_reaction FOR NO KEY UPDATE;
+    IF NOT FOUND THEN
+        RAISE EXCEPTION 'no reaction with id %', for_reaction USING ERRCODE = 'WR006';
+    END IF;
+    IF NOT EXISTS (SELECT FROM weir.targets AS t WHERE t.name = target_name) THEN
+        INSERT INTO weir.lanes (lane)
+        SELECT in_lane
+         WHERE NOT EXISTS (SELECT FROM weir.lanes AS l WHERE l.lane = in_lane)
+            ON CONFLICT DO NOTHING;
+        INSERT INTO weir.targets (name, lane) VALUES (target_name, in_lane)
+            ON CONFLICT (name) DO NOTHING;
+    END IF;
+    SELECT t.id, t.lane
+      INTO target_id, has
+      FROM weir.targets AS t
+     WHERE t.name = target_name
+       FOR NO KEY UPDATE;
+    IF has <> in_lane THEN
+        RAISE EXCEPTION 'target "%" is in lane "%", not in "%"', target_name, has, in_lane
+            USING ERRCODE = 'WR002';
+    END IF;
+    INSERT INTO weir.subscriptions (target, reaction, at, mark, priority, source, value)
+    VALUES (target_id, for_reaction, begins, begins, its_priority, its_source, its_value)
+        ON CONFLICT (target, reaction)
+        DO UPDATE SET priority = excluded.priority,
+                      source = excluded.source,
+                      value = excluded.value;
+    PERFORM weir.derive(ARRAY[target_id]);
+    RETURN target_id;
+END
+$$;
+
+CREATE OR REPLACE FUNCTION weir.lease(
+    of_lane text, by_holder text, lease_us bigint, wanted bigint, lead bigint, reserve bigint,
+    known_reactions bigint[], known_numbers bigint[], all_reactions boolean, lost_max bigint)
+RETURNS TABLE (
+    leased bigint, leased_name text, leased_fence bigint, leased_until bigint,
+    leased_watermark bigint, leased_priority bigint, leased_lost bigint, kind integer,
+    of_reaction bigint, first_number bigint, second_number bigint, third_number bigint,
+    work_source text, work_value text)
+LANGUAGE plpgsql VOLATILE SECURITY DEFINER
+SET search_path = pg_catalog, pg_temp
+SET plan_cache_mode = force_generic_plan
+SET enable_seqscan = off SET enable_bitmapscan = off SET enable_sort = off
+SET enable_hashjoin = off SET enable_mergejoin = off SET jit = off
+AS $$
+DECLARE
+    started bigint;
+    live bigint[];
+    considered bigint := 0;
+    due_ids bigint[] := '{}';
+    found bigint[];
+    picked bigint[];
+    outlived bigint[];
+    chosen bigint[] := '{}';
+    room bigint;
+    asked bigint;
+BEGIN
+    PERFORM weir.commit_durably();
+    IF wanted <= 0 OR EXISTS (SELECT FROM weir.lanes AS l WHERE l.lane = of_lane AND l.paused) THEN
+        RETURN;
+    END IF;
+    started := weir.clock_us();
+    IF all_reactions THEN
+        SELECT array_agg(r.id) INTO live FROM weir.reactions AS r WHERE NOT r.retired;
+    ELSE
+        SELECT array_agg(r.id)
+          INTO live
+          FROM unnest(known_reactions, known_numbers) AS k (reaction, number)
+          JOIN weir.reactions AS r ON r.id = k.reaction
+         WHERE r.number = k.number AND NOT r.retired;
+    END IF;
+    IF live IS NULL THEN
+        RETURN;
+    END IF;
+    FOR step IN 1..4 LOOP
+        room := CASE step WHEN 1 THEN lead WHEN 2 THEN reserve ELSE wanted END;
+        room := least(room, wanted - cardinality(chosen));
+        CONTINUE WHEN room <= 0 AND step > 1;
+        IF step IN (1, 4) AND considered < wanted THEN
+            WITH arm AS MATERIALIZED (
+                SELECT t.id
+                  FROM weir.targets AS t
+                 WHERE t.lane = of_lane AND t.behind AND NOT t.held
+                   AND t.due IS NOT NULL AND t.due <= started
+                   AND (t.holder IS NULL OR t.lease_until <= started)
+                   AND t.id <> ALL (due_ids)
+                   AND coalesce(
+                           (SELECT true
+                              FROM weir.subscriptions AS s
+                             WHERE s.target = t.id AND s.at < s.mark
+                               AND s.reaction + 0 = ANY (live)
+                             LIMIT 1),
+                           (SELECT true
+                              FROM weir.parked AS p
+                             WHERE p.target = t.id AND p.sent_back AND p.reaction + 0 = ANY (live)
+                             ORDER BY p.target, p.event, p.reaction
+                             LIMIT 1),
+                           false)
+                 ORDER BY t.due, t.id
+                 LIMIT wanted - considered
+                   FOR NO KEY UPDATE OF t SKIP LOCKED)
+            SELECT array_agg(arm.id) INTO found FROM arm;
+            due_ids := due_ids || found;
+            considered := cardinality(due_ids);
+        END IF;
+        WHILE room > 0 LOOP
+            asked := room;
+            IF step = 1 THEN
+                WITH arm AS MATERIALIZED (
+                    SELECT t.id
+                      FROM weir.targets AS t
+                     WHERE t.lane = of_lane AND t.behind AND NOT t.held AND t.due IS NULL
+                       AND (t.holder IS NULL OR t.lease_until <= started)
+                       AND t.id <> ALL (chosen)
+                       AND coalesce(
+                               (SELECT true
+                                  FROM weir.subscriptions AS s
+                                 WHERE s.target = t.id AND s.at < s.mark
+                                   AND s.reaction + 0 = ANY (live)
+                                 LIMIT 1),
+                               (SELECT true
+                                  FROM weir.parked AS p
+                                 WHERE p.target = t.id AND p.sent_back
+                                   AND p.reaction + 0 = ANY (live)
+                                 ORDER BY p.target, p.event, p.reaction
+                                 LIMIT 1),
+                               false)
+                     ORDER BY t.rank DESC, t.id DESC
+                     LIMIT asked
+                       FOR NO KEY UPDATE OF t SKIP LOCKED)
+                SELECT array_agg(arm.id) INTO found FROM arm;
+            ELSIF step = 2 THEN
+                WITH arm AS MATERIALIZED (
+                    SELECT t.id
+                      FROM weir.targets AS t
+                     WHERE t.lane = of_lane AND t.behind AND NOT t.held AND t.due IS NULL
+                       AND (t.holder IS NULL OR t.lease_until <= started)
+                       AND t.id <> ALL (chosen)
+                       AND coalesce(
+                               (SELECT true
+                                  FROM weir.subscriptions AS s
+                                 WHERE s.target = t.id AND s.at < s.mark
+                                   AND s.reaction + 0 = ANY (live)
+                                 LIMIT 1),
+                               (SELECT true
+                                  FROM weir.parked AS p
+                                 WHERE p.target = t.id AND p.sent_back
+                                   AND p.reaction + 0 = ANY (live)
+                                 ORDER BY p.target, p.event, p.reaction
+                                 LIMIT 1),
+                               false)
+                     ORDER BY t.rank, t.id
+                     LIMIT asked
+                       FOR NO KEY UPDATE OF t SKIP LOCKED)
+                SELECT array_agg(arm.id) INTO found FROM arm;
+            ELSE
+                WITH arm AS MATERIALIZED (
+                    SELECT t.id
+                      FROM weir.targets AS t
+                     WHERE t.lane = of_lane AND t.behind AND NOT t.held AND t.due IS NULL
+                       AND (t.holder IS NULL OR t.lease_until <= started)
+                       AND t.id <> ALL (chosen)
+                       AND coalesce(
+                               (SELECT true
+                                  FROM weir.subscriptions AS s
+                                 WHERE s.target = t.id AND s.at < s.mark
+                                   AND s.reaction + 0 = ANY (live)
+                                 LIMIT 1),
+                               (SELECT true
+                                  FROM weir.parked AS p
+                                 WHERE p.target = t.id AND p.sent_back
+                                   AND p.reaction + 0 = ANY (live)
+                                 ORDER BY p.target, p.event, p.reaction
+                                 LIMIT 1),
+                               false)
+                     ORDER BY t.priority DESC, t.rank, t.id
+                     LIMIT asked
+                       FOR NO KEY UPDATE OF t SKIP LOCKED)
+                SELECT array_agg(arm.id) INTO found FROM arm;
+            END IF;
+            EXIT WHEN found IS NULL AND due_ids = '{}';
+            SELECT coalesce(array_agg(c.id), '{}'), array_agg(c.id) FILTER (WHERE c.outlived)
+              INTO picked, outlived
+              FROM (SELECT t.id,
+                           t.holder IS NOT NULL AND lost_max > 0 AND t.lost + 1 >= lost_max
+                               AS outlived
+                      FROM weir.targets AS t
+                     WHERE t.id = ANY (due_ids || found) AND t.id <> ALL (chosen)
+                       AND t.behind AND NOT t.held AND (t.due IS NULL OR t.due <= started)
+                       AND (t.holder IS NULL OR t.lease_until <= started)
+                       AND coalesce(
+                               (SELECT true
+                                  FROM weir.subscriptions AS s
+                                 WHERE s.target = t.id AND s.at < s.mark
+                                   AND s.reaction + 0 = ANY (live)
+                                 LIMIT 1),
+                               (SELECT true
+                                  FROM weir.parked AS p
+                                 WHERE p.target = t.id AND p.sent_back
+                                   AND p.reaction + 0 = ANY (live)
+                                 ORDER BY p.target, p.event, p.reaction
+                                 LIMIT 1),
+                               false)
+                     ORDER BY CASE WHEN step >= 3 THEN t.priority END DESC,
+                              CASE WHEN step = 1 THEN -t.rank ELSE t.rank END,
+                              CASE WHEN step = 1 THEN -t.id ELSE t.id END
+                     LIMIT room) AS c;
+            IF outlived IS NOT NULL THEN
+                UPDATE weir.targets AS t
+                   SET held = true, blocked = started, holder = NULL, lease_until = 0,
+                       lost = t.lost + 1,
+                       error = 'lost its lease ' || (t.lost + 1) || ' times in a row',
+                       event = 0, reaction = 0, attempts = 0
+                 WHERE t.id = ANY (outlived);
+                CONTINUE;
+            END IF;
+            chosen := chosen || picked;
+            room := room - cardinality(picked);
+            EXIT WHEN coalesce(cardinality(found), 0) < asked;
+        END LOOP;
+    END LOOP;
+    IF chosen = '{}' THEN
+        RETURN;
+    END IF;
+    RETURN QUERY
+    WITH taken AS MATERIALIZED (
+        UPDATE weir.targets AS t
+           SET fence = t.fence + 1,
+               holder = by_holder,
+               lease_until = CASE WHEN lease_us > 9223372036854775807 - started
+                                  THEN 9223372036854775807 ELSE started + lease_us END,
+               lost = t.lost + CASE WHEN t.holder IS NULL THEN 0 ELSE 1 END,
+               due = NULL
+         WHERE t.id = ANY (chosen)
+        RETURNING t.id, t.name, t.fence, t.lease_until, t.watermark, t.rank, t.priority, t.lost)
+    SELECT k.id, k.name, k.fence, k.lease_until, k.watermark, k.priority, k.lost, w.kind,
+           w.reaction, w.first_number, w.second_number, w.third_number, w.source, w.value
+      FROM taken AS k
+     CROSS JOIN LATERAL (
+           SELECT 1 AS kind, s.reaction, s.at AS first_number, s.mark AS second_number,
+                  s.retries AS third_number, s.source, s.value
+             FROM weir.subscriptions AS s
+            WHERE s.target = k.id AND s.at < s.mark AND s.reaction + 0 = ANY (live)
+           UNION ALL
+           SELECT 2, p.reaction, p.id, p.event, p.attempts, '', ''
+             FROM weir.parked AS p
+            WHERE p.target = k.id AND p.sent_back AND p.reaction + 0 = ANY (live)) AS w
+     ORDER BY k.priority DESC, k.rank, k.id, w.kind,
+              CASE WHEN w.kind = 2 THEN w.second_number END, w.reaction;
+END
+$$;
+CREATE OR REPLACE FUNCTION weir.poll(of_lane text)
+RETURNS TABLE (
+    now_us bigint, routed_least bigint, is_ready boolean, next_due bigint, lease_end bigint,
+    router_end bigint)
+LANGUAGE plpgsql STABLE SECURITY DEFINER
+SET search_path = pg_catalog, pg_temp
+SET plan_cache_mode = force_generic_plan
+SET enable_seqscan = off SET enable_bitmapscan = off SET enable_sort = off
+SET enable_hashjoin = off SET enable_mergejoin = off SET jit = off
+AS $$
+BEGIN
+    now_us := weir.clock_us();
+    SELECT min(r.routed) FILTER (WHERE NOT r.retired),
+           min(r.router_until) FILTER (WHERE r.router IS NOT NULL AND r.router_until > now_us)
+      INTO routed_least, router_end
+      FROM weir.reactions AS r;
+    SELECT bool_or(coalesce(d.due <= now_us, false) OR coalesce(f.free, false)), min(d.due)
+      INTO is_ready, next_due
+      FROM weir.lanes AS l
+      LEFT JOIN LATERAL (
+           SELECT t.due
+             FROM weir.targets AS t
+            WHERE t.lane = l.lane AND t.behind AND NOT t.held AND t.due IS NOT NULL
+            ORDER BY t.due, t.id
+            LIMIT 1) AS d ON true
+      LEFT JOIN LATERAL (
+           SELECT true AS free
+             FROM weir.targets AS t
+            WHERE t.lane = l.lane AND t.behind AND NOT t.held AND t.due IS NULL
+              AND (t.holder IS NULL OR t.lease_until <= now_us)
+            ORDER BY t.rank, t.id
+            LIMIT 1) AS f ON true
+     WHERE NOT l.paused AND (of_lane = '' OR l.lane = of_lane);
+    is_ready := coalesce(is_ready, false);
+    IF NOT is_ready THEN
+        SELECT min(e.until)
+          INTO lease_end
+          FROM weir.lanes AS l
+         CROSS JOIN LATERAL (
+               SELECT min(t.lease_until) AS until
+                 FROM weir.targets AS t
+                WHERE t.lane = l.lane AND t.behind AND NOT t.held AND t.due IS NULL
+                  AND t.holder IS NOT NULL AND t.lease_until > now_us) AS e
+         WHERE NOT l.paused AND (of_lane = '' OR l.lane = of_lane);
+    END IF;
+    RETURN NEXT;
+END
+$$;
+CREATE OR REPLACE FUNCTION weir.version_after(of_stream text, after_id bigint) RETURNS bigint
+LANGUAGE plpgsql STABLE
+SET plan_cache_mode = force_generic_plan
+SET enable_seqscan = off SET enable_bitmapscan = off SET enable_sort = off SET jit = off
+AS $$
+DECLARE
+    low bigint;
+    high bigint;
+    final bigint;
+    middle bigint;
+    found_id bigint;
+BEGIN
+    SELECT e.version INTO low FROM weir.events AS e
+     WHERE e.stream = of_stream ORDER BY e.stream, e.version LIMIT 1;
+    SELECT e.version INTO high FROM weir.events AS e
+     WHERE e.stream = of_stream ORDER BY e.stream DESC, e.version DESC LIMIT 1;
+    final := high;
+    WHILE low <= high LOOP
+        middle := low + (high - low) / 2;
+        SELECT e.id INTO found_id FROM weir.events AS e
+         WHERE e.stream = of_stream AND e.version = middle;
+        IF found_id > after_id THEN
+            high := middle - 1;
+        ELSE
+            low := middle + 1;
+        END IF;
+    END LOOP;
+    RETURN CASE WHEN low <= final THEN low END;
+END
+$$;
+CREATE OR REPLACE FUNCTION weir.fetch(
+    item_targets bigint[], item_reactions bigint[], item_afters bigint[], item_up_tos bigint[],
+    item_limits bigint[], room bigint, room_bytes bigint)
+RETURNS TABLE (
+    item integer, event_id bigint, event_version bigint, event_created timestamptz,
+    event_stream text, event_name text, event_data json, event_meta json, judge text)
+LANGUAGE plpgsql STABLE SECURITY DEFINER
+SET search_path = pg_catalog, pg_temp
+SET plan_cache_mode = force_generic_plan
+SET enable_seqscan = off SET enable_bitmapscan = off SET enable_sort = off
+SET enable_hashjoin = off SET enable_mergejoin = off SET jit = off
+AS $$
+DECLARE
+    sub record;
+    after_id bigint;
+    up_to bigint;
+    most bigint;
+    exact text;
+    prefix text;
+    way integer;
+    value text;
+    ids bigint[];
+    first_version bigint;
+BEGIN
+    SELECT u.target, u.reaction
+      INTO sub
+      FROM unnest(item_targets, item_reactions) WITH ORDINALITY AS u (target, reaction, place)
+     WHERE NOT EXISTS (SELECT FROM weir.subscriptions AS s
+                        WHERE s.target = u.target AND s.reaction = u.reaction)
+     ORDER BY u.place
+     LIMIT 1;
+    IF FOUND THEN
+        RAISE EXCEPTION 'target % has no subscription of reaction %', sub.target, sub.reaction
+            USING ERRCODE = 'WR006';
+    END IF;
+    FOR i IN 1..cardinality(item_targets) LOOP
+        EXIT WHEN room <= 0 OR room_bytes <= 0;
+        item := i - 1;
+        after_id := item_afters[i];
+        up_to := item_up_tos[i];
+        most := least(item_limits[i], room);
+        SELECT s.value, d.names, d.source, d.rule
+          INTO sub
+          FROM weir.subscriptions AS s
+          JOIN weir.reactions AS r ON r.id = s.reaction
+          JOIN weir.definitions AS d ON d.reaction = r.id AND d.number = r.number
+         WHERE s.target = item_targets[i] AND s.reaction = item_reactions[i];
+        judge := CASE WHEN starts_with(sub.source, '/') THEN sub.source END;
+        prefix := CASE WHEN judge IS NULL AND sub.source <> '*' AND right(sub.source, 1) = '*'
+                       THEN left(sub.source, -1) END;
+        exact := CASE WHEN judge IS NULL AND right(sub.source, 1) <> '*' THEN sub.source END;
+        way := sub.rule;
+        value := sub.value;
+        IF way = 0 AND exact IS NOT NULL THEN
+            way := 1;
+            value := exact;
+        ELSIF way = 0 AND strpos(prefix, '-') > 0 THEN
+            way := 2;
+            value := split_part(prefix, '-', 1);
+        ELSIF way = 0 AND cardinality(sub.names) <= 16 THEN
+            way := 5;
+        END IF;
+        IF way = 1 THEN
+            first_version := weir.version_after(value, after_id);
+            SELECT array_agg(f.id)
+              INTO ids
+              FROM (SELECT e.id
+                      FROM weir.events AS e
+                     WHERE e.stream = value AND e.version >= first_version AND e.id + 0 <= up_to
+                       AND ((sub.names IS NULL AND NOT starts_with(e.name, '$'))
+                            OR e.name = ANY (sub.names))
+                       AND (exact IS NULL OR e.stream = exact)
+                       AND (prefix IS NULL OR starts_with(e.stream, prefix))
+                     ORDER BY e.stream, e.version
+                     LIMIT most) AS f;
+        ELSIF way = 2 THEN
+            SELECT array_agg(f.id)
+              INTO ids
+              FROM (SELECT e.id
+                      FROM weir.events AS e
+                     WHERE (split_part(e.stream, '-', 1), e.id) > (value, after_id)
+                       AND (split_part(e.stream, '-', 1), e.id) <= (value, up_to)
+                       AND ((sub.names IS NULL AND NOT starts_with(e.name, '$'))
+                            OR e.name = ANY (sub.names))
+                       AND (exact IS NULL OR e.stream = exact)
+                       AND (prefix IS NULL OR starts_with(e.stream, prefix))
+                     ORDER BY split_part(e.stream, '-', 1), e.id
+                     LIMIT most) AS f;
+        ELSIF way = 3 THEN
+            SELECT array_agg(f.id)
+              INTO ids
+              FROM (SELECT e.id
+                      FROM weir.events AS e
+                     WHERE (e.name, e.id) > (value, after_id) AND (e.name, e.id) <= (value, up_to)
+                       AND ((sub.names IS NULL AND NOT starts_with(e.name, '$'))
+                            OR e.name = ANY (sub.names))
+                       AND (exact IS NULL OR e.stream = exact)
+                       AND (prefix IS NULL OR starts_with(e.stream, prefix))
+                     ORDER BY e.name, e.id
+                     LIMIT most) AS f;
+        ELSIF way = 4 THEN
+            SELECT array_agg(f.event)
+              INTO ids
+              FROM (SELECT w.event
+                      FROM weir.work AS w
+                      JOIN weir.events AS e ON e.id = w.event
+                     WHERE (w.target, w.reaction, w.event)
+                               > (item_targets[i], item_reactions[i], after_id)
+                       AND (w.target, w.reaction, w.event)
+                               <= (item_targets[i], item_reactions[i], up_to)
+                       AND ((sub.names IS NULL AND NOT starts_with(e.name, '$'))
+                            OR e.name = ANY (sub.names))
+                       AND (exact IS NULL OR e.stream = exact)
+                       AND (prefix IS NULL OR starts_with(e.stream, prefix))
+                     ORDER BY w.target, w.reaction, w.event
+                     LIMIT most) AS f;
+        ELSIF way = 5 THEN
+            SELECT array_agg(f.id)
+              INTO ids
+              FROM (SELECT k.id
+                      FROM unnest(sub.names) AS n (name)
+                     CROSS JOIN LATERAL (
+                           SELECT e.id
+                             FROM weir.events AS e
+                            WHERE (e.name, e.id) > (n.name, after_id)
+                              AND (e.name, e.id) <= (n.name, up_to)
+                              AND (prefix IS NULL OR starts_with(e.stream, prefix))
+                            ORDER BY e.name, e.id
+                            LIMIT most) AS k
+                     ORDER BY k.id
+                     LIMIT most) AS f;
+        ELSE
+            SELECT array_agg(f.id)
+              INTO ids
+              FROM (SELECT e.id
+                      FROM weir.events AS e
+                     WHERE e.id > after_id AND e.id <= up_to
+                       AND ((sub.names IS NULL AND NOT starts_with(e.name, '$'))
+                            OR e.name = ANY (sub.names))
+                       AND (prefix IS NULL OR starts_with(e.stream, prefix))
+                     ORDER BY e.id
+                     LIMIT most) AS f;
+        END IF;
+        FOR event_id, event_version, event_created, event_stream, event_name, event_data, event_meta
+            IN SELECT e.id, e.version, e.created, e.stream, e.name, e.data, e.meta
+                 FROM weir.events AS e
+                WHERE e.id = ANY (ids)
+                ORDER BY e.id
+        LOOP
+            RETURN NEXT;
+            room := room - 1;
+            room_bytes := room_bytes - octet_length(event_data::text)
+                          - octet_length(event_meta::text);
+            EXIT WHEN room_bytes <= 0;
+        END LOOP;
+    END LOOP;
+END
+$$;
+
+CREATE OR REPLACE FUNCTION weir.check_fence(
+    the_target bigint, the_fence bigint, found_fence bigint, is_held boolean)
+RETURNS void
+LANGUAGE plpgsql STABLE
+AS $$
+BEGIN
+    IF found_fence IS NULL THEN
+        RAISE EXCEPTION 'no target with id %', the_target USING ERRCODE = 'WR006';
+    ELSIF found_fence <> the_fence THEN
+        RAISE EXCEPTION 'the lease is lost: fence %, the target is at %', the_fence, found_fence
+            USING ERRCODE = 'WR011';
+    ELSIF NOT is_held THEN
+        RAISE EXCEPTION 'the lease is lost: nobody holds fence %', the_fence
+            USING ERRCODE = 'WR011';
+    END IF;
+END
+$$;
+CREATE OR REPLACE FUNCTION weir.park(
+    the_targets bigint[], the_reactions bigint[], the_events bigint[], the_attempts bigint[],
+    the_errors text[], now_us bigint)
+RETURNS void
+LANGUAGE plpgsql VOLATILE
+SET plan_cache_mode = force_generic_plan
+SET enable_seqscan = off SET enable_bitmapscan = off
+SET enable_hashjoin = off SET enable_mergejoin = off SET jit = off
+AS $$
+BEGIN
+    UPDATE weir.parked AS p
+       SET attempts = n.attempts, parked = now_us, error = n.error, sent_back = false
+      FROM (SELECT DISTINCT ON (u.target, u.reaction, u.event) u.*
+              FROM unnest(the_targets, the_reactions, the_events, the_attempts, the_errors)
+                       WITH ORDINALITY AS u (target, reaction, event, attempts, error, ordinal)
+             ORDER BY u.target, u.reaction, u.event, u.ordinal DESC) AS n
+     WHERE p.target = n.target AND p.reaction = n.reaction AND p.event = n.event;
+    INSERT INTO weir.parked (reaction, target, event, attempts, parked, error)
+    SELECT n.reaction, n.target, n.event, n.attempts, now_us, n.error
+      FROM (SELECT DISTINCT ON (u.target, u.reaction, u.event) u.*
+              FROM unnest(the_targets, the_reactions, the_events, the_attempts, the_errors)
+                       WITH ORDINALITY AS u (target, reaction, event, attempts, error, ordinal)
+             ORDER BY u.target, u.reaction, u.event, u.ordinal DESC) AS n
+     WHERE NOT EXISTS (SELECT 1
+                         FROM weir.parked AS p
+                        WHERE p.target = n.target AND p.reaction = n.reaction
+                          AND p.event = n.event)
+     ORDER BY n.ordinal;
+END
+$$;
+CREATE OR REPLACE FUNCTION weir.settle(
+    the_target bigint, the_fence bigint,
+    advance_reactions bigint[], advance_to bigint[],
+    park_reactions bigint[], park_events bigint[], park_attempts bigint[], park_errors text[],
+    parked_done bigint[],
+    fails boolean, failure_reaction bigint, failure_event bigint, failure_error text,
+    ends integer, lease_us bigint, until_us bigint,
+    OUT lease_end bigint, OUT is_behind boolean)
+LANGUAGE plpgsql VOLATILE SECURITY DEFINER
+SET search_path = pg_catalog, pg_temp
+SET lock_timeout = '5s'
+SET plan_cache_mode = force_generic_plan
+SET enable_seqscan = off SET enable_bitmapscan = off
+SET enable_hashjoin = off SET enable_mergejoin = off SET jit = off
+AS $$
+DECLARE
+    now_us bigint;
+    found_fence bigint;
+    was_held boolean;
+    missing bigint;
+    advanced boolean := false;
+    failed_attempts bigint := 0;
+BEGIN
+    PERFORM weir.commit_durably();
+    SELECT t.fence, t.holder IS NOT NULL INTO found_fence, was_held
+      FROM weir.targets AS t
+     WHERE t.id = the_target
+       FOR NO KEY UPDATE;
+    PERFORM weir.check_fence(the_target, the_fence, found_fence, was_held);
+    now_us := weir.clock_us();
+    SELECT w.reaction INTO missing
+      FROM unnest(advance_reactions || park_reactions
+                  || CASE WHEN failure_reaction <> 0 THEN ARRAY[failure_reaction] END)
+               WITH ORDINALITY AS w (reaction, ordinal)
+     WHERE NOT EXISTS (SELECT 1
+                         FROM weir.subscriptions AS s
+                        WHERE s.target = the_target AND s.reaction = w.reaction)
+     ORDER BY w.ordinal
+     LIMIT 1;
+    IF missing IS NOT NULL THEN
+        RAISE EXCEPTION 'target % has no subscription of reaction %', the_target, missing
+            USING ERRCODE = 'WR006';
+    END IF;
+    IF cardinality(advance_reactions) > 0 THEN
+        WITH moved AS (
+            UPDATE weir.subscriptions AS s
+               SET at = w.to_position, mark = greatest(s.mark, w.to_position), retries = 0
+              FROM (SELECT u.reaction, max(u.to_position) AS to_position
+                      FROM unnest(advance_reactions, advance_to) AS u (reaction, to_position)
+                     GROUP BY u.reaction) AS w
+             WHERE s.target = the_target AND s.reaction = w.reaction AND s.at < w.to_position
+            RETURNING s.reaction, s.at
+        ), done AS (
+            DELETE FROM weir.work AS k
+             USING moved AS m
+             WHERE k.target = the_target AND k.reaction = m.reaction AND k.event <= m.at
+        )
+        SELECT count(*) > 0 INTO advanced FROM moved;
+    END IF;
+    IF cardinality(park_reactions) > 0 THEN
+        PERFORM weir.park(array_fill(the_target, ARRAY[cardinality(park_reactions)]),
+                          park_reactions, park_events, park_attempts, park_errors, now_us);
+    END IF;
+    IF cardinality(parked_done) > 0 THEN
+        DELETE FROM weir.parked AS p
+         WHERE p.id = ANY (parked_done) AND p.target = the_target AND p.sent_back;
+    END IF;
+    IF failure_reaction <> 0 THEN
+        UPDATE weir.subscriptions AS s
+           SET retries = s.retries + 1
+         WHERE s.target = the_target AND s.reaction = failure_reaction
+        RETURNING s.retries INTO failed_attempts;
+    END IF;
+    lease_end := CASE WHEN ends <> 1 THEN 0
+                      WHEN lease_us > 9223372036854775807 - now_us THEN 9223372036854775807
+                      ELSE now_us + lease_us END;
+    UPDATE weir.targets AS t
+       SET lost = CASE WHEN advanced THEN 0 ELSE t.lost END,
+           error = CASE WHEN fails THEN failure_error WHEN advanced THEN '' ELSE t.error END,
+           event = CASE WHEN fails THEN failure_event WHEN advanced THEN 0 ELSE t.event END,
+           reaction = CASE WHEN fails THEN failure_reaction WHEN advanced THEN 0
+                           ELSE t.reaction END,
+           attempts = CASE WHEN fails THEN failed_attempts WHEN advanced THEN 0
+                           ELSE t.attempts END,
+           holder = CASE WHEN ends = 1 THEN t.holder END,
+           lease_until = lease_end,
+           due = CASE WHEN ends = 2 THEN until_us ELSE t.due END,
+           held = t.held OR ends = 3,
+           blocked = CASE WHEN ends = 3 THEN now_us ELSE t.blocked END
+     WHERE t.id = the_target;
+    PERFORM weir.derive(ARRAY[the_target]);
+    SELECT t.behind INTO is_behind FROM weir.targets AS t WHERE t.id = the_target;
+END
+$$;
+CREATE OR REPLACE FUNCTION weir.settle_with(
+    options integer, wait_ms integer, key_ttl bigint,
+    append_flags integer[], append_keys text[], append_fingerprints bytea[],
+    stream_appends integer[], stream_names text[], stream_expects integer[],
+    stream_versions bigint[],
+    event_streams integer[], event_names text[], event_data text[], event_meta text[],
+    change_streams integer[], change_keys text[], change_kinds integer[],
+    the_target bigint, the_fence bigint,
+    advance_reactions bigint[], advance_to bigint[],
+    park_reactions bigint[], park_events bigint[], park_attempts bigint[], park_errors text[],
+    parked_done bigint[],
+    fails boolean, failure_reaction bigint, failure_event bigint, failure_error text,
+    ends integer, lease_us bigint, until_us bigint)
+RETURNS TABLE (append_index integer, stream_index integer, status integer, replayed boolean,
+    first_version bigint, last_version bigint, "position" bigint, expected bigint, actual bigint,
+    other text, lease_end bigint, is_behind boolean)
+LANGUAGE plpgsql VOLATILE SECURITY DEFINER
+SET search_path = pg_catalog, pg_temp
+AS $$
+DECLARE
+    found_fence bigint;
+    was_held boolean;
+BEGIN
+    SELECT t.fence, t.holder IS NOT NULL INTO found_fence, was_held
+      FROM weir.targets AS t
+     WHERE t.id = the_target;
+    PERFORM weir.check_fence(the_target, the_fence, found_fence, was_held);
+    FOR append_index, stream_index, status, replayed, first_version, last_version, "position",
+        expected, actual, other IN
+        SELECT a.append_index, a.stream_index, a.status, a.replayed, a.first_version,
+               a.last_version, a."position", a.expected, a.actual, a.other
+          FROM weir.append(options, wait_ms, key_ttl, append_flags, append_keys,
+                           append_fingerprints, stream_appends, stream_names, stream_expects,
+                           stream_versions, event_streams, event_names, event_data, event_meta,
+                           change_streams, change_keys, change_kinds) AS a
+         ORDER BY a.append_index, a.stream_index
+    LOOP
+        IF status <> 0 THEN
+            RAISE EXCEPTION 'an effect of the settle was refused'
+                USING ERRCODE = 'WR' || lpad((-status)::text, 3, '0'),
+                      DETAIL = concat_ws('|', append_index, stream_index, coalesce(expected, 0),
+                                         coalesce(actual, 0)),
+                      COLUMN = coalesce(other, '');
+        END IF;
+        RETURN NEXT;
+    END LOOP;
+    SELECT -1, -1, 0, false, 0, 0, 0, 0, 0, '', s.lease_end, s.is_behind
+      INTO append_index, stream_index, status, replayed, first_version, last_version, "position",
+           expected, actual, other, lease_end, is_behind
+      FROM weir.settle(the_target, the_fence, advance_reactions, advance_to, park_reactions,
+                       park_events, park_attempts, park_errors, parked_done, fails,
+                       failure_reaction, failure_event, failure_error, ends, lease_us,
+                       until_us) AS s;
+    RETURN NEXT;
+END
+$$;
+CREATE OR REPLACE FUNCTION weir.fenced(the_targets bigint[], the_fences bigint[], lease_us bigint)
+RETURNS TABLE (status integer, lease_end bigint)
+LANGUAGE plpgsql VOLATILE SECURITY DEFINER
+SET search_path = pg_catalog, pg_temp
+SET lock_timeout = '5s'
+SET plan_cache_mode = force_generic_plan
+SET enable_seqscan = off SET enable_bitmapscan = off
+SET enable_hashjoin = off SET enable_mergejoin = off SET jit = off
+AS $$
+DECLARE
+    now_us bigint;
+    new_end bigint;
+    held_targets bigint[];
+BEGIN
+    PERFORM weir.commit_durably();
+    PERFORM 1
+       FROM weir.targets AS t
+      WHERE t.id = ANY (the_targets)
+      ORDER BY t.name
+        FOR NO KEY UPDATE;
+    now_us := weir.clock_us();
+    new_end := CASE WHEN lease_us < 0 THEN 0
+                    WHEN lease_us > 9223372036854775807 - now_us THEN 9223372036854775807
+                    ELSE now_us + lease_us END;
+    RETURN QUERY
+    SELECT CASE WHEN i.fence IS NULL THEN -6
+                WHEN NOT i.ours THEN -11
+                WHEN lease_us < 0 AND i.turn > 1 THEN -11
+                ELSE 0 END,
+           new_end
+      FROM (SELECT u.ordinal, t.fence, t.fence = u.fence AND t.holder IS NOT NULL AS ours,
+                   count(*) FILTER (WHERE t.fence = u.fence)
+                       OVER (PARTITION BY u.target ORDER BY u.ordinal) AS turn
+              FROM unnest(the_targets, the_fences) WITH ORDINALITY AS u (target, fence, ordinal)
+              LEFT JOIN weir.targets AS t ON t.id = u.target) AS i
+     ORDER BY i.ordinal;
+    held_targets := ARRAY(SELECT t.id
+                            FROM unnest(the_targets, the_fences) AS u (target, fence)
+                            JOIN weir.targets AS t ON t.id = u.target
+                           WHERE t.fence = u.fence AND t.holder IS NOT NULL);
+    UPDATE weir.targets AS t
+       SET holder = CASE WHEN lease_us >= 0 THEN t.holder END, lease_until = new_end
+     WHERE t.id = ANY (held_targets);
+END
+$$;
+
+CREATE OR REPLACE FUNCTION weir.lock_targets(the_targets bigint[], only_blocked boolean)
+RETURNS bigint[]
+LANGUAGE plpgsql VOLATILE
+SET plan_cache_mode = force_generic_plan
+SET enable_seqscan = off SET enable_bitmapscan = off
+SET enable_hashjoin = off SET enable_mergejoin = off SET jit = off
+AS $$
+DECLARE
+    accepted bigint[];
+BEGIN
+    PERFORM 1
+       FROM weir.targets AS t
+      WHERE t.id = ANY (the_targets)
+      ORDER BY t.name
+        FOR NO KEY UPDATE;
+    accepted := ARRAY(SELECT t.id
+                        FROM weir.targets AS t
+                       WHERE t.id = ANY (the_targets)
+                         AND (NOT only_blocked OR t.blocked IS NOT NULL));
+    RETURN accepted;
+END
+$$;
+CREATE OR REPLACE FUNCTION weir.clear_targets(the_targets bigint[], take boolean) RETURNS void
+LANGUAGE plpgsql VOLATILE
+SET plan_cache_mode = force_generic_plan
+SET enable_seqscan = off SET enable_bitmapscan = off
+SET enable_hashjoin = off SET enable_mergejoin = off SET jit = off
+AS $$
+BEGIN
+    UPDATE weir.targets AS t
+       SET blocked = NULL, held = t.paused, due = NULL, lost = 0, error = '', event = 0,
+           reaction = 0, attempts = 0,
+           fence = CASE WHEN take THEN t.fence + 1 ELSE t.fence END,
+           holder = CASE WHEN take THEN NULL ELSE t.holder END,
+           lease_until = CASE WHEN take THEN 0 ELSE t.lease_until END
+     WHERE t.id = ANY (the_targets);
+    UPDATE weir.subscriptions AS s
+       SET retries = 0
+     WHERE s.target = ANY (the_targets) AND s.retries <> 0;
+END
+$$;
+CREATE OR REPLACE FUNCTION weir.operate(
+    verb integer, the_targets bigint[], only_blocked boolean, new_override bigint, paused_by text)
+RETURNS bigint
+LANGUAGE plpgsql VOLATILE SECURITY DEFINER
+SET search_path = pg_catalog, pg_temp
+SET lock_timeout = '5s'
+SET plan_cache_mode = force_generic_plan
+SET enable_seqscan = off SET enable_bitmapscan = off
+SET enable_hashjoin = off SET enable_mergejoin = off SET jit = off
+AS $$
+DECLARE
+    changing bigint[];
+BEGIN
+    PERFORM weir.commit_durably();
+    changing := weir.lock_targets(the_targets, only_blocked);
+    changing := ARRAY(SELECT t.id
+                        FROM weir.targets AS t
+                       WHERE t.id = ANY (changing)
+                         AND CASE verb
+                             WHEN 1 THEN t.blocked IS NOT NULL OR t.due IS NOT NULL
+                             WHEN 4 THEN t.override IS DISTINCT FROM new_override
+                             WHEN 5 THEN NOT t.paused
+                             WHEN 6 THEN t.paused
+                             END);
+    IF verb = 1 THEN
+        PERFORM weir.clear_targets(changing, false);
+    ELSIF verb = 4 THEN
+        UPDATE weir.targets AS t SET override = new_override WHERE t.id = ANY (changing);
+    ELSE
+        UPDATE weir.targets AS t
+           SET paused = (verb = 5),
+               paused_by = CASE WHEN verb = 5 THEN operate.paused_by ELSE '' END,
+               held = (t.blocked IS NOT NULL OR verb = 5)
+         WHERE t.id = ANY (changing);
+    END IF;
+    PERFORM weir.derive(changing);
+    RETURN cardinality(changing);
+END
+$$;
+CREATE OR REPLACE FUNCTION weir.operate_reset(
+    the_targets bigint[], only_blocked boolean, to_position bigint)
+RETURNS bigint
+LANGUAGE plpgsql VOLATILE SECURITY DEFINER
+SET search_path = pg_catalog, pg_temp
+SET lock_timeout = '5s'
+SET plan_cache_mode = force_generic_plan
+SET enable_seqscan = off SET enable_bitmapscan = off
+SET enable_hashjoin = off SET enable_mergejoin = off SET jit = off
+AS $$
+DECLARE
+    routed_again bigint[];
+    locked bigint[];
+    item_targets bigint[];
+    item_reactions bigint[];
+    item_positions bigint[];
+    item_routed boolean[];
+    changing bigint[];
+BEGIN
+    PERFORM weir.commit_durably();
+    routed_again := ARRAY(
+        SELECT DISTINCT r.id
+          FROM weir.subscriptions AS s
+          JOIN weir.reactions AS r ON r.id = s.reaction
+          JOIN weir.definitions AS d ON d.reaction = r.id AND d.number = r.number
+         WHERE s.target = ANY (the_targets) AND d.rule = 4
+           AND s.at > greatest(to_position, r.since));
+    PERFORM 1
+       FROM weir.reactions AS r
+      WHERE r.id = ANY (routed_again)
+      ORDER BY r.id
+        FOR NO KEY UPDATE;
+    locked := weir.lock_targets(the_targets, only_blocked);
+    SELECT array_agg(s.target), array_agg(s.reaction),
+           array_agg(greatest(to_position, r.since)), array_agg(d.rule = 4)
+      INTO item_targets, item_reactions, item_positions, item_routed
+      FROM weir.subscriptions AS s
+      JOIN weir.reactions AS r ON r.id = s.reaction
+      JOIN weir.definitions AS d ON d.reaction = r.id AND d.number = r.number
+     WHERE s.target = ANY (locked) AND s.at > greatest(to_position, r.since);
+    IF item_targets IS NULL THEN
+        RETURN 0;
+    END IF;
+    IF EXISTS (SELECT 1
+                 FROM unnest(item_reactions, item_routed) AS i (reaction, routed)
+                WHERE i.routed AND i.reaction <> ALL (routed_again)) THEN
+        RAISE EXCEPTION 'a reaction was declared or subscribed while its targets were being reset'
+            USING ERRCODE = '40001';
+    END IF;
+    UPDATE weir.subscriptions AS s
+       SET at = i.to_position,
+           mark = CASE WHEN i.routed THEN i.to_position ELSE s.mark END,
+           was_reset = s.was_reset OR i.routed
+      FROM unnest(item_targets, item_reactions, item_positions, item_routed)
+               AS i (target, reaction, to_position, routed)
+     WHERE s.target = i.target AND s.reaction = i.reaction;
+    IF cardinality(routed_again) > 0 THEN
+        DELETE FROM weir.work AS k
+         USING unnest(item_targets, item_reactions, item_routed) AS i (target, reaction, routed)
+         WHERE k.target = i.target AND k.reaction = i.reaction AND i.routed;
+        UPDATE weir.reactions AS r
+           SET reread_to = greatest(r.reread_to, r.routed),
+               routed = least(r.routed, greatest(operate_reset.to_position, r.since))
+         WHERE r.id IN (SELECT i.reaction
+                          FROM unnest(item_reactions, item_routed) AS i (reaction, routed)
+                         WHERE i.routed);
+        UPDATE weir.subscriptions AS s
+           SET was_reset = false
+          FROM weir.reactions AS r
+         WHERE r.id = ANY (routed_again) AND r.reread_to = 0
+           AND s.reaction = r.id AND s.was_reset;
+    END IF;
+    changing := ARRAY(SELECT DISTINCT i.target FROM unnest(item_targets) AS i (target));
+    PERFORM weir.clear_targets(changing, true);
+    PERFORM weir.derive(changing);
+    RETURN cardinality(changing);
+END
+$$;
+CREATE OR REPLACE FUNCTION weir.skip_state(the_target bigint) RETURNS text
+LANGUAGE plpgsql STABLE
+SET plan_cache_mode = force_generic_plan
+SET enable_seqscan = off SET enable_bitmapscan = off
+SET enable_hashjoin = off SET enable_mergejoin = off SET jit = off
+AS $$
+BEGIN
+    RETURN (SELECT concat_ws(' ', t.fence, t.behind, t.blocked, t.event, t.reaction, t.attempts,
+                             md5(t.error))
+              FROM weir.targets AS t
+             WHERE t.id = the_target)
+        || '/' || coalesce((SELECT string_agg(concat_ws(' ', s.reaction, s.at, s.mark, s.retries,
+                                                 r.number, r.retired, md5(s.value)), ','
+                                       ORDER BY s.reaction)
+                       FROM weir.subscriptions AS s
+                       JOIN weir.reactions AS r ON r.id = s.reaction
+                      WHERE s.target = the_target), '')
+        || '/' || coalesce((SELECT string_agg(p.id || ' ' || p.attempts, ',' ORDER BY p.id)
+                       FROM weir.parked AS p
+                      WHERE p.target = the_target AND p.sent_back), '');
+END
+$$;
+CREATE OR REPLACE FUNCTION weir.operate_skip(
+    the_targets bigint[], states text[], the_reactions bigint[], the_events bigint[],
+    the_attempts bigint[])
+RETURNS SETOF bigint
+LANGUAGE plpgsql VOLATILE SECURITY DEFINER
+SET search_path = pg_catalog, pg_temp
+SET lock_timeout = '5s'
+SET plan_cache_mode = force_generic_plan
+SET enable_seqscan = off SET enable_bitmapscan = off
+SET enable_hashjoin = off SET enable_mergejoin = off SET jit = off
+AS $$
+DECLARE
+    now_us bigint;
+    changing bigint[];
+    park_reactions bigint[];
+    park_events bigint[];
+    park_attempts bigint[];
+    park_errors text[];
+BEGIN
+    PERFORM weir.commit_durably();
+    PERFORM weir.lock_targets(the_targets, false);
+    now_us := weir.clock_us();
+    SELECT array_agg(t.id), array_agg(i.reaction), array_agg(i.event), array_agg(i.attempts),
+           array_agg(CASE WHEN t.error <> '' THEN t.error ELSE 'skipped by an operator' END)
+      INTO changing, park_reactions, park_events, park_attempts, park_errors
+      FROM (SELECT u.*
+              FROM unnest(the_targets, states, the_reactions, the_events, the_attempts)
+                       WITH ORDINALITY AS u (target, state, reaction, event, attempts, ordinal)
+             ORDER BY u.ordinal) AS i
+      JOIN weir.targets AS t ON t.id = i.target
+     WHERE weir.skip_state(t.id) = i.state;
+    IF changing IS NULL THEN
+        RETURN;
+    END IF;
+    PERFORM weir.park(changing, park_reactions, park_events, park_attempts, park_errors, now_us);
+    WITH moved AS (
+        UPDATE weir.subscriptions AS s
+           SET at = i.event
+          FROM unnest(changing, park_reactions, park_events) AS i (target, reaction, event)
+         WHERE s.target = i.target AND s.reaction = i.reaction
+           AND s.at < i.event AND s.mark >= i.event
+        RETURNING s.target, s.reaction, s.at
+    )
+    DELETE FROM weir.work AS k
+     USING moved AS m
+     WHERE k.target = m.target AND k.reaction = m.reaction AND k.event <= m.at;
+    PERFORM weir.clear_targets(changing, true);
+    PERFORM weir.derive(changing);
+    RETURN QUERY SELECT unnest(changing);
+END
+$$;
+CREATE OR REPLACE FUNCTION weir.position_of_time(time_us bigint) RETURNS bigint
+LANGUAGE plpgsql STABLE
+SET search_path = pg_catalog, pg_temp
+SET plan_cache_mode = force_generic_plan
+SET enable_seqscan = off SET enable_bitmapscan = off SET jit = off
+AS $$
+DECLARE
+    wanted timestamptz := CASE WHEN time_us > 253402300799999999 THEN 'infinity'::timestamptz
+                               WHEN time_us < -62135596800000000 THEN '-infinity'::timestamptz
+                               ELSE 'epoch'::timestamptz
+                                    + (time_us / 1000000) * interval '1 second'
+                                    + (time_us % 1000000) * interval '1 microsecond' END;
+    low bigint := 1;
+    high bigint;
+    middle bigint;
+    probe record;
+    slice record;
+BEGIN
+    SELECT coalesce(max(e.id), 0) + 1 INTO high FROM weir.events AS e;
+    WHILE low < high LOOP
+        middle := low + (high - low) / 2;
+        SELECT e.id, e.created INTO probe
+          FROM weir.events AS e
+         WHERE e.id >= middle
+         ORDER BY e.id
+         LIMIT 1;
+        IF probe.id IS NULL OR probe.created >= wanted THEN
+            high := middle;
+        ELSE
+            low := probe.id + 1;
+        END IF;
+    END LOOP;
+    LOOP
+        SELECT min(b.id) FILTER (WHERE b.created >= wanted) AS late INTO slice
+          FROM (SELECT e.id, e.created
+                  FROM weir.events AS e
+                 WHERE e.id < low
+                 ORDER BY e.id DESC
+                 LIMIT 10000) AS b;
+        EXIT WHEN slice.late IS NULL;
+        low := slice.late;
+    END LOOP;
+    RETURN low - 1;
+END
+$$;
+CREATE OR REPLACE FUNCTION weir.lane_pause(the_lane text, pause boolean, who text) RETURNS boolean
+LANGUAGE plpgsql VOLATILE SECURITY DEFINER
+SET search_path = pg_catalog, pg_temp
+SET lock_timeout = '5s'
+AS $$
+BEGIN
+    PERFORM weir.commit_durably();
+    IF pause THEN
+        INSERT INTO weir.lanes AS l (lane, paused, paused_by)
+        VALUES (the_lane, true, who)
+            ON CONFLICT (lane) DO UPDATE SET paused = true, paused_by = excluded.paused_by
+               WHERE NOT l.paused;
+    ELSE
+        UPDATE weir.lanes AS l
+           SET paused = false, paused_by = ''
+         WHERE l.lane = the_lane AND l.paused;
+    END IF;
+    RETURN FOUND;
+END
+$$;
+CREATE OR REPLACE FUNCTION weir.parked_retry(the_parked bigint) RETURNS boolean
+LANGUAGE plpgsql VOLATILE SECURITY DEFINER
+SET search_path = pg_catalog, pg_temp
+SET lock_timeout = '5s'
+AS $$
+DECLARE
+    its_target bigint;
+BEGIN
+    PERFORM weir.commit_durably();
+    SELECT p.target INTO its_target FROM weir.parked AS p WHERE p.id = the_parked;
+    IF its_target = 0 THEN
+        RAISE EXCEPTION 'parked event % was parked while routing and has no target', the_parked
+            USING ERRCODE = 'WR018';
+    END IF;
+    PERFORM 1 FROM weir.targets AS t WHERE t.id = its_target FOR NO KEY UPDATE;
+    IF NOT EXISTS (SELECT 1 FROM weir.parked AS p WHERE p.id = the_parked) THEN
+        RAISE EXCEPTION 'no parked event with id %', the_parked USING ERRCODE = 'WR006';
+    END IF;
+    UPDATE weir.parked AS p SET sent_back = true WHERE p.id = the_parked AND NOT p.sent_back;
+    IF NOT FOUND THEN
+        RETURN false;
+    END IF;
+    PERFORM weir.derive(ARRAY[its_target]);
+    RETURN true;
+END
+$$;
+CREATE OR REPLACE FUNCTION weir.parked_drop(the_parked bigint) RETURNS void
+LANGUAGE plpgsql VOLATILE SECURITY DEFINER
+SET search_path = pg_catalog, pg_temp
+SET lock_timeout = '5s'
+AS $$
+DECLARE
+    its_target bigint;
+    was_sent_back boolean;
+BEGIN
+    PERFORM weir.commit_durably();
+    SELECT p.target INTO its_target FROM weir.parked AS p WHERE p.id = the_parked;
+    PERFORM 1 FROM weir.targets AS t WHERE t.id = its_target FOR NO KEY UPDATE;
+    DELETE FROM weir.parked AS p WHERE p.id = the_parked RETURNING p.sent_back INTO was_sent_back;
+    IF NOT FOUND THEN
+        RAISE EXCEPTION 'no parked event with id %', the_parked USING ERRCODE = 'WR006';
+    END IF;
+    IF was_sent_back THEN
+        PERFORM weir.derive(ARRAY[its_target]);
+    END IF;
+END
+$$;
+CREATE OR REPLACE FUNCTION weir.snapshot_put(
+    the_stream text, the_version bigint, the_revision text, the_data bytea)
+RETURNS void
+LANGUAGE plpgsql VOLATILE SECURITY DEFINER
+SET search_path = pg_catalog, pg_temp
+SET lock_timeout = '5s'
+AS $$
+BEGIN
+    PERFORM weir.commit_durably();
+    INSERT INTO weir.snapshots AS k (stream, version, revision, data)
+    VALUES (the_stream, the_version, the_revision, the_data)
+        ON CONFLICT (stream) DO UPDATE
+           SET version = excluded.version, revision = excluded.revision, data = excluded.data
+         WHERE excluded.version >= k.version OR excluded.revision <> k.revision;
+END
+$$;
+CREATE OR REPLACE FUNCTION weir.snapshot_drop(category text, keep_revision text) RETURNS bigint
+LANGUAGE plpgsql VOLATILE SECURITY DEFINER
+SET search_path = pg_catalog, pg_temp
+SET lock_timeout = '5s'
+AS $$
+DECLARE
+    dropped bigint;
+BEGIN
+    PERFORM weir.commit_durably();
+    DELETE FROM weir.snapshots AS k
+     WHERE (category = '' OR k.stream = category
+            OR (k.stream >= category || '-' AND k.stream < category || '.'))
+       AND k.revision <> keep_revision;
+    GET DIAGNOSTICS dropped = ROW_COUNT;
+    RETURN dropped;
+END
+$$;
+
+REVOKE ALL ON ALL FUNCTIONS IN SCHEMA weir FROM PUBLIC;
+DO $$
+DECLARE
+    place name;
+    role name;
+BEGIN
+    FOR place, role IN
+        SELECT DISTINCT n.nspname, pg_get_userbyid(a.grantee)
+        FROM pg_catalog.pg_class AS c
+        JOIN pg_catalog.pg_namespace AS n ON n.oid = c.relnamespace
+        JOIN pg_catalog.pg_proc AS p ON p.pronamespace = n.oid
+        CROSS JOIN LATERAL aclexplode(p.proacl) AS a
+        WHERE c.oid = 'weir.store'::regclass
+            AND p.proname = 'append'
+            AND a.privilege_type = 'EXECUTE'
+            AND a.grantee NOT IN (0, p.proowner)
+    LOOP
+        EXECUTE format('GRANT SELECT ON ALL TABLES IN SCHEMA %I TO %I', place, role);
+        EXECUTE format('GRANT EXECUTE ON ALL FUNCTIONS IN SCHEMA %I TO %I', place, role);
+    END LOOP;
+END
+$$;
+
+UPDATE weir.store SET schema = 1, client_least = 1;
+COMMIT;
