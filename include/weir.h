@@ -209,7 +209,7 @@ typedef struct weir_append_request {
     const weir_expectation *const *expectations;
     size_t expectations_count; /* one per stream at most; streams without one: any            */
     const weir_key_change *const *key_changes;
-    size_t key_changes_count;
+    size_t key_changes_count; /* at most 1,000 */
     weir_str key;         /* idempotency key of the whole append; left out: none                */
     weir_str correlation; /* for events whose meta has none; left out: a fresh one              */
     int64_t causation;    /* id of the causing event, for events whose meta has none; 0: none   */
@@ -239,12 +239,30 @@ typedef struct weir_append_result {
  *   EKEYREUSED the idempotency key was used with other content; EINFLIGHT: is being used;
  *   ECLOSED, ECONFLICT  stream by stream, expectations as given, then the others;
  *   ETAKEN     a key belongs to another stream: err->stream names it.
- * EUNKNOWN: the disk failed in the middle of the commit, which may or may not have happened. An
+ * EUNKNOWN: the disk failed in the middle of the commit, or the connection was lost before the
+ * answer came: it may or may not have happened. An
  * append with an idempotency key is asked for again by the library itself, once; then, or without a
  * key, find out by reading, or repeat with the same key.
  * `out` may be NULL; else *out is owned by the caller, ended by weir_append_result_free. */
 WEIR_API WEIR_MUSTCHECK int32_t weir_append(weir *w, const weir_append_request *request,
                                             const weir_append_result **out, weir_error *err);
+
+/* The same inside a transaction of the caller's own, on the caller's own connection (PostgreSQL:
+ * `connection` is a PGconn *, borrowed, used by this thread alone meanwhile): the events are there,
+ * and durable, when that transaction commits, together with whatever else it did. Call weir_wake
+ * then. Blocks while somebody else holds one of the streams or keys, and holds them until the
+ * transaction ends: others who append to them wait, and readers do not pass its positions, so keep it
+ * short. Refusals are as above and leave the transaction as it was; after EIO or EBUSY it has failed
+ * and has to be rolled back. EMISUSE: the store is not PostgreSQL, no transaction is open, or it is
+ * not READ COMMITTED. Any thread. */
+WEIR_API WEIR_MUSTCHECK int32_t weir_append_in(weir *w, void *connection,
+                                               const weir_append_request *request,
+                                               const weir_append_result **out, weir_error *err);
+
+/* Tells everyone who waits for events that there may be some: after the commit of a transaction with
+ * weir_append_in. Without it they find out by themselves, later. Does not block, never fails. Any
+ * thread; NULL is a no-op. */
+WEIR_API void weir_wake(weir *w);
 
 /* Frees a result. NULL is a no-op. Does not touch the store. */
 WEIR_API void weir_append_result_free(const weir_append_result *result);

@@ -193,6 +193,21 @@ static void C15_the_log_is_bounded_and_filtered(void **state)
     logs(w, (weir_log_options){ .fields = WEIR_HAS_UNTIL, .until_us = 0 }, "");
 }
 
+static void a_transaction_of_the_callers_own_needs_a_store_that_has_them(void **state)
+{
+    weir *w = *state;
+    weir_error err;
+    const weir_new_event e = { WEIR_NEW_EVENT_INIT, .stream = weir__str("s"),
+                               .name = weir__str("A") };
+    const weir_new_event *events[] = { &e };
+    const weir_append_request r = { WEIR_APPEND_REQUEST_INIT, .events = events, .events_count = 1 };
+    assert_int_equal(weir_append_in(w, &err, &r, NULL, &err), WEIR_EMISUSE);
+    assert_non_null(strstr(err.message, "only a PostgreSQL store"));
+    assert_int_equal(weir_append_in(NULL, &err, &r, NULL, &err), WEIR_EINVAL);
+    weir_wake(w);
+    weir_wake(NULL);
+}
+
 static void C16_a_position_beyond_the_log_is_rewound_not_silence(void **state)
 {
     weir *w = *state;
@@ -485,6 +500,8 @@ int main(int argc, char **argv)
             a_handle_is_refused_in_a_forked_child_and_goes_on_in_the_parent, setup, teardown),
         cmocka_unit_test(a_store_that_is_not_there_is_not_created_unless_asked_to),
         cmocka_unit_test(codes_have_words_and_the_library_has_a_version),
+        cmocka_unit_test_setup_teardown(
+            a_transaction_of_the_callers_own_needs_a_store_that_has_them, setup, teardown),
         cmocka_unit_test_setup_teardown(what_is_missing_is_an_error_not_a_crash, setup, teardown),
         cmocka_unit_test_setup_teardown(running_out_of_memory_leaves_the_handle_usable, setup,
                                         teardown),

@@ -1,5 +1,5 @@
-/* append.c - weir_append and weir_stream_close: prepare, let the committer judge, hand out the
- * result. */
+/* append.c - weir_append, weir_append_in and weir_stream_close: prepare, let the committer or the
+ * store judge, hand out the result. */
 #include "api/api.h"
 #include "base/error.h"
 #include "base/str.h"
@@ -73,21 +73,27 @@ static weir_status commit(weir *w, store_append *append)
     return weir__committer_append(w->committer, append);
 }
 
-int32_t weir_append(weir *w, const weir_append_request *request, const weir_append_result **out,
-                    weir_error *err)
+/* In a transaction of the caller's own there is nobody to share it with. */
+static weir_status commit_in(weir *w, void *connection, store_append *append, weir_error *err)
+{
+    const weir_status status = w->store->ops->append_in(w->store, connection, append, err);
+    return status == WEIR_OK ? append->status : status;
+}
+
+/* connection NULL: in a transaction of Weir's own. */
+static weir_status append(weir *w, void *connection, const weir_append_request *request,
+                          const weir_append_result **out, weir_error *err)
 {
     prepared_append p = { 0 };
     append_result *result = NULL;
-    weir_status status = write_check(w, err);
-    if (status == WEIR_OK) {
-        status = weir__append_prepare(&p, request, w->url.options.payload_bytes,
-                                      w->url.options.clock, err);
-    }
+    weir_status status =
+        weir__append_prepare(&p, request, w->url.options.payload_bytes, w->url.options.clock, err);
     if (status == WEIR_OK && out != NULL && (result = result_new(&p.append)) == NULL) {
         status = weir__fail(err, WEIR_ENOMEM, "could not allocate the result of an append");
     }
     if (status == WEIR_OK) {
-        status = commit(w, &p.append);
+        status =
+            connection == NULL ? commit(w, &p.append) : commit_in(w, connection, &p.append, err);
     }
     if (status == WEIR_OK && out != NULL) {
         result_fill(result, &p.append);
@@ -97,6 +103,38 @@ int32_t weir_append(weir *w, const weir_append_request *request, const weir_appe
     weir__free(result);
     weir__prepared_free(&p);
     return status;
+}
+
+int32_t weir_append(weir *w, const weir_append_request *request, const weir_append_result **out,
+                    weir_error *err)
+{
+    const weir_status status = write_check(w, err);
+    return status == WEIR_OK ? append(w, NULL, request, out, err) : status;
+}
+
+int32_t weir_append_in(weir *w, void *connection, const weir_append_request *request,
+                       const weir_append_result **out, weir_error *err)
+{
+    const weir_status status = write_check(w, err);
+    if (status != WEIR_OK) {
+        return status;
+    }
+    if (w->store->ops->append_in == NULL) {
+        return weir__fail(
+            err, WEIR_EMISUSE,
+            "only a PostgreSQL store can append in a transaction of the caller's own");
+    }
+    if (connection == NULL) {
+        return weir__fail(err, WEIR_EINVAL, "no connection was given");
+    }
+    return append(w, connection, request, out, err);
+}
+
+void weir_wake(weir *w)
+{
+    if (w != NULL && weir__handle_check(w, NULL) == WEIR_OK && w->store->ops->wake != NULL) {
+        w->store->ops->wake(w->store);
+    }
 }
 
 void weir_append_result_free(const weir_append_result *result)

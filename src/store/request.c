@@ -468,12 +468,13 @@ static weir_status request_check(const weir_append_request *r, weir_error *err)
 {
     if (r->events_count > STORE_APPEND_EVENTS_MAX ||
         r->expectations_count > STORE_APPEND_EVENTS_MAX ||
-        r->key_changes_count > STORE_APPEND_EVENTS_MAX) {
-        return weir__fail(err, WEIR_EINVAL,
-                          "append has %zu events, %zu expectations and %zu key changes, allowed %d "
-                          "of each",
-                          r->events_count, r->expectations_count, r->key_changes_count,
-                          STORE_APPEND_EVENTS_MAX);
+        r->key_changes_count > STORE_APPEND_KEYS_MAX) {
+        return weir__fail(
+            err, WEIR_EINVAL,
+            "append has %zu events, %zu expectations and %zu key changes, allowed %d, "
+            "%d and %d",
+            r->events_count, r->expectations_count, r->key_changes_count, STORE_APPEND_EVENTS_MAX,
+            STORE_APPEND_EVENTS_MAX, STORE_APPEND_KEYS_MAX);
     }
     if (r->events_count == 0 && r->expectations_count == 0) {
         return weir__fail(err, WEIR_EINVAL, "append has neither an event nor an expectation");

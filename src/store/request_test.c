@@ -216,6 +216,30 @@ static void C05_more_events_than_allowed_are_refused(void **state)
     free(events);
 }
 
+static void C10_more_key_changes_than_allowed_are_refused(void **state)
+{
+    (void)state;
+    prepared_append p;
+    weir_error err;
+    const weir_new_event e = event("s", "x", "1", NULL);
+    const weir_new_event *events[] = { &e };
+    const weir_key_change change = { WEIR_KEY_CHANGE_INIT, .change = WEIR_KEY_RESERVE,
+                                     .key = weir__str("k"), .stream = weir__str("s") };
+    const weir_key_change *changes[STORE_APPEND_KEYS_MAX + 1];
+    for (size_t i = 0; i <= STORE_APPEND_KEYS_MAX; i++) {
+        changes[i] = &change;
+    }
+    weir_append_request r = { WEIR_APPEND_REQUEST_INIT, .events = events, .events_count = 1,
+                              .key_changes = changes,
+                              .key_changes_count = STORE_APPEND_KEYS_MAX + 1 };
+    assert_int_equal(prepare(&p, &r, &err), WEIR_EINVAL);
+    assert_non_null(strstr(err.message, "1001 key changes"));
+    weir__prepared_free(&p);
+    r.key_changes_count = STORE_APPEND_KEYS_MAX;
+    assert_int_equal(prepare(&p, &r, &err), WEIR_OK);
+    weir__prepared_free(&p);
+}
+
 static void C05_an_append_has_at_most_64_MiB(void **state)
 {
     (void)state;
@@ -416,6 +440,7 @@ int main(int argc, char **argv)
         cmocka_unit_test(streams_are_distinct_expectations_first_then_by_first_event),
         cmocka_unit_test(C05_many_streams_are_told_apart),
         cmocka_unit_test(C05_more_events_than_allowed_are_refused),
+        cmocka_unit_test(C10_more_key_changes_than_allowed_are_refused),
         cmocka_unit_test(C05_an_append_has_at_most_64_MiB),
         cmocka_unit_test(C09_the_fingerprint_covers_everything_but_meta),
         cmocka_unit_test(requests_that_contradict_themselves_are_refused),

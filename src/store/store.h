@@ -55,6 +55,7 @@ enum {
     STORE_NAME_BYTES_MAX = 512,
     STORE_APPEND_EVENTS_MAX = 100000,
     STORE_APPEND_BYTES_MAX = 64 * 1024 * 1024,
+    STORE_APPEND_KEYS_MAX = 1000, /* changes of reserved keys in one append: each needs a lock */
     STORE_PAYLOAD_BYTES_DEFAULT = 1024 * 1024,
     STORE_CHUNK_EVENTS_MAX = 1000,        /* events looked at in one read transaction          */
     STORE_CHUNK_BYTES_SOFT = 1024 * 1024, /* a chunk ends with the event that reaches this     */
