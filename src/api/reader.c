@@ -12,6 +12,7 @@
  */
 #include "api/api.h"
 #include "base/error.h"
+#include "base/random.h"
 #include "base/str.h"
 #include "base/struct.h"
 #include "store/request.h"
@@ -21,6 +22,7 @@
 
 enum {
     FALLBACK_POLL_MS = 1000, /* a wake-up is a hint: without one, look again after this time */
+    FALLBACK_JITTER_MS = 250,
     /* While a transaction of someone else holds back events that are there: its rollback wakes
      * nobody. Doubling from the first to the last. */
     HELD_POLL_MS_FIRST = 10,
@@ -399,11 +401,16 @@ static weir_status follow_until(weir_reader *r, int64_t deadline_us, weir_error 
 {
     const weir_clock *clock = weir__clock_machine();
     weir_status status = WEIR_OK;
+    unsigned quiet = 0; /* looks that found nothing */
     while (status == WEIR_OK && r->chunk.events_count == 0 && r->position < r->to) {
         const int64_t left_ms = deadline_us == INT64_MAX
-                                    ? FALLBACK_POLL_MS
+                                    ? INT32_MAX
                                     : (deadline_us - weir__clock_mono(clock) + 999) / 1000;
-        const int32_t poll_ms = r->held_poll_ms > 0 ? r->held_poll_ms : FALLBACK_POLL_MS;
+        /* Not all readers of a store at the same time. */
+        const int32_t poll_ms =
+            r->held_poll_ms > 0
+                ? r->held_poll_ms
+                : FALLBACK_POLL_MS + (int32_t)(weir__random_u64() % FALLBACK_JITTER_MS);
         bool woken = false;
         const int32_t wait_ms = left_ms <= 0 ? 0 : left_ms < poll_ms ? (int32_t)left_ms : poll_ms;
         status = r->w->store->ops->watch_wait(r->watch, wait_ms, &woken, err);
@@ -411,7 +418,10 @@ static weir_status follow_until(weir_reader *r, int64_t deadline_us, weir_error 
             status = next_chunk(r, err);
         }
         if (status == WEIR_OK && r->chunk.events_count == 0) {
-            status = rewind_check(r, err);
+            /* With every other look, and the last one: who waits asks the store little. */
+            if (quiet++ % 2 == 0 || left_ms <= 0) {
+                status = rewind_check(r, err);
+            }
             if (left_ms <= 0) {
                 break;
             }

@@ -11,7 +11,8 @@
  * --seconds; by default only when it is killed. --rule watches the locking rule (rule.h), with a
  * URL that names RULE_VFS. --race: all appends go to one stream and expect the version that was seen
  * last. --away: the server may go away and come back; an append under a key is then tried again
- * until its outcome is known, one without is given up. Exit status: 0, or 1 when a call failed in a way that must not happen.
+ * until its outcome is known, one without is given up. Exit status: 0, or 1 when a call failed in a
+ * way that must not happen.
  */
 #include "history.h"
 #include "rule.h"
