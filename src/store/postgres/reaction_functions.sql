@@ -90,6 +90,7 @@ RETURNS TABLE (
     router_fence bigint, names text, source text, rule integer, rule_text text)
 LANGUAGE plpgsql VOLATILE SECURITY DEFINER
 SET search_path = pg_catalog, pg_temp
+SET lock_timeout = '5s'
 AS $$
 #variable_conflict use_column
 DECLARE
@@ -150,6 +151,7 @@ $$;
 CREATE OR REPLACE FUNCTION weir.retire(its_name text) RETURNS void
 LANGUAGE plpgsql VOLATILE SECURITY DEFINER
 SET search_path = pg_catalog, pg_temp
+SET lock_timeout = '5s'
 AS $$
 DECLARE
     reaction_id bigint;
@@ -178,6 +180,7 @@ CREATE OR REPLACE FUNCTION weir.router_lease(
 RETURNS TABLE (fence bigint, until bigint)
 LANGUAGE plpgsql VOLATILE SECURITY DEFINER
 SET search_path = pg_catalog, pg_temp
+SET lock_timeout = '5s'
 AS $$
 DECLARE
     started bigint;
