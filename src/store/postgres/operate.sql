@@ -40,25 +40,26 @@ SELECT count(*)
 
 -- What the choice of the event to skip is made on, in one snapshot: for each target that is behind a
 -- row of its own (kind 0: what failed, as it says, and its state), its subscriptions that are behind
--- (kind 1: at and mark in the place of the event) and its events that were sent back (kind 2).
+-- (kind 1: at and mark in the place of the event) and its events that were sent back (kind 2). In the
+-- order of their names, in which they are parked.
 -- name: skip_read
 SELECT t.id, 0 AS kind, t.reaction, t.event, 0::bigint AS mark, t.attempts,
-       t.blocked IS NOT NULL AS is_blocked, weir.skip_state(t.id) AS state
+       t.blocked IS NOT NULL AS is_blocked, weir.skip_state(t.id) AS state, t.name
   FROM weir.targets AS t
  WHERE t.id = ANY ($1::bigint[]) AND t.behind
 UNION ALL
-SELECT t.id, 1, s.reaction, s.at, s.mark, s.retries, false, ''
+SELECT t.id, 1, s.reaction, s.at, s.mark, s.retries, false, '', t.name
   FROM weir.targets AS t
   JOIN weir.subscriptions AS s ON s.target = t.id
   JOIN weir.reactions AS r ON r.id = s.reaction
  WHERE t.id = ANY ($1::bigint[]) AND t.behind AND s.at < s.mark AND NOT r.retired
 UNION ALL
-SELECT t.id, 2, p.reaction, p.event, 0, p.attempts, false, ''
+SELECT t.id, 2, p.reaction, p.event, 0, p.attempts, false, '', t.name
   FROM weir.targets AS t
   JOIN weir.parked AS p ON p.target = t.id
   JOIN weir.reactions AS r ON r.id = p.reaction
  WHERE t.id = ANY ($1::bigint[]) AND t.behind AND p.sent_back AND NOT r.retired
- ORDER BY 1, 2, 3, 4;
+ ORDER BY name, kind, reaction, event;
 
 -- name: operate_skip
 SELECT c.id FROM weir.operate_skip($1, $2, $3, $4, $5) AS c (id);

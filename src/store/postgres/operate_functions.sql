@@ -236,13 +236,13 @@ BEGIN
     PERFORM weir.commit_durably();
     PERFORM weir.lock_targets(the_targets, false);
     now_us := weir.clock_us();
-    SELECT array_agg(t.id), array_agg(i.reaction), array_agg(i.event), array_agg(i.attempts),
-           array_agg(CASE WHEN t.error <> '' THEN t.error ELSE 'skipped by an operator' END)
+    SELECT array_agg(t.id ORDER BY i.ordinal), array_agg(i.reaction ORDER BY i.ordinal),
+           array_agg(i.event ORDER BY i.ordinal), array_agg(i.attempts ORDER BY i.ordinal),
+           array_agg(CASE WHEN t.error <> '' THEN t.error ELSE 'skipped by an operator' END
+                     ORDER BY i.ordinal)
       INTO changing, park_reactions, park_events, park_attempts, park_errors
-      FROM (SELECT u.*
-              FROM unnest(the_targets, states, the_reactions, the_events, the_attempts)
-                       WITH ORDINALITY AS u (target, state, reaction, event, attempts, ordinal)
-             ORDER BY u.ordinal) AS i
+      FROM unnest(the_targets, states, the_reactions, the_events, the_attempts)
+               WITH ORDINALITY AS i (target, state, reaction, event, attempts, ordinal)
       JOIN weir.targets AS t ON t.id = i.target
      WHERE weir.skip_state(t.id) = i.state;
     IF changing IS NULL THEN
