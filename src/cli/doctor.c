@@ -179,7 +179,7 @@ const cli_command weir__cli_doctor_command = {
              "Findings are to be acted on: with any, the exit status is 1. Notes are good to know.",
     .example = "weir doctor\n"
                "weir doctor --store sqlite:orders.db --json\n"
-               "weir doctor --store postgres://localhost/orders",
+               "weir doctor --store postgres:///orders",
     .words_min = 0,
     .words_max = 0,
     .run = run,

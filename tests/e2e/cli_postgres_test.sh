@@ -1,0 +1,243 @@
+#!/usr/bin/env bash
+# cli_postgres_test.sh - the program on PostgreSQL: every command, the README's and the help's examples,
+# init from many processes, roles, errors that say what to do, passwords that are never shown, a pooler,
+# a standby. Run by tests/postgres/with-server.
+# shellcheck disable=SC2016 # what bash -c runs expands there
+. "$(dirname "$0")/tap.sh" || exit 1
+cd "$tmp" || exit 1
+chmod 755 "$tmp"
+unset WEIR_STORE
+export PGHOST=$WEIR_TEST_PG_DIR PGUSER=postgres
+export PATH=$WEIR_TEST_PG_BIN:$PATH
+mkdir bin build && ln -s "$WEIR" bin/weir && ln -s "$WEIR" build/weir
+export PATH=$tmp/bin:$PATH
+as_server() { if [ "$(id -u)" = 0 ]; then (cd / && runuser -u "$WEIR_TEST_PG_USER" -- "$@"); else "$@"; fi; }
+
+weir() { "$WEIR" "$@"; }
+sql() { psql -X -q -A -t -v ON_ERROR_STOP=1 "$@"; }
+
+# ---- the README, as written --------------------------------------------------------------------
+
+count=0
+while IFS= read -r line; do
+    count=$((count + 1))
+    ok "README: $line" bash -c "$line"
+done < <(sed -n '/^## On PostgreSQL/,/^## The library/p' "$WEIR_SOURCE/README.md" |
+    sed -n '/^```sh/,/^```/p' | grep -v '^```')
+ok "the README has commands for PostgreSQL (it has $count)" test "$count" -ge 8
+is "they leave two events" "$(sql orders -c 'SELECT count(*) FROM weir.events')" 2
+query=$(sed -n 's/.*`\(SELECT [^`]*weir\.events\)`.*/\1/p' "$WEIR_SOURCE/README.md")
+ok "the README's query runs" psql -X -d orders -c "$query"
+
+for command in init append read log streams targets status doctor; do
+    while IFS= read -r line; do
+        ok "weir $command --help: $line" bash -c "$line"
+    done < <(weir "$command" --help | sed -n '/^Examples/,$s/^  //p' | grep postgres:)
+done
+
+# ---- every command -----------------------------------------------------------------------------
+
+createdb shop
+export WEIR_STORE="postgres:///shop?schema=Odd%20one"
+for command in "read a" log streams "close a" status doctor targets "log --follow"; do
+    # shellcheck disable=SC2086
+    status "weir $command without a store is exit status 3" 3 timeout 20 "$WEIR" $command
+    like "weir $command: says what to do" "$errout" '"code":"not-found".*weir init'
+done
+is "none of them made anything" "$(sql shop -c "SELECT count(*) FROM pg_namespace WHERE nspname ~ 'ne'")" 0
+ok "init --plan" weir init --plan
+printf '%s\n' "$out" >plan.sql
+is "makes nothing" "$(sql shop -c "SELECT count(*) FROM pg_namespace WHERE nspname ~ 'ne'")" 0
+ok "the plan is SQL that psql runs" psql -X -q -v ON_ERROR_STOP=1 -d shop -f plan.sql
+ok "and makes what init makes: doctor has no complaint about it" weir doctor
+is "not even a note" "$(grep -c '"rule":"schema"' <<<"$out")" 0
+ok "init of what is there" weir init
+is "changes nothing" "$out" '{"store":"postgres:///shop?schema=Odd one","schema":1,"created":false,"upgraded":false}'
+ok "init --plan of what is up to date" weir init --plan
+is "has nothing to do" "$out" ""
+ok "append" weir append order-1 OrderPlaced '{"total":40}' --expect none --key k1 --reserve email:a
+like "says where it went" "$out" '^\{"stream":"order-1","first":0,"last":0,"id":1,"replayed":false\}$'
+ok "append again, with its key" weir append order-1 OrderPlaced '{"total":40}' --expect none --key k1 --reserve email:a
+like "is a replay" "$out" '"replayed":true'
+status "a conflict is exit status 4" 4 weir append order-1 OrderPaid --expect none
+is "and says where the stream is" "$errout" '{"error":{"code":"conflict","message":"conflict on order-1: expected no such stream, it is at 0","stream":"order-1","expected":"none","actual":0}}'
+status "a taken key too" 4 weir append order-2 OrderPlaced --reserve email:a
+seq 1 2000 | sed 's/.*/{"stream":"bulk-&","name":"Noted","data":{"n":&}}/' >batch.jsonl
+ok "a batch of 2,000 lines" weir append --batch batch.jsonl
+like "commits them" "$out" '"committed":2000'
+ok "read" weir read order-1
+is "gives back what was put in" "$(wc -l <<<"$out")" 1
+ok "log, filtered" weir log --category bulk --after 1 --limit 3
+is "as asked" "$(grep -c '"stream":"bulk-[123]"' <<<"$out")" 3
+ok "streams" weir streams --match 'bulk-19*'
+ok "status" weir status
+like "has a server" "$out" '"server":\{"database":"shop","schema":"Odd one","user":"postgres","standby":false,"pooled":false\}'
+like "and the positions" "$out" '"head":2001,"safe":2001,"held_back_by":\[\]'
+like "status as text" "$(weir status --text)" $'server +primary, database shop, schema Odd one, user postgres\n'
+ok "close" weir close order-1
+status "a closed stream refuses" 4 weir append order-1 N
+ok "targets: there are none" weir targets
+echo 'store: postgres:///shop?schema=Odd%20one' >weir.yaml
+ok "store in weir.yaml" env -u WEIR_STORE "$WEIR" read order-1
+rm weir.yaml
+
+"$WEIR" log --follow --after 2002 >followed 2>&1 &
+spawned $!
+wait_for "the follower's connection" 10 bash -c \
+    '[ "$(psql -XAtc "SELECT count(*) FROM pg_stat_activity WHERE datname = '"'shop'"'" postgres)" -ge 1 ]'
+ok "an append of another process" weir append late-1 Seen
+ok "reaches a follower" wait_for "the event" 10 grep -q '"stream":"late-1"' followed
+kill -TERM "${tap_pids[-1]}"
+wait "${tap_pids[-1]}"
+is "which ends with 0" $? 0
+
+PGOPTIONS='-c default_transaction_read_only=on' "$WEIR" read order-1 >/dev/null 2>&1
+is "reading needs no right to write" $? 0
+
+# ---- many processes at once --------------------------------------------------------------------
+
+createdb raced
+ok "sixteen weir init at once" bash -c 'for i in $(seq 16); do "$WEIR" init --store postgres:///raced >raced.$i 2>&1 & pids="$pids $!"; done; for p in $pids; do wait $p || exit 1; done'
+is "leave one store" "$(sql raced -c 'SELECT count(*) FROM weir.store')" 1
+ok "eight appends at once that find no store" bash -c 'createdb first; for i in $(seq 8); do "$WEIR" append s-$i N --store postgres:///first >first.$i 2>&1 & pids="$pids $!"; done; for p in $pids; do wait $p || exit 1; done'
+is "are all there" "$(sql first -c 'SELECT count(*) FROM weir.events')" 8
+
+# ---- roles -------------------------------------------------------------------------------------
+
+sql -c 'CREATE ROLE worker LOGIN' postgres
+export WEIR_STORE=postgres:///raced
+as_worker="postgres://worker@/raced"
+status "a role without rights" 1 weir append a N --store "$as_worker"
+like "is told what to do" "$errout" 'weir init --grant'
+status "nor may it make a store" 1 weir init --store "$as_worker?schema=other"
+like "and is told what to do" "$errout" '"detail":"Run weir init as a role that may create a schema'
+ok "init --plan --grant" weir init --plan --grant worker
+like "prints SQL" "$out" 'GRANT SELECT ON ALL TABLES IN SCHEMA weir TO'
+status "and runs none" 1 weir append a N --store "$as_worker"
+ok "init --grant" weir init --grant worker
+like "says so" "$out" '"created":false,"upgraded":false,"granted":"worker"'
+ok "then it works" weir append a N --store "$as_worker"
+status "and cannot change what is there" 1 psql -X -q -U worker -d raced -c "UPDATE weir.events SET name = 'x'"
+like "by any means" "$errout" 'permission denied'
+ok "nor is init a burden to it: it changes nothing" weir init --store "$as_worker"
+status "init --grant of nobody" 1 weir init --grant nobody
+like "says what to do" "$errout" 'CREATE ROLE'
+status "init --grant of a file" 2 weir init --grant worker --store sqlite:file.db
+status "init --adopt of a database" 2 weir init --adopt
+is "made no file" "$(ls file.db 2>/dev/null)" ""
+
+# ---- errors, and passwords ---------------------------------------------------------------------
+
+sql postgres -c "CREATE ROLE locked LOGIN PASSWORD 'hunter2-right'"
+hba=$WEIR_TEST_PG_DATA/pg_hba.conf
+as_server sed -i '1i local all locked scram-sha-256' "$hba"
+sql postgres -c 'SELECT pg_reload_conf()' >/dev/null
+wait_for "the new pg_hba.conf" 10 bash -c '! PGPASSWORD=x psql -XAtc "SELECT 1" -U locked raced'
+weir init --grant locked >/dev/null
+
+# What a failing command says, in both forms; never a password.
+says() {
+    local name=$1 pattern=$2 form
+    shift 2
+    for form in --json --text; do
+        run "$@" "$form"
+        like "$name ($form)" "$rc $errout" "^1 .*$pattern"
+        if [[ $out$errout == *hunter2* ]]; then fail "$name ($form): shows a password" "$errout"; else pass "$name ($form): shows no password"; fi
+    done
+}
+says "a server that is not running" 'Is the server running' weir log --store 'postgres://u:hunter2@/d?host=/nowhere'
+says "no listener on a port" 'Connection refused' weir log --store 'postgres://u:hunter2@127.0.0.1:1/d'
+says "several hosts" 'refused' weir log --store 'postgres://u:hunter2@127.0.0.1:1,127.0.0.1:2/d?connect_timeout=2'
+says "no such database" 'does not exist' weir log --store 'postgres://postgres:hunter2@/nothing'
+says "a wrong password in the URL" 'password authentication failed' weir log --store 'postgres://locked:hunter2-wrong@/raced'
+says "a wrong password as a parameter" 'password authentication failed' weir log --store 'postgres:///raced?user=locked&password=hunter2-wrong'
+says "a wrong PGPASSWORD" 'password authentication failed' env PGPASSWORD=hunter2-wrong "$WEIR" log --store 'postgres://locked@/raced'
+says "no password" 'no password supplied' weir log --store 'postgres://locked@/raced'
+says "a URL that libpq does not understand" 'not understood' weir log --store 'postgres://u:hunter2%zz@/raced'
+says "a bracket that is not closed" 'not understood' weir log --store 'postgres://u:hunter2@[::1/raced'
+says "a parameter that nobody knows" 'colour' weir log --store 'postgres://u:hunter2@/raced?colour=red'
+says "a slash in a password" 'write %2F' weir log --store 'postgres://u:hunter2/x@h/raced'
+says "a scheme that nobody knows" 'begins with none of' weir log --store 'mysql://u:hunter2@h/raced'
+says "a schema that cannot be" 'schema' weir log --store 'postgres:///raced?schema=pg_catalog&password=hunter2'
+right='postgres://locked:hunter2-right@/raced?password=hunter2-right&sslpassword=hunter2'
+for command in status "init" doctor "append a N" "streams" "init --plan"; do
+    # shellcheck disable=SC2086
+    ok "weir $command with the right password" weir $command --store "$right"
+    is "weir $command shows no password" "$(grep -c hunter2 <<<"$out$errout")" 0
+done
+like "but who and where" "$(weir status --store "$right")" '"store":"postgres://locked:\*\*\*@/raced\?password=\*\*\*'
+ok "the right PGPASSWORD" env PGPASSWORD=hunter2-right "$WEIR" status --store 'postgres://locked@/raced'
+ok "a note about a new store" weir append a N --store 'postgres://postgres:hunter2@/raced?schema=noted'
+like "shows no password" "$errout" '"created store postgres://postgres:\*\*\*@/raced\?schema=noted"'
+
+# A machine without libpq: SQLite works, PostgreSQL says what to install.
+mkdir none && echo 'not a library' >none/libpq.so.5
+status "without libpq" 1 env LD_LIBRARY_PATH="$tmp/none" "$WEIR" log --store postgres:///raced
+like "it says what to install" "$errout" 'apt-get install libpq5'
+ok "SQLite does not care" env LD_LIBRARY_PATH="$tmp/none" "$WEIR" append a N --store sqlite:file.db
+
+sql raced -c "ALTER TABLE weir.events DISABLE TRIGGER events_no_change"
+status "doctor of a store that was changed" 1 weir doctor
+like "finds it" "$out" '"level":"finding","rule":"schema","message":"trigger events_no_change is not as'
+sql raced -c "ALTER TABLE weir.events ENABLE TRIGGER events_no_change"
+sql raced -c "UPDATE weir.store SET schema = 9, client_least = 9"
+status "a store of a newer version" 1 weir log
+like "is refused as such" "$errout" '"code":"newer"'
+sql raced -c "UPDATE weir.store SET schema = 1, client_least = 1"
+
+# ---- a pooler ----------------------------------------------------------------------------------
+
+pooler=$(mktemp -d /tmp/weir-pool.XXXXXX)
+surroundings_end() {
+    [ -e "$pooler/pid" ] && kill "$(cat "$pooler/pid")"
+    [ -n "$standby" ] && as_server pg_ctl -D "$standby/data" -m immediate stop >/dev/null 2>&1
+    rm -rf "$pooler" ${standby:+"$standby"}
+    tap_cleanup
+}
+standby=
+trap surroundings_end EXIT
+cat >"$pooler/ini" <<END
+[databases]
+* = host=$WEIR_TEST_PG_DIR user=postgres
+[pgbouncer]
+listen_addr =
+unix_socket_dir = $pooler
+auth_type = any
+pool_mode = transaction
+default_pool_size = 4
+logfile = $pooler/log
+pidfile = $pooler/pid
+END
+chmod -R a+rwX "$pooler"
+bouncer=$(PATH=$PATH:/usr/sbin command -v pgbouncer)
+as_server "$bouncer" -q -d "$pooler/ini" >/dev/null 2>&1
+wait_for "pgbouncer" 10 psql -X -h "$pooler" -p 6432 -d raced -c 'SELECT 1'
+pooled="postgres:///raced?host=$pooler&port=6432"
+ok "append through PgBouncer in transaction mode" weir append pooled-1 N --store "$pooled"
+ok "read through it" weir read pooled-1 --store "$pooled"
+like "status says so" "$(weir status --text --store "$pooled")" 'through a pooler'
+run weir doctor --store "$pooled"
+like "doctor notes the pooler" "$out" '"level":"note","rule":"pooler"'
+like "and that notifications do not arrive" "$out" '"level":"note","rule":"wake-ups".*direct='
+run weir doctor --store "$pooled&direct=$WEIR_TEST_PG_DIR:5432"
+is "with direct= they do" "$(grep -c wake-ups <<<"$out")" 0
+
+# ---- a standby ---------------------------------------------------------------------------------
+
+standby=$(as_server mktemp -d /tmp/weir-standby.XXXXXX)
+as_server pg_basebackup -D "$standby/data" -h "$WEIR_TEST_PG_DIR" -U postgres -R -c fast >/dev/null 2>&1
+as_server sh -c "printf '%s\n' \"unix_socket_directories = '$standby'\" 'port = 5432' 'hot_standby_feedback = on' >>'$standby/data/postgresql.auto.conf'"
+as_server pg_ctl -D "$standby/data" -l "$standby/log" -w -t 30 start >/dev/null 2>&1
+wait_for "the standby" 20 psql -X -h "$standby" -d raced -c 'SELECT 1'
+ok "reading from a standby" weir read a --store "postgres:///raced?host=$standby"
+status "appending to it" 1 weir append a N --store "postgres:///raced?host=$standby"
+like "says what to do" "$errout" 'target_session_attrs=read-write'
+run weir doctor --store "postgres:///raced?host=$standby"
+like "doctor says that it is one" "$out" '"level":"note","rule":"standby"'
+like "and could not compare" "$out" '"level":"note","rule":"schema","message":"tables and functions were not compared'
+run weir doctor
+like "doctor of the primary warns of it" "$out" '"level":"note","rule":"standbys"'
+ok "both hosts in one URL find the primary" weir append a N \
+    --store "postgres:///raced?host=$standby,$WEIR_TEST_PG_DIR&port=5432,5432&target_session_attrs=read-write"
+
+done_testing
