@@ -66,6 +66,9 @@ typedef struct kit_adapter {
      * machine; `native` is what store_sql_fn gets, inside that call; NULL, outside of it, where a
      * store has no such handle. NULL: the store does not count, and C23 is left out. */
     uint64_t (*steps)(weir_store *s, void *native);
+    /* Does at once what the store's upkeep does in its own time after mass changes. NULL: there is
+     * no such thing. */
+    void (*tidy)(const char *place);
     /* Writes one row of the caller's own in the transaction of `native`, and counts those that are
      * there. Both NULL: the store has no SQL. */
     bool (*own_write)(void *native);

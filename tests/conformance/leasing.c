@@ -560,6 +560,9 @@ static void cost_is_flat(kit *k, store_verb held, bool defer)
             op.filter.lane = weir__str("lane");
             KIT_OK(k, k->store->ops->operate(k->store, &op, &k->err));
         }
+        if (k->adapter->tidy != NULL) {
+            k->adapter->tidy(k->place);
+        }
         costs[i] = lease_cost(k, &gauge, defer || held != STORE_UNBLOCK ? 0 : 10);
     }
     /* 24 times the targets: a cost that grew with them would be 24 times as high. Trees may be one
