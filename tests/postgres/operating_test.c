@@ -1,5 +1,5 @@
-/* operating_test.c - operators on PostgreSQL: mass verbs in bounded transactions, the order of locks,
- * choices that must be made again; and that check finds what is wrong.
+/* operating_test.c - operators on PostgreSQL: mass verbs in bounded transactions, the order of
+ * locks, choices that must be made again; and that check finds what is wrong.
  */
 #include "targets_support.h"
 

@@ -1,8 +1,8 @@
 /* settling_test.c - settling on PostgreSQL: one statement; effects, positions, the caller's own SQL
  * and the fence together; what happens when the lease is lost in the middle, or the server dies.
  *
- * What is slow is made so by a plain connection that holds a row: a settle that waits for a stream's
- * head waits for as long as the test likes.
+ * What is slow is made so by a plain connection that holds a row: a settle that waits for a
+ * stream's head waits for as long as the test likes.
  */
 #include "targets_support.h"
 

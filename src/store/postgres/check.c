@@ -1,8 +1,8 @@
 /* check.c - everything that can be checked by reading, and what a store says about itself.
  *
  * A store may be large and in use, so a check is many short statements, each of which looks at a
- * slice of one table in one snapshot: nothing is held up, nothing that is being written looks wrong.
- * Whether tables, indexes and functions are as they should be is asked by check_schema.c.
+ * slice of one table in one snapshot: nothing is held up, nothing that is being written looks
+ * wrong. Whether tables, indexes and functions are as they should be is asked by check_schema.c.
  */
 #include "base/error.h"
 #include "base/str.h"

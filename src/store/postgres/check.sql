@@ -1,16 +1,16 @@
--- check.sql - the promises of the log and of the targets, asked as questions whose every answer is a
--- fault; and what a store says about itself.
+-- check.sql - the promises of the log and of the targets, asked as questions whose every answer is
+-- a fault; and what a store says about itself.
 --
--- Each check reads one slice of a table in one statement: one snapshot, in which every promise holds
--- however much is being written meanwhile. Its rows are (rule, sentence, and the place where the
--- slice ended): the first one, without a rule, says where that is and how many rows there were; each
--- other is a fault, a few at most. $1 (a text), $2, $3, $4: where to begin, exclusive.
+-- Each check reads one slice of a table in one statement: one snapshot, in which every promise
+-- holds however much is being written meanwhile. Its rows are (rule, sentence, and the place where
+-- the slice ended): the first one, without a rule, says where that is and how many rows there were;
+-- each other is a fault, a few at most. $1 (a text), $2, $3, $4: where to begin, exclusive.
 --
 -- LATERAL with a LIMIT: a lookup for each row of the slice, whatever the planner believes about the
 -- size of the tables.
 
--- Versions have no gaps and grow with positions: every event but the first of its stream follows one
--- with the version before, at a lower position, and none lies beyond its stream's head.
+-- Versions have no gaps and grow with positions: every event but the first of its stream follows
+-- one with the version before, at a lower position, and none lies beyond its stream's head.
 -- name: check_events
 WITH slice AS MATERIALIZED (
     SELECT e.id, e.stream, e.version, s.version AS head, p.id AS before, b.version_base

@@ -185,8 +185,8 @@ static weir_status choose(operating *o, const int64_t *ids, size_t count, choosi
     if (status == WEIR_OK) {
         status = find_next(o->s, x, err);
     }
-    /* A target that is behind may have nothing in the way: a mark whose events the reaction no longer
-     * wants. The next worker finds that out and settles it. */
+    /* A target that is behind may have nothing in the way: a mark whose events the reaction no
+     * longer wants. The next worker finds that out and settles it. */
     size_t kept = 0;
     for (size_t i = 0; i < x->candidates_count && status == WEIR_OK; i++) {
         candidate c = x->candidates[i];

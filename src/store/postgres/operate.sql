@@ -38,10 +38,10 @@ SELECT count(*)
                  JOIN weir.reactions AS r ON r.id = s.reaction
                 WHERE s.target = t.id AND s.at > greatest($3::bigint, r.since));
 
--- What the choice of the event to skip is made on, in one snapshot: for each target that is behind a
--- row of its own (kind 0: what failed, as it says, and its state), its subscriptions that are behind
--- (kind 1: at and mark in the place of the event) and its events that were sent back (kind 2). In the
--- order of their names, in which they are parked.
+-- What the choice of the event to skip is made on, in one snapshot: for each target that is behind
+-- a row of its own (kind 0: what failed, as it says, and its state), its subscriptions that are
+-- behind (kind 1: at and mark in the place of the event) and its events that were sent back (kind
+-- 2). In the order of their names, in which they are parked.
 -- name: skip_read
 SELECT t.id, 0 AS kind, t.reaction, t.event, 0::bigint AS mark, t.attempts,
        t.blocked IS NOT NULL AS is_blocked, weir.skip_state(t.id) AS state, t.name
@@ -67,6 +67,7 @@ SELECT c.id FROM weir.operate_skip($1, $2, $3, $4, $5) AS c (id);
 -- name: lane_pause
 SELECT weir.lane_pause($1, $2, $3);
 
--- A million targets that were changed leave a million dead entries in the indexes that leasing walks.
+-- A million targets that were changed leave a million dead entries in the indexes that leasing
+-- walks.
 -- name: operate_vacuum
 VACUUM (SKIP_LOCKED, INDEX_CLEANUP ON, TRUNCATE FALSE) weir.targets, weir.subscriptions;

@@ -3,13 +3,13 @@
 -- What must stay true:
 --   * the filter "blocked" and the predicate of the verb hold at the moment of the change: both are
 --     asked again when the rows are locked;
---   * whoever moves a position here takes the lease away (fence + 1), so that no holder can write as
---     if it had not moved;
+--   * whoever moves a position here takes the lease away (fence + 1), so that no holder can write
+--     as if it had not moved;
 --   * the rows of targets are locked in the order of their names, reactions before them, in the
 --     order of their ids; what derives from a locked row is read in a later statement.
 --
--- One call changes at most a few thousand targets: the client goes on from name to name. lock_timeout
--- and the planner's settings: see settle_functions.sql.
+-- One call changes at most a few thousand targets: the client goes on from name to name.
+-- lock_timeout and the planner's settings: see settle_functions.sql.
 
 -- name: operate_functions
 -- Locks those of the targets that the filter still accepts; gives their ids.
@@ -212,8 +212,8 @@ END
 $$;
 
 -- SKIP: one event for each target, chosen by the client on what weir.skip_state told it. Gives the
--- targets that it changed; of the others the client has to choose again. They must be blocked still,
--- if that was asked for: weir.skip_state says so.
+-- targets that it changed; of the others the client has to choose again. They must be blocked
+-- still, if that was asked for: weir.skip_state says so.
 CREATE OR REPLACE FUNCTION weir.operate_skip(
     the_targets bigint[], states text[], the_reactions bigint[], the_events bigint[],
     the_attempts bigint[])

@@ -1,7 +1,7 @@
 -- parked.sql - dead letters: listing them, sending them back, dropping them.
 
--- Each of these lists begins after id $1 and gives $2 rows at most; $3 is the name of a target or of
--- a reaction.
+-- Each of these lists begins after id $1 and gives $2 rows at most; $3 is the name of a target or
+-- of a reaction.
 -- name: parked_list
 SELECT p.id, p.reaction, r.name, t.name, p.event, p.attempts, p.parked, p.error, p.sent_back
   FROM weir.parked AS p

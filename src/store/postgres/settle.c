@@ -4,10 +4,11 @@
  * INVARIANTS
  *   (1) Without SQL of the caller's a settle is one statement: it happened, or it did not, or its
  *       answer was lost. Nothing is repeated that may have happened.
- *   (2) With SQL of the caller's it is a transaction on one connection. Until COMMIT is sent nothing
- *       can have happened, so a connection that breaks before is EUNAVAILABLE, after it EUNKNOWN.
- *   (3) SQL that ends its transaction is found out: a setting that ends with the transaction is gone.
- *       What it committed cannot be taken back, but the settle does not count.
+ *   (2) With SQL of the caller's it is a transaction on one connection. Until COMMIT is sent
+ *       nothing can have happened, so a connection that breaks before is EUNAVAILABLE, after it
+ *       EUNKNOWN.
+ *   (3) SQL that ends its transaction is found out: a setting that ends with the transaction is
+ *       gone. What it committed cannot be taken back, but the settle does not count.
  *   (4) Results are written when everything has succeeded.
  *
  * What the fence means and what is locked when: settle_functions.sql.
@@ -180,8 +181,8 @@ static weir_status take_answer(settling *x, const PGresult *result, weir_error *
     return WEIR_OK;
 }
 
-/* Gives the refusal of an effect the fields it has in an append of its own: the function says in the
- * detail which effect it was and what it met. Other failures stay as they are. */
+/* Gives the refusal of an effect the fields it has in an append of its own: the function says in
+ * the detail which effect it was and what it met. Other failures stay as they are. */
 static weir_status tell_refusal(const store_settle *settle, weir_status status, weir_error *err)
 {
     unsigned long index = 0;
@@ -299,8 +300,8 @@ static weir_status settle_with_sql(settling *x, const char *sql, PGresult **resu
 
 /* ---- settling ------------------------------------------------------------------------------ */
 
-/* One attempt. The caller's SQL runs once, so there the heads of streams are always looked at twice:
- * see weir__pg_settle. */
+/* One attempt. The caller's SQL runs once, so there the heads of streams are always looked at
+ * twice: see weir__pg_settle. */
 static weir_status settle_once(settling *x, int32_t options, PGresult **result, weir_error *err)
 {
     store_settle *settle = x->settle;

@@ -35,8 +35,8 @@ END
 $$;
 
 -- Sets events aside for reactions of a target whose row the caller has locked. One that is parked
--- already is parked anew, no longer sent back, and keeps its id; of one that is named twice the last
--- counts.
+-- already is parked anew, no longer sent back, and keeps its id; of one that is named twice the
+-- last counts.
 CREATE OR REPLACE FUNCTION weir.park(
     the_targets bigint[], the_reactions bigint[], the_events bigint[], the_attempts bigint[],
     the_errors text[], now_us bigint)

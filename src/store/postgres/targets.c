@@ -166,8 +166,8 @@ static weir_status judge_sources(pg_store *s, const pg_walk *walk, looked *l, we
     return status;
 }
 
-/* Takes what was accepted, up to the limit; the name of the last one that was looked at is where the
- * walk goes on. */
+/* Takes what was accepted, up to the limit; the name of the last one that was looked at is where
+ * the walk goes on. */
 static void take(pg_walk *walk, const looked *l, size_t first, weir_str *scanned_to)
 {
     size_t i = 0;

@@ -20,8 +20,8 @@ SELECT s.target, s.source
   JOIN weir.subscriptions AS s ON s.target = u.id
  ORDER BY s.target;
 
--- Targets with their subscriptions: one row for each of those, or one without. One statement, so that
--- what a target's row says fits what its subscriptions say.
+-- Targets with their subscriptions: one row for each of those, or one without. One statement, so
+-- that what a target's row says fits what its subscriptions say.
 -- name: targets_read
 WITH n AS MATERIALIZED (SELECT weir.clock_us() AS now_us)
 SELECT t.id, t.name, t.lane, t.priority, t.override IS NOT NULL, t.watermark, t.behind, t.fence,
