@@ -1,0 +1,835 @@
+/* append_test.c - appending on PostgreSQL: what only locks, statements and other sessions can show.
+ *
+ * Method: the store's verbs and the public functions on one side, plain SQL sessions on the other,
+ * which hold streams, write behind the store's back or look at what the server counted. What every
+ * store promises is in tests/conformance.
+ */
+#include "pg_support.h"
+
+#include <pthread.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <time.h>
+
+enum { STREAMS_MAX = 3 };
+
+/* One append, built by hand. */
+typedef struct made {
+    store_append append;
+    store_append_stream streams[STREAMS_MAX];
+    store_new_event events[STREAMS_MAX];
+    store_key_change change;
+    weir_error err;
+} made;
+
+/* One event to one stream. Texts are borrowed. */
+static void make(made *m, const char *stream, int32_t expect, int64_t version, const char *name)
+{
+    *m = (made){ 0 };
+    m->streams[0] =
+        (store_append_stream){ .name = weir__str(stream), .expect = expect, .version = version };
+    m->events[0] = (store_new_event){ .name = weir__str(name),
+                                      .data = weir__str("{\"a\":1}"),
+                                      .meta = weir__str("{}") };
+    m->append = (store_append){ .streams = m->streams,
+                                .streams_count = 1,
+                                .events = m->events,
+                                .events_count = 1,
+                                .err = &m->err };
+}
+
+static void make_add(made *m, const char *stream, const char *name)
+{
+    const size_t n = m->append.streams_count;
+    m->streams[n] = (store_append_stream){ .name = weir__str(stream) };
+    m->events[n] = (store_new_event){ .stream_index = (uint32_t)n,
+                                      .name = weir__str(name),
+                                      .data = weir__str("{}"),
+                                      .meta = weir__str("{}") };
+    m->append.streams_count++;
+    m->append.events_count++;
+}
+
+static void make_key(made *m, const char *key, uint8_t content)
+{
+    m->append.key = weir__str(key);
+    memset(m->append.fingerprint, content, sizeof m->append.fingerprint);
+}
+
+/* All of them in one call. */
+static weir_status run(weir_store *s, made *all, size_t count, uint32_t flags, weir_error *err)
+{
+    store_append *appends[512];
+    assert_true(count <= 512);
+    for (size_t i = 0; i < count; i++) {
+        all[i].append.flags |= flags;
+        appends[i] = &all[i].append;
+    }
+    return s->ops->append(s, appends, count, err);
+}
+
+/* The statements of the store since test_statements_reset: they all name its schema. */
+static int64_t statements(pg_test *t)
+{
+    char like[TEST_SCHEMA_BYTES + 8];
+    snprintf(like, sizeof like, "%%\"%s\".%%", t->schema);
+    return test_statements(t, like);
+}
+
+/* ---- statements ---------------------------------------------------------------------------- */
+
+static void one_append_is_one_statement_and_so_is_a_batch(void **state)
+{
+    pg_test *t = *state;
+    weir_store *s = test_store(t);
+    made m[64];
+    char names[64][16];
+    for (int i = 0; i < 64; i++) {
+        snprintf(names[i], sizeof names[i], "s-%d", i);
+    }
+    test_put(t, s, "s-0", "A");
+    test_statements_reset(t);
+    test_put(t, s, "s-0", "A"); /* there is one */
+    assert_int_equal(statements(t), 1);
+    test_put(t, s, "new", "A"); /* there is none */
+    assert_int_equal(statements(t), 2);
+    make(&m[0], "s-0", WEIR_EXPECT_EXACT, 7, "A"); /* refused */
+    TEST_OK(t, run(s, m, 1, 0, &t->err));
+    assert_int_equal(m[0].append.status, WEIR_ECONFLICT);
+    assert_int_equal(statements(t), 3);
+    make(&m[0], "s-0", WEIR_EXPECT_ANY, 0, "A"); /* with a key, several streams */
+    make_add(&m[0], "s-1", "A");
+    make_key(&m[0], "key", 1);
+    TEST_OK(t, run(s, m, 1, 0, &t->err));
+    assert_int_equal(m[0].append.status, WEIR_OK);
+    assert_int_equal(statements(t), 4);
+    for (int round = 0; round < 2; round++) { /* set-based, then in order: two name a stream */
+        for (int i = 0; i < 64; i++) {
+            make(&m[i], names[i], round == 0 ? WEIR_EXPECT_ANY : WEIR_EXPECT_EXISTS, 0, "A");
+        }
+        if (round == 1) {
+            make(&m[63], names[0], WEIR_EXPECT_EXISTS, 0, "A");
+        }
+        TEST_OK(t, run(s, m, 64, STORE_APPEND_NOWAIT, &t->err));
+        for (int i = 0; i < 64; i++) {
+            assert_int_equal(m[i].append.status, WEIR_OK);
+        }
+        assert_int_equal(statements(t), 5 + round);
+    }
+}
+
+/* ---- behind an append's back ---------------------------------------------------------------- */
+
+/* The next event named Trapped finds, between its check and its insert, that another session has
+ * written the same version of the same stream and committed. */
+static void set_trap(pg_test *t)
+{
+    test_exec(t->conn,
+              "CREATE EXTENSION IF NOT EXISTS dblink;"
+              "CREATE TABLE IF NOT EXISTS %s.trap (armed boolean);"
+              "DELETE FROM %s.trap; INSERT INTO %s.trap VALUES (true);"
+              "CREATE OR REPLACE FUNCTION %s.spring() RETURNS trigger LANGUAGE plpgsql AS $$"
+              " BEGIN"
+              "  IF (SELECT armed FROM %s.trap) THEN"
+              "   PERFORM public.dblink_exec(%s, format("
+              "    'UPDATE %s.trap SET armed = false; INSERT INTO %s.events VALUES "
+              "     (nextval(''%s.positions''), %%L, %%s, ''Intruder'', ''{}'', ''{}'', now())',"
+              "    NEW.stream, NEW.version));"
+              "  END IF;"
+              "  RETURN NEW;"
+              " END $$;"
+              "DROP TRIGGER IF EXISTS trap ON %s.events;"
+              "CREATE TRIGGER trap BEFORE INSERT ON %s.events FOR EACH ROW"
+              " WHEN (NEW.name = 'Trapped') EXECUTE FUNCTION %s.spring()",
+              t->schema, t->schema, t->schema, t->schema, t->schema,
+              PQescapeLiteral(t->conn, test_server(), strlen(test_server())), t->schema, t->schema,
+              t->schema, t->schema, t->schema, t->schema);
+}
+
+static void C06_what_the_unique_index_refuses_is_the_same_conflict(void **state)
+{
+    pg_test *t = *state;
+    weir_store *s = test_store(t);
+    made m[3];
+    test_put(t, s, "s", "A");
+    set_trap(t);
+    make(&m[0], "before", WEIR_EXPECT_ANY, 0, "A");
+    make(&m[1], "s", WEIR_EXPECT_EXACT, 0, "Trapped");
+    make(&m[2], "after", WEIR_EXPECT_NONE, 0, "A");
+    TEST_OK(t, run(s, m, 3, STORE_APPEND_NOWAIT, &t->err));
+    assert_int_equal(m[0].append.status, WEIR_OK);
+    assert_int_equal(m[2].append.status, WEIR_OK);
+    assert_int_equal(m[1].append.status, WEIR_ECONFLICT);
+    assert_int_equal(m[1].err.expected, 0);
+    assert_int_equal(m[1].err.actual, 1);
+    assert_string_equal(m[1].err.stream, "s");
+    assert_int_equal(
+        test_number(t->conn, "SELECT count(*) FROM %s.events WHERE name = 'Trapped'", t->schema),
+        0);
+    /* The same when it is alone. */
+    test_put(t, s, "u", "A");
+    test_exec(t->conn, "UPDATE %s.trap SET armed = true", t->schema);
+    make(&m[0], "u", WEIR_EXPECT_EXACT, 0, "Trapped");
+    TEST_OK(t, run(s, m, 1, 0, &t->err));
+    assert_int_equal(m[0].append.status, WEIR_ECONFLICT);
+    assert_int_equal(m[0].err.actual, 1);
+}
+
+static void C06_any_does_not_conflict_with_what_was_written_behind_its_back(void **state)
+{
+    pg_test *t = *state;
+    weir_store *s = test_store(t);
+    made m;
+    test_put(t, s, "s", "A");
+    set_trap(t);
+    make(&m, "s", WEIR_EXPECT_ANY, 0, "Trapped");
+    TEST_OK(t, run(s, &m, 1, 0, &t->err));
+    assert_int_equal(m.append.status, WEIR_OK);
+    assert_int_equal(m.streams[0].first, 2); /* the intruder has 1 */
+    assert_int_equal(
+        test_number(t->conn, "SELECT version FROM %s.streams WHERE name = 's'", t->schema), 2);
+}
+
+/* ---- locks --------------------------------------------------------------------------------- */
+
+typedef struct opposite {
+    weir_store *store;
+    bool backwards;
+    uint32_t flags;
+    int failed;
+} opposite;
+
+static void *append_in_order(void *arg)
+{
+    enum { ROUNDS = 60, COUNT = 8 };
+    opposite *o = arg;
+    char names[COUNT * 2][16];
+    for (int i = 0; i < COUNT * 2; i++) {
+        snprintf(names[i], sizeof names[i], "s-%02d", o->backwards ? COUNT * 2 - 1 - i : i);
+    }
+    for (int round = 0; round < ROUNDS; round++) {
+        static __thread made m[COUNT];
+        weir_error err = { 0 };
+        for (int i = 0; i < COUNT; i++) {
+            make(&m[i], names[2 * i], WEIR_EXPECT_ANY, 0, "A");
+            make_add(&m[i], names[2 * i + 1], "B");
+        }
+        store_append *appends[COUNT];
+        for (int i = 0; i < COUNT; i++) {
+            m[i].append.flags = o->flags;
+            appends[i] = &m[i].append;
+        }
+        const weir_status status = o->store->ops->append(o->store, appends, COUNT, &err);
+        if (status != WEIR_OK) {
+            fprintf(stderr, "batch: %s\n", err.message);
+            o->failed++;
+        }
+        for (int i = 0; i < COUNT && status == WEIR_OK; i++) {
+            o->failed += m[i].append.status != WEIR_OK &&
+                         !(m[i].append.status == WEIR_EBUSY && m[i].append.alone);
+        }
+    }
+    return NULL;
+}
+
+static void opposite_orders_do_not_deadlock(void **state)
+{
+    pg_test *t = *state;
+    weir_store *stores[4] = { test_store(t), test_store(t), test_store(t), test_store(t) };
+    opposite o[4];
+    pthread_t threads[4];
+    const char *deadlocks = "SELECT deadlocks FROM pg_stat_database "
+                            "WHERE datname = current_database()";
+    const int64_t before = test_number(t->conn, "%s", deadlocks);
+    for (size_t i = 0; i < 4; i++) { /* two that wait, two that do not */
+        o[i] = (opposite){ .store = stores[i],
+                           .backwards = i % 2 == 1,
+                           .flags = i < 2 ? 0 : STORE_APPEND_NOWAIT };
+        assert_int_equal(pthread_create(&threads[i], NULL, append_in_order, &o[i]), 0);
+    }
+    for (size_t i = 0; i < 4; i++) {
+        pthread_join(threads[i], NULL);
+        assert_int_equal(o[i].failed, 0);
+        test_store_close(t, stores[i]); /* the server's processes end, and tell what they counted */
+    }
+    struct timespec pause = { .tv_nsec = 300 * 1000 * 1000 };
+    nanosleep(&pause, NULL);
+    assert_int_equal(test_number(t->conn, "%s", deadlocks), before);
+    assert_int_equal(test_number(t->conn,
+                                 "SELECT count(*) FROM (SELECT version <> row_number() OVER "
+                                 "(PARTITION BY stream ORDER BY id) - 1 AS bad FROM %s.events) AS x"
+                                 " WHERE bad",
+                                 t->schema),
+                     0);
+}
+
+static weir_status append_by(weir *w, PGconn *in, const char *stream, const char *key,
+                             const weir_append_result **out, weir_error *err)
+{
+    const weir_new_event e = { WEIR_NEW_EVENT_INIT, .stream = weir__str(stream),
+                               .name = weir__str("A") };
+    const weir_new_event *events[] = { &e };
+    const weir_append_request r = { WEIR_APPEND_REQUEST_INIT, .events = events, .events_count = 1,
+                                    .key = weir__str(key) };
+    return in == NULL ? weir_append(w, &r, out, err) : weir_append_in(w, in, &r, out, err);
+}
+
+typedef struct neighbour {
+    weir *w;
+    char stream[32];
+    int appends;
+    int64_t slowest_us;
+    weir_status status;
+} neighbour;
+
+static void *append_and_time(void *arg)
+{
+    neighbour *n = arg;
+    for (int i = 0; i < n->appends && n->status == WEIR_OK; i++) {
+        weir_error err = { 0 };
+        const int64_t start = test_mono_us();
+        n->status = append_by(n->w, NULL, n->stream, "", NULL, &err);
+        const int64_t took = test_mono_us() - start;
+        n->slowest_us = took > n->slowest_us ? took : n->slowest_us;
+        if (n->status != WEIR_OK) {
+            fprintf(stderr, "%s: %s\n", n->stream, err.message);
+        }
+    }
+    return NULL;
+}
+
+/* A stream that is there and one that is not, held by a user's transaction for 3 seconds. */
+static void C13_a_held_stream_delays_nobody_else(void **state)
+{
+    enum { HELD = 12, OTHERS = 6 }; /* more who wait than the pool has connections */
+    pg_test *t = *state;
+    weir *w = test_weir(t);
+    PGconn *user = test_connect(t);
+    neighbour n[HELD + OTHERS];
+    pthread_t threads[HELD + OTHERS];
+    TEST_OK(t, append_by(w, NULL, "there", "", NULL, &t->err));
+    for (int i = 0; i < OTHERS; i++) {
+        snprintf(n[HELD + i].stream, sizeof n[0].stream, "other-%d", i);
+        TEST_OK(t, append_by(w, NULL, n[HELD + i].stream, "", NULL, &t->err));
+    }
+    test_exec(user, "BEGIN");
+    TEST_OK(t, append_by(w, user, "there", "", NULL, &t->err));
+    TEST_OK(t, append_by(w, user, "not-there", "", NULL, &t->err));
+    const int64_t start = test_mono_us();
+    for (int i = 0; i < HELD + OTHERS; i++) {
+        char stream[32];
+        snprintf(stream, sizeof stream, "%s", i % 2 == 0 ? "there" : "not-there");
+        if (i >= HELD) {
+            snprintf(stream, sizeof stream, i % 2 == 0 ? "other-%d" : "fresh-%d", i - HELD);
+        }
+        n[i] = (neighbour){ .w = w, .appends = i < HELD ? 1 : 40 };
+        snprintf(n[i].stream, sizeof n[i].stream, "%s", stream);
+        assert_int_equal(pthread_create(&threads[i], NULL, append_and_time, &n[i]), 0);
+    }
+    for (int i = HELD; i < HELD + OTHERS; i++) {
+        pthread_join(threads[i], NULL);
+        assert_int_equal(n[i].status, WEIR_OK);
+        assert_true(n[i].slowest_us < 1000000);
+    }
+    const int64_t left = start + 3000000 - test_mono_us();
+    assert_true(left > 0);
+    struct timespec pause = { .tv_sec = left / 1000000, .tv_nsec = left % 1000000 * 1000 };
+    nanosleep(&pause, NULL);
+    test_exec(user, "COMMIT");
+    weir_wake(w);
+    for (int i = 0; i < HELD; i++) {
+        pthread_join(threads[i], NULL);
+        assert_int_equal(n[i].status, WEIR_OK);
+        assert_true(n[i].slowest_us > 2000000); /* it did wait */
+    }
+    assert_int_equal(
+        test_number(t->conn, "SELECT version FROM %s.streams WHERE name = 'there'", t->schema),
+        1 + HELD / 2);
+}
+
+static void a_lock_that_is_held_for_too_long_is_busy(void **state)
+{
+    pg_test *t = *state;
+    weir *w = test_weir(t);
+    PGconn *user = test_connect(t);
+    store_options options = test_options(t);
+    options.busy_us = 200000;
+    weir_store *s = test_store_with(t, &options);
+    made m;
+    test_exec(user, "BEGIN");
+    TEST_OK(t, append_by(w, user, "s", "key", NULL, &t->err));
+    const int64_t start = test_mono_us();
+    make(&m, "s", WEIR_EXPECT_ANY, 0, "A");
+    const weir_status status = run(s, &m, 1, 0, &t->err);
+    assert_int_equal(status == WEIR_OK ? m.append.status : status, WEIR_EBUSY);
+    make(&m, "other", WEIR_EXPECT_ANY, 0, "A"); /* the key is in flight, the stream is free */
+    make_key(&m, "key", 1);
+    TEST_OK(t, run(s, &m, 1, 0, &t->err));
+    assert_int_equal(m.append.status, WEIR_EINFLIGHT);
+    assert_true(test_mono_us() - start < 3000000);
+    /* In a batch neither waits at all. */
+    made two[3];
+    make(&two[0], "s", WEIR_EXPECT_ANY, 0, "A");
+    make(&two[1], "free", WEIR_EXPECT_ANY, 0, "A");
+    make(&two[2], "free-too", WEIR_EXPECT_ANY, 0, "A");
+    make_key(&two[2], "key", 1);
+    TEST_OK(t, run(s, two, 3, STORE_APPEND_NOWAIT, &t->err));
+    assert_int_equal(two[0].append.status, WEIR_EBUSY);
+    assert_true(two[0].append.alone);
+    assert_int_equal(two[1].append.status, WEIR_OK);
+    assert_int_equal(two[2].append.status, WEIR_EBUSY);
+    assert_true(two[2].append.alone);
+    test_exec(user, "ROLLBACK");
+    make(&m, "other", WEIR_EXPECT_ANY, 0, "A"); /* it never happened, so the key is free */
+    make_key(&m, "key", 1);
+    TEST_OK(t, run(s, &m, 1, 0, &t->err));
+    assert_int_equal(m.append.status, WEIR_OK);
+    assert_false(m.append.replayed);
+}
+
+static void C10_a_reserved_key_that_is_held_makes_one_append_busy(void **state)
+{
+    pg_test *t = *state;
+    weir_store *s = test_store(t);
+    PGconn *user = test_connect(t);
+    made m[2];
+    test_exec(user,
+              "BEGIN; SELECT * FROM %s.append(0, 0, 0, '{0}', '{}', '{}', '{1}', '{owner}', '{0}',"
+              " '{0}', '{1}', '{A}', '{1}', '{\"{}\"}', '{1}', '{email}', '{1}')",
+              t->schema);
+    make(&m[0], "wants", WEIR_EXPECT_ANY, 0, "A");
+    m[0].change = (store_key_change){ .key = weir__str("email"), .change = WEIR_KEY_RESERVE };
+    m[0].append.key_changes = &m[0].change;
+    m[0].append.key_changes_count = 1;
+    make(&m[1], "free", WEIR_EXPECT_ANY, 0, "A");
+    TEST_OK(t, run(s, m, 2, STORE_APPEND_NOWAIT, &t->err));
+    assert_int_equal(m[0].append.status, WEIR_EBUSY);
+    assert_true(m[0].append.alone);
+    assert_int_equal(m[1].append.status, WEIR_OK);
+    test_exec(user, "COMMIT");
+    m[0].append.flags = 0;
+    TEST_OK(t, run(s, m, 1, 0, &t->err));
+    assert_int_equal(m[0].append.status, WEIR_ETAKEN);
+    assert_string_equal(m[0].err.stream, "owner");
+}
+
+/* ---- races --------------------------------------------------------------------------------- */
+
+enum { RACE_THREADS = 16, RACE_ROUNDS = 15 };
+
+typedef struct racer {
+    weir *w;
+    weir_store *store;
+    int32_t expect;
+    const char *key;
+    int number;
+    weir_status status[RACE_ROUNDS];
+    int64_t id[RACE_ROUNDS];
+    bool replayed[RACE_ROUNDS];
+} racer;
+
+static void *race_any(void *arg)
+{
+    racer *r = arg;
+    for (int i = 0; i < RACE_ROUNDS; i++) {
+        weir_error err = { 0 };
+        r->status[i] = append_by(r->w, NULL, "hot", "", NULL, &err);
+        if (r->status[i] != WEIR_OK) {
+            fprintf(stderr, "%s\n", err.message);
+        }
+    }
+    return NULL;
+}
+
+/* T7. Two handles are two processes to the server. */
+static void C06_any_never_conflicts_under_contention(void **state)
+{
+    pg_test *t = *state;
+    static racer racers[2 * RACE_THREADS];
+    pthread_t threads[2 * RACE_THREADS];
+    weir *handles[2] = { test_weir(t), test_weir(t) };
+    for (int i = 0; i < 2 * RACE_THREADS; i++) {
+        racers[i] = (racer){ .w = handles[i % 2] };
+        assert_int_equal(pthread_create(&threads[i], NULL, race_any, &racers[i]), 0);
+    }
+    for (int i = 0; i < 2 * RACE_THREADS; i++) {
+        pthread_join(threads[i], NULL);
+        for (int k = 0; k < RACE_ROUNDS; k++) {
+            assert_int_equal(racers[i].status[k], WEIR_OK);
+        }
+    }
+    assert_int_equal(test_number(t->conn,
+                                 "SELECT max(version) FROM %s.events WHERE stream = 'hot' "
+                                 "HAVING count(*) = max(version) + 1",
+                                 t->schema),
+                     2 * RACE_THREADS * RACE_ROUNDS - 1);
+}
+
+static void *race_exact(void *arg)
+{
+    racer *r = arg;
+    for (int i = 0; i < RACE_ROUNDS; i++) {
+        weir_error err = { 0 };
+        int64_t at = 0;
+        char name[16];
+        snprintf(name, sizeof name, "s-%d", i);
+        r->status[i] = test_try(r->store, name, WEIR_EXPECT_EXACT, 0, "B", &at, NULL, &err);
+        r->id[i] = at;
+    }
+    return NULL;
+}
+
+/* T6. One wins, the others are told the version that is there. */
+static void C06_of_many_who_expect_a_version_one_wins(void **state)
+{
+    enum { WRITERS = 6 };
+    pg_test *t = *state;
+    static racer racers[WRITERS];
+    pthread_t threads[WRITERS];
+    for (int i = 0; i < WRITERS; i++) {
+        racers[i] = (racer){ .store = test_store(t) };
+    }
+    for (int i = 0; i < RACE_ROUNDS; i++) {
+        char name[16];
+        snprintf(name, sizeof name, "s-%d", i);
+        test_put(t, racers[0].store, name, "A");
+    }
+    for (int i = 0; i < WRITERS; i++) {
+        assert_int_equal(pthread_create(&threads[i], NULL, race_exact, &racers[i]), 0);
+    }
+    for (int i = 0; i < WRITERS; i++) {
+        pthread_join(threads[i], NULL);
+    }
+    for (int k = 0; k < RACE_ROUNDS; k++) {
+        int won = 0;
+        for (int i = 0; i < WRITERS; i++) {
+            won += racers[i].status[k] == WEIR_OK;
+            assert_true(racers[i].status[k] == WEIR_OK || racers[i].status[k] == WEIR_ECONFLICT);
+            assert_int_equal(racers[i].id[k], 1); /* what it got, or what is there */
+        }
+        assert_int_equal(won, 1);
+    }
+}
+
+static void *race_key(void *arg)
+{
+    racer *r = arg;
+    for (int i = 0; i < RACE_ROUNDS; i++) {
+        const weir_append_result *result = NULL;
+        weir_error err = { 0 };
+        char key[16], stream[16];
+        snprintf(key, sizeof key, "key-%d", i);
+        snprintf(stream, sizeof stream, "s-%d", i);
+        r->status[i] = append_by(r->w, NULL, stream, key, &result, &err);
+        if (r->status[i] == WEIR_OK) {
+            r->id[i] = result->streams[0]->id;
+            r->replayed[i] = result->replayed == 1;
+        }
+        weir_append_result_free(result);
+    }
+    return NULL;
+}
+
+static void C09_of_many_with_the_same_key_one_writes(void **state)
+{
+    pg_test *t = *state;
+    static racer racers[8];
+    pthread_t threads[8];
+    weir *handles[2] = { test_weir(t), test_weir(t) };
+    for (int i = 0; i < 8; i++) {
+        racers[i] = (racer){ .w = handles[i % 2] };
+        assert_int_equal(pthread_create(&threads[i], NULL, race_key, &racers[i]), 0);
+    }
+    for (int i = 0; i < 8; i++) {
+        pthread_join(threads[i], NULL);
+    }
+    for (int k = 0; k < RACE_ROUNDS; k++) {
+        int wrote = 0;
+        for (int i = 0; i < 8; i++) {
+            assert_int_equal(racers[i].status[k], WEIR_OK);
+            assert_int_equal(racers[i].id[k], racers[0].id[k]);
+            wrote += !racers[i].replayed[k];
+        }
+        assert_int_equal(wrote, 1);
+    }
+    assert_int_equal(test_number(t->conn, "SELECT count(*) FROM %s.events", t->schema),
+                     RACE_ROUNDS);
+}
+
+/* ---- sizes --------------------------------------------------------------------------------- */
+
+static void many_events(pg_test *t, weir_store *s, size_t count, size_t streams_count)
+{
+    store_append_stream *streams = calloc(streams_count, sizeof *streams);
+    store_new_event *events = calloc(count, sizeof *events);
+    char(*names)[16] = calloc(streams_count, sizeof *names);
+    assert_true(streams != NULL && events != NULL && names != NULL);
+    for (size_t i = 0; i < streams_count; i++) {
+        snprintf(names[i], sizeof names[i], "m-%zu", i);
+        streams[i].name = weir__str(names[i]);
+    }
+    for (size_t i = 0; i < count; i++) {
+        events[i] = (store_new_event){ .stream_index = (uint32_t)(i % streams_count),
+                                       .name = weir__str("A"),
+                                       .data = weir__str("{\"a\":1}"),
+                                       .meta = weir__str("{}") };
+    }
+    store_append a = { .streams = streams,
+                       .streams_count = streams_count,
+                       .events = events,
+                       .events_count = count,
+                       .err = &t->err };
+    store_append *appends[] = { &a };
+    const int64_t before = test_number(t->conn, "SELECT count(*) FROM %s.events", t->schema);
+    const int64_t start = test_mono_us();
+    TEST_OK(t, s->ops->append(s, appends, 1, &t->err));
+    TEST_OK(t, a.status);
+    /* Plans that compare everything with everything took minutes. */
+    assert_true(test_mono_us() - start < 30000000);
+    assert_int_equal(test_number(t->conn, "SELECT count(*) FROM %s.events", t->schema),
+                     before + (int64_t)count);
+    assert_int_equal(streams[streams_count - 1].last - streams[streams_count - 1].first + 1,
+                     count / streams_count);
+    assert_int_equal(test_number(t->conn,
+                                 "SELECT count(*) FROM (SELECT id - lag(id) OVER (ORDER BY id) AS "
+                                 "step FROM %s.events) AS x WHERE step <> 1",
+                                 t->schema),
+                     0);
+    free(names);
+    free(events);
+    free(streams);
+}
+
+/* T23 */
+static void C05_a_commit_has_as_many_events_as_it_likes(void **state)
+{
+    pg_test *t = *state;
+    weir_store *s = test_store(t);
+    many_events(t, s, 5000, 1);
+    many_events(t, s, 5000, 5000); /* 4,999 of them new: more than are locked one by one */
+    many_events(t, s, 70000, 10);  /* more than a statement has parameters */
+}
+
+/* T17: whoever listens, no size of name or payload is a notification's. */
+static void C05_a_payload_of_a_mebibyte_and_names_of_500_bytes(void **state)
+{
+    enum { PAYLOAD = 1024 * 1024 };
+    pg_test *t = *state;
+    weir_store *s = test_store(t);
+    store_watch *watch = NULL;
+    bool woken = false;
+    char *data = malloc(PAYLOAD);
+    char stream[501], name[501], key[501];
+    assert_non_null(data);
+    memset(data, 'x', PAYLOAD);
+    data[0] = data[PAYLOAD - 1] = '"';
+    memset(stream, 's', 500);
+    memset(name, 'n', 500);
+    memset(key, 'k', 500);
+    stream[500] = name[500] = key[500] = '\0';
+    TEST_OK(t, s->ops->watch_open(s, &watch, &t->err));
+    made m;
+    for (int i = 0; i < 2; i++) { /* by both functions */
+        make(&m, stream, i == 0 ? WEIR_EXPECT_NONE : WEIR_EXPECT_EXISTS, 0, name);
+        m.events[0].data = (weir_str){ .ptr = data, .len = PAYLOAD };
+        if (i == 1) {
+            make_key(&m, key, 1);
+        }
+        TEST_OK(t, run(s, &m, 1, 0, &t->err));
+        assert_int_equal(m.append.status, WEIR_OK);
+        assert_int_equal(m.streams[0].last, i);
+        TEST_OK(t, s->ops->watch_wait(watch, 5000, &woken, &t->err));
+        assert_true(woken);
+    }
+    assert_int_equal(test_number(t->conn,
+                                 "SELECT sum(octet_length(data::text)) FROM %s.events "
+                                 "WHERE octet_length(name) = 500 AND octet_length(stream) = 500",
+                                 t->schema),
+                     2 * PAYLOAD);
+    s->ops->watch_close(watch);
+    free(data);
+}
+
+static void numbers_past(pg_test *t, int64_t base)
+{
+    weir_store *s = test_store(t);
+    made m[3];
+    TEST_OK(t, s->ops->test_seed(s, base, base, &t->err));
+    assert_int_equal(test_put(t, s, "s", "A"), base + 1); /* creates */
+    assert_int_equal(test_put(t, s, "s", "A"), base + 2); /* finds */
+    make(&m[0], "s", WEIR_EXPECT_EXACT, base + 1, "A");   /* set-based, with a key */
+    make_key(&m[0], "key", 1);
+    make(&m[1], "u", WEIR_EXPECT_NONE, 0, "A");
+    TEST_OK(t, run(s, m, 2, STORE_APPEND_NOWAIT, &t->err));
+    assert_int_equal(m[0].append.status, WEIR_OK);
+    assert_int_equal(m[0].streams[0].last, base + 2);
+    assert_int_equal(m[0].streams[0].id, base + 3);
+    assert_int_equal(m[1].streams[0].first, base);
+    assert_int_equal(m[1].streams[0].id, base + 4);
+    make(&m[0], "s", WEIR_EXPECT_EXACT, base + 1, "A"); /* replayed */
+    make_key(&m[0], "key", 1);
+    make(&m[1], "u", WEIR_EXPECT_EXACT, base - 1, "A"); /* refused */
+    make(&m[2], "u", WEIR_EXPECT_EXACT, base, "A");     /* in order */
+    TEST_OK(t, run(s, m, 3, 0, &t->err));
+    assert_true(m[0].append.replayed);
+    assert_int_equal(m[0].streams[0].id, base + 3);
+    assert_int_equal(m[1].append.status, WEIR_ECONFLICT);
+    assert_int_equal(m[1].err.expected, base - 1);
+    assert_int_equal(m[1].err.actual, base);
+    assert_int_equal(m[2].streams[0].last, base + 1);
+    make(&m[0], "s", WEIR_EXPECT_ANY, 0, "A");
+    TEST_OK(t, run(s, m, 1, STORE_APPEND_DRY_RUN, &t->err));
+    assert_int_equal(m[0].streams[0].last, base + 3);
+    assert_int_equal(m[0].streams[0].id, base + 6);
+}
+
+static void C03_numbers_past_2_to_the_31(void **state)
+{
+    numbers_past(*state, INT64_C(1) << 31);
+}
+
+static void C03_numbers_past_2_to_the_32(void **state)
+{
+    numbers_past(*state, INT64_C(1) << 32);
+}
+
+/* ---- durability ---------------------------------------------------------------------------- */
+
+static void C12_a_role_without_synchronous_commit_commits_durably_all_the_same(void **state)
+{
+    pg_test *t = *state;
+    weir *w = test_weir(t);
+    PGconn *user = test_connect(t);
+    made m[2];
+    test_exec(t->conn,
+              "CREATE TABLE %s.durability (name text, setting text);"
+              "CREATE FUNCTION %s.note() RETURNS trigger LANGUAGE plpgsql AS $$ BEGIN"
+              " INSERT INTO %s.durability VALUES (NEW.name, current_setting('synchronous_commit'));"
+              " RETURN NULL; END $$;"
+              "CREATE TRIGGER note AFTER INSERT ON %s.events FOR EACH ROW"
+              " EXECUTE FUNCTION %s.note();",
+              t->schema, t->schema, t->schema, t->schema, t->schema);
+    test_exec(t->conn, "ALTER ROLE CURRENT_USER SET synchronous_commit = off");
+    weir_store *s = test_store(t);
+    test_put(t, s, "s", "Created");
+    test_put(t, s, "s", "Single");
+    make(&m[0], "s", WEIR_EXPECT_ANY, 0, "Batch");
+    make(&m[1], "u", WEIR_EXPECT_ANY, 0, "Batch");
+    TEST_OK(t, run(s, m, 2, STORE_APPEND_NOWAIT, &t->err));
+    test_exec(t->conn, "ALTER ROLE CURRENT_USER RESET synchronous_commit");
+    test_exec(user, "SET synchronous_commit = off; BEGIN");
+    TEST_OK(t, append_by(w, user, "s", "", NULL, &t->err));
+    assert_string_equal(test_text(user, "SHOW synchronous_commit"), "on");
+    test_exec(user, "COMMIT");
+    assert_int_equal(test_number(t->conn, "SELECT count(*) FROM %s.durability", t->schema), 5);
+    assert_int_equal(
+        test_number(t->conn, "SELECT count(*) FROM %s.durability WHERE setting <> 'on'", t->schema),
+        0);
+}
+
+/* ---- a caller's own transaction ------------------------------------------------------------ */
+
+static void an_append_belongs_to_the_callers_transaction(void **state)
+{
+    pg_test *t = *state;
+    weir *w = test_weir(t);
+    weir_store *s = test_store(t);
+    PGconn *user = test_connect(t);
+    const weir_append_result *result = NULL;
+    store_watch *watch = NULL;
+    bool woken = false;
+    test_exec(t->conn, "CREATE TABLE %s.mine (n integer)", t->schema);
+    test_exec(user, "BEGIN; INSERT INTO %s.mine VALUES (1)", t->schema);
+    TEST_OK(t, append_by(w, user, "s", "", NULL, &t->err));
+    test_exec(user, "ROLLBACK");
+    assert_int_equal(test_number(t->conn, "SELECT count(*) FROM %s.events", t->schema), 0);
+    TEST_OK(t, s->ops->watch_open(s, &watch, &t->err));
+    test_exec(user, "BEGIN; INSERT INTO %s.mine VALUES (2)", t->schema);
+    TEST_OK(t, append_by(w, user, "s", "", &result, &t->err));
+    assert_int_equal(result->streams[0]->first, 0);
+    weir_append_result_free(result);
+    TEST_OK(t, append_by(w, user, "s", "", NULL, &t->err)); /* sees its own */
+    assert_int_equal(test_number(t->conn, "SELECT count(*) FROM %s.events", t->schema), 0);
+    test_exec(user, "COMMIT");
+    while (woken) {
+        TEST_OK(t, s->ops->watch_wait(watch, 0, &woken, &t->err));
+    }
+    weir_wake(w);
+    TEST_OK(t, s->ops->watch_wait(watch, 10000, &woken, &t->err));
+    assert_true(woken);
+    s->ops->watch_close(watch);
+    assert_int_equal(
+        test_number(t->conn, "SELECT count(*) FROM %s.events, %s.mine", t->schema, t->schema), 2);
+}
+
+static void a_refusal_leaves_the_callers_transaction_as_it_was(void **state)
+{
+    pg_test *t = *state;
+    weir *w = test_weir(t);
+    PGconn *user = test_connect(t);
+    const weir_new_event e = { WEIR_NEW_EVENT_INIT, .stream = weir__str("s"),
+                               .name = weir__str("A") };
+    const weir_new_event *events[] = { &e };
+    const weir_expectation x = { WEIR_EXPECTATION_INIT, .stream = weir__str("s"),
+                                 .expect = WEIR_EXPECT_EXACT, .version = 4 };
+    const weir_expectation *expectations[] = { &x };
+    const weir_append_request r = { WEIR_APPEND_REQUEST_INIT, .events = events, .events_count = 1,
+                                    .expectations = expectations, .expectations_count = 1 };
+    test_exec(user, "BEGIN");
+    TEST_OK(t, append_by(w, user, "s", "", NULL, &t->err));
+    TEST_IS(t, weir_append_in(w, user, &r, NULL, &t->err), WEIR_ECONFLICT);
+    assert_int_equal(t->err.expected, 4);
+    assert_int_equal(t->err.actual, 0);
+    TEST_OK(t, append_by(w, user, "s", "", NULL, &t->err));
+    test_exec(user, "COMMIT");
+    assert_int_equal(test_number(t->conn, "SELECT count(*) FROM %s.events", t->schema), 2);
+}
+
+static void a_transaction_that_cannot_be_appended_in_is_named(void **state)
+{
+    pg_test *t = *state;
+    weir *w = test_weir(t);
+    PGconn *user = test_connect(t);
+    TEST_IS(t, append_by(w, user, "s", "", NULL, &t->err), WEIR_EMISUSE);
+    assert_non_null(strstr(t->err.message, "no transaction is open"));
+    static const char *const levels[] = { "REPEATABLE READ", "SERIALIZABLE" };
+    for (size_t i = 0; i < 2; i++) {
+        test_exec(user, "BEGIN ISOLATION LEVEL %s", levels[i]);
+        TEST_IS(t, append_by(w, user, "s", "", NULL, &t->err), WEIR_EMISUSE);
+        assert_non_null(strstr(t->err.message, "READ COMMITTED"));
+        assert_int_equal(test_number(user, "SELECT 1"), 1); /* still usable */
+        test_exec(user, "COMMIT");
+    }
+    test_exec(user, "BEGIN");
+    assert_string_equal(test_refused(user, "SELECT 1 / 0"), "22012");
+    TEST_IS(t, append_by(w, user, "s", "", NULL, &t->err), WEIR_EMISUSE);
+    assert_non_null(strstr(t->err.message, "roll it back"));
+    test_exec(user, "ROLLBACK");
+    assert_int_equal(test_number(t->conn, "SELECT count(*) FROM %s.events", t->schema), 0);
+}
+
+int main(int argc, char **argv)
+{
+    static const struct CMUnitTest tests[] = {
+        PG_TEST(one_append_is_one_statement_and_so_is_a_batch),
+        PG_TEST(C06_what_the_unique_index_refuses_is_the_same_conflict),
+        PG_TEST(C06_any_does_not_conflict_with_what_was_written_behind_its_back),
+        PG_TEST(opposite_orders_do_not_deadlock),
+        PG_TEST(C13_a_held_stream_delays_nobody_else),
+        PG_TEST(a_lock_that_is_held_for_too_long_is_busy),
+        PG_TEST(C10_a_reserved_key_that_is_held_makes_one_append_busy),
+        PG_TEST(C06_any_never_conflicts_under_contention),
+        PG_TEST(C06_of_many_who_expect_a_version_one_wins),
+        PG_TEST(C09_of_many_with_the_same_key_one_writes),
+        PG_TEST(C05_a_commit_has_as_many_events_as_it_likes),
+        PG_TEST(C05_a_payload_of_a_mebibyte_and_names_of_500_bytes),
+        PG_TEST(C03_numbers_past_2_to_the_31),
+        PG_TEST(C03_numbers_past_2_to_the_32),
+        PG_TEST(C12_a_role_without_synchronous_commit_commits_durably_all_the_same),
+        PG_TEST(an_append_belongs_to_the_callers_transaction),
+        PG_TEST(a_refusal_leaves_the_callers_transaction_as_it_was),
+        PG_TEST(a_transaction_that_cannot_be_appended_in_is_named),
+    };
+    return test_main(argc, argv, tests, sizeof tests / sizeof tests[0]);
+}
