@@ -14,7 +14,7 @@ _weir_options() {
     streams) echo '--match --category --open --closed --after --limit' ;;
     close) echo '--expect --force --dry-run' ;;
     targets) echo '--match --source --lane --blocked --limit' ;;
-    init) echo '--plan --adopt' ;;
+    init) echo '--plan --adopt --grant' ;;
     esac
 }
 
@@ -96,7 +96,7 @@ _weir() {
     case $previous in
     --store)
         compopt -o nospace 2>/dev/null
-        _weir_words "$current" "$prefix" sqlite: memory:
+        _weir_words "$current" "$prefix" postgres:// sqlite: memory:
         return
         ;;
     --expect)
@@ -109,7 +109,7 @@ _weir() {
         return
         ;;
     --meta | --correlation | --key | --reserve | --release-key | --from | --to | --limit | --at | \
-        --after | --since | --tail | --name | --stream | --category | --match | --source | --lane)
+        --after | --since | --tail | --name | --stream | --category | --match | --source | --lane | --grant)
         return
         ;;
     esac

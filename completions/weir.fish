@@ -8,7 +8,7 @@ function __weir_streams
 end
 
 complete -c weir -f
-complete -c weir -l store -x -a 'sqlite: memory:' -d 'which store'
+complete -c weir -l store -x -a 'postgres:// sqlite: memory:' -d 'which store'
 complete -c weir -l json -d 'print JSON lines'
 complete -c weir -l text -d 'print text'
 complete -c weir -l help -d 'explain the command'
@@ -73,3 +73,4 @@ complete -c weir -n '__fish_seen_subcommand_from targets' -l limit -x -d 'at mos
 
 complete -c weir -n '__fish_seen_subcommand_from init' -l plan -d 'print the SQL that would be run'
 complete -c weir -n '__fish_seen_subcommand_from init' -l adopt -d 'add the store to a database that has other tables'
+complete -c weir -n '__fish_seen_subcommand_from init' -l grant -x -d 'PostgreSQL: let a role work on the store'

@@ -22,7 +22,7 @@ _weir() {
     typeset -A opt_args
     local -a common commands
     common=(
-        '--store[which store]:URL:(sqlite\: memory\:)'
+        '--store[which store]:URL:(postgres\:// sqlite\: memory\:)'
         '(--text)--json[print JSON lines]'
         '(--json)--text[print text]'
         '--help[explain the command]'
@@ -107,7 +107,8 @@ _weir() {
         init)
             _arguments $common \
                 '--plan[print the SQL that would be run]' \
-                '--adopt[add the store to a database that has other tables]'
+                '--adopt[add the store to a database that has other tables]' \
+                '--grant[PostgreSQL\: let a role work on the store]:ROLE:'
             ;;
         status | doctor | version) _arguments $common ;;
         help)

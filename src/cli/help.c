@@ -20,7 +20,8 @@ static const char starters[] =
     "  weir read order-1                                what happened to order-1\n"
     "  weir append order-1 OrderPaid --expect 0         only if nothing came in between\n"
     "  weir log --follow                                watch everything as it happens\n"
-    "  weir status                                      where the store stands\n";
+    "  weir status                                      where the store stands\n"
+    "  weir init --store postgres:///orders             the same in PostgreSQL\n";
 
 const cli_command *weir__cli_command(const char *name)
 {
@@ -52,7 +53,7 @@ int weir__cli_help_all(cli *c)
 {
     cli_output *o = &c->out;
 
-    (void)weir__cli_print(o, "weir - an event store in a file\n\n%s", starters);
+    (void)weir__cli_print(o, "weir - an event store in a file or a database\n\n%s", starters);
     for (int block = 0; block < CLI_BLOCKS_COUNT; block++) {
         bool titled = false;
         for (size_t i = 0; i < weir__cli_commands_count; i++) {

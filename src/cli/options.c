@@ -18,7 +18,7 @@ enum {
 
 const cli_option weir__cli_common[] = {
     { "store", "URL", CLI_TEXT,
-      "sqlite:PATH or memory: (default: WEIR_STORE, weir.yaml, sqlite:weir.db)" },
+      "postgres://HOST/DB, sqlite:PATH or memory: (else WEIR_STORE, weir.yaml, sqlite:weir.db)" },
     { "json", NULL, CLI_FLAG, "print JSON lines, also on a terminal" },
     { "text", NULL, CLI_FLAG, "print text, also into a pipe or file" },
     { "help", NULL, CLI_FLAG, "explain the command" },
