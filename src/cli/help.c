@@ -20,8 +20,7 @@ static const char starters[] =
     "  weir read order-1                                what happened to order-1\n"
     "  weir append order-1 OrderPaid --expect 0         only if nothing came in between\n"
     "  weir log --follow                                watch everything as it happens\n"
-    "  weir status                                      where the store stands\n"
-    "  weir init --store postgres:///orders             the same in PostgreSQL\n";
+    "  weir status                                      where the store stands\n";
 
 const cli_command *weir__cli_command(const char *name)
 {
@@ -68,7 +67,11 @@ int weir__cli_help_all(cli *c)
             (void)weir__cli_print(o, "  %-9s %s\n", command->name, command->summary);
         }
     }
-    (void)weir__cli_print(o, "\nweir COMMAND --help explains a command; man weir has more.\n");
+    (void)weir__cli_print(
+        o,
+        "\nThe store is the file weir.db unless --store, WEIR_STORE or weir.yaml says otherwise:\n"
+        "sqlite:PATH, postgres://HOST/DATABASE. weir COMMAND --help explains a command; "
+        "man weir has more.\n");
     return CLI_DONE;
 }
 

@@ -51,7 +51,7 @@ like "and its name is said" "$errout" 'could not read \\"\.\\": Is a directory'
 
 # ---- passwords ---------------------------------------------------------------------------------
 
-for url in postgres://u:hunter2@host/db mysql://hunter2@host postgresql://hunter2 hunter2@host/db \
+for url in postgres://u:hunter2@host/db mysql://hunter2@host postgresql://u:hunter2@127.0.0.1:1/db hunter2@host/db \
     u:hunter2@host 'sqlite:?password=hunter2'; do
     for command in "append a N" log init "status --text"; do
         # shellcheck disable=SC2086
@@ -60,7 +60,7 @@ for url in postgres://u:hunter2@host/db mysql://hunter2@host postgresql://hunter
     done
 done
 status "another scheme" 1 weir log --store mysql://u:hunter2@host/db
-like "is named" "$errout" 'store URL \\"mysql:\\" begins with neither sqlite: nor memory:'
+like "is named" "$errout" 'store URL \\"mysql:\\" begins with none of postgres://, sqlite: and memory:'
 
 # ---- advice ------------------------------------------------------------------------------------
 
