@@ -1,7 +1,7 @@
 /* bouncer.h - the real pgbouncer before the test's server.
  *
- * It runs as the server's user (it refuses root), listens on a socket in a directory of its own, and
- * ends with the test's program, however that ends.
+ * It runs as the server's user (it refuses root), listens on a socket in a directory of its own,
+ * and ends with the test's program, however that ends.
  */
 #ifndef WEIR_TESTS_POSTGRES_BOUNCER_H
 #define WEIR_TESTS_POSTGRES_BOUNCER_H
@@ -13,8 +13,8 @@ typedef struct bouncer {
     char directory[64]; /* libpq's host */
 } bouncer;
 
-/* mode: "transaction" or "session". size: connections to the server. Ends the program when it cannot
- * be had. */
+/* mode: "transaction" or "session". size: connections to the server. Ends the program when it
+ * cannot be had. */
 bouncer bouncer_start(const char *mode, int size);
 void bouncer_stop(bouncer *b);
 

@@ -133,8 +133,8 @@ static void settle_in(pg_test *t, weir_store *s, store_watch *watch, const char 
     }
 }
 
-/* Notifications do not pass: watches are woken about once a second; those with a way of their own to
- * the server hear them, also the ones that are sent through the pooler. */
+/* Notifications do not pass: watches are woken about once a second; those with a way of their own
+ * to the server hear them, also the ones that are sent through the pooler. */
 static void transaction_mode_polls_unless_there_is_a_direct_way(void **state)
 {
     pg_test *t = *state;

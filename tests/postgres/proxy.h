@@ -1,8 +1,8 @@
 /* proxy.h - a proxy between a store and its server, which fails in the ways a network does.
  *
- * It listens on a socket in a directory of its own and passes everything on to the test's server, in
- * both directions, until it is told otherwise. One thread. It knows one thing of the protocol: the
- * message with which the server says that it has finished, which it sends after the commit.
+ * It listens on a socket in a directory of its own and passes everything on to the test's server,
+ * in both directions, until it is told otherwise. One thread. It knows one thing of the protocol:
+ * the message with which the server says that it has finished, which it sends after the commit.
  *
  * THREADS  Any thread may call these.
  */

@@ -251,7 +251,7 @@ static void T18_a_listener_that_dies_without_a_word_is_replaced_within_ten_secon
     proxy_stop(p);
 }
 
-/* While there is no way to the server, watches are woken by the clock, and closing does not wait. */
+/* While there is no way to the server, watches are woken by the clock; closing does not wait. */
 static void a_watch_without_a_server_polls_and_closing_is_bounded(void **state)
 {
     pg_test *t = *state;

@@ -2,11 +2,11 @@
  *
  *     fence_client --url URL --history DIR --name NAME [--targets N] [--seconds N]
  *
- * The targets t-0 ... are behind for ever: the client declares one reaction and marks them far ahead
- * when nobody has done it yet. Each round leases a few, for a short time; some are given back, some
- * forgotten. The server may go away and come back. Fences never repeat, whatever happens: history.py
- * sees it. Exit status: 0, or 1 when a call failed in a way that must not happen.
- */
+ * The targets t-0 ... are behind for ever: the client declares one reaction and marks them far
+ * ahead when nobody has done it yet. Each round leases a few, for a short time; some are given
+ * back, some forgotten. The server may go away and come back. Fences never repeat, whatever
+ * happens: history.py sees it. Exit status: 0, or 1 when a call failed in a way that must not
+ happen. */
 #include "api/api.h"
 #include "base/str.h"
 #include "history.h"

@@ -251,7 +251,7 @@ def is_postgres(store):
 def psql(url, sql):
     """The rows of a query, each of one column."""
     program = os.path.join(os.environ.get("WEIR_TEST_PG_BIN", ""), "psql")
-    done = subprocess.run([program, "-X", "-q", "-A", "-t", "-v", "ON_ERROR_STOP=1", "-c", sql, url],
+    done = subprocess.run([program, "-XqAt", "-v", "ON_ERROR_STOP=1", "-c", sql, url],
                           stdout=subprocess.PIPE, text=True, check=True)
     return done.stdout.splitlines()
 

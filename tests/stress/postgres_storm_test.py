@@ -4,8 +4,8 @@
 The clients write down what they are about to do and what came of it (storm_client.c,
 fence_client.c); history.py, which knows the contract and nothing of Weir, holds it against the log.
 While they run, sessions of the server are terminated at random, clients are killed, and the server
-is restarted in the way that loses everything it has not made durable. The seed is printed; WEIR_SEED
-repeats the choices.
+is restarted in the way that loses everything it has not made durable. The seed is printed;
+WEIR_SEED repeats the choices.
 """
 
 import os

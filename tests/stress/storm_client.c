@@ -9,10 +9,10 @@
  * tries it again if it had a key: that append must be in the log once, whatever happened. It ends
  * after --appends per thread or
  * --seconds; by default only when it is killed. --rule watches the locking rule (rule.h), with a
- * URL that names RULE_VFS. --race: all appends go to one stream and expect the version that was seen
- * last. --away: the server may go away and come back; an append under a key is then tried again
- * until its outcome is known, one without is given up. Exit status: 0, or 1 when a call failed in a
- * way that must not happen.
+ * URL that names RULE_VFS. --race: all appends go to one stream and expect the version that was
+ * seen last. --away: the server may go away and come back; an append under a key is then tried
+ * again until its outcome is known, one without is given up. Exit status: 0, or 1 when a call
+ * failed in a way that must not happen.
  */
 #include "history.h"
 #include "rule.h"

@@ -1,12 +1,13 @@
-/* connection.c - one connection to PostgreSQL: making it, running statements on it, and knowing what
- * became of each.
+/* connection.c - one connection to PostgreSQL: making it, running statements on it, and knowing
+ * what became of each.
  *
  * INVARIANTS
  *   (1) After every statement conn->outcome says what is known. A statement that was sent and whose
  *       answer is not there is PG_LOST, whatever the reason: nobody may call it failed.
  *   (2) A connection whose state is not known is closed at once: no answer of an earlier statement
  *       can be taken for that of a later one.
- *   (3) No call blocks for longer than its answer_us (connecting: connect_timeout per host).
+ *   (3) No call blocks for longer than its answer_us. Connecting: connect_timeout for each address
+ *       of each host, and the system's own time for looking up a name, which libpq cannot bound.
  *   (4) Transactions are READ COMMITTED: the functions of the database rely on a new snapshot in
  *       each of their statements.
  */
@@ -347,8 +348,8 @@ static weir_status not_sent(pg_conn *conn, weir_error *err)
                       "the connection to PostgreSQL was lost; nothing was sent: %s", message);
 }
 
-/* A connection that died while nobody looked has something to read: the end, or a farewell, or both,
- * one after the other. */
+/* A connection that died while nobody looked has something to read: the end, or a farewell, or
+ * both, one after the other. */
 static bool still_there(pg_conn *conn)
 {
     struct pollfd fd = { .fd = pq.PQsocket(conn->raw), .events = POLLIN };

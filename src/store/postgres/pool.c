@@ -118,8 +118,8 @@ static pg_conn *await_locked(pg_pool *pool, int64_t deadline_us) WEIR_REQUIRES(p
     return conn;
 }
 
-/* The server could not be reached: waits a little, and for less when a connection is given back that
- * works. It may be one of the few that the server grants us. */
+/* The server could not be reached: waits a little, and for less when a connection is given back
+ * that works. It may be one of the few that the server grants us. */
 static void rest(pg_pool *pool, int64_t until_us)
 {
     weir__lock(&pool->mu);
@@ -167,13 +167,15 @@ weir_status weir__pg_take(pg_store *s, int64_t deadline_us, pg_conn **out, weir_
 pg_conn *weir__pg_take_idle(pg_store *s)
 {
     pg_pool *pool = s->pool;
+    pg_conn *conn = NULL;
     weir__lock(&pool->mu);
-    pg_conn *conn = pick_locked(pool);
-    if (conn != NULL && (conn->raw == NULL || conn->serial <= pool->distrusted)) {
-        conn = NULL;
-    }
-    if (conn != NULL) {
-        conn->taken = true;
+    /* From the end: the first ones are taken again the soonest. */
+    for (size_t i = pool->size; i > 0 && conn == NULL; i--) {
+        pg_conn *idle = &pool->conns[i - 1];
+        if (!idle->taken && idle->raw != NULL && idle->serial > pool->distrusted) {
+            conn = idle;
+            conn->taken = true;
+        }
     }
     weir__unlock(&pool->mu);
     return conn;

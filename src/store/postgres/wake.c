@@ -6,13 +6,13 @@
  *       inside it: NOTIFY holds a lock of the whole cluster until its transaction has ended, which
  *       for one that writes includes the flush. (Measured on 16 connections: 15,800 appends/s
  *       without, 4,200 with it inside.)
- *   (2) Who commits never waits: it wakes the watches of its own handle, sets `unsent` and tells the
- *       thread. The thread clears `unsent` before it sends, so what is committed later is told
+ *   (2) Who commits never waits: it wakes the watches of its own handle, sets `unsent` and tells
+ *       the thread. The thread clears `unsent` before it sends, so what is committed later is told
  *       later. The first notification goes at once, then one per NOTIFY_US at most: what happens in
  *       between is told together. It is empty.
- *   (3) While the listener is not READY, for whatever reason, watches are woken about once a second:
- *       a store without notifications is slow, not stuck. When it becomes READY they are woken once,
- *       for what was missed.
+ *   (3) While the listener is not READY, for whatever reason, watches are woken about once a
+ *       second: a store without notifications is slow, not stuck. When it becomes READY they are
+ *       woken once, for what was missed.
  *   (4) Closing sends what is unsent, for CLOSE_US at most.
  *
  * WHO SENDS  The listener, where there is one. A process that only writes has none, and needs none:

@@ -40,8 +40,8 @@ struct pg_wake {
 
 /* Every watch of this handle is woken. */
 void weir__pg_watches_wake(pg_wake *w);
-/* A watch wants to be woken by others, too: starts the thread when need be, and waits, for a bounded
- * time, until it listens or is known not to. */
+/* A watch wants to be woken by others, too: starts the thread when need be, and waits, for a
+ * bounded time, until it listens or is known not to. */
 weir_status weir__pg_wake_listen(pg_wake *w, weir_error *err);
 
 #endif
