@@ -4,6 +4,7 @@
  * What is slow is made so by a plain connection that holds a row: a settle that waits for a
  * stream's head waits for as long as the test likes.
  */
+#include "proxy.h"
 #include "targets_support.h"
 
 #include <signal.h>
@@ -415,6 +416,39 @@ static void a_connection_that_dies_before_the_commit_is_no_unknown_outcome(void 
     TEST_OK(t, settle_own(t, &w, w.lease.fence, &own));
 }
 
+/* The answer to COMMIT is cut off: it has happened, and nobody may say that it has not. */
+static void a_commit_without_an_answer_is_unknown(void **state)
+{
+    pg_test *t = *state;
+    work w = give_work(t, "t");
+    proxy *p = proxy_start();
+    store_options options = test_options(t);
+    char url[TEST_URL_BYTES];
+    own_sql own = { .sql = "SELECT 1" };
+    (void)snprintf(url, sizeof url, "postgres:///postgres?host=%s&user=postgres", proxy_host(p));
+    options.path = weir__str(url);
+    weir_store *direct = w.s;
+    w.s = test_store_with(t, &options);
+    proxy_cut_answer(p, "COMMIT;");
+    TEST_IS(t, settle_own(t, &w, w.lease.fence, &own), WEIR_EUNKNOWN);
+    assert_int_equal(proxy_cuts(p), 1);
+    assert_int_equal(look(t, "SELECT at FROM %s.subscriptions"), w.event);
+    assert_int_equal(look(t, "SELECT count(*) FROM %s.events WHERE name = 'Done'"), 1);
+
+    /* Cut off before it: nothing has happened, and that is known. */
+    const int64_t next = test_put(t, direct, "order-1", "Placed");
+    give_mark(t, direct, "r", "t", next, next);
+    w.event = next;
+    w.lease = take_lease(t, direct);
+    proxy_cut_request(p, "settle_with");
+    TEST_IS(t, settle_own(t, &w, w.lease.fence, &own), WEIR_EUNAVAILABLE);
+    assert_int_equal(proxy_cuts(p), 2);
+    assert_int_equal(look(t, "SELECT count(*) FROM %s.events WHERE name = 'Done'"), 1);
+    assert_true(look(t, "SELECT at FROM %s.subscriptions") < next);
+    test_store_close(t, w.s);
+    proxy_stop(p);
+}
+
 /* ---- crashes ------------------------------------------------------------------------------ */
 
 /* Kills a process of the server's, which makes the others start again from the WAL, and waits until
@@ -608,6 +642,7 @@ int main(int argc, char **argv)
         PG_TEST(own_sql_that_ends_its_transaction_is_refused),
         PG_TEST(a_commit_that_is_refused_undoes_the_settle),
         PG_TEST(a_connection_that_dies_before_the_commit_is_no_unknown_outcome),
+        PG_TEST(a_commit_without_an_answer_is_unknown),
         PG_TEST(fences_never_repeat_through_a_crash),
         PG_TEST(what_was_settled_survives_a_crash),
         PG_TEST(a_settle_whose_backend_is_killed_is_unknown_and_leaves_nothing),

@@ -7,7 +7,7 @@
 --     is the look after the row was locked; the look before the effects only saves work;
 --   * the target's row is locked after everything else: whoever waits for a busy stream holds no
 --     target, and delays no router;
---   * the row is locked in a statement of its own, and weir.derive runs in a later one;
+--   * the row is locked in a statement of its own, and weir.derived is asked in a later one;
 --   * held is true exactly while the target is blocked or paused;
 --   * what can be refused is refused before anything is inserted.
 --
@@ -92,6 +92,8 @@ DECLARE
     missing bigint;
     advanced boolean := false;
     failed_attempts bigint := 0;
+    new_watermark bigint;
+    new_priority bigint;
 BEGIN
     PERFORM weir.commit_durably();
     SELECT t.fence, t.holder IS NOT NULL INTO found_fence, was_held
@@ -150,6 +152,9 @@ BEGIN
     lease_end := CASE WHEN ends <> 1 THEN 0
                       WHEN lease_us > 9223372036854775807 - now_us THEN 9223372036854775807
                       ELSE now_us + lease_us END;
+    -- What weir.derive would write, in the same update: one new version of the row for each settle.
+    SELECT d.behind, d.watermark, d.priority INTO is_behind, new_watermark, new_priority
+      FROM weir.derived(the_target) AS d;
     UPDATE weir.targets AS t
        SET lost = CASE WHEN advanced THEN 0 ELSE t.lost END,
            error = CASE WHEN fails THEN failure_error WHEN advanced THEN '' ELSE t.error END,
@@ -162,10 +167,12 @@ BEGIN
            lease_until = lease_end,
            due = CASE WHEN ends = 2 THEN until_us ELSE t.due END,
            held = t.held OR ends = 3,
-           blocked = CASE WHEN ends = 3 THEN now_us ELSE t.blocked END
+           blocked = CASE WHEN ends = 3 THEN now_us ELSE t.blocked END,
+           behind = is_behind,
+           watermark = new_watermark,
+           rank = new_watermark >> 10,
+           priority = coalesce(t.override, new_priority, 0)
      WHERE t.id = the_target;
-    PERFORM weir.derive(ARRAY[the_target]);
-    SELECT t.behind INTO is_behind FROM weir.targets AS t WHERE t.id = the_target;
 END
 $$;
 
@@ -266,11 +273,14 @@ BEGIN
                    count(*) FILTER (WHERE t.fence = u.fence)
                        OVER (PARTITION BY u.target ORDER BY u.ordinal) AS turn
               FROM unnest(the_targets, the_fences) WITH ORDINALITY AS u (target, fence, ordinal)
-              LEFT JOIN weir.targets AS t ON t.id = u.target) AS i
+              LEFT JOIN LATERAL (SELECT x.fence, x.holder FROM weir.targets AS x
+                                  WHERE x.id = u.target LIMIT 1) AS t ON true) AS i
      ORDER BY i.ordinal;
-    held_targets := ARRAY(SELECT t.id
+    -- LIMIT 1 keeps a lookup one: joined, a plan that was made on an empty table reads all of it.
+    held_targets := ARRAY(SELECT u.target
                             FROM unnest(the_targets, the_fences) AS u (target, fence)
-                            JOIN weir.targets AS t ON t.id = u.target
+                           CROSS JOIN LATERAL (SELECT x.fence, x.holder FROM weir.targets AS x
+                                                WHERE x.id = u.target LIMIT 1) AS t
                            WHERE t.fence = u.fence AND t.holder IS NOT NULL);
     UPDATE weir.targets AS t
        SET holder = CASE WHEN lease_us >= 0 THEN t.holder END, lease_until = new_end
