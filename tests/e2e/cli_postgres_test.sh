@@ -185,6 +185,25 @@ status "a store of a newer version" 1 weir log
 like "is refused as such" "$errout" '"code":"newer"'
 sql raced -c "UPDATE weir.store SET schema = 1, client_least = 1"
 
+# On a terminal a long check says that it is at work.
+cat >terminal.py <<'END'
+import os, pty, subprocess, sys
+master, slave = pty.openpty()
+child = subprocess.Popen(sys.argv[1:], stdin=subprocess.DEVNULL, stdout=subprocess.DEVNULL, stderr=slave)
+os.close(slave)
+try:
+    while data := os.read(master, 4096):
+        sys.stdout.buffer.write(data)
+except OSError:
+    pass
+sys.exit(child.wait())
+END
+sql raced -c 'BEGIN; LOCK TABLE weir.events; SELECT pg_sleep(3)' >/dev/null &
+spawned $!
+wait_for "the lock" 10 bash -c '[ "$(psql -XAtc "SELECT count(*) FROM pg_locks WHERE mode = '"'AccessExclusiveLock'"' AND granted" raced)" -ge 1 ]'
+ok "doctor of a store that takes its time" python3 terminal.py "$WEIR" doctor --text
+like "shows how long it has been at it" "$out" 'reading the whole store, 1 s'
+
 # ---- a pooler ----------------------------------------------------------------------------------
 
 pooler=$(mktemp -d /tmp/weir-pool.XXXXXX)

@@ -350,6 +350,70 @@ static void a_transaction_that_holds_back_dead_rows_is_named(void **state)
     weir__pg_old_transaction_us = usual_us;
 }
 
+/* What a standby with hot_standby_feedback tells the primary: keep everything from `xmin` on. */
+static void feed_back(PGconn *conn, uint32_t xmin)
+{
+    const uint8_t fields[] = { (uint8_t)(xmin >> 24), (uint8_t)(xmin >> 16), (uint8_t)(xmin >> 8),
+                               (uint8_t)xmin };
+    char message[1 + 8 + 4 * 4] = { 'h' };
+    memcpy(message + 9, fields, sizeof fields);
+    assert_int_equal(PQputCopyData(conn, message, sizeof message), 1);
+    assert_int_equal(PQflush(conn), 0);
+}
+
+/* A connection that replicates, from a slot or without one. */
+static PGconn *replicate(const char *slot)
+{
+    char url[TEST_URL_BYTES + 64], command[256];
+    (void)snprintf(url, sizeof url, "%s&replication=true&application_name=copy", test_server());
+    PGconn *conn = PQconnectdb(url);
+    assert_int_equal(PQstatus(conn), CONNECTION_OK);
+    PGresult *system = PQexec(conn, "IDENTIFY_SYSTEM");
+    assert_int_equal(PQresultStatus(system), PGRES_TUPLES_OK);
+    (void)snprintf(command, sizeof command, "START_REPLICATION %s%s PHYSICAL %s",
+                   slot == NULL ? "" : "SLOT ", slot == NULL ? "" : slot, PQgetvalue(system, 0, 2));
+    PQclear(system);
+    PGresult *started = PQexec(conn, command);
+    assert_int_equal(PQresultStatus(started), PGRES_COPY_BOTH);
+    PQclear(started);
+    return conn;
+}
+
+static void a_slot_and_a_standby_that_hold_back_dead_rows_are_named(void **state)
+{
+    pg_test *t = *state;
+    weir_store *s = test_store(t);
+    const int64_t usual = weir__pg_old_transactions;
+    const int64_t xmin = test_number(t->conn, "SELECT txid_current()");
+    weir__pg_old_transactions = 3;
+    for (int i = 0; i < 5; i++) {
+        (void)test_put(t, s, "order-1", "Placed");
+    }
+    has_not(surveyed(t, s), "old-transaction");
+
+    PGconn *standby = replicate(NULL);
+    feed_back(standby, (uint32_t)xmin);
+    assert_true(test_wait(t->conn, 5, "SELECT age(backend_xmin) >= 3 FROM pg_stat_replication"));
+    has(surveyed(t, s), "act old-transaction: the standby copy with hot_standby_feedback has held "
+                        "back the removal of dead rows, over ");
+    PQfinish(standby);
+    assert_true(test_wait(t->conn, 5, "SELECT count(*) = 0 FROM pg_stat_replication"));
+    has_not(surveyed(t, s), "old-transaction");
+
+    test_exec(t->conn, "SELECT pg_create_physical_replication_slot('left_over')");
+    standby = replicate("left_over");
+    feed_back(standby, (uint32_t)xmin);
+    assert_true(test_wait(t->conn, 5, "SELECT age(xmin) >= 3 FROM pg_replication_slots"));
+    PQfinish(standby);
+    assert_true(test_wait(t->conn, 5, "SELECT NOT active FROM pg_replication_slots"));
+    const char *lines = surveyed(t, s);
+    has(lines, "act old-transaction: the replication slot left_over, which nobody uses, has held");
+    has(lines, "End it: SELECT pg_drop_replication_slot('left_over').");
+    test_exec(t->conn, "SELECT pg_drop_replication_slot('left_over')");
+    has_not(surveyed(t, s), "old-transaction");
+    weir__pg_old_transactions = usual;
+}
+
 static void a_table_full_of_dead_rows_is_told(void **state)
 {
     pg_test *t = *state;
@@ -389,6 +453,7 @@ int main(int argc, char **argv)
         PG_TEST(settings_that_endanger_something_are_told),
         PG_TEST(another_isolation_than_read_committed_is_told),
         PG_TEST(a_transaction_that_holds_back_dead_rows_is_named),
+        PG_TEST(a_slot_and_a_standby_that_hold_back_dead_rows_are_named),
         PG_TEST(a_table_full_of_dead_rows_is_told),
     };
     return test_main(argc, argv, tests, sizeof tests / sizeof tests[0]);

@@ -243,20 +243,26 @@ static void events_refuse_to_be_changed_even_by_a_superuser(void **state)
 
 /* ---- what schema 1 was ---------------------------------------------------------------------- */
 
+/* The top of the sources. */
+static const char *source(void)
+{
+    const char *top = getenv("WEIR_SOURCE");
+    return top == NULL ? "." : top;
+}
+
 /* A database of its own with the store that create.sql makes; *url is static. */
 static const char *kept_database(pg_test *t, const char *name)
 {
     static char url[URL_BYTES];
     char command[URL_BYTES + 512];
-    const char *source = getenv("WEIR_SOURCE"), *bin = getenv("WEIR_TEST_PG_BIN");
-    assert_non_null(source);
+    const char *bin = getenv("WEIR_TEST_PG_BIN");
     assert_non_null(bin);
     test_exec(t->conn, "CREATE DATABASE %s", name);
     (void)snprintf(url, sizeof url, "%s&dbname=%s", test_server(), name);
     (void)snprintf(command, sizeof command,
                    "'%s/psql' -X -q -v ON_ERROR_STOP=1 -d '%s' -f "
                    "'%s/tests/postgres/schema-1/create.sql' >/dev/null",
-                   bin, url, source);
+                   bin, url, source());
     assert_int_equal(system(command), 0);
     return url;
 }
@@ -266,8 +272,7 @@ static void assert_kept_client_works(const char *url)
 {
     char command[URL_BYTES + 512];
     (void)snprintf(command, sizeof command,
-                   "python3 '%s/tests/postgres/schema-1/keep.py' --check '%s'",
-                   getenv("WEIR_SOURCE"), url);
+                   "python3 '%s/tests/postgres/schema-1/keep.py' --check '%s'", source(), url);
     assert_int_equal(system(command), 0);
 }
 
@@ -279,8 +284,15 @@ static void the_kept_schema_1_is_what_schema_1_is(void **state)
     o.schema = weir__str("");
     weir_store *s = test_store_with(t, &o);
     if (weir__pg_schema_current.version == 1) {
-        /* Fails here: run schema-1/keep.py, unless schema 1 was released: then it is schema 2. */
-        assert_as_made(t, s);
+        weir_buffer told = { 0 };
+        TEST_OK(t, weir__pg_check_server(pg_of(s), collect, &told, &t->err));
+        if (told.len > 0) {
+            fail_msg("%.*sSchema 1 is not what is kept of it. Until it is released: run "
+                     "tests/postgres/schema-1/keep.py (its head says how). After that: this is "
+                     "schema 2.",
+                     (int)told.len, told.ptr);
+        }
+        weir__buffer_free(&told);
     }
     assert_kept_client_works(o.path.ptr);
     test_store_close(t, s);
@@ -464,6 +476,23 @@ static void a_granted_role_works_and_writes_no_table(void **state)
     drop_role(t, role);
 }
 
+/* Who calls such a function must not be able to put anything of its own in its way. */
+static void functions_with_their_owners_rights_have_a_search_path_of_their_own(void **state)
+{
+    pg_test *t = *state;
+    (void)test_store(t);
+    assert_true(test_number(t->conn,
+                            "SELECT count(*) FROM pg_proc WHERE prosecdef AND pronamespace = "
+                            "'\"%s\"'::regnamespace",
+                            t->schema) > 10);
+    assert_string_equal(test_text(t->conn,
+                                  "SELECT string_agg(proname, ', ') FROM pg_proc WHERE prosecdef "
+                                  "AND pronamespace = '\"%s\"'::regnamespace AND NOT coalesce("
+                                  "'search_path=pg_catalog, pg_temp' = ANY (proconfig), false)",
+                                  t->schema),
+                        "");
+}
+
 static void a_role_that_may_only_look_cannot_append(void **state)
 {
     pg_test *t = *state;
@@ -531,6 +560,7 @@ int main(int argc, char **argv)
         PG_TEST(a_role_without_rights_is_told_what_to_do),
         PG_TEST(a_role_may_use_a_schema_that_was_made_for_it),
         PG_TEST(a_granted_role_works_and_writes_no_table),
+        PG_TEST(functions_with_their_owners_rights_have_a_search_path_of_their_own),
         PG_TEST(a_role_that_may_only_look_cannot_append),
         PG_TEST(an_upgrade_gives_workers_the_rights_to_what_it_adds),
     };

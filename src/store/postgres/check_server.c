@@ -16,12 +16,12 @@
 #include <string.h>
 
 enum {
-    TRANSACTIONS_MANY = 1000000, /* behind which dead rows have to stay */
-    DEAD_ROWS_MANY = 100000,     /* and more than there are live ones */
+    DEAD_ROWS_MANY = 100000, /* and more than there are live ones */
 };
 
 /* A transaction that is older holds up vacuuming for longer than the hot tables stay fast. */
 _Atomic int64_t weir__pg_old_transaction_us = INT64_C(300000000);
+_Atomic int64_t weir__pg_old_transactions = 1000000;
 
 typedef struct survey {
     pg_store *s;
@@ -170,7 +170,7 @@ static weir_status look_at_transactions(const survey *v, weir_error *err)
     pg_params params = { 0 };
     PGresult *result = NULL;
     weir__pg_add_i64(&params, weir__pg_old_transaction_us);
-    weir__pg_add_i64(&params, TRANSACTIONS_MANY);
+    weir__pg_add_i64(&params, weir__pg_old_transactions);
     weir_status status = ask(v, sql_server_old_transactions, &params, &result, err);
     weir__pg_params_free(&params);
     if (status != WEIR_OK) {

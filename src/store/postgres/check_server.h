@@ -11,6 +11,9 @@
 
 /* A transaction that is open for longer is told. 5 min; tests have less time. */
 extern _Atomic int64_t weir__pg_old_transaction_us;
+/* What has no time of its own (replication slots, standbys) is told when it is so many transactions
+ * behind. 1,000,000. */
+extern _Atomic int64_t weir__pg_old_transactions;
 
 /* Faults of the schema (act), and what could not be looked at or was added by others. */
 weir_status weir__pg_check_schema(pg_store *s, store_survey_fn fn, void *ctx, weir_error *err);

@@ -92,7 +92,7 @@ SELECT id, version, created, stream, name, meta,
    AND (SELECT CASE WHEN pg_is_in_recovery() THEN -1 ELSE 1 END
                * (extract(epoch FROM pg_postmaster_start_time()) * 1000000)::bigint) = $4
  ORDER BY id LIMIT $3;
-EXECUTE s12 ('1', '6', '10', '1794786339083536') \g /dev/null
+EXECUTE s12 ('1', '6', '10', '1794787363101553') \g /dev/null
 PREPARE s13 AS
 SELECT id, version, created, name, meta,
        CASE WHEN pg_column_compression(data) IS NULL AND pg_column_compression(meta) IS NULL
@@ -111,7 +111,7 @@ SELECT id, version, created, stream, name, meta,
    AND (SELECT CASE WHEN pg_is_in_recovery() THEN -1 ELSE 1 END
                * (extract(epoch FROM pg_postmaster_start_time()) * 1000000)::bigint) = $4
  ORDER BY id DESC LIMIT $3;
-EXECUTE s14 ('1', '6', '10', '1794786339083536') \g /dev/null
+EXECUTE s14 ('1', '6', '10', '1794787363101553') \g /dev/null
 PREPARE s15 AS
 SELECT given, changed, id, name, number, since, routed, reread_to, retired, router, router_until,
        router_fence, names, source, rule, rule_text
@@ -172,22 +172,22 @@ EXECUTE s24 ('{t-1}');
 EXECUTE s25 ('{t-1}');
 PREPARE s27 AS
 SELECT t.id, 0 AS kind, t.reaction, t.event, 0::bigint AS mark, t.attempts,
-       t.blocked IS NOT NULL AS is_blocked, weir.skip_state(t.id) AS state
+       t.blocked IS NOT NULL AS is_blocked, weir.skip_state(t.id) AS state, t.name
   FROM weir.targets AS t
  WHERE t.id = ANY ($1::bigint[]) AND t.behind
 UNION ALL
-SELECT t.id, 1, s.reaction, s.at, s.mark, s.retries, false, ''
+SELECT t.id, 1, s.reaction, s.at, s.mark, s.retries, false, '', t.name
   FROM weir.targets AS t
   JOIN weir.subscriptions AS s ON s.target = t.id
   JOIN weir.reactions AS r ON r.id = s.reaction
  WHERE t.id = ANY ($1::bigint[]) AND t.behind AND s.at < s.mark AND NOT r.retired
 UNION ALL
-SELECT t.id, 2, p.reaction, p.event, 0, p.attempts, false, ''
+SELECT t.id, 2, p.reaction, p.event, 0, p.attempts, false, '', t.name
   FROM weir.targets AS t
   JOIN weir.parked AS p ON p.target = t.id
   JOIN weir.reactions AS r ON r.id = p.reaction
  WHERE t.id = ANY ($1::bigint[]) AND t.behind AND p.sent_back AND NOT r.retired
- ORDER BY 1, 2, 3, 4;
+ ORDER BY name, kind, reaction, event;
 EXECUTE s27 ('{2}');
 EXECUTE s21 ('{2}', '{2}', '{0}', '{1}', '{1}', '1000', '4194304');
 PREPARE s28 AS
@@ -301,6 +301,7 @@ SELECT weir.snapshot_drop($1, $2);
 EXECUTE s42 ('order', 'r2');
 EXECUTE s10 ('6') \g /dev/null
 PREPARE s43 AS
+WITH locks AS MATERIALIZED (SELECT * FROM pg_locks WHERE granted)
 SELECT coalesce(l.pid, 0)::bigint AS pid,
        coalesce(x.gid, l.virtualtransaction) AS transaction,
        coalesce(a.application_name, '') AS application,
@@ -309,13 +310,15 @@ SELECT coalesce(l.pid, 0)::bigint AS pid,
        coalesce(a.query, '') AS query,
        (extract(epoch FROM coalesce(a.xact_start, x.prepared)) * 1000000)::bigint AS since
   FROM weir.store AS s
-  JOIN pg_locks AS l
-    ON l.locktype = 'advisory' AND l.classid = 1465207122 AND l.objsubid = 2 AND l.granted
+  JOIN locks AS l
+    ON l.locktype = 'advisory' AND l.classid = 1465207122 AND l.objsubid = 2
    AND l.objid = ((s.number::bigint + 4294967296) % 4294967296)::oid
    AND l.database = (SELECT oid FROM pg_database WHERE datname = current_database())
   LEFT JOIN pg_stat_activity AS a ON a.pid = l.pid
-  LEFT JOIN pg_prepared_xacts AS x
-    ON l.pid IS NULL AND l.virtualtransaction = '-1/' || x.transaction::text
+  LEFT JOIN locks AS t
+    ON l.pid IS NULL AND t.pid IS NULL AND t.locktype = 'transactionid'
+   AND t.virtualtransaction = l.virtualtransaction
+  LEFT JOIN pg_prepared_xacts AS x ON x.transaction = t.transactionid
  ORDER BY since NULLS LAST, pid, transaction;
 EXECUTE s43 \g /dev/null
 PREPARE s44 AS

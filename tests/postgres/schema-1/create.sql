@@ -940,6 +940,7 @@ RETURNS TABLE (
     router_fence bigint, names text, source text, rule integer, rule_text text)
 LANGUAGE plpgsql VOLATILE SECURITY DEFINER
 SET search_path = pg_catalog, pg_temp
+SET lock_timeout = '5s'
 AS $$
 #variable_conflict use_column
 DECLARE
@@ -996,6 +997,7 @@ $$;
 CREATE OR REPLACE FUNCTION weir.retire(its_name text) RETURNS void
 LANGUAGE plpgsql VOLATILE SECURITY DEFINER
 SET search_path = pg_catalog, pg_temp
+SET lock_timeout = '5s'
 AS $$
 DECLARE
     reaction_id bigint;
@@ -1021,6 +1023,7 @@ CREATE OR REPLACE FUNCTION weir.router_lease(
 RETURNS TABLE (fence bigint, until bigint)
 LANGUAGE plpgsql VOLATILE SECURITY DEFINER
 SET search_path = pg_catalog, pg_temp
+SET lock_timeout = '5s'
 AS $$
 DECLARE
     started bigint;
@@ -1068,6 +1071,7 @@ CREATE OR REPLACE FUNCTION weir.route(
 RETURNS void
 LANGUAGE plpgsql VOLATILE SECURITY DEFINER
 SET search_path = pg_catalog, pg_temp
+SET lock_timeout = '5s'
 SET plan_cache_mode = force_generic_plan
 SET enable_seqscan = off SET enable_bitmapscan = off
 SET enable_hashjoin = off SET enable_mergejoin = off SET jit = off
@@ -1270,6 +1274,7 @@ CREATE OR REPLACE FUNCTION weir.subscribe(
 RETURNS bigint
 LANGUAGE plpgsql VOLATILE SECURITY DEFINER
 SET search_path = pg_catalog, pg_temp
+SET lock_timeout = '5s'
 AS $$
 DECLARE
     target_id bigint;
@@ -2210,13 +2215,13 @@ BEGIN
     PERFORM weir.commit_durably();
     PERFORM weir.lock_targets(the_targets, false);
     now_us := weir.clock_us();
-    SELECT array_agg(t.id), array_agg(i.reaction), array_agg(i.event), array_agg(i.attempts),
-           array_agg(CASE WHEN t.error <> '' THEN t.error ELSE 'skipped by an operator' END)
+    SELECT array_agg(t.id ORDER BY i.ordinal), array_agg(i.reaction ORDER BY i.ordinal),
+           array_agg(i.event ORDER BY i.ordinal), array_agg(i.attempts ORDER BY i.ordinal),
+           array_agg(CASE WHEN t.error <> '' THEN t.error ELSE 'skipped by an operator' END
+                     ORDER BY i.ordinal)
       INTO changing, park_reactions, park_events, park_attempts, park_errors
-      FROM (SELECT u.*
-              FROM unnest(the_targets, states, the_reactions, the_events, the_attempts)
-                       WITH ORDINALITY AS u (target, state, reaction, event, attempts, ordinal)
-             ORDER BY u.ordinal) AS i
+      FROM unnest(the_targets, states, the_reactions, the_events, the_attempts)
+               WITH ORDINALITY AS i (target, state, reaction, event, attempts, ordinal)
       JOIN weir.targets AS t ON t.id = i.target
      WHERE weir.skip_state(t.id) = i.state;
     IF changing IS NULL THEN
