@@ -19,6 +19,10 @@
 -- Advisory locks live in shared memory of a fixed size: a call that creates more than 256 streams
 -- takes none for them. Who creates one of these streams at the same moment waits for it.
 --
+-- Plans are made once for a session, perhaps when the tables are empty. Heads are looked up in a
+-- LATERAL subquery with a lock in it, which can only be an index lookup for each name, and moved by
+-- the place of their row, so that no plan reads all of weir.streams.
+--
 -- flags of an append: 1 close, 2 force, 4 dry run, 8 chain, 16 no wait (STORE_APPEND_*).
 -- options of a call: 1 judge set-based: no append closes, is a dry run, is chained or changes keys;
 -- a stream with an expectation, or without an event, is named by one append only; idempotency keys
@@ -528,9 +532,11 @@ BEGIN
     SELECT array_agg(h.name), array_agg(h.version), array_agg(true), array_agg(h.closed),
            array_agg(h.ctid)
       INTO head_names, head_versions, head_exist, head_closed, head_rows
-      FROM (SELECT s.name, s.version, s.closed, s.ctid
-              FROM weir.streams AS s WHERE s.name = ANY (stream_names)
-               FOR NO KEY UPDATE SKIP LOCKED) AS h;
+      FROM (SELECT DISTINCT v.name COLLATE "C" AS name FROM unnest(stream_names) AS v (name)) AS u
+     CROSS JOIN LATERAL (
+           SELECT s.name, s.version, s.closed, s.ctid
+             FROM weir.streams AS s WHERE s.name = u.name
+              FOR NO KEY UPDATE SKIP LOCKED) AS h;
     IF coalesce(cardinality(head_names), 0) < cardinality(stream_names) THEN
         missing := ARRAY(SELECT u.name FROM unnest(stream_names) AS u (name)
                            LEFT JOIN unnest(head_names) AS h (name) ON h.name = u.name
@@ -546,9 +552,10 @@ BEGIN
                head_rows || array_agg(h.ctid)
           INTO head_names, head_versions, head_exist, head_closed, head_rows
           FROM unnest(absent) AS u (name)
-          LEFT JOIN (SELECT s.name, s.version, s.closed, s.ctid
-                       FROM weir.streams AS s WHERE s.name = ANY (absent)
-                        FOR NO KEY UPDATE SKIP LOCKED) AS h ON h.name = u.name
+          LEFT JOIN LATERAL (
+               SELECT s.name, s.version, s.closed, s.ctid
+                 FROM weir.streams AS s WHERE s.name = u.name
+                  FOR NO KEY UPDATE SKIP LOCKED) AS h ON true
          WHERE h.name IS NOT NULL
             OR NOT EXISTS (SELECT FROM weir.streams AS s WHERE s.name = u.name COLLATE "C");
     END IF;
