@@ -105,12 +105,13 @@ static bool notify_by_pool(pg_wake *w, const char *channel)
 /* What a step of the listener has told; `notifying`: our notification was on its way before it. */
 static void told(pg_wake *w, uint32_t bits, bool notifying, int64_t now_us)
 {
+    /* Before the mode: who opens a watch waits for that, and has missed nothing. */
+    if ((bits & (LISTENER_TOLD_WAKE | LISTENER_TOLD_READY)) != 0) {
+        weir__pg_watches_wake(w);
+    }
     if ((bits & LISTENER_TOLD_READY) != 0) {
         w->attempt = 0;
         mode_set(w, MODE_NOTIFY);
-    }
-    if ((bits & (LISTENER_TOLD_WAKE | LISTENER_TOLD_READY)) != 0) {
-        weir__pg_watches_wake(w);
     }
     if ((bits & LISTENER_TOLD_TEST) != 0) {
         mode_set(w, MODE_POLL); /* until it is known better */
