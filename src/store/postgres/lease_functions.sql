@@ -34,7 +34,7 @@ LANGUAGE plpgsql VOLATILE SECURITY DEFINER
 SET search_path = pg_catalog, pg_temp
 SET plan_cache_mode = force_generic_plan
 SET enable_seqscan = off SET enable_bitmapscan = off SET enable_sort = off
-SET enable_hashjoin = off SET enable_mergejoin = off SET jit = off
+SET enable_hashjoin = off SET enable_mergejoin = off SET enable_material = off SET jit = off
 AS $$
 DECLARE
     started bigint;
@@ -265,7 +265,7 @@ LANGUAGE plpgsql STABLE SECURITY DEFINER
 SET search_path = pg_catalog, pg_temp
 SET plan_cache_mode = force_generic_plan
 SET enable_seqscan = off SET enable_bitmapscan = off SET enable_sort = off
-SET enable_hashjoin = off SET enable_mergejoin = off SET jit = off
+SET enable_hashjoin = off SET enable_mergejoin = off SET enable_material = off SET jit = off
 AS $$
 BEGIN
     now_us := weir.clock_us();
@@ -356,7 +356,7 @@ LANGUAGE plpgsql STABLE SECURITY DEFINER
 SET search_path = pg_catalog, pg_temp
 SET plan_cache_mode = force_generic_plan
 SET enable_seqscan = off SET enable_bitmapscan = off SET enable_sort = off
-SET enable_hashjoin = off SET enable_mergejoin = off SET jit = off
+SET enable_hashjoin = off SET enable_mergejoin = off SET enable_material = off SET jit = off
 AS $$
 DECLARE
     sub record;
@@ -373,8 +373,8 @@ BEGIN
     SELECT u.target, u.reaction
       INTO sub
       FROM unnest(item_targets, item_reactions) WITH ORDINALITY AS u (target, reaction, place)
-     WHERE NOT EXISTS (SELECT FROM weir.subscriptions AS s
-                        WHERE s.target = u.target AND s.reaction = u.reaction)
+     WHERE (SELECT true FROM weir.subscriptions AS s
+             WHERE s.target = u.target AND s.reaction + 0 = u.reaction LIMIT 1) IS NULL
      ORDER BY u.place
      LIMIT 1;
     IF FOUND THEN
@@ -393,7 +393,7 @@ BEGIN
           FROM weir.subscriptions AS s
           JOIN weir.reactions AS r ON r.id = s.reaction
           JOIN weir.definitions AS d ON d.reaction = r.id AND d.number = r.number
-         WHERE s.target = item_targets[i] AND s.reaction = item_reactions[i];
+         WHERE s.target = item_targets[i] AND s.reaction + 0 = item_reactions[i];
         judge := CASE WHEN starts_with(sub.source, '/') THEN sub.source END;
         prefix := CASE WHEN judge IS NULL AND sub.source <> '*' AND right(sub.source, 1) = '*'
                        THEN left(sub.source, -1) END;

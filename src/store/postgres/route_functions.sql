@@ -13,7 +13,8 @@
 -- `routed` are derived again together from the log. Whoever builds on them (a lease, a settle)
 -- commits durably, and that flushes what came before.
 --
--- Plans: see reaction_functions.sql.
+-- Plans: see reaction_functions.sql. LIMIT 1 in a lookup keeps it one: joined, the table might be read
+-- as a whole, and `+ 0` keeps a lookup by target from becoming one by reaction.
 
 -- name: route_functions
 -- See ROUTE in store.h. mark_steps and park_steps count from 0. Refusals: WR003, and WR002 for a
@@ -29,7 +30,7 @@ SET search_path = pg_catalog, pg_temp
 SET lock_timeout = '5s'
 SET plan_cache_mode = force_generic_plan
 SET enable_seqscan = off SET enable_bitmapscan = off
-SET enable_hashjoin = off SET enable_mergejoin = off SET jit = off
+SET enable_hashjoin = off SET enable_mergejoin = off SET enable_material = off SET jit = off
 AS $$
 DECLARE
     r record;
@@ -88,7 +89,8 @@ BEGIN
                                    AS makes
                           FROM unnest(mark_steps, mark_targets, mark_lanes, mark_lasts)
                                WITH ORDINALITY AS u (step, name, lane, final, place)) AS m
-                  LEFT JOIN weir.targets AS t ON t.name = m.name) AS w
+                  LEFT JOIN LATERAL (SELECT x.id, x.lane FROM weir.targets AS x
+                                      WHERE x.name = m.name LIMIT 1) AS t ON true) AS w
          WHERE w.has <> w.lane AND (w.id IS NOT NULL OR w.place > w.made_at)
          ORDER BY w.place
          LIMIT 1;
@@ -103,7 +105,7 @@ BEGIN
                   FROM unnest(mark_steps, mark_targets, mark_lanes, mark_lasts)
                        WITH ORDINALITY AS u (step, name, lane, final, place)
                  WHERE NOT (rules[u.step + 1] = 4 AND u.final <= rereads[u.step + 1])
-                   AND NOT EXISTS (SELECT FROM weir.targets AS t WHERE t.name = u.name)
+                   AND (SELECT true FROM weir.targets AS t WHERE t.name = u.name LIMIT 1) IS NULL
                  ORDER BY u.name, u.place) AS n;
         IF new_names IS NOT NULL THEN
             INSERT INTO weir.lanes (lane)
@@ -126,11 +128,11 @@ BEGIN
     END IF;
 
     IF ending IS NOT NULL THEN
-        SELECT coalesce(array_agg(t.name), '{}')
+        SELECT array_agg(t.name)
           INTO reset_names
-          FROM weir.subscriptions AS s
-          JOIN weir.targets AS t ON t.id = s.target
-         WHERE s.reaction = ANY (ending) AND s.was_reset;
+          FROM weir.targets AS t
+         WHERE t.id = ANY (ARRAY(SELECT s.target FROM weir.subscriptions AS s
+                                  WHERE s.reaction = ANY (ending) AND s.was_reset));
     END IF;
     PERFORM FROM weir.targets AS t
       WHERE t.name = ANY (mark_targets || reset_names)
@@ -143,7 +145,8 @@ BEGIN
             SELECT u.name, u.lane, t.lane AS has, u.place
               INTO r
               FROM unnest(mark_targets, mark_lanes) WITH ORDINALITY AS u (name, lane, place)
-              JOIN weir.targets AS t ON t.name = u.name
+             CROSS JOIN LATERAL (SELECT x.lane FROM weir.targets AS x WHERE x.name = u.name
+                                  LIMIT 1) AS t
              WHERE t.lane <> u.lane
              ORDER BY u.place
              LIMIT 1;
@@ -165,9 +168,13 @@ BEGIN
                           mark_firsts, mark_lasts)
                    WITH ORDINALITY
                    AS u (step, name, priority, source, value, begins, final, place)
-              JOIN weir.targets AS t ON t.name = u.name
-              LEFT JOIN weir.subscriptions AS s
-                ON s.target = t.id AND s.reaction = step_reactions[u.step + 1]
+             CROSS JOIN LATERAL (SELECT x.id FROM weir.targets AS x WHERE x.name = u.name
+                                  LIMIT 1) AS t
+              LEFT JOIN LATERAL (SELECT x.at, x.mark, x.was_reset
+                                   FROM weir.subscriptions AS x
+                                  WHERE x.target = t.id
+                                    AND x.reaction + 0 = step_reactions[u.step + 1]
+                                  LIMIT 1) AS s ON true
              WHERE (s.at IS NULL OR u.final > s.at)
                AND NOT (rules[u.step + 1] = 4 AND u.final <= rereads[u.step + 1]
                         AND NOT coalesce(s.was_reset, false))

@@ -257,7 +257,7 @@ BEGIN
     PERFORM 1
        FROM weir.targets AS t
       WHERE t.id = ANY (the_targets)
-      ORDER BY t.name
+      ORDER BY t.name || '' -- sorted, not read in the order of the index on names: that reads all
         FOR NO KEY UPDATE;
     now_us := weir.clock_us();
     new_end := CASE WHEN lease_us < 0 THEN 0
