@@ -6,13 +6,14 @@
         -c log_statement=all -- python3 tests/postgres/schema-1/keep.py BUILD
 
 create.sql  what weir init runs, as weir init --plan prints it
-client.sql  every statement that schema_client sends, as the server has logged it, with the values of
-            its parameters, for psql
-client.out  what psql prints for it on a new store, without what differs from run to run (times, UUIDs)
+client.sql  every statement that schema_client sends, as the server has logged it, with the values
+            of its parameters, for psql
+client.out  what psql prints for it on a new store, without what differs from run to run (times,
+            UUIDs)
 
-Once a version with schema 1 is released these files do not change any more: they are what its programs
-do, and every later schema has to bear it (schema_test). Until then they are written again whenever
-something in schema 1 changes.
+Once a version with schema 1 is released these files do not change any more: they are what its
+programs do, and every later schema has to bear it (schema_test). Until then they are written again
+whenever something in schema 1 changes.
 
     keep.py --check URL
 
@@ -69,7 +70,7 @@ def parameters(detail):
 
 
 def logged(data):
-    """(statement, [literal, ...]) in the order in which the server got them from a client of Weir."""
+    """(statement, [literal, ...]) in the order in which the server got them from Weir."""
     for path in sorted(glob.glob(os.path.join(data, "log", "*.json"))):
         with open(path, encoding="utf-8") as f:
             for line in f:
