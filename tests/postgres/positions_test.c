@@ -618,10 +618,56 @@ static void C15_filters_find_the_same_by_every_index(void **state)
     }
 }
 
+/* A long log is not read from its beginning for the sake of its last hours. */
+static void C15_times_are_found_without_reading_the_log(void **state)
+{
+    pg_test *t = *state;
+    weir_store *s = test_store(t);
+    test_exec(t->conn,
+              "INSERT INTO %s.events SELECT g, 's', g - 1, 'A', '{}', '{}', "
+              "timestamptz '2020-01-01 00:00:00+00' + g * interval '1 minute' "
+              "+ (g %% 3) * interval '5 minutes' FROM generate_series(1, 40000) AS g",
+              t->schema);
+    const int64_t begin_us = INT64_C(1577836800000000);
+    const int64_t minute_us = INT64_C(60000000);
+    static const struct {
+        int64_t since, until; /* minutes; -1: no bound */
+    } cases[] = { { 39000, -1 }, { -1, 500 }, { 20000, 20010 }, { 50000, -1 }, { 100, 39900 } };
+    for (size_t i = 0; i < sizeof cases / sizeof cases[0]; i++) {
+        const store_filter filter = {
+            .since_us = cases[i].since < 0 ? INT64_MIN : begin_us + cases[i].since * minute_us,
+            .until_us = cases[i].until < 0 ? INT64_MAX : begin_us + cases[i].until * minute_us,
+        };
+        store_chunk chunk = { 0 };
+        int64_t count = 0;
+        int64_t chunks = 0;
+        store_log_query q = { .to = INT64_MAX, .limit = 1000, .filter = &filter };
+        do {
+            TEST_OK(t, s->ops->read_log(s, &q, &chunk, &t->err));
+            count += (int64_t)chunk.events_count;
+            q.after = chunk.scanned_to;
+            chunks++;
+        } while (chunk.more);
+        weir__chunk_free(&chunk);
+        assert_int_equal(q.after, 40000);
+        const int64_t wanted = test_number(
+            t->conn,
+            "SELECT count(*) FROM %s.events WHERE created >= timestamptz '2020-01-01 00:00:00+00' "
+            "+ "
+            "%lld * interval '1 minute' AND created <= timestamptz '2020-01-01 00:00:00+00' + "
+            "%lld * interval '1 minute'",
+            t->schema, (long long)cases[i].since,
+            cases[i].until < 0 ? 1000000LL : (long long)cases[i].until);
+        assert_int_equal(count, wanted);
+        assert_true(chunks <= wanted / 1000 + 7); /* a day at either end is three pages */
+    }
+}
+
 int main(int argc, char **argv)
 {
     static const struct CMUnitTest tests[] = {
         PG_TEST(C15_filters_find_the_same_by_every_index),
+        PG_TEST(C15_times_are_found_without_reading_the_log),
         PG_TEST(C16_readers_wait_for_an_open_append_and_give_all_in_order),
         PG_TEST(C16_readers_go_on_when_an_open_append_rolls_back),
         PG_TEST(C16_a_follower_goes_on_soon_after_a_rollback),

@@ -13,6 +13,10 @@
  *   category, or a prefix with a '-' in it    the index (category, id)
  *   a few names          the index (name, id), one scan per name, merged by position
  *   anything else        the log itself
+ *
+ * Times have no index. They grow with positions, nearly: two appends may take their positions the
+ * other way round, and the clock of a server that was promoted may be behind. So a range of positions
+ * is narrowed to the times that are wanted and TIME_SLACK_US more at either end.
  */
 #include "base/error.h"
 #include "base/str.h"
@@ -26,9 +30,10 @@ enum {
     SERVERS_TRIED_MAX = 5,
     PG_OID_TIMESTAMPTZ = 1184,
 };
-#define PG_EPOCH_US INT64_C(946684800000000)      /* 2000-01-01, where PostgreSQL's times begin */
-#define TIME_US_MIN (-INT64_C(62135596800000000)) /* years 1 to 9999: all that events can have */
-#define TIME_US_MAX INT64_C(253402300799999999)
+#define PG_EPOCH_US   INT64_C(946684800000000)      /* 2000-01-01, where PostgreSQL's times begin */
+#define TIME_US_MIN   (-INT64_C(62135596800000000)) /* years 1 to 9999: all that events can have */
+#define TIME_US_MAX   INT64_C(253402300799999999)
+#define TIME_SLACK_US INT64_C(86400000000) /* a day */
 
 /* Where a statement has what; -1: it does not. */
 typedef struct columns {
@@ -383,6 +388,31 @@ static weir_status fill_from_page(filling *f, log_range *range, weir_error *err)
     return status;
 }
 
+/* Narrows a range of more than a page to the times that the filter wants. */
+static weir_status narrow_by_time(filling *f, log_range *range, weir_error *err)
+{
+    const int64_t since_us = f->filter->since_us, until_us = f->filter->until_us;
+    pg_params p = { 0 };
+    PGresult *result = NULL;
+    if ((since_us == INT64_MIN && until_us == INT64_MAX) ||
+        range->high - range->low < STORE_CHUNK_EVENTS_MAX) {
+        return WEIR_OK;
+    }
+    weir__pg_add_i64(&p, range->low);
+    weir__pg_add_i64(&p, range->high);
+    add_time_or_null(&p, since_us < TIME_US_MIN ? since_us : since_us - TIME_SLACK_US);
+    add_time_or_null(&p, until_us > TIME_US_MAX ? until_us : until_us + TIME_SLACK_US);
+    const weir_status status = run(f->store, sql_read_log_times, &p, &result, err);
+    if (status == WEIR_OK) {
+        range->moved = weir__pg_i64(result, 0, 0) != range->server;
+        range->low = weir__pg_i64(result, 0, 1);
+        range->high = weir__pg_i64(result, 0, 2);
+    }
+    pq.PQclear(result);
+    weir__pg_params_free(&p);
+    return status;
+}
+
 static weir_status fill_range(filling *f, log_range *range, weir_error *err)
 {
     const store_filter *filter = f->filter;
@@ -399,6 +429,12 @@ static weir_status fill_range(filling *f, log_range *range, weir_error *err)
         bool found = false;
         const weir_status status = fill_from_log(f, range, &found, err);
         if (status != WEIR_OK || found) {
+            return status;
+        }
+    }
+    if (filter != NULL) {
+        const weir_status status = narrow_by_time(f, range, err);
+        if (status != WEIR_OK || range->moved || range->low > range->high) {
             return status;
         }
     }

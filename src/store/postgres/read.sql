@@ -73,6 +73,31 @@ WITH RECURSIVE halves (low, high) AS (
 )
 SELECT max(low) - 1 FROM halves;
 
+-- Of the positions $1 to $2, the first that was created at or after $3 and the last at or before $4,
+-- half by half; NULL: no bound. Exact as far as times grow with positions: see read.c.
+-- name: read_log_times
+WITH RECURSIVE since (low, high) AS (
+    SELECT $1::bigint, $2::bigint + 1 WHERE $3::timestamptz IS NOT NULL
+    UNION ALL
+    SELECT CASE WHEN e.created < $3 AND e.id < h.high THEN e.id + 1 ELSE h.low END,
+           CASE WHEN e.created < $3 AND e.id < h.high THEN h.high ELSE h.middle END
+      FROM (SELECT low, high, low + (high - low) / 2 AS middle FROM since WHERE low < high) AS h
+      LEFT JOIN LATERAL (SELECT id, created FROM weir.events WHERE id >= h.middle
+                          ORDER BY id LIMIT 1) AS e ON true
+), until (low, high) AS (
+    SELECT $1::bigint, $2::bigint + 1 WHERE $4::timestamptz IS NOT NULL
+    UNION ALL
+    SELECT CASE WHEN e.created <= $4 AND e.id < h.high THEN e.id + 1 ELSE h.low END,
+           CASE WHEN e.created <= $4 AND e.id < h.high THEN h.high ELSE h.middle END
+      FROM (SELECT low, high, low + (high - low) / 2 AS middle FROM until WHERE low < high) AS h
+      LEFT JOIN LATERAL (SELECT id, created FROM weir.events WHERE id >= h.middle
+                          ORDER BY id LIMIT 1) AS e ON true
+)
+SELECT CASE WHEN pg_is_in_recovery() THEN -1 ELSE 1 END
+           * (extract(epoch FROM pg_postmaster_start_time()) * 1000000)::bigint AS server,
+       coalesce((SELECT max(low) FROM since), $1) AS low,
+       coalesce((SELECT max(low) FROM until) - 1, $2) AS high;
+
 -- Positions $1 to $2, at most $3 of them, if this is the server $4.
 
 -- name: read_log_forward_small
