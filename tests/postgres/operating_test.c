@@ -4,6 +4,7 @@
 #include "targets_support.h"
 
 #include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
 
 #define SECOND INT64_C(1000000)
@@ -232,6 +233,79 @@ static void a_row_that_stays_locked_is_busy_and_not_unknown(void **state)
     TEST_OK(t, w.s->ops->settle(w.s, &settle, &t->err));
 }
 
+/* ---- plans -------------------------------------------------------------------------------- */
+
+/* Pages that a call looks at, on this connection, whose plans stay what they are. */
+static int64_t pages(PGconn *conn, const char *call)
+{
+    PGresult *result =
+        test_query(conn, "EXPLAIN (ANALYZE, BUFFERS, COSTS OFF) SELECT * FROM %s", call);
+    int64_t sum = -1;
+    for (int row = 0; row < PQntuples(result) && sum < 0; row++) {
+        const char *buffers = strstr(PQgetvalue(result, row, 0), "Buffers: shared");
+        const char *hit = buffers == NULL ? NULL : strstr(buffers, "hit=");
+        const char *read = buffers == NULL ? NULL : strstr(buffers, "read=");
+        if (buffers != NULL) {
+            sum = (hit == NULL ? 0 : strtoll(hit + 4, NULL, 10)) +
+                  (read == NULL ? 0 : strtoll(read + 5, NULL, 10));
+        }
+    }
+    PQclear(result);
+    assert_true(sum > 0);
+    return sum;
+}
+
+enum { CALLS = 6, TARGETS = 30000 };
+
+/* What a session has planned while the store was new serves it when it is full. */
+static void plans_made_on_empty_tables_serve_a_full_store(void **state)
+{
+    pg_test *t = *state;
+    weir_store *s = test_store(t);
+    int64_t few[CALLS];
+    (void)give_reaction(t, s, "r", STORE_RULE_CONSTANT);
+    (void)give_reaction(t, s, "w", STORE_RULE_WORK);
+    static const char *const calls[CALLS] = {
+        "settle(1, 1, '{1,2}', '{1,1}', '{2}', '{1}', '{1}', '{x}', '{7}', true, 2, 1, 'x', 1, "
+        "1000, 0)",
+        "fenced('{2,1,3}', '{1,1,1}', 1000)",
+        "operate(5, '{2,1,3}', false, NULL, 'me')",
+        "operate_reset('{1,2}', false, 0)",
+        "operate_skip('{2}', ARRAY['x'], '{1}', '{1}', '{1}')",
+        "parked_drop((SELECT max(id) FROM parked))",
+    };
+    static const char fill[] =
+        "INSERT INTO %s.targets (name, lane, fence, holder, lease_until) SELECT 't' || i, 'l', 1, "
+        "'me', 5 FROM generate_series(%d, %d) AS i; "
+        "INSERT INTO %s.subscriptions (target, reaction, at, mark, priority, source, value) SELECT "
+        "i, r, 0, 9, 0, '', '' FROM generate_series(%d, %d) AS i, generate_series(1, 2) AS r; "
+        "INSERT INTO %s.work SELECT i, 2, e FROM generate_series(%d, %d) AS i, generate_series(1, "
+        "5) AS e; "
+        "INSERT INTO %s.parked (reaction, target, event, attempts, parked, error) SELECT 2, i, 9, "
+        "1, 1, '' FROM generate_series(%d, %d) AS i";
+    static const char *const tables[] = { "targets", "subscriptions", "work", "parked" };
+    for (size_t i = 0; i < sizeof tables / sizeof tables[0]; i++) {
+        test_exec(t->conn, "ALTER TABLE %s.%s SET (autovacuum_enabled = off)", t->schema,
+                  tables[i]);
+    }
+    test_exec(t->conn, "VACUUM ANALYZE");
+    test_exec(t->conn, "SET search_path = %s", t->schema);
+    test_exec(t->conn, fill, t->schema, 1, 3, t->schema, 1, 3, t->schema, 1, 3, t->schema, 1, 3);
+    for (size_t i = 0; i < CALLS; i++) {
+        few[i] = pages(t->conn, calls[i]);
+    }
+    test_exec(t->conn, fill, t->schema, 4, TARGETS, t->schema, 4, TARGETS, t->schema, 4, TARGETS,
+              t->schema, 4, TARGETS);
+    test_exec(t->conn, "UPDATE %s.targets SET fence = 1, holder = 'me', paused = false", t->schema);
+    for (size_t i = 0; i < CALLS; i++) {
+        const int64_t many = pages(t->conn, calls[i]);
+        if (many > 3 * few[i] + 200) {
+            fail_msg("%s looked at %lld pages, with few targets at %lld", calls[i], (long long)many,
+                     (long long)few[i]);
+        }
+    }
+}
+
 /* ---- resetting to a time ------------------------------------------------------------------ */
 
 /* Appends that run side by side may get positions and times in opposite orders: nothing that was
@@ -391,6 +465,7 @@ int main(int argc, char **argv)
         PG_TEST(a_skip_chooses_again_when_its_target_has_moved),
         PG_TEST(a_target_that_is_no_longer_blocked_is_left_alone),
         PG_TEST(a_row_that_stays_locked_is_busy_and_not_unknown),
+        PG_TEST(plans_made_on_empty_tables_serve_a_full_store),
         PG_TEST(a_reset_to_a_time_leaves_no_later_event_out),
         PG_TEST(check_finds_what_is_wrong),
         PG_TEST(check_looks_at_every_slice),

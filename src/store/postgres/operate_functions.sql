@@ -9,25 +9,20 @@
 --     order of their ids; what derives from a locked row is read in a later statement.
 --
 -- One call changes at most a few thousand targets: the client goes on from name to name.
--- lock_timeout and the planner's settings: see settle_functions.sql.
+-- lock_timeout and the planner's settings: see settle_functions.sql. LATERAL with a LIMIT, and + 0:
+-- from targets to their subscriptions to the reactions, never the other way, in which a reaction
+-- leads to a million subscriptions, also when the plan was made while the tables were empty.
 
 -- name: operate_functions
 -- Locks those of the targets that the filter still accepts; gives their ids.
-CREATE OR REPLACE FUNCTION weir.lock_targets(the_targets bigint[], only_blocked boolean)
+CREATE OR REPLACE FUNCTION weir.lock_accepted(the_targets bigint[], only_blocked boolean)
 RETURNS bigint[]
 LANGUAGE plpgsql VOLATILE
-SET plan_cache_mode = force_generic_plan
-SET enable_seqscan = off SET enable_bitmapscan = off
-SET enable_hashjoin = off SET enable_mergejoin = off SET jit = off
 AS $$
 DECLARE
     accepted bigint[];
 BEGIN
-    PERFORM 1
-       FROM weir.targets AS t
-      WHERE t.id = ANY (the_targets)
-      ORDER BY t.name
-        FOR NO KEY UPDATE;
+    PERFORM weir.lock_targets(the_targets);
     accepted := ARRAY(SELECT t.id
                         FROM weir.targets AS t
                        WHERE t.id = ANY (the_targets)
@@ -74,7 +69,7 @@ DECLARE
     changing bigint[];
 BEGIN
     PERFORM weir.commit_durably();
-    changing := weir.lock_targets(the_targets, only_blocked);
+    changing := weir.lock_accepted(the_targets, only_blocked);
     changing := ARRAY(SELECT t.id
                         FROM weir.targets AS t
                        WHERE t.id = ANY (changing)
@@ -125,26 +120,40 @@ DECLARE
 BEGIN
     PERFORM weir.commit_durably();
     routed_again := ARRAY(
-        SELECT DISTINCT r.id
-          FROM weir.subscriptions AS s
-          JOIN weir.reactions AS r ON r.id = s.reaction
-          JOIN weir.definitions AS d ON d.reaction = r.id AND d.number = r.number
-         WHERE s.target = ANY (the_targets) AND d.rule = 4
-           AND s.at > greatest(to_position, r.since));
+        SELECT DISTINCT s.reaction
+          FROM unnest(the_targets) AS u (id)
+         CROSS JOIN LATERAL (SELECT i.reaction, i.at
+                               FROM weir.subscriptions AS i
+                              WHERE i.target = u.id
+                             OFFSET 0) AS s
+         CROSS JOIN LATERAL (SELECT r.since, d.rule
+                               FROM weir.reactions AS r
+                               JOIN weir.definitions AS d
+                                    ON d.reaction = r.id AND d.number = r.number
+                              WHERE r.id = s.reaction
+                              LIMIT 1) AS x
+         WHERE x.rule = 4 AND s.at > greatest(to_position, x.since));
     PERFORM 1
        FROM weir.reactions AS r
       WHERE r.id = ANY (routed_again)
       ORDER BY r.id
         FOR NO KEY UPDATE;
-    locked := weir.lock_targets(the_targets, only_blocked);
+    locked := weir.lock_accepted(the_targets, only_blocked);
 
     SELECT array_agg(s.target), array_agg(s.reaction),
-           array_agg(greatest(to_position, r.since)), array_agg(d.rule = 4)
+           array_agg(greatest(to_position, x.since)), array_agg(x.rule = 4)
       INTO item_targets, item_reactions, item_positions, item_routed
-      FROM weir.subscriptions AS s
-      JOIN weir.reactions AS r ON r.id = s.reaction
-      JOIN weir.definitions AS d ON d.reaction = r.id AND d.number = r.number
-     WHERE s.target = ANY (locked) AND s.at > greatest(to_position, r.since);
+      FROM unnest(locked) AS u (id)
+     CROSS JOIN LATERAL (SELECT i.target, i.reaction, i.at
+                           FROM weir.subscriptions AS i
+                          WHERE i.target = u.id
+                         OFFSET 0) AS s
+     CROSS JOIN LATERAL (SELECT r.since, d.rule
+                           FROM weir.reactions AS r
+                           JOIN weir.definitions AS d ON d.reaction = r.id AND d.number = r.number
+                          WHERE r.id = s.reaction
+                          LIMIT 1) AS x
+     WHERE s.at > greatest(to_position, x.since);
     IF item_targets IS NULL THEN
         RETURN 0;
     END IF;
@@ -155,17 +164,17 @@ BEGIN
             USING ERRCODE = '40001';
     END IF;
 
-    UPDATE weir.subscriptions AS s
-       SET at = i.to_position,
-           mark = CASE WHEN i.routed THEN i.to_position ELSE s.mark END,
-           was_reset = s.was_reset OR i.routed
-      FROM unnest(item_targets, item_reactions, item_positions, item_routed)
-               AS i (target, reaction, to_position, routed)
-     WHERE s.target = i.target AND s.reaction = i.reaction;
+    FOR i IN 1 .. cardinality(item_targets) LOOP
+        UPDATE weir.subscriptions AS s
+           SET at = item_positions[i],
+               mark = CASE WHEN item_routed[i] THEN item_positions[i] ELSE s.mark END,
+               was_reset = s.was_reset OR item_routed[i]
+         WHERE s.target = item_targets[i] AND s.reaction + 0 = item_reactions[i];
+        IF item_routed[i] THEN
+            PERFORM weir.work_done(item_targets[i], item_reactions[i], 9223372036854775807);
+        END IF;
+    END LOOP;
     IF cardinality(routed_again) > 0 THEN
-        DELETE FROM weir.work AS k
-         USING unnest(item_targets, item_reactions, item_routed) AS i (target, reaction, routed)
-         WHERE k.target = i.target AND k.reaction = i.reaction AND i.routed;
         UPDATE weir.reactions AS r
            SET reread_to = greatest(r.reread_to, r.routed),
                routed = least(r.routed, greatest(operate_reset.to_position, r.since))
@@ -203,7 +212,7 @@ BEGIN
                                                  r.number, r.retired, md5(s.value)), ','
                                        ORDER BY s.reaction)
                        FROM weir.subscriptions AS s
-                       JOIN weir.reactions AS r ON r.id = s.reaction
+                       JOIN weir.reactions AS r ON r.id = s.reaction + 0
                       WHERE s.target = the_target), '')
         || '/' || coalesce((SELECT string_agg(p.id || ' ' || p.attempts, ',' ORDER BY p.id)
                        FROM weir.parked AS p
@@ -234,7 +243,7 @@ DECLARE
     park_errors text[];
 BEGIN
     PERFORM weir.commit_durably();
-    PERFORM weir.lock_targets(the_targets, false);
+    PERFORM weir.lock_targets(the_targets);
     now_us := weir.clock_us();
     SELECT array_agg(t.id ORDER BY i.ordinal), array_agg(i.reaction ORDER BY i.ordinal),
            array_agg(i.event ORDER BY i.ordinal), array_agg(i.attempts ORDER BY i.ordinal),
@@ -251,17 +260,15 @@ BEGIN
     PERFORM weir.park(changing, park_reactions, park_events, park_attempts, park_errors, now_us);
     -- Not beyond the mark: an event that was sent back may lie there after a reset, and what is
     -- before it has yet to come.
-    WITH moved AS (
+    FOR i IN 1 .. cardinality(changing) LOOP
         UPDATE weir.subscriptions AS s
-           SET at = i.event
-          FROM unnest(changing, park_reactions, park_events) AS i (target, reaction, event)
-         WHERE s.target = i.target AND s.reaction = i.reaction
-           AND s.at < i.event AND s.mark >= i.event
-        RETURNING s.target, s.reaction, s.at
-    )
-    DELETE FROM weir.work AS k
-     USING moved AS m
-     WHERE k.target = m.target AND k.reaction = m.reaction AND k.event <= m.at;
+           SET at = park_events[i]
+         WHERE s.target = changing[i] AND s.reaction + 0 = park_reactions[i]
+           AND s.at < park_events[i] AND s.mark >= park_events[i];
+        IF FOUND THEN
+            PERFORM weir.work_done(changing[i], park_reactions[i], park_events[i]);
+        END IF;
+    END LOOP;
     PERFORM weir.clear_targets(changing, true);
     PERFORM weir.derive(changing);
     RETURN QUERY SELECT unnest(changing);

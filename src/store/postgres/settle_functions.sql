@@ -12,7 +12,10 @@
 --   * what can be refused is refused before anything is inserted.
 --
 -- lock_timeout: a row that stays locked is an answer ("busy"), not a silence that leaves the client
--- without knowing what happened. The settings of the planner: see reaction_functions.sql.
+-- without knowing what happened. The settings of the planner: see reaction_functions.sql. Where a
+-- second index begins with the reaction, which may lead to a million rows, `+ 0` and the comparison
+-- of rows leave only the one that begins with the target: a plan that was made while the tables were
+-- empty does not know better.
 
 -- name: settle_functions
 -- Raises WR006 or WR011 unless this row is the lease with that fence. found_fence NULL: no row.
@@ -35,8 +38,7 @@ END
 $$;
 
 -- Sets events aside for reactions of a target whose row the caller has locked. One that is parked
--- already is parked anew, no longer sent back, and keeps its id; of one that is named twice the
--- last counts.
+-- already is parked anew, no longer sent back, and keeps its id.
 CREATE OR REPLACE FUNCTION weir.park(
     the_targets bigint[], the_reactions bigint[], the_events bigint[], the_attempts bigint[],
     the_errors text[], now_us bigint)
@@ -47,24 +49,57 @@ SET enable_seqscan = off SET enable_bitmapscan = off
 SET enable_hashjoin = off SET enable_mergejoin = off SET jit = off
 AS $$
 BEGIN
-    UPDATE weir.parked AS p
-       SET attempts = n.attempts, parked = now_us, error = n.error, sent_back = false
-      FROM (SELECT DISTINCT ON (u.target, u.reaction, u.event) u.*
-              FROM unnest(the_targets, the_reactions, the_events, the_attempts, the_errors)
-                       WITH ORDINALITY AS u (target, reaction, event, attempts, error, ordinal)
-             ORDER BY u.target, u.reaction, u.event, u.ordinal DESC) AS n
-     WHERE p.target = n.target AND p.reaction = n.reaction AND p.event = n.event;
-    INSERT INTO weir.parked (reaction, target, event, attempts, parked, error)
-    SELECT n.reaction, n.target, n.event, n.attempts, now_us, n.error
-      FROM (SELECT DISTINCT ON (u.target, u.reaction, u.event) u.*
-              FROM unnest(the_targets, the_reactions, the_events, the_attempts, the_errors)
-                       WITH ORDINALITY AS u (target, reaction, event, attempts, error, ordinal)
-             ORDER BY u.target, u.reaction, u.event, u.ordinal DESC) AS n
-     WHERE NOT EXISTS (SELECT 1
-                         FROM weir.parked AS p
-                        WHERE p.target = n.target AND p.reaction = n.reaction
-                          AND p.event = n.event)
-     ORDER BY n.ordinal;
+    FOR i IN 1 .. cardinality(the_targets) LOOP
+        -- Not an upsert: that would use up an id for every event that is parked again.
+        UPDATE weir.parked AS p
+           SET attempts = the_attempts[i], parked = now_us, error = the_errors[i],
+               sent_back = false
+         WHERE p.target = the_targets[i] AND p.reaction + 0 = the_reactions[i]
+           AND p.event = the_events[i];
+        IF NOT FOUND THEN
+            INSERT INTO weir.parked (reaction, target, event, attempts, parked, error)
+            VALUES (the_reactions[i], the_targets[i], the_events[i], the_attempts[i], now_us,
+                    the_errors[i]);
+        END IF;
+    END LOOP;
+END
+$$;
+
+-- Removes the work of a subscription up to a position.
+CREATE OR REPLACE FUNCTION weir.work_done(the_target bigint, the_reaction bigint, up_to bigint)
+RETURNS void
+LANGUAGE plpgsql VOLATILE
+AS $$
+BEGIN
+    DELETE FROM weir.work AS k
+     WHERE (k.target, k.reaction, k.event) > (the_target, the_reaction, 0)
+       AND (k.target, k.reaction, k.event) <= (the_target, the_reaction, up_to);
+END
+$$;
+
+-- Locks these targets in the order of their names. Ids of no target are passed over.
+CREATE OR REPLACE FUNCTION weir.lock_targets(the_targets bigint[]) RETURNS void
+LANGUAGE plpgsql VOLATILE
+SET plan_cache_mode = force_generic_plan
+SET enable_seqscan = off SET enable_bitmapscan = off
+SET enable_hashjoin = off SET enable_mergejoin = off SET jit = off
+AS $$
+DECLARE
+    next_target bigint;
+BEGIN
+    IF cardinality(the_targets) = 1 THEN
+        PERFORM 1 FROM weir.targets AS t WHERE t.id = the_targets[1] FOR NO KEY UPDATE;
+        RETURN;
+    END IF;
+    -- One by one: sorted and locked in one statement, a plan may read all targets by their names.
+    FOR next_target IN
+        SELECT u.id
+          FROM unnest(the_targets) AS u (id)
+         CROSS JOIN LATERAL (SELECT t.name FROM weir.targets AS t WHERE t.id = u.id LIMIT 1) AS n
+         ORDER BY n.name
+    LOOP
+        PERFORM 1 FROM weir.targets AS t WHERE t.id = next_target FOR NO KEY UPDATE;
+    END LOOP;
 END
 $$;
 
@@ -90,6 +125,7 @@ DECLARE
     found_fence bigint;
     was_held boolean;
     missing bigint;
+    moved record;
     advanced boolean := false;
     failed_attempts bigint := 0;
     new_watermark bigint;
@@ -109,7 +145,7 @@ BEGIN
                WITH ORDINALITY AS w (reaction, ordinal)
      WHERE NOT EXISTS (SELECT 1
                          FROM weir.subscriptions AS s
-                        WHERE s.target = the_target AND s.reaction = w.reaction)
+                        WHERE s.target = the_target AND s.reaction + 0 = w.reaction)
      ORDER BY w.ordinal
      LIMIT 1;
     IF missing IS NOT NULL THEN
@@ -119,20 +155,19 @@ BEGIN
 
     -- at <= mark always: a position beyond the mark takes the mark with it.
     IF cardinality(advance_reactions) > 0 THEN
-        WITH moved AS (
+        FOR moved IN
             UPDATE weir.subscriptions AS s
                SET at = w.to_position, mark = greatest(s.mark, w.to_position), retries = 0
               FROM (SELECT u.reaction, max(u.to_position) AS to_position
                       FROM unnest(advance_reactions, advance_to) AS u (reaction, to_position)
                      GROUP BY u.reaction) AS w
-             WHERE s.target = the_target AND s.reaction = w.reaction AND s.at < w.to_position
+             WHERE s.target = the_target AND s.reaction + 0 = w.reaction
+               AND s.at < w.to_position
             RETURNING s.reaction, s.at
-        ), done AS (
-            DELETE FROM weir.work AS k
-             USING moved AS m
-             WHERE k.target = the_target AND k.reaction = m.reaction AND k.event <= m.at
-        )
-        SELECT count(*) > 0 INTO advanced FROM moved;
+        LOOP
+            advanced := true;
+            PERFORM weir.work_done(the_target, moved.reaction, moved.at);
+        END LOOP;
     END IF;
     IF cardinality(park_reactions) > 0 THEN
         PERFORM weir.park(array_fill(the_target, ARRAY[cardinality(park_reactions)]),
@@ -145,7 +180,7 @@ BEGIN
     IF failure_reaction <> 0 THEN
         UPDATE weir.subscriptions AS s
            SET retries = s.retries + 1
-         WHERE s.target = the_target AND s.reaction = failure_reaction
+         WHERE s.target = the_target AND s.reaction + 0 = failure_reaction
         RETURNING s.retries INTO failed_attempts;
     END IF;
 

@@ -16,8 +16,8 @@ SELECT t.id, t.name, t.lane FROM weir.targets AS t WHERE t.name = ANY ($1) ORDER
 
 -- name: walk_sources
 SELECT s.target, s.source
-  FROM unnest($1::bigint[]) AS u (id)
-  JOIN weir.subscriptions AS s ON s.target = u.id
+  FROM weir.subscriptions AS s
+ WHERE s.target = ANY ($1)
  ORDER BY s.target;
 
 -- Targets with their subscriptions: one row for each of those, or one without. One statement, so
