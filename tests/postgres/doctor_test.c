@@ -180,9 +180,27 @@ static void an_index_that_a_failed_build_left_is_told(void **state)
                      t->schema),
         "23505");
     has(checked(t, s), ".events_bad is invalid");
-    test_exec(t->conn, "ALTER INDEX \"%s\".events_bad RENAME TO events_name_ccnew", t->schema);
-    has(checked(t, s), "DROP INDEX CONCURRENTLY");
-    test_exec(t->conn, "DROP INDEX \"%s\".events_name_ccnew", t->schema);
+    test_exec(t->conn, "DROP INDEX \"%s\".events_bad", t->schema);
+    assert_string_equal(checked(t, s), "");
+}
+
+static void an_index_that_a_cancelled_reindex_left_is_told(void **state)
+{
+    pg_test *t = *state;
+    weir_store *s = test_store(t);
+    PGconn *other = test_connect(t);
+    (void)test_put(t, s, "order-1", "Placed");
+    /* It waits for whoever writes to the table, and gives up. */
+    test_exec(other, "BEGIN; LOCK TABLE \"%s\".events IN ROW EXCLUSIVE MODE", t->schema);
+    test_exec(t->conn, "SET statement_timeout = '500ms'");
+    assert_string_equal(
+        test_refused(t->conn, "REINDEX INDEX CONCURRENTLY \"%s\".events_name", t->schema), "57014");
+    test_exec(t->conn, "RESET statement_timeout");
+    test_exec(other, "COMMIT");
+    const char *lines = checked(t, s);
+    has(lines, ".events_name_ccnew is invalid");
+    has(lines, "left over from a REINDEX that failed: DROP INDEX CONCURRENTLY");
+    test_exec(t->conn, "DROP INDEX CONCURRENTLY \"%s\".events_name_ccnew", t->schema);
     assert_string_equal(checked(t, s), "");
 }
 
@@ -447,6 +465,7 @@ int main(int argc, char **argv)
         PG_TEST(a_function_whose_body_was_changed_is_told),
         PG_TEST(a_missing_index_is_told_with_what_makes_it),
         PG_TEST(an_index_that_a_failed_build_left_is_told),
+        PG_TEST(an_index_that_a_cancelled_reindex_left_is_told),
         PG_TEST(a_sequence_that_keeps_positions_back_is_told),
         PG_TEST(a_trigger_and_a_column_of_others_on_our_tables_are_notes),
         PG_TEST(where_no_model_can_be_made_the_rest_is_checked),
