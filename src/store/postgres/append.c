@@ -292,10 +292,10 @@ static int64_t expected_version(const store_append_stream *stream)
 static int names_shown(weir_str names, const char **more)
 {
     *more = "";
-    if (names.len < NAMES_SHOWN_BYTES_MAX) {
+    size_t len = NAMES_SHOWN_BYTES_MAX - sizeof ", ...";
+    if (names.len <= len) {
         return (int)names.len;
     }
-    size_t len = NAMES_SHOWN_BYTES_MAX - sizeof ", ...";
     while (len > 0 && names.ptr[len] != ',') {
         len--;
     }
