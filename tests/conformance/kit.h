@@ -42,7 +42,8 @@ enum {
     KIT_PROCESSES = 2,  /* several processes can have it open                       */
     KIT_KEEPS_TIME = 4, /* keeps the machine's clock from going back. Not so where the clock is
                            the database's own: nothing of ours stands between it and the answer */
-    KIT_ECHOES = 8, /* wake-ups travel, and one may be heard twice                             */
+    KIT_ECHOES = 8,     /* wake-ups travel: one may be heard twice, and a listener that has just
+                       connected wakes everybody, for what it may have missed */
 };
 
 /* How the kit reaches one kind of store. A place is where one store lives, as a text that another

@@ -325,14 +325,18 @@ static void P06_an_append_of_another_process_wakes_a_watch(void **state)
 {
     kit *k = *state;
     store_watch *watch = NULL;
+    const bool echoes = (k->adapter->features & KIT_ECHOES) != 0;
     KIT_OK(k, k->store->ops->watch_open(k->store, &watch, &k->err));
     for (int i = 0; i < 3; i++) {
         bool woken = true;
         KIT_OK(k, k->store->ops->watch_wait(watch, 0, &woken, &k->err));
-        assert_false(woken);
+        assert_true(echoes || !woken);
         child c = child_start(k, "once", "s");
-        KIT_OK(k, k->store->ops->watch_wait(watch, 30000, &woken, &k->err));
-        assert_true(woken);
+        /* Where one is woken now and then for nothing, the one that counts still has to come. */
+        for (int n = 0; n < 10 && (n == 0 || (echoes && kit_version(k, "s") < i)); n++) {
+            KIT_OK(k, k->store->ops->watch_wait(watch, 30000, &woken, &k->err));
+            assert_true(woken);
+        }
         assert_int_equal(kit_version(k, "s"), i); /* what it wakes for can be read */
         assert_int_equal(child_end(&c, 0), 0);
         /* A child may announce more than once; what it has to say has been said by now. */
