@@ -1,9 +1,9 @@
 /* behind_test.c - the one derived flag that a target can get stuck with: `behind`.
  *
- * Whoever gives a target work races with whoever finishes its last. Each pair is run in both orders,
- * deterministically: the first is done and not committed, the second has been seen to wait for the
- * target's row, then the first commits. Whatever the order, a target that has work afterwards can be
- * leased, and the store's own check finds nothing.
+ * Whoever gives a target work races with whoever finishes its last. Each pair is run in both
+ * orders, deterministically: the first is done and not committed, the second has been seen to wait
+ * for the target's row, then the first commits. Whatever the order, a target that has work
+ * afterwards can be leased, and the store's own check finds nothing.
  *
  * Two reactions share the target. A mark for the one that is settled would be noticed even by code
  * that locks no target, because both write the same subscription; a mark for the other is where
@@ -16,8 +16,8 @@
 
 enum { SQL_BYTES = 1024 };
 
-/* A target "t" in lane "l", leased: the event `first` of reaction "one" is to be done. Reaction "two"
- * has had everything up to there; the event `second` is not routed. */
+/* A target "t" in lane "l", leased: the event `first` of reaction "one" is to be done. Reaction
+ * "two" has had everything up to there; the event `second` is not routed. */
 typedef struct race {
     weir_store *s;
     int64_t one, two, first, second;

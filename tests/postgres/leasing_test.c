@@ -94,7 +94,7 @@ static void a_locked_target_is_stepped_over_without_waiting(void **state)
     nothing_is_wrong(t, s);
 }
 
-/* T2: what the first has taken, committed or not, is nothing the second has to wait for or share. */
+/* T2: what the first has taken, committed or not, the second neither waits for nor shares. */
 static void two_workers_both_get_full_slices(void **state)
 {
     pg_test *t = *state;
@@ -168,7 +168,7 @@ static void run_worker(void *ctx)
     w->storm->workers_left--;
 }
 
-/* The settings under which a careless lease takes more rows than it should, for every connection. */
+/* The settings under which a careless lease takes more rows than it should. */
 static void bad_plans(pg_test *t, bool on)
 {
     static const char *const settings[] = { "enable_hashjoin", "enable_mergejoin",
@@ -257,7 +257,7 @@ static void never_more_than_asked_for_under_a_nested_loop_and_stale_statistics(v
     bad_plans(t, false);
 }
 
-/* ---- lost leases ------------------------------------------------------------------------------ */
+/* ---- lost leases ----------------------------------------------------------------------------- */
 
 /* C26: more of them than a call may take, in front of what is sound. */
 static void lost_ones_are_blocked_and_replaced_however_many_there_are(void **state)
@@ -290,7 +290,7 @@ static void lost_ones_are_blocked_and_replaced_however_many_there_are(void **sta
     nothing_is_wrong(t, s);
 }
 
-/* ---- what it costs ---------------------------------------------------------------------------- */
+/* ---- what it costs --------------------------------------------------------------------------- */
 
 static void a_lease_is_one_statement(void **state)
 {
@@ -368,8 +368,8 @@ static void cost_is_flat(pg_test *t, const char *change, const int expected[2])
         cost[i] = lease_cost(t, expected[i]);
         print_message("%d targets: %lld buffers\n", counts[i], (long long)cost[i]);
     }
-    /* Ten targets through three orders, looked at twice and written once, each row by an index whose
-     * tree may be one level deeper. */
+    /* Ten targets through three orders, looked at twice and written once, each row by an index
+     * whose tree may be one level deeper. */
     assert_true(cost[0] < 500);
     assert_true(cost[1] <= cost[0] + cost[0] / 4 + 20);
 }

@@ -2,8 +2,8 @@
  *
  * INVARIANTS
  *   (1) What is given is exactly what the reaction's current definition wants (names, source),
- *       restricted by its rule. weir.fetch finds it; a source that is a regular expression is judged
- *       here, so that it means the same on every store.
+ *       restricted by its rule. weir.fetch finds it; a source that is a regular expression is
+ *       judged here, so that it means the same on every store.
  *   (2) `exhausted` is said only of an item for which fewer events were found than asked for, while
  *       the list still had room: the caller moves its position on that word.
  *

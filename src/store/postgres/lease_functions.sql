@@ -11,14 +11,15 @@
 --   * a fence is handed out once: fence + 1 is committed durably before anyone sees it;
 --   * lease columns (fence, holder, lease_until, lost) are in no index.
 --
--- Plans: see reaction_functions.sql. Here sorting is discouraged as well, so that each arm walks the
--- index that has its order. `reaction + 0` keeps a lookup by target from becoming one by reaction.
+-- Plans: see reaction_functions.sql. Here sorting is discouraged as well, so that each arm walks
+-- the index that has its order. `reaction + 0` keeps a lookup by target from becoming one by
+-- reaction.
 
 -- name: lease_functions
 -- The next targets of a lane for one worker, with their work: see LEASE in store.h. Candidates are
--- the targets whose due time has passed, locked first, and those without one, walked in the order of
--- each step: 1 leading, 2 reserve, 3 priority. Each step takes the best of both. A step that meets
--- targets that lost too many leases blocks them and begins again.
+-- the targets whose due time has passed, locked first, and those without one, walked in the order
+-- of each step: 1 leading, 2 reserve, 3 priority. Each step takes the best of both. A step that
+-- meets targets that lost too many leases blocks them and begins again.
 -- One row for each subscription (kind 1) and each sent-back event (kind 2) of a leased target;
 -- `first_number` is at or the id of the parked event, `second_number` mark or event,
 -- `third_number` retries or attempts.
@@ -254,9 +255,9 @@ END
 $$;
 
 -- What a process needs to know to sleep well, for one lane or ('') all of them. A target that is
--- ready by the index and cannot be leased has a live lease: so the earliest end of one is looked for
--- only when nothing can be leased, among as many rows as there are live leases, and no index has to
--- follow what every lease changes.
+-- ready by the index and cannot be leased has a live lease: so the earliest end of one is looked
+-- for only when nothing can be leased, among as many rows as there are live leases, and no index
+-- has to follow what every lease changes.
 CREATE OR REPLACE FUNCTION weir.poll(of_lane text)
 RETURNS TABLE (
     now_us bigint, routed_least bigint, is_ready boolean, next_due bigint, lease_end bigint,
@@ -308,8 +309,8 @@ BEGIN
 END
 $$;
 
--- The first version of a stream whose event lies above a position; NULL: there is none. Versions and
--- positions of a stream grow together, so it is found by halving.
+-- The first version of a stream whose event lies above a position; NULL: there is none. Versions
+-- and positions of a stream grow together, so it is found by halving.
 CREATE OR REPLACE FUNCTION weir.version_after(of_stream text, after_id bigint) RETURNS bigint
 LANGUAGE plpgsql STABLE
 SET plan_cache_mode = force_generic_plan
@@ -341,8 +342,8 @@ BEGIN
 END
 $$;
 
--- The next events of subscriptions, item by item: see FETCH in store.h. Each rule has its index. The
--- bounds are row comparisons where another index could give the order as well and would read
+-- The next events of subscriptions, item by item: see FETCH in store.h. Each rule has its index.
+-- The bounds are row comparisons where another index could give the order as well and would read
 -- everything between: (name, id) is then the only one that fits.
 -- `judge` is the source pattern when it is a regular expression, which only the client can judge:
 -- such events are given as if they matched.

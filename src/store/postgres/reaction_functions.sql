@@ -185,8 +185,8 @@ BEGIN
 END
 $$;
 
--- Takes, renews or (lease_us 0) gives back routers' leases: see ROUTER_LEASE in store.h. One row for
--- each item, in their order; fence 0: it is another's.
+-- Takes, renews or (lease_us 0) gives back routers' leases: see ROUTER_LEASE in store.h. One row
+-- for each item, in their order; fence 0: it is another's.
 CREATE OR REPLACE FUNCTION weir.router_lease(
     by_holder text, lease_us bigint, reaction_ids bigint[], held_fences bigint[])
 RETURNS TABLE (fence bigint, until bigint)

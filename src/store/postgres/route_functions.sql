@@ -13,8 +13,8 @@
 -- `routed` are derived again together from the log. Whoever builds on them (a lease, a settle)
 -- commits durably, and that flushes what came before.
 --
--- Plans: see reaction_functions.sql. LIMIT 1 in a lookup keeps it one: joined, the table might be read
--- as a whole, and `+ 0` keeps a lookup by target from becoming one by reaction.
+-- Plans: see reaction_functions.sql. LIMIT 1 in a lookup keeps it one: joined, the table might be
+-- read as a whole, and `+ 0` keeps a lookup by target from becoming one by reaction.
 
 -- name: route_functions
 -- See ROUTE in store.h. mark_steps and park_steps count from 0. Refusals: WR003, and WR002 for a
@@ -76,8 +76,8 @@ BEGIN
 
     IF cardinality(mark_steps) > 0 THEN
         -- A lane that does not fit is refused before anything is written. The lane of a target that
-        -- is new is that of the first mark that makes it. 4 is the rule WORK: what is read again was
-        -- routed before, and makes nothing.
+        -- is new is that of the first mark that makes it. 4 is the rule WORK: what is read again
+        -- was routed before, and makes nothing.
         SELECT w.*
           INTO r
           FROM (SELECT m.place, m.name, m.lane, t.id,

@@ -2,8 +2,8 @@
 --
 -- Positions are ids of weir.events, times are microseconds of the store's clock (weir.clock_us()).
 -- Rows of reactions, targets and lanes are never deleted: fences and definition numbers must not
--- start again. A target's row guards its subscriptions, work rows and parked events: whoever changes
--- those has locked it, in a statement of its own, before looking.
+-- start again. A target's row guards its subscriptions, work rows and parked events: whoever
+-- changes those has locked it, in a statement of its own, before looking.
 
 -- name: targets_schema
 CREATE TABLE weir.reactions (
@@ -30,8 +30,12 @@ CREATE TABLE weir.definitions (
     PRIMARY KEY (reaction, number)
 );
 
--- behind, watermark, rank and priority are derived from the subscriptions (weir.derive); rank is the
--- watermark without its last ten bits, so that it rarely changes; held = blocked or paused.
+-- behind, watermark, rank and priority are derived from the subscriptions (weir.derive); rank is
+-- the watermark without its last ten bits, so that it rarely changes; held = blocked or paused.
+-- fillfactor 70: with 100 one lease in twenty found no room on its page and moved its index
+-- entries, with 70 none did. autovacuum: entries of targets that left an index are stepped over
+-- until a vacuum; one in fifty of them is early enough, one in five (the default) is not
+-- (README.md, Leasing).
 CREATE TABLE weir.targets (
     id bigint GENERATED ALWAYS AS IDENTITY PRIMARY KEY,
     name text COLLATE "C" NOT NULL UNIQUE,
@@ -54,11 +58,13 @@ CREATE TABLE weir.targets (
     event bigint NOT NULL DEFAULT 0,
     reaction bigint NOT NULL DEFAULT 0,
     attempts bigint NOT NULL DEFAULT 0
-) WITH (fillfactor = 70);
+) WITH (
+    fillfactor = 70, autovacuum_vacuum_scale_factor = 0.02, autovacuum_vacuum_threshold = 1000
+);
 
 -- A target that can be leased is in the first two, one that waits for its time in the third. What
--- is blocked, paused or has no work is in none, so leasing never steps over it. Lease columns are in
--- no index: taking a lease is a HOT update, live leases are few, and a filter skips them.
+-- is blocked, paused or has no work is in none, so leasing never steps over it. Lease columns are
+-- in no index: taking a lease is a HOT update, live leases are few, and a filter skips them.
 CREATE INDEX targets_priority ON weir.targets (lane, priority DESC, rank, id)
     WHERE behind AND NOT held AND due IS NULL;
 CREATE INDEX targets_rank ON weir.targets (lane, rank, id)
@@ -78,7 +84,9 @@ CREATE TABLE weir.subscriptions (
     value text COLLATE "C" NOT NULL,        -- what the rule was resolved to
     was_reset boolean NOT NULL DEFAULT false, -- gets work rows while its reaction is re-read
     PRIMARY KEY (target, reaction)
-) WITH (fillfactor = 70);
+) WITH (
+    fillfactor = 70, autovacuum_vacuum_scale_factor = 0.02, autovacuum_vacuum_threshold = 1000
+);
 CREATE INDEX subscriptions_value ON weir.subscriptions (reaction, value);
 CREATE INDEX subscriptions_reset ON weir.subscriptions (reaction) WHERE was_reset;
 

@@ -1,0 +1,250 @@
+/* routing_test.c - routing on PostgreSQL: many marks at once, many routers at once.
+ *
+ * What a mark means is tested on every store (tests/conformance, tests/differential); here are the
+ * statements, the locks and the commits.
+ */
+#include "pg_support.h"
+#include "targets_support.h"
+
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+enum { NAME_BYTES = 32 };
+
+/* A call of `route` with its texts. */
+typedef struct routing {
+    store_route_step step;
+    store_mark *marks;
+    char (*names)[NAME_BYTES];
+    size_t count;
+} routing;
+
+/* One event, at `position`, for each of `count` targets PREFIX-0 ...; backwards: in that order. */
+static routing routing_of(int64_t reaction, const char *prefix, size_t count, bool backwards,
+                          int64_t position)
+{
+    routing r = {
+        .step = { .reaction = reaction, .number = 1, .from = position - 1, .to = position },
+        .marks = calloc(count, sizeof *r.marks),
+        .names = calloc(count, sizeof *r.names),
+        .count = count
+    };
+    assert_true(r.marks != NULL && r.names != NULL);
+    for (size_t i = 0; i < count; i++) {
+        (void)snprintf(r.names[i], NAME_BYTES, "%s-%05zu", prefix, backwards ? count - 1 - i : i);
+        r.marks[i] = (store_mark){ .target = weir__str(r.names[i]),
+                                   .lane = weir__str("l"),
+                                   .source = weir__str("s"),
+                                   .value = weir__str(""),
+                                   .first = position,
+                                   .last = position };
+    }
+    return r;
+}
+
+static void routing_free(routing *r)
+{
+    free(r->marks);
+    free(r->names);
+}
+
+static weir_status route(weir_store *s, const routing *r, size_t *bad_mark, weir_error *err)
+{
+    const store_route request = {
+        .steps = &r->step, .steps_count = 1, .marks = r->marks, .marks_count = r->count
+    };
+    return s->ops->route(s, &request, bad_mark, err);
+}
+
+static void fifteen_hundred_marks_are_one_statement(void **state)
+{
+    enum { COUNT = 1500 };
+    pg_test *t = *state;
+    weir_store *s = test_store(t);
+    const int64_t reaction = give_reaction(t, s, "r", STORE_RULE_STREAM);
+    char like[TEST_SCHEMA_BYTES + 8];
+    (void)snprintf(like, sizeof like, "%%%s%%", t->schema);
+    for (int64_t position = 1; position <= 2; position++) {
+        test_put(t, s, "s-1", "A");
+        routing r = routing_of(reaction, "t", COUNT, true, position);
+        test_statements_reset(t);
+        const int64_t begin = test_mono_us();
+        TEST_OK(t, route(s, &r, NULL, &t->err));
+        print_message("%d marks: %lld ms\n", COUNT, (long long)(test_mono_us() - begin) / 1000);
+        assert_int_equal(test_statements(t, like), 1);
+        routing_free(&r);
+    }
+    assert_int_equal(look(t, "SELECT count(*) FROM %s.targets WHERE behind AND watermark = 0"),
+                     COUNT);
+    assert_int_equal(look(t, "SELECT count(*) FROM %s.subscriptions WHERE at = 0 AND mark = 2"),
+                     COUNT);
+    /* Found first, numbered first, in whatever order they were locked. */
+    assert_string_equal(
+        test_text(t->conn, "SELECT name FROM %s.targets ORDER BY id LIMIT 1", t->schema),
+        "t-01499");
+    assert_int_equal(look(t, "SELECT max(id) FROM %s.targets"), COUNT);
+    nothing_is_wrong(t, s);
+}
+
+static void a_mark_in_the_wrong_lane_is_named_and_nothing_is_written(void **state)
+{
+    pg_test *t = *state;
+    weir_store *s = test_store(t);
+    const int64_t reaction = give_reaction(t, s, "r", STORE_RULE_STREAM);
+    size_t bad_mark = 99;
+    test_put(t, s, "s-1", "A");
+    give_mark(t, s, "r", "t-00003", 1, 1);
+    test_put(t, s, "s-1", "A");
+    routing r = routing_of(reaction, "t", 5, false, 2);
+    r.marks[3].lane = weir__str("other");
+    TEST_IS(t, route(s, &r, &bad_mark, &t->err), WEIR_EINVAL);
+    assert_int_equal(bad_mark, 3);
+    assert_string_equal(t->err.message, "target \"t-00003\" is in lane \"l\", not in \"other\"");
+    assert_string_equal(t->err.detail, "");
+    /* Two marks that disagree about a target that is new. */
+    r.marks[3].lane = weir__str("l");
+    r.marks[4] = r.marks[1];
+    r.marks[4].lane = weir__str("other");
+    TEST_IS(t, route(s, &r, &bad_mark, &t->err), WEIR_EINVAL);
+    assert_int_equal(bad_mark, 4);
+    assert_int_equal(look(t, "SELECT count(*) FROM %s.targets"), 1);
+    assert_int_equal(look(t, "SELECT routed FROM %s.reactions"), 1);
+    r.count = 4;
+    TEST_OK(t, route(s, &r, NULL, &t->err));
+    assert_int_equal(look(t, "SELECT max(id) FROM %s.targets"), 4); /* no number was used up */
+    routing_free(&r);
+    nothing_is_wrong(t, s);
+}
+
+/* Two routers read the same events: one is first, the other writes nothing. */
+static void of_two_routers_of_one_reaction_one_is_refused(void **state)
+{
+    pg_test *t = *state;
+    weir_store *s = test_store(t);
+    PGconn *a = test_connect(t);
+    PGconn *b = test_connect(t);
+    char sql[512];
+    give_reaction(t, s, "r", STORE_RULE_STREAM);
+    test_put(t, s, "s-1", "A");
+    (void)snprintf(sql, sizeof sql,
+                   "SELECT %s.route('{1}', '{1}', '{0}', '{1}', '{0}', '{t}', '{l}', '{0}', '{s}', "
+                   "'{v}', '{1}', '{1}', '{}', '{}', '{}')",
+                   t->schema);
+    test_exec(a, "BEGIN");
+    PQclear(test_query(a, "%s", sql));
+    assert_int_equal(PQsendQuery(b, sql), 1);
+    assert_true(test_wait(t->conn, 5,
+                          "SELECT wait_event_type = 'Lock' FROM pg_stat_activity WHERE pid = %d",
+                          PQbackendPID(b)));
+    test_exec(a, "COMMIT");
+    PGresult *result = PQgetResult(b);
+    assert_string_equal(PQresultErrorField(result, PG_DIAG_SQLSTATE), "WR003");
+    PQclear(result);
+    assert_null(PQgetResult(b));
+    assert_int_equal(look(t, "SELECT routed FROM %s.reactions"), 1);
+    nothing_is_wrong(t, s);
+}
+
+/* Only routing may be lost with the power, and only while it runs: the setting ends with it. */
+static void only_routing_commits_without_waiting_for_the_disk(void **state)
+{
+    pg_test *t = *state;
+    weir_store *s = test_store(t);
+    PGconn *conn = test_connect(t);
+    give_reaction(t, s, "r", STORE_RULE_STREAM);
+    test_exec(
+        conn,
+        "BEGIN; SELECT %s.route('{1}', '{1}', '{0}', '{1}', '{0}', '{t}', '{l}', '{0}', '{s}', "
+        "'{v}', '{1}', '{1}', '{}', '{}', '{}')",
+        t->schema);
+    assert_string_equal(test_text(conn, "SHOW synchronous_commit"), "off");
+    test_exec(conn, "COMMIT");
+    assert_string_equal(test_text(conn, "SHOW synchronous_commit"), "on");
+    /* Whatever the session's default is, a lease waits. */
+    test_exec(conn, "SET synchronous_commit = off; BEGIN");
+    PQclear(test_query(conn,
+                       "SELECT * FROM %s.lease('l', 'me', 1000000, 1, 0, 0, '{}', '{}', true, 0)",
+                       t->schema));
+    assert_string_equal(test_text(conn, "SHOW synchronous_commit"), "on");
+    test_exec(conn, "COMMIT");
+}
+
+/* ---- several routers ------------------------------------------------------------------------- */
+
+enum { ROUTERS = 4, ROUNDS = 25, SHARED = 40 };
+
+typedef struct router {
+    weir_store *s;
+    int64_t reaction;
+    bool backwards;
+    int failed;
+    weir_error err;
+} router;
+
+static void run_router(void *ctx)
+{
+    router *x = ctx;
+    for (int64_t position = 1; position <= ROUNDS; position++) {
+        char prefix[16];
+        (void)snprintf(prefix, sizeof prefix, "t%lld", (long long)(position / 2));
+        routing r = routing_of(x->reaction, prefix, SHARED, x->backwards, position);
+        if (route(x->s, &r, NULL, &x->err) != WEIR_OK) {
+            x->failed++;
+        }
+        routing_free(&r);
+    }
+}
+
+/* Every second round makes new targets, which the others make as well; every other raises marks of
+ * targets that are there. */
+static void routers_in_opposite_orders_do_not_deadlock(void **state)
+{
+    pg_test *t = *state;
+    router routers[ROUTERS] = { 0 };
+    beside threads[ROUTERS];
+    weir_store *s = test_store(t);
+    for (int i = 0; i < ROUNDS; i++) {
+        test_put(t, s, "s-1", "A");
+    }
+    const int64_t before = test_number(t->conn, "SELECT deadlocks FROM pg_stat_database "
+                                                " WHERE datname = current_database()");
+    for (int i = 0; i < ROUTERS; i++) {
+        char name[16];
+        (void)snprintf(name, sizeof name, "r%d", i);
+        routers[i] = (router){ .s = test_store(t), .backwards = i % 2 == 1 };
+        routers[i].reaction = give_reaction(t, s, name, STORE_RULE_STREAM);
+    }
+    for (int i = 0; i < ROUTERS; i++) {
+        begin_beside(&threads[i], run_router, &routers[i]);
+    }
+    for (int i = 0; i < ROUTERS; i++) {
+        end_beside(&threads[i]);
+    }
+    for (int i = 0; i < ROUTERS; i++) {
+        if (routers[i].failed != 0) {
+            fail_msg("%d of %d: %s", routers[i].failed, ROUNDS, routers[i].err.message);
+        }
+        test_store_close(t, routers[i].s); /* the counters of a session are told when it ends */
+    }
+    assert_false(test_wait(t->conn, 1.5,
+                           "SELECT deadlocks > %lld FROM pg_stat_database "
+                           " WHERE datname = current_database()",
+                           (long long)before));
+    assert_int_equal(look(t, "SELECT count(*) FROM %s.targets"), (ROUNDS / 2 + 1) * SHARED);
+    assert_int_equal(look(t, "SELECT count(*) FROM %s.subscriptions"),
+                     ROUTERS * (ROUNDS / 2 + 1) * SHARED);
+    nothing_is_wrong(t, s);
+}
+
+int main(int argc, char **argv)
+{
+    static const struct CMUnitTest tests[] = {
+        PG_TEST(fifteen_hundred_marks_are_one_statement),
+        PG_TEST(a_mark_in_the_wrong_lane_is_named_and_nothing_is_written),
+        PG_TEST(of_two_routers_of_one_reaction_one_is_refused),
+        PG_TEST(only_routing_commits_without_waiting_for_the_disk),
+        PG_TEST(routers_in_opposite_orders_do_not_deadlock),
+    };
+    return test_main(argc, argv, tests, sizeof tests / sizeof tests[0]);
+}
