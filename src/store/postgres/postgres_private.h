@@ -166,7 +166,8 @@ void weir__pg_wake_close(pg_wake *w); /* sends what is still to be sent; NULL is
 /* After a commit that may give someone work: never blocks, never fails. */
 void weir__pg_wake(pg_store *s);
 /* How watches of this handle hear of others' commits: "notify"; "poll" (about once a second: there
- * is a pooler in between, or no connection at the moment); "not started": nobody has opened one. */
+ * is a pooler in between, or no connection at the moment); "not started": nobody has opened one.
+ * Waits for up to 3 s when it is just being found out. */
 const char *weir__pg_wake_mode(pg_store *s);
 
 /* safe.c: the rule of positions. */
@@ -237,20 +238,20 @@ typedef struct pg_refusal {
 } pg_refusal;
 void weir__pg_append_refused(store_append *a, weir_status status, const pg_refusal *why);
 /* read.c */
-weir_status weir__pg_read_stream(weir_store *s, const store_stream_query *q, store_chunk *chunk,
+weir_status weir__pg_read_stream(weir_store *base, const store_stream_query *q, store_chunk *chunk,
                                  weir_error *err);
-weir_status weir__pg_read_log(weir_store *s, const store_log_query *q, store_chunk *chunk,
+weir_status weir__pg_read_log(weir_store *base, const store_log_query *q, store_chunk *chunk,
                               weir_error *err);
 /* streams.c */
-weir_status weir__pg_stream_info(weir_store *s, weir_str stream, weir_arena *arena,
+weir_status weir__pg_stream_info(weir_store *base, weir_str stream, weir_arena *arena,
                                  store_stream_info *out, weir_error *err);
-weir_status weir__pg_streams(weir_store *s, const store_streams_query *q,
+weir_status weir__pg_streams(weir_store *base, const store_streams_query *q,
                              store_streams_chunk *chunk, weir_error *err);
-weir_status weir__pg_key_owner(weir_store *s, weir_str key, weir_arena *arena, weir_str *stream,
+weir_status weir__pg_key_owner(weir_store *base, weir_str key, weir_arena *arena, weir_str *stream,
                                weir_error *err);
 /* safe.c */
-weir_status weir__pg_positions(weir_store *s, store_positions *out, weir_error *err);
-weir_status weir__pg_holders(weir_store *s, store_holder_list *list, weir_error *err);
+weir_status weir__pg_positions(weir_store *base, store_positions *out, weir_error *err);
+weir_status weir__pg_holders(weir_store *base, store_holder_list *list, weir_error *err);
 /* reactions.c */
 weir_status weir__pg_declare(weir_store *s, const store_reaction_declaration *d, weir_arena *arena,
                              store_reaction *out, weir_error *err);
