@@ -43,6 +43,7 @@
 #define CLOSE_US     INT64_C(1000000)
 #define WAIT_US_MAX  INT64_C(3600000000) /* longer is for ever */
 #define OPEN_WAIT_US INT64_C(2000000)
+#define MODE_WAIT_US INT64_C(3000000) /* longer than a listener's test */
 
 static const char MODE_NONE[] = "not started";
 static const char MODE_NOTIFY[] = "notify";
@@ -65,10 +66,11 @@ static void signal_thread(pg_wake *w)
     (void)written; /* it can only be full, and then it is readable */
 }
 
-static void mode_set(pg_wake *w, const char *mode)
+static void mode_set(pg_wake *w, const char *mode, bool testing)
 {
     weir__lock(&w->mu);
     w->mode = mode;
+    w->testing = testing;
     weir__cond_broadcast(&w->settled);
     weir__unlock(&w->mu);
 }
@@ -76,10 +78,14 @@ static void mode_set(pg_wake *w, const char *mode)
 const char *weir__pg_wake_mode(pg_store *s)
 {
     pg_wake *w = s->wake;
+    const int64_t end_us = mono_us() + MODE_WAIT_US;
     if (w == NULL) {
         return MODE_NONE;
     }
     weir__lock(&w->mu);
+    while (w->testing && weir__cond_wait_until(&w->settled, &w->mu, end_us)) {
+        /* it is being found out */
+    }
     const char *mode = w->mode;
     weir__unlock(&w->mu);
     return mode;
@@ -111,10 +117,10 @@ static void told(pg_wake *w, uint32_t bits, bool notifying, int64_t now_us)
     }
     if ((bits & LISTENER_TOLD_READY) != 0) {
         w->attempt = 0;
-        mode_set(w, MODE_NOTIFY);
+        mode_set(w, MODE_NOTIFY, false);
     }
     if ((bits & LISTENER_TOLD_TEST) != 0) {
-        mode_set(w, MODE_POLL); /* until it is known better */
+        mode_set(w, MODE_POLL, true); /* until it is known better */
         if (!notify_by_pool(w, w->listener.test_channel)) {
             weir__pg_listener_close(&w->listener); /* no connection was idle: nothing is known */
             bits |= LISTENER_TOLD_LOST;
@@ -125,7 +131,7 @@ static void told(pg_wake *w, uint32_t bits, bool notifying, int64_t now_us)
             now_us + ((bits & LISTENER_TOLD_DEAF) != 0 ? jittered(DEAF_US)
                                                        : weir__pg_backoff_us(w->attempt));
         w->attempt++;
-        mode_set(w, MODE_POLL);
+        mode_set(w, MODE_POLL, false);
         if (notifying) {
             atomic_store(&w->unsent, true); /* it may have gone; once more does no harm */
         }

@@ -25,6 +25,7 @@ struct pg_wake {
     /* guarded by mu */
     store_watch *watches;
     const char *mode; /* as weir__pg_wake_mode tells; static text */
+    bool testing;     /* ... and may become another in a moment */
     bool running;     /* there is a thread */
     bool listen;      /* somebody has opened a watch: from then on we listen */
     bool stopping;
