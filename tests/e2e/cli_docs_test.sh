@@ -51,6 +51,14 @@ for code in EINVAL ENOMEM EIO EMISUSE $(grep -oE '\bE[A-Z]{3,}\b' "$WEIR_SOURCE/
 done
 ok "weir.yaml(5) has its key" grep -qxF '*store*' "$man/weir.yaml.5.scd"
 
+# Parameters of a PostgreSQL URL, as url.c knows them.
+parameters="payload keys $(sed -n 's/.*known\[\] = { \(.*\) };/\1/p' "$WEIR_SOURCE/src/store/url.c" | tr -d '",')"
+like "url.c has parameters of its own" "$parameters" 'schema .*direct'
+for name in $parameters; do
+    ok "weir(1) explains $name=" grep -q "^\*$name=" "$man/weir.1.scd"
+    ok "docs/postgres.md explains $name=" grep -q "^| \`$name=" "$WEIR_SOURCE/docs/postgres.md"
+done
+
 # ---- completions -------------------------------------------------------------------------------
 
 cat >complete.bash <<'END'

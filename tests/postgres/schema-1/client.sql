@@ -92,7 +92,7 @@ SELECT id, version, created, stream, name, meta,
    AND (SELECT CASE WHEN pg_is_in_recovery() THEN -1 ELSE 1 END
                * (extract(epoch FROM pg_postmaster_start_time()) * 1000000)::bigint) = $4
  ORDER BY id LIMIT $3;
-EXECUTE s12 ('1', '6', '10', '1794787363101553') \g /dev/null
+EXECUTE s12 ('1', '6', '10', '1794787973660961') \g /dev/null
 PREPARE s13 AS
 SELECT id, version, created, name, meta,
        CASE WHEN pg_column_compression(data) IS NULL AND pg_column_compression(meta) IS NULL
@@ -111,7 +111,7 @@ SELECT id, version, created, stream, name, meta,
    AND (SELECT CASE WHEN pg_is_in_recovery() THEN -1 ELSE 1 END
                * (extract(epoch FROM pg_postmaster_start_time()) * 1000000)::bigint) = $4
  ORDER BY id DESC LIMIT $3;
-EXECUTE s14 ('1', '6', '10', '1794787363101553') \g /dev/null
+EXECUTE s14 ('1', '6', '10', '1794787973660961') \g /dev/null
 PREPARE s15 AS
 SELECT given, changed, id, name, number, since, routed, reread_to, retired, router, router_until,
        router_fence, names, source, rule, rule_text

@@ -635,9 +635,11 @@ BEGIN
     SELECT array_agg(h.name), array_agg(h.version), array_agg(true), array_agg(h.closed),
            array_agg(h.ctid)
       INTO head_names, head_versions, head_exist, head_closed, head_rows
-      FROM (SELECT s.name, s.version, s.closed, s.ctid
-              FROM weir.streams AS s WHERE s.name = ANY (stream_names)
-               FOR NO KEY UPDATE SKIP LOCKED) AS h;
+      FROM (SELECT DISTINCT v.name COLLATE "C" AS name FROM unnest(stream_names) AS v (name)) AS u
+     CROSS JOIN LATERAL (
+           SELECT s.name, s.version, s.closed, s.ctid
+             FROM weir.streams AS s WHERE s.name = u.name
+              FOR NO KEY UPDATE SKIP LOCKED) AS h;
     IF coalesce(cardinality(head_names), 0) < cardinality(stream_names) THEN
         missing := ARRAY(SELECT u.name FROM unnest(stream_names) AS u (name)
                            LEFT JOIN unnest(head_names) AS h (name) ON h.name = u.name
@@ -652,9 +654,10 @@ BEGIN
                head_rows || array_agg(h.ctid)
           INTO head_names, head_versions, head_exist, head_closed, head_rows
           FROM unnest(absent) AS u (name)
-          LEFT JOIN (SELECT s.name, s.version, s.closed, s.ctid
-                       FROM weir.streams AS s WHERE s.name = ANY (absent)
-                        FOR NO KEY UPDATE SKIP LOCKED) AS h ON h.name = u.name
+          LEFT JOIN LATERAL (
+               SELECT s.name, s.version, s.closed, s.ctid
+                 FROM weir.streams AS s WHERE s.name = u.name
+                  FOR NO KEY UPDATE SKIP LOCKED) AS h ON true
          WHERE h.name IS NOT NULL
             OR NOT EXISTS (SELECT FROM weir.streams AS s WHERE s.name = u.name COLLATE "C");
     END IF;
@@ -879,55 +882,61 @@ BEGIN
 END
 $$;
 
+CREATE OR REPLACE FUNCTION weir.derived(of_target bigint)
+RETURNS TABLE (behind boolean, watermark bigint, priority bigint)
+LANGUAGE sql STABLE AS $$
+    SELECT coalesce(bool_or(s.at < s.mark), false)
+               OR coalesce((SELECT true
+                              FROM weir.parked AS p
+                              JOIN weir.reactions AS q ON q.id = p.reaction + 0
+                             WHERE p.target = of_target AND p.sent_back AND NOT q.retired
+                             ORDER BY p.target, p.event, p.reaction
+                             LIMIT 1), false),
+           coalesce(min(s.at) FILTER (WHERE s.at < s.mark), max(s.at), 0),
+           max(s.priority)
+      FROM weir.subscriptions AS s
+      JOIN weir.reactions AS r ON r.id = s.reaction + 0
+     WHERE s.target = of_target AND NOT r.retired
+$$;
 CREATE OR REPLACE FUNCTION weir.derive(target_ids bigint[]) RETURNS void
 LANGUAGE plpgsql VOLATILE
 SET plan_cache_mode = force_generic_plan
 SET enable_seqscan = off SET enable_bitmapscan = off
-SET enable_hashjoin = off SET enable_mergejoin = off SET jit = off
+SET enable_hashjoin = off SET enable_mergejoin = off SET enable_material = off SET jit = off
 AS $$
+DECLARE
+    wrong bigint[];
 BEGIN
-    UPDATE weir.targets AS t
-       SET behind = d.behind,
-           watermark = d.watermark,
-           rank = d.watermark >> 10,
-           priority = coalesce(t.override, d.priority, 0)
-      FROM unnest(target_ids) AS u (id)
-     CROSS JOIN LATERAL (
-           SELECT coalesce(bool_or(s.at < s.mark), false)
-                      OR coalesce((SELECT true
-                                   FROM weir.parked AS p
-                                   JOIN weir.reactions AS q ON q.id = p.reaction
-                                  WHERE p.target = u.id AND p.sent_back AND NOT q.retired
-                                  ORDER BY p.target, p.event, p.reaction
-                                  LIMIT 1), false)
-                      AS behind,
-                  coalesce(min(s.at) FILTER (WHERE s.at < s.mark), max(s.at), 0) AS watermark,
-                  max(s.priority) AS priority
-             FROM weir.subscriptions AS s
-             JOIN weir.reactions AS r ON r.id = s.reaction
-            WHERE s.target = u.id AND NOT r.retired) AS d
-     WHERE t.id = u.id
+    SELECT array_agg(t.id)
+      INTO wrong
+      FROM weir.targets AS t
+     CROSS JOIN LATERAL weir.derived(t.id) AS d
+     WHERE t.id = ANY (target_ids)
        AND (t.behind <> d.behind OR t.watermark <> d.watermark
             OR t.priority <> coalesce(t.override, d.priority, 0));
+    IF wrong IS NOT NULL THEN
+        UPDATE weir.targets AS t
+           SET (behind, watermark, rank, priority) =
+               (SELECT d.behind, d.watermark, d.watermark >> 10,
+                       coalesce(t.override, d.priority, 0)
+                  FROM weir.derived(t.id) AS d)
+         WHERE t.id = ANY (wrong);
+    END IF;
 END
 $$;
 CREATE OR REPLACE FUNCTION weir.derive_reaction(of_reaction bigint) RETURNS void
 LANGUAGE plpgsql VOLATILE
 SET plan_cache_mode = force_generic_plan
 SET enable_seqscan = off SET enable_bitmapscan = off
-SET enable_hashjoin = off SET enable_mergejoin = off SET jit = off
+SET enable_hashjoin = off SET enable_mergejoin = off SET enable_material = off SET jit = off
 AS $$
 DECLARE
     ids bigint[];
 BEGIN
-    SELECT array_agg(l.id)
-      INTO ids
-      FROM (SELECT t.id
-              FROM weir.subscriptions AS s
-              JOIN weir.targets AS t ON t.id = s.target
-             WHERE s.reaction = of_reaction
-             ORDER BY t.name
-               FOR NO KEY UPDATE OF t) AS l;
+    SELECT array_agg(s.target) INTO ids FROM weir.subscriptions AS s
+     WHERE s.reaction = of_reaction;
+    PERFORM FROM weir.targets AS t WHERE t.id = ANY (ids) ORDER BY t.name || ''
+        FOR NO KEY UPDATE;
     PERFORM weir.derive(ids);
 END
 $$;
@@ -1074,7 +1083,7 @@ SET search_path = pg_catalog, pg_temp
 SET lock_timeout = '5s'
 SET plan_cache_mode = force_generic_plan
 SET enable_seqscan = off SET enable_bitmapscan = off
-SET enable_hashjoin = off SET enable_mergejoin = off SET jit = off
+SET enable_hashjoin = off SET enable_mergejoin = off SET enable_material = off SET jit = off
 AS $$
 DECLARE
     r record;
@@ -1128,7 +1137,8 @@ BEGIN
                                    AS makes
                           FROM unnest(mark_steps, mark_targets, mark_lanes, mark_lasts)
                                WITH ORDINALITY AS u (step, name, lane, final, place)) AS m
-                  LEFT JOIN weir.targets AS t ON t.name = m.name) AS w
+                  LEFT JOIN LATERAL (SELECT x.id, x.lane FROM weir.targets AS x
+                                      WHERE x.name = m.name LIMIT 1) AS t ON true) AS w
          WHERE w.has <> w.lane AND (w.id IS NOT NULL OR w.place > w.made_at)
          ORDER BY w.place
          LIMIT 1;
@@ -1142,7 +1152,7 @@ BEGIN
                   FROM unnest(mark_steps, mark_targets, mark_lanes, mark_lasts)
                        WITH ORDINALITY AS u (step, name, lane, final, place)
                  WHERE NOT (rules[u.step + 1] = 4 AND u.final <= rereads[u.step + 1])
-                   AND NOT EXISTS (SELECT FROM weir.targets AS t WHERE t.name = u.name)
+                   AND (SELECT true FROM weir.targets AS t WHERE t.name = u.name LIMIT 1) IS NULL
                  ORDER BY u.name, u.place) AS n;
         IF new_names IS NOT NULL THEN
             INSERT INTO weir.lanes (lane)
@@ -1163,11 +1173,11 @@ BEGIN
         END IF;
     END IF;
     IF ending IS NOT NULL THEN
-        SELECT coalesce(array_agg(t.name), '{}')
+        SELECT array_agg(t.name)
           INTO reset_names
-          FROM weir.subscriptions AS s
-          JOIN weir.targets AS t ON t.id = s.target
-         WHERE s.reaction = ANY (ending) AND s.was_reset;
+          FROM weir.targets AS t
+         WHERE t.id = ANY (ARRAY(SELECT s.target FROM weir.subscriptions AS s
+                                  WHERE s.reaction = ANY (ending) AND s.was_reset));
     END IF;
     PERFORM FROM weir.targets AS t
       WHERE t.name = ANY (mark_targets || reset_names)
@@ -1178,7 +1188,8 @@ BEGIN
             SELECT u.name, u.lane, t.lane AS has, u.place
               INTO r
               FROM unnest(mark_targets, mark_lanes) WITH ORDINALITY AS u (name, lane, place)
-              JOIN weir.targets AS t ON t.name = u.name
+             CROSS JOIN LATERAL (SELECT x.lane FROM weir.targets AS x WHERE x.name = u.name
+                                  LIMIT 1) AS t
              WHERE t.lane <> u.lane
              ORDER BY u.place
              LIMIT 1;
@@ -1197,9 +1208,13 @@ BEGIN
                           mark_firsts, mark_lasts)
                    WITH ORDINALITY
                    AS u (step, name, priority, source, value, begins, final, place)
-              JOIN weir.targets AS t ON t.name = u.name
-              LEFT JOIN weir.subscriptions AS s
-                ON s.target = t.id AND s.reaction = step_reactions[u.step + 1]
+             CROSS JOIN LATERAL (SELECT x.id FROM weir.targets AS x WHERE x.name = u.name
+                                  LIMIT 1) AS t
+              LEFT JOIN LATERAL (SELECT x.at, x.mark, x.was_reset
+                                   FROM weir.subscriptions AS x
+                                  WHERE x.target = t.id
+                                    AND x.reaction + 0 = step_reactions[u.step + 1]
+                                  LIMIT 1) AS s ON true
              WHERE (s.at IS NULL OR u.final > s.at)
                AND NOT (rules[u.step + 1] = 4 AND u.final <= rereads[u.step + 1]
                         AND NOT coalesce(s.was_reset, false))
@@ -1325,7 +1340,7 @@ LANGUAGE plpgsql VOLATILE SECURITY DEFINER
 SET search_path = pg_catalog, pg_temp
 SET plan_cache_mode = force_generic_plan
 SET enable_seqscan = off SET enable_bitmapscan = off SET enable_sort = off
-SET enable_hashjoin = off SET enable_mergejoin = off SET jit = off
+SET enable_hashjoin = off SET enable_mergejoin = off SET enable_material = off SET jit = off
 AS $$
 DECLARE
     started bigint;
@@ -1541,7 +1556,7 @@ LANGUAGE plpgsql STABLE SECURITY DEFINER
 SET search_path = pg_catalog, pg_temp
 SET plan_cache_mode = force_generic_plan
 SET enable_seqscan = off SET enable_bitmapscan = off SET enable_sort = off
-SET enable_hashjoin = off SET enable_mergejoin = off SET jit = off
+SET enable_hashjoin = off SET enable_mergejoin = off SET enable_material = off SET jit = off
 AS $$
 BEGIN
     now_us := weir.clock_us();
@@ -1621,7 +1636,7 @@ LANGUAGE plpgsql STABLE SECURITY DEFINER
 SET search_path = pg_catalog, pg_temp
 SET plan_cache_mode = force_generic_plan
 SET enable_seqscan = off SET enable_bitmapscan = off SET enable_sort = off
-SET enable_hashjoin = off SET enable_mergejoin = off SET jit = off
+SET enable_hashjoin = off SET enable_mergejoin = off SET enable_material = off SET jit = off
 AS $$
 DECLARE
     sub record;
@@ -1638,8 +1653,8 @@ BEGIN
     SELECT u.target, u.reaction
       INTO sub
       FROM unnest(item_targets, item_reactions) WITH ORDINALITY AS u (target, reaction, place)
-     WHERE NOT EXISTS (SELECT FROM weir.subscriptions AS s
-                        WHERE s.target = u.target AND s.reaction = u.reaction)
+     WHERE (SELECT true FROM weir.subscriptions AS s
+             WHERE s.target = u.target AND s.reaction + 0 = u.reaction LIMIT 1) IS NULL
      ORDER BY u.place
      LIMIT 1;
     IF FOUND THEN
@@ -1657,7 +1672,7 @@ BEGIN
           FROM weir.subscriptions AS s
           JOIN weir.reactions AS r ON r.id = s.reaction
           JOIN weir.definitions AS d ON d.reaction = r.id AND d.number = r.number
-         WHERE s.target = item_targets[i] AND s.reaction = item_reactions[i];
+         WHERE s.target = item_targets[i] AND s.reaction + 0 = item_reactions[i];
         judge := CASE WHEN starts_with(sub.source, '/') THEN sub.source END;
         prefix := CASE WHEN judge IS NULL AND sub.source <> '*' AND right(sub.source, 1) = '*'
                        THEN left(sub.source, -1) END;
@@ -1797,24 +1812,51 @@ SET enable_seqscan = off SET enable_bitmapscan = off
 SET enable_hashjoin = off SET enable_mergejoin = off SET jit = off
 AS $$
 BEGIN
-    UPDATE weir.parked AS p
-       SET attempts = n.attempts, parked = now_us, error = n.error, sent_back = false
-      FROM (SELECT DISTINCT ON (u.target, u.reaction, u.event) u.*
-              FROM unnest(the_targets, the_reactions, the_events, the_attempts, the_errors)
-                       WITH ORDINALITY AS u (target, reaction, event, attempts, error, ordinal)
-             ORDER BY u.target, u.reaction, u.event, u.ordinal DESC) AS n
-     WHERE p.target = n.target AND p.reaction = n.reaction AND p.event = n.event;
-    INSERT INTO weir.parked (reaction, target, event, attempts, parked, error)
-    SELECT n.reaction, n.target, n.event, n.attempts, now_us, n.error
-      FROM (SELECT DISTINCT ON (u.target, u.reaction, u.event) u.*
-              FROM unnest(the_targets, the_reactions, the_events, the_attempts, the_errors)
-                       WITH ORDINALITY AS u (target, reaction, event, attempts, error, ordinal)
-             ORDER BY u.target, u.reaction, u.event, u.ordinal DESC) AS n
-     WHERE NOT EXISTS (SELECT 1
-                         FROM weir.parked AS p
-                        WHERE p.target = n.target AND p.reaction = n.reaction
-                          AND p.event = n.event)
-     ORDER BY n.ordinal;
+    FOR i IN 1 .. cardinality(the_targets) LOOP
+        UPDATE weir.parked AS p
+           SET attempts = the_attempts[i], parked = now_us, error = the_errors[i],
+               sent_back = false
+         WHERE p.target = the_targets[i] AND p.reaction + 0 = the_reactions[i]
+           AND p.event = the_events[i];
+        IF NOT FOUND THEN
+            INSERT INTO weir.parked (reaction, target, event, attempts, parked, error)
+            VALUES (the_reactions[i], the_targets[i], the_events[i], the_attempts[i], now_us,
+                    the_errors[i]);
+        END IF;
+    END LOOP;
+END
+$$;
+CREATE OR REPLACE FUNCTION weir.work_done(the_target bigint, the_reaction bigint, up_to bigint)
+RETURNS void
+LANGUAGE plpgsql VOLATILE
+AS $$
+BEGIN
+    DELETE FROM weir.work AS k
+     WHERE (k.target, k.reaction, k.event) > (the_target, the_reaction, 0)
+       AND (k.target, k.reaction, k.event) <= (the_target, the_reaction, up_to);
+END
+$$;
+CREATE OR REPLACE FUNCTION weir.lock_targets(the_targets bigint[]) RETURNS void
+LANGUAGE plpgsql VOLATILE
+SET plan_cache_mode = force_generic_plan
+SET enable_seqscan = off SET enable_bitmapscan = off
+SET enable_hashjoin = off SET enable_mergejoin = off SET jit = off
+AS $$
+DECLARE
+    next_target bigint;
+BEGIN
+    IF cardinality(the_targets) = 1 THEN
+        PERFORM 1 FROM weir.targets AS t WHERE t.id = the_targets[1] FOR NO KEY UPDATE;
+        RETURN;
+    END IF;
+    FOR next_target IN
+        SELECT u.id
+          FROM unnest(the_targets) AS u (id)
+         CROSS JOIN LATERAL (SELECT t.name FROM weir.targets AS t WHERE t.id = u.id LIMIT 1) AS n
+         ORDER BY n.name
+    LOOP
+        PERFORM 1 FROM weir.targets AS t WHERE t.id = next_target FOR NO KEY UPDATE;
+    END LOOP;
 END
 $$;
 CREATE OR REPLACE FUNCTION weir.settle(
@@ -1837,8 +1879,11 @@ DECLARE
     found_fence bigint;
     was_held boolean;
     missing bigint;
+    moved record;
     advanced boolean := false;
     failed_attempts bigint := 0;
+    new_watermark bigint;
+    new_priority bigint;
 BEGIN
     PERFORM weir.commit_durably();
     SELECT t.fence, t.holder IS NOT NULL INTO found_fence, was_held
@@ -1853,7 +1898,7 @@ BEGIN
                WITH ORDINALITY AS w (reaction, ordinal)
      WHERE NOT EXISTS (SELECT 1
                          FROM weir.subscriptions AS s
-                        WHERE s.target = the_target AND s.reaction = w.reaction)
+                        WHERE s.target = the_target AND s.reaction + 0 = w.reaction)
      ORDER BY w.ordinal
      LIMIT 1;
     IF missing IS NOT NULL THEN
@@ -1861,20 +1906,19 @@ BEGIN
             USING ERRCODE = 'WR006';
     END IF;
     IF cardinality(advance_reactions) > 0 THEN
-        WITH moved AS (
+        FOR moved IN
             UPDATE weir.subscriptions AS s
                SET at = w.to_position, mark = greatest(s.mark, w.to_position), retries = 0
               FROM (SELECT u.reaction, max(u.to_position) AS to_position
                       FROM unnest(advance_reactions, advance_to) AS u (reaction, to_position)
                      GROUP BY u.reaction) AS w
-             WHERE s.target = the_target AND s.reaction = w.reaction AND s.at < w.to_position
+             WHERE s.target = the_target AND s.reaction + 0 = w.reaction
+               AND s.at < w.to_position
             RETURNING s.reaction, s.at
-        ), done AS (
-            DELETE FROM weir.work AS k
-             USING moved AS m
-             WHERE k.target = the_target AND k.reaction = m.reaction AND k.event <= m.at
-        )
-        SELECT count(*) > 0 INTO advanced FROM moved;
+        LOOP
+            advanced := true;
+            PERFORM weir.work_done(the_target, moved.reaction, moved.at);
+        END LOOP;
     END IF;
     IF cardinality(park_reactions) > 0 THEN
         PERFORM weir.park(array_fill(the_target, ARRAY[cardinality(park_reactions)]),
@@ -1887,12 +1931,14 @@ BEGIN
     IF failure_reaction <> 0 THEN
         UPDATE weir.subscriptions AS s
            SET retries = s.retries + 1
-         WHERE s.target = the_target AND s.reaction = failure_reaction
+         WHERE s.target = the_target AND s.reaction + 0 = failure_reaction
         RETURNING s.retries INTO failed_attempts;
     END IF;
     lease_end := CASE WHEN ends <> 1 THEN 0
                       WHEN lease_us > 9223372036854775807 - now_us THEN 9223372036854775807
                       ELSE now_us + lease_us END;
+    SELECT d.behind, d.watermark, d.priority INTO is_behind, new_watermark, new_priority
+      FROM weir.derived(the_target) AS d;
     UPDATE weir.targets AS t
        SET lost = CASE WHEN advanced THEN 0 ELSE t.lost END,
            error = CASE WHEN fails THEN failure_error WHEN advanced THEN '' ELSE t.error END,
@@ -1905,10 +1951,12 @@ BEGIN
            lease_until = lease_end,
            due = CASE WHEN ends = 2 THEN until_us ELSE t.due END,
            held = t.held OR ends = 3,
-           blocked = CASE WHEN ends = 3 THEN now_us ELSE t.blocked END
+           blocked = CASE WHEN ends = 3 THEN now_us ELSE t.blocked END,
+           behind = is_behind,
+           watermark = new_watermark,
+           rank = new_watermark >> 10,
+           priority = coalesce(t.override, new_priority, 0)
      WHERE t.id = the_target;
-    PERFORM weir.derive(ARRAY[the_target]);
-    SELECT t.behind INTO is_behind FROM weir.targets AS t WHERE t.id = the_target;
 END
 $$;
 CREATE OR REPLACE FUNCTION weir.settle_with(
@@ -1985,7 +2033,7 @@ BEGIN
     PERFORM 1
        FROM weir.targets AS t
       WHERE t.id = ANY (the_targets)
-      ORDER BY t.name
+      ORDER BY t.name || ''
         FOR NO KEY UPDATE;
     now_us := weir.clock_us();
     new_end := CASE WHEN lease_us < 0 THEN 0
@@ -2001,11 +2049,13 @@ BEGIN
                    count(*) FILTER (WHERE t.fence = u.fence)
                        OVER (PARTITION BY u.target ORDER BY u.ordinal) AS turn
               FROM unnest(the_targets, the_fences) WITH ORDINALITY AS u (target, fence, ordinal)
-              LEFT JOIN weir.targets AS t ON t.id = u.target) AS i
+              LEFT JOIN LATERAL (SELECT x.fence, x.holder FROM weir.targets AS x
+                                  WHERE x.id = u.target LIMIT 1) AS t ON true) AS i
      ORDER BY i.ordinal;
-    held_targets := ARRAY(SELECT t.id
+    held_targets := ARRAY(SELECT u.target
                             FROM unnest(the_targets, the_fences) AS u (target, fence)
-                            JOIN weir.targets AS t ON t.id = u.target
+                           CROSS JOIN LATERAL (SELECT x.fence, x.holder FROM weir.targets AS x
+                                                WHERE x.id = u.target LIMIT 1) AS t
                            WHERE t.fence = u.fence AND t.holder IS NOT NULL);
     UPDATE weir.targets AS t
        SET holder = CASE WHEN lease_us >= 0 THEN t.holder END, lease_until = new_end
@@ -2013,21 +2063,14 @@ BEGIN
 END
 $$;
 
-CREATE OR REPLACE FUNCTION weir.lock_targets(the_targets bigint[], only_blocked boolean)
+CREATE OR REPLACE FUNCTION weir.lock_accepted(the_targets bigint[], only_blocked boolean)
 RETURNS bigint[]
 LANGUAGE plpgsql VOLATILE
-SET plan_cache_mode = force_generic_plan
-SET enable_seqscan = off SET enable_bitmapscan = off
-SET enable_hashjoin = off SET enable_mergejoin = off SET jit = off
 AS $$
 DECLARE
     accepted bigint[];
 BEGIN
-    PERFORM 1
-       FROM weir.targets AS t
-      WHERE t.id = ANY (the_targets)
-      ORDER BY t.name
-        FOR NO KEY UPDATE;
+    PERFORM weir.lock_targets(the_targets);
     accepted := ARRAY(SELECT t.id
                         FROM weir.targets AS t
                        WHERE t.id = ANY (the_targets)
@@ -2068,7 +2111,7 @@ DECLARE
     changing bigint[];
 BEGIN
     PERFORM weir.commit_durably();
-    changing := weir.lock_targets(the_targets, only_blocked);
+    changing := weir.lock_accepted(the_targets, only_blocked);
     changing := ARRAY(SELECT t.id
                         FROM weir.targets AS t
                        WHERE t.id = ANY (changing)
@@ -2114,25 +2157,39 @@ DECLARE
 BEGIN
     PERFORM weir.commit_durably();
     routed_again := ARRAY(
-        SELECT DISTINCT r.id
-          FROM weir.subscriptions AS s
-          JOIN weir.reactions AS r ON r.id = s.reaction
-          JOIN weir.definitions AS d ON d.reaction = r.id AND d.number = r.number
-         WHERE s.target = ANY (the_targets) AND d.rule = 4
-           AND s.at > greatest(to_position, r.since));
+        SELECT DISTINCT s.reaction
+          FROM unnest(the_targets) AS u (id)
+         CROSS JOIN LATERAL (SELECT i.reaction, i.at
+                               FROM weir.subscriptions AS i
+                              WHERE i.target = u.id
+                             OFFSET 0) AS s
+         CROSS JOIN LATERAL (SELECT r.since, d.rule
+                               FROM weir.reactions AS r
+                               JOIN weir.definitions AS d
+                                    ON d.reaction = r.id AND d.number = r.number
+                              WHERE r.id = s.reaction
+                              LIMIT 1) AS x
+         WHERE x.rule = 4 AND s.at > greatest(to_position, x.since));
     PERFORM 1
        FROM weir.reactions AS r
       WHERE r.id = ANY (routed_again)
       ORDER BY r.id
         FOR NO KEY UPDATE;
-    locked := weir.lock_targets(the_targets, only_blocked);
+    locked := weir.lock_accepted(the_targets, only_blocked);
     SELECT array_agg(s.target), array_agg(s.reaction),
-           array_agg(greatest(to_position, r.since)), array_agg(d.rule = 4)
+           array_agg(greatest(to_position, x.since)), array_agg(x.rule = 4)
       INTO item_targets, item_reactions, item_positions, item_routed
-      FROM weir.subscriptions AS s
-      JOIN weir.reactions AS r ON r.id = s.reaction
-      JOIN weir.definitions AS d ON d.reaction = r.id AND d.number = r.number
-     WHERE s.target = ANY (locked) AND s.at > greatest(to_position, r.since);
+      FROM unnest(locked) AS u (id)
+     CROSS JOIN LATERAL (SELECT i.target, i.reaction, i.at
+                           FROM weir.subscriptions AS i
+                          WHERE i.target = u.id
+                         OFFSET 0) AS s
+     CROSS JOIN LATERAL (SELECT r.since, d.rule
+                           FROM weir.reactions AS r
+                           JOIN weir.definitions AS d ON d.reaction = r.id AND d.number = r.number
+                          WHERE r.id = s.reaction
+                          LIMIT 1) AS x
+     WHERE s.at > greatest(to_position, x.since);
     IF item_targets IS NULL THEN
         RETURN 0;
     END IF;
@@ -2142,17 +2199,17 @@ BEGIN
         RAISE EXCEPTION 'a reaction was declared or subscribed while its targets were being reset'
             USING ERRCODE = '40001';
     END IF;
-    UPDATE weir.subscriptions AS s
-       SET at = i.to_position,
-           mark = CASE WHEN i.routed THEN i.to_position ELSE s.mark END,
-           was_reset = s.was_reset OR i.routed
-      FROM unnest(item_targets, item_reactions, item_positions, item_routed)
-               AS i (target, reaction, to_position, routed)
-     WHERE s.target = i.target AND s.reaction = i.reaction;
+    FOR i IN 1 .. cardinality(item_targets) LOOP
+        UPDATE weir.subscriptions AS s
+           SET at = item_positions[i],
+               mark = CASE WHEN item_routed[i] THEN item_positions[i] ELSE s.mark END,
+               was_reset = s.was_reset OR item_routed[i]
+         WHERE s.target = item_targets[i] AND s.reaction + 0 = item_reactions[i];
+        IF item_routed[i] THEN
+            PERFORM weir.work_done(item_targets[i], item_reactions[i], 9223372036854775807);
+        END IF;
+    END LOOP;
     IF cardinality(routed_again) > 0 THEN
-        DELETE FROM weir.work AS k
-         USING unnest(item_targets, item_reactions, item_routed) AS i (target, reaction, routed)
-         WHERE k.target = i.target AND k.reaction = i.reaction AND i.routed;
         UPDATE weir.reactions AS r
            SET reread_to = greatest(r.reread_to, r.routed),
                routed = least(r.routed, greatest(operate_reset.to_position, r.since))
@@ -2186,7 +2243,7 @@ BEGIN
                                                  r.number, r.retired, md5(s.value)), ','
                                        ORDER BY s.reaction)
                        FROM weir.subscriptions AS s
-                       JOIN weir.reactions AS r ON r.id = s.reaction
+                       JOIN weir.reactions AS r ON r.id = s.reaction + 0
                       WHERE s.target = the_target), '')
         || '/' || coalesce((SELECT string_agg(p.id || ' ' || p.attempts, ',' ORDER BY p.id)
                        FROM weir.parked AS p
@@ -2213,7 +2270,7 @@ DECLARE
     park_errors text[];
 BEGIN
     PERFORM weir.commit_durably();
-    PERFORM weir.lock_targets(the_targets, false);
+    PERFORM weir.lock_targets(the_targets);
     now_us := weir.clock_us();
     SELECT array_agg(t.id ORDER BY i.ordinal), array_agg(i.reaction ORDER BY i.ordinal),
            array_agg(i.event ORDER BY i.ordinal), array_agg(i.attempts ORDER BY i.ordinal),
@@ -2228,17 +2285,15 @@ BEGIN
         RETURN;
     END IF;
     PERFORM weir.park(changing, park_reactions, park_events, park_attempts, park_errors, now_us);
-    WITH moved AS (
+    FOR i IN 1 .. cardinality(changing) LOOP
         UPDATE weir.subscriptions AS s
-           SET at = i.event
-          FROM unnest(changing, park_reactions, park_events) AS i (target, reaction, event)
-         WHERE s.target = i.target AND s.reaction = i.reaction
-           AND s.at < i.event AND s.mark >= i.event
-        RETURNING s.target, s.reaction, s.at
-    )
-    DELETE FROM weir.work AS k
-     USING moved AS m
-     WHERE k.target = m.target AND k.reaction = m.reaction AND k.event <= m.at;
+           SET at = park_events[i]
+         WHERE s.target = changing[i] AND s.reaction + 0 = park_reactions[i]
+           AND s.at < park_events[i] AND s.mark >= park_events[i];
+        IF FOUND THEN
+            PERFORM weir.work_done(changing[i], park_reactions[i], park_events[i]);
+        END IF;
+    END LOOP;
     PERFORM weir.clear_targets(changing, true);
     PERFORM weir.derive(changing);
     RETURN QUERY SELECT unnest(changing);

@@ -1,9 +1,9 @@
 #!/usr/bin/env python3
 """keep.py - writes down what schema 1 is, and what its client sends.
 
-    meson setup BUILD && ninja -C BUILD weir tests/postgres/schema_client
-    tests/postgres/with-server --own -c logging_collector=on -c log_destination=jsonlog \\
-        -c log_statement=all -- python3 tests/postgres/schema-1/keep.py BUILD
+    tests/postgres/schema-1/keep.py BUILD
+
+BUILD is a configured build directory. What is needed is built, and run with a server of its own.
 
 create.sql  what weir init runs, as weir init --plan prints it
 client.sql  every statement that schema_client sends, as the server has logged it, with the values
@@ -106,7 +106,19 @@ def check(psql, url):
     return 0 if got == expected else 1
 
 
+def run_with_server(build):
+    """This program again, with a server that writes down what it is sent."""
+    subprocess.check_call(["ninja", "-C", build, "weir", "tests/postgres/schema_client"])
+    server = os.path.join(os.path.dirname(HERE), "with-server")
+    settings = ("logging_collector=on", "log_destination=jsonlog", "log_statement=all")
+    words = [word for setting in settings for word in ("-c", setting)]
+    again = [sys.executable, os.path.abspath(__file__), os.path.abspath(build)]
+    os.execv(server, [server, "--own", *words, "--", *again])
+
+
 def main():
+    if len(sys.argv) == 2 and "WEIR_TEST_PG_DATA" not in os.environ:
+        run_with_server(sys.argv[1])
     psql = os.path.join(os.environ["WEIR_TEST_PG_BIN"], "psql")
     if sys.argv[1] == "--check":
         return check(psql, sys.argv[2])
