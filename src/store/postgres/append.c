@@ -3,9 +3,9 @@
  * INVARIANTS
  *   (1) One append, and one batch of them, is one statement: judging and writing happen in the
  *       database (append_functions.sql).
- *   (2) What the unique index on events refuses (somebody wrote an event without moving the head) is
- *       not the caller's error: the same statement is run once more, looking at the events as well,
- *       and then it is a conflict with the version that is there, for the one append concerned.
+ *   (2) What the unique index on events refuses (somebody wrote an event without moving the head)
+ *       is not the caller's error: the same statement is run once more, looking at the events as
+ *       well, and then it is a conflict with the version that is there, for the one concerned.
  *   (3) A statement without an answer is WEIR_EUNKNOWN. It is not repeated here: the committer does
  *       that, under a key.
  *   (4) At most half of the pool's connections wait for somebody's lock; who finds no place looks

@@ -1,18 +1,18 @@
 -- append.sql - appending, as the client says it: one statement each.
 
 -- name: append
-SELECT append_index, stream_index, status, replayed, first_version, last_version, position, expected,
-       actual, other
+SELECT append_index, stream_index, status, replayed, first_version, last_version, position,
+       expected, actual, other
   FROM weir.append($1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $11, $12, $13, $14, $15, $16, $17);
 
 -- name: append_one
-SELECT append_index, stream_index, status, replayed, first_version, last_version, position, expected,
-       actual, other
+SELECT append_index, stream_index, status, replayed, first_version, last_version, position,
+       expected, actual, other
   FROM weir.append_one($1, $2, $3, $4, $5, $6, $7, $8);
 
--- Inside a caller's transaction: no rows, and nothing done, when one snapshot is used for all of it.
+-- Inside a caller's transaction: no rows, and nothing done, when it has one snapshot for all.
 -- name: append_in
-SELECT append_index, stream_index, status, replayed, first_version, last_version, position, expected,
-       actual, other
+SELECT append_index, stream_index, status, replayed, first_version, last_version, position,
+       expected, actual, other
   FROM weir.append($1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $11, $12, $13, $14, $15, $16, $17)
  WHERE current_setting('transaction_isolation') = 'read committed';

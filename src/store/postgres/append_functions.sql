@@ -9,8 +9,8 @@
 --     looks at, and one row read in the same statement was not measurable;
 --   * locks in this order, each class bytewise: idempotency keys, reserved keys, stream heads. What
 --     was locked is looked at in a later statement, with a new snapshot;
---   * in a batch (flag NOWAIT) nothing is waited for: heads are locked with SKIP LOCKED, what has no
---     row (a new stream, a key) by an advisory lock on its hash, taken by everyone who creates one.
+--   * in a batch (flag NOWAIT) nothing is waited for: heads are locked with SKIP LOCKED, what has
+--     no row (a new stream, a key) by an advisory lock on its hash, taken by all who create one.
 --     What somebody else holds makes that one append busy (-4) and no other;
 --   * an append is judged completely before its first position is taken: a refused one leaves no
 --     trace, not even a gap;
@@ -51,8 +51,8 @@ $$;
 
 -- The names of the reactions that have something left to do with a stream: what closing asks. An
 -- event is unhandled when a reaction that is not retired listens to it, it lies above where the
--- reaction began, and it is not yet routed, or lies above the position of the subscription it belongs
--- to, or has a work row.
+-- reaction began, and it is not yet routed, or lies above the position of the subscription it
+-- belongs to, or has a work row.
 CREATE OR REPLACE FUNCTION weir.unhandled(stream_name text) RETURNS text[]
 LANGUAGE plpgsql STABLE SECURITY DEFINER SET search_path = pg_catalog, pg_temp AS $$
 DECLARE
@@ -337,7 +337,8 @@ BEGIN
     IF cardinality(change_keys) > 0 THEN
         SELECT c.number - 1, CASE WHEN c.busy THEN -4 ELSE -10 END, c.owner
           INTO expected, status, other
-          FROM (SELECT u.number, stream_names[u.stream] AS stream, u.key = ANY (busy_reserved) AS busy,
+          FROM (SELECT u.number, stream_names[u.stream] AS stream,
+                       u.key = ANY (busy_reserved) AS busy,
                        CASE lag(u.kind) OVER same
                             WHEN 1 THEN stream_names[lag(u.stream) OVER same]
                             WHEN 2 THEN NULL
@@ -433,9 +434,9 @@ $$;
 -- Appends one or many, judged in order, each seeing those before it. append_keys is empty when no
 -- append has an idempotency key, else '' for those without. wait_ms: how long to wait for one lock,
 -- for those that wait; 0: as the session says.
--- A refused append gives one row: status below 0, stream_index the stream concerned or -1; a conflict
--- has `actual`, a taken key its owner in `other` and the change's number in `expected`, a close
--- that is held the reactions in `other`. The others give a row for each stream.
+-- A refused append gives one row: status below 0, stream_index the stream concerned or -1; a
+-- conflict has `actual`, a taken key its owner in `other` and the change's number in `expected`, a
+-- close that is held the reactions in `other`. The others give a row for each stream.
 CREATE OR REPLACE FUNCTION weir.append(
     options integer, wait_ms integer, key_ttl bigint,
     append_flags integer[], append_keys text[], append_fingerprints bytea[],
@@ -731,8 +732,8 @@ $$;
 
 -- One event to one stream, without keys: most appends. One statement finds the head, moves it and
 -- writes the event; whatever it does not find (a new stream, a busy or closed one, another version)
--- is left to weir.append. The head's row is found by its place: when it was locked in a newer version
--- than this statement can see, nothing is found, and weir.append looks again.
+-- is left to weir.append. The head's row is found by its place: when it was locked in a newer
+-- version than this statement can see, nothing is found, and weir.append looks again.
 CREATE OR REPLACE FUNCTION weir.append_one(
     append_flags integer, wait_ms integer, stream_name text, expect integer, stream_version bigint,
     event_name text, event_data text, event_meta text)
