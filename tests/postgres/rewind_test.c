@@ -357,6 +357,43 @@ static void C16_a_follower_is_told_of_a_store_that_was_made_anew(void **state)
     weir_reader_close(reader);
 }
 
+static void append_many(pg_test *t)
+{
+    test_exec(t->conn,
+              "DO $$ BEGIN FOR g IN 1..3500 LOOP PERFORM %s.append_one(0, 0, 's', 0, 0, 'A', '{}', "
+              "'{}'); END LOOP; END $$",
+              t->schema);
+}
+
+/* The same for a reader that is far from the end: what it knows of the log is not asked anew. */
+static void C16_a_reader_far_from_the_end_is_told_as_well(void **state)
+{
+    pg_test *t = *state;
+    lead_to("main");
+    weir *w = weir_by_link(t);
+    weir_reader *reader = NULL;
+    const weir_log_options options = { WEIR_LOG_OPTIONS_INIT };
+    const weir_event *event = NULL;
+    int32_t status = WEIR_OK;
+    int count = 0;
+    append_many(t);
+    TEST_OK(t, weir_log_open(&reader, w, &options, &t->err));
+    for (int i = 0; i < 100; i++) {
+        TEST_OK(t, weir_reader_next(reader, 0, &event, &t->err));
+        assert_non_null(event);
+    }
+    test_exec(t->conn, "SET client_min_messages = warning; DROP SCHEMA %s CASCADE", t->schema);
+    assert_non_null(test_weir(t));
+    append_many(t);
+    do {
+        status = weir_reader_next(reader, 0, &event, &t->err);
+        count++;
+    } while (status == WEIR_OK && event != NULL);
+    assert_int_equal(status, WEIR_EREWOUND);
+    assert_true(count <= 1000); /* what was in its hand */
+    weir_reader_close(reader);
+}
+
 int main(int argc, char **argv)
 {
     static const struct CMUnitTest tests[] = {
@@ -368,6 +405,7 @@ int main(int argc, char **argv)
         PG_TEST(C16_a_follower_is_told_of_a_lost_event_below_the_last),
         PG_TEST(C16_a_follower_is_told_of_a_restore_into_a_new_cluster),
         PG_TEST(C16_a_follower_is_told_of_a_store_that_was_made_anew),
+        PG_TEST(C16_a_reader_far_from_the_end_is_told_as_well),
     };
     return test_main(argc, argv, tests, sizeof tests / sizeof tests[0]);
 }

@@ -261,8 +261,8 @@ weir_status weir__pg_read_stream(weir_store *base, const store_stream_query *q, 
 typedef struct log_range {
     int64_t low, high;
     bool backward;
-    int64_t server; /* where `high` is safe */
-    bool moved;     /* out: the statement ran on another server */
+    int64_t place; /* where `high` is safe */
+    bool moved;    /* out: the statement ran on another server */
 } log_range;
 
 /* Everything in the range, the quick way. *found: false when there was nothing, which is also the
@@ -274,7 +274,7 @@ static weir_status fill_from_log(filling *f, log_range *range, bool *found, weir
     weir__pg_add_i64(&p, range->low);
     weir__pg_add_i64(&p, range->high);
     weir__pg_add_i64(&p, f->limit);
-    weir__pg_add_i64(&p, range->server);
+    weir__pg_add_i64(&p, range->place);
     weir_status status =
         run(f->store, range->backward ? sql_read_log_backward_small : sql_read_log_forward_small,
             &p, &result, err);
@@ -368,7 +368,7 @@ static weir_status fill_from_page(filling *f, log_range *range, weir_error *err)
     page_params(&p, f, range, key);
     f->is_cut = false;
     weir_status status = run(f->store, sql, &p, &result, err);
-    if (status == WEIR_OK && weir__pg_i64(result, 0, 0) != range->server) {
+    if (status == WEIR_OK && weir__pg_i64(result, 0, 0) != range->place) {
         range->moved = true;
     } else if (status == WEIR_OK) {
         const bool page_full = weir__pg_i64(result, 0, 1) == STORE_CHUNK_EVENTS_MAX;
@@ -404,7 +404,7 @@ static weir_status narrow_by_time(filling *f, log_range *range, weir_error *err)
     add_time_or_null(&p, until_us > TIME_US_MAX ? until_us : until_us + TIME_SLACK_US);
     const weir_status status = run(f->store, sql_read_log_times, &p, &result, err);
     if (status == WEIR_OK) {
-        range->moved = weir__pg_i64(result, 0, 0) != range->server;
+        range->moved = weir__pg_i64(result, 0, 0) != range->place;
         range->low = weir__pg_i64(result, 0, 1);
         range->high = weir__pg_i64(result, 0, 2);
     }
@@ -444,7 +444,7 @@ static weir_status fill_range(filling *f, log_range *range, weir_error *err)
 /* What is known of the log is enough to answer this query without asking anew. */
 static bool is_known(const store_log_query *q, const pg_known *known)
 {
-    if (known->server == 0 || known->behind) {
+    if (known->place == 0 || known->behind) {
         return false;
     }
     if (q->backward) {
@@ -458,7 +458,7 @@ static weir_status read_log_known(filling *f, const store_log_query *q, const pg
                                   bool fresh, bool *moved, weir_error *err)
 {
     store_chunk *chunk = f->chunk;
-    log_range range = { .backward = q->backward, .server = known->server };
+    log_range range = { .backward = q->backward, .place = known->place };
     if (q->backward) {
         range.low = q->to < 1 ? 1 : q->to;
         range.high = q->after > known->head ? known->head : q->after - 1;

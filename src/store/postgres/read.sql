@@ -9,8 +9,9 @@
 -- Sizes are those on disk; a compressed text counts eight times, which is more than JSON usually
 -- gains, and bounds what a chunk can be in the worst case.
 --
--- The statements of the log say which server they ran on, as in safe.sql: what is `safe` was found
--- out on one, and may not be there yet on another. A *_small one gives nothing on another server.
+-- The statements of the log say which server they ran on, as in safe.sql, and in which store there,
+-- as one number: what is `safe` was found out in one place, and may not be there yet in another. A
+-- *_small one gives nothing in another place.
 
 -- Versions $2 to $3 of a stream, at most $4 of them.
 
@@ -73,8 +74,8 @@ WITH RECURSIVE halves (low, high) AS (
 )
 SELECT max(low) - 1 FROM halves;
 
--- Of the positions $1 to $2, the first that was created at or after $3 and the last at or before $4,
--- half by half; NULL: no bound. Exact as far as times grow with positions: see read.c.
+-- Of the positions $1 to $2, the first that was created at or after $3 and the last at or before
+-- $4, half by half; NULL: no bound. Exact as far as times grow with positions: see read.c.
 -- name: read_log_times
 WITH RECURSIVE since (low, high) AS (
     SELECT $1::bigint, $2::bigint + 1 WHERE $3::timestamptz IS NOT NULL
@@ -94,11 +95,12 @@ WITH RECURSIVE since (low, high) AS (
                           ORDER BY id LIMIT 1) AS e ON true
 )
 SELECT CASE WHEN pg_is_in_recovery() THEN -1 ELSE 1 END
-           * (extract(epoch FROM pg_postmaster_start_time()) * 1000000)::bigint AS server,
+           * (extract(epoch FROM pg_postmaster_start_time()) * 1000000)::bigint
+           + (SELECT number FROM weir.store) AS place,
        coalesce((SELECT max(low) FROM since), $1) AS low,
        coalesce((SELECT max(low) FROM until) - 1, $2) AS high;
 
--- Positions $1 to $2, at most $3 of them, if this is the server $4.
+-- Positions $1 to $2, at most $3 of them, if this is the place $4.
 
 -- name: read_log_forward_small
 SELECT id, version, created, stream, name, meta,
@@ -107,7 +109,8 @@ SELECT id, version, created, stream, name, meta,
   FROM weir.events
  WHERE id BETWEEN $1 AND $2
    AND (SELECT CASE WHEN pg_is_in_recovery() THEN -1 ELSE 1 END
-               * (extract(epoch FROM pg_postmaster_start_time()) * 1000000)::bigint) = $4
+               * (extract(epoch FROM pg_postmaster_start_time()) * 1000000)::bigint
+               + (SELECT number FROM weir.store)) = $4
  ORDER BY id LIMIT $3;
 
 -- name: read_log_backward_small
@@ -117,7 +120,8 @@ SELECT id, version, created, stream, name, meta,
   FROM weir.events
  WHERE id BETWEEN $1 AND $2
    AND (SELECT CASE WHEN pg_is_in_recovery() THEN -1 ELSE 1 END
-               * (extract(epoch FROM pg_postmaster_start_time()) * 1000000)::bigint) = $4
+               * (extract(epoch FROM pg_postmaster_start_time()) * 1000000)::bigint
+               + (SELECT number FROM weir.store)) = $4
  ORDER BY id DESC LIMIT $3;
 
 -- The rest read a page of at most 1000 events and give those of them that the filter may want; what
@@ -126,7 +130,7 @@ SELECT id, version, created, stream, name, meta,
 --   $3         how many to give       $6   prefix of the stream's name, or NULL
 --   $4         names, or NULL         $7   created at or after, or NULL
 --   $9         one stream             $8   created at or before, or NULL
--- and the same columns; the first three are also there when nothing is given: the server, how many
+-- and the same columns; the first three are also there when nothing is given: the place, how many
 -- events the page has, and the last of its positions.
 
 -- From the log itself.
@@ -152,7 +156,8 @@ WITH page AS MATERIALIZED (
              ORDER BY id LIMIT $3) AS e
 )
 SELECT CASE WHEN pg_is_in_recovery() THEN -1 ELSE 1 END
-           * (extract(epoch FROM pg_postmaster_start_time()) * 1000000)::bigint AS server,
+           * (extract(epoch FROM pg_postmaster_start_time()) * 1000000)::bigint
+           + (SELECT number FROM weir.store) AS place,
        p.count, p.last, e.id, e.version, e.created, e.stream, e.name, e.meta, e.data,
        e.bytes >= 1048576 AS is_full
   FROM (SELECT count(*) AS count, max(id) AS last FROM page) AS p
@@ -181,7 +186,8 @@ WITH page AS MATERIALIZED (
              ORDER BY id DESC LIMIT $3) AS e
 )
 SELECT CASE WHEN pg_is_in_recovery() THEN -1 ELSE 1 END
-           * (extract(epoch FROM pg_postmaster_start_time()) * 1000000)::bigint AS server,
+           * (extract(epoch FROM pg_postmaster_start_time()) * 1000000)::bigint
+           + (SELECT number FROM weir.store) AS place,
        p.count, p.last, e.id, e.version, e.created, e.stream, e.name, e.meta, e.data,
        e.bytes >= 1048576 AS is_full
   FROM (SELECT count(*) AS count, min(id) AS last FROM page) AS p
@@ -211,7 +217,8 @@ WITH page AS MATERIALIZED (
              ORDER BY id LIMIT $3) AS e
 )
 SELECT CASE WHEN pg_is_in_recovery() THEN -1 ELSE 1 END
-           * (extract(epoch FROM pg_postmaster_start_time()) * 1000000)::bigint AS server,
+           * (extract(epoch FROM pg_postmaster_start_time()) * 1000000)::bigint
+           + (SELECT number FROM weir.store) AS place,
        p.count, p.last, e.id, e.version, e.created, e.stream, e.name, e.meta, e.data,
        e.bytes >= 1048576 AS is_full
   FROM (SELECT count(*) AS count, max(id) AS last FROM page) AS p
@@ -240,7 +247,8 @@ WITH page AS MATERIALIZED (
              ORDER BY id DESC LIMIT $3) AS e
 )
 SELECT CASE WHEN pg_is_in_recovery() THEN -1 ELSE 1 END
-           * (extract(epoch FROM pg_postmaster_start_time()) * 1000000)::bigint AS server,
+           * (extract(epoch FROM pg_postmaster_start_time()) * 1000000)::bigint
+           + (SELECT number FROM weir.store) AS place,
        p.count, p.last, e.id, e.version, e.created, e.stream, e.name, e.meta, e.data,
        e.bytes >= 1048576 AS is_full
   FROM (SELECT count(*) AS count, min(id) AS last FROM page) AS p
@@ -275,7 +283,8 @@ WITH page AS MATERIALIZED (
              ORDER BY id LIMIT $3) AS e
 )
 SELECT CASE WHEN pg_is_in_recovery() THEN -1 ELSE 1 END
-           * (extract(epoch FROM pg_postmaster_start_time()) * 1000000)::bigint AS server,
+           * (extract(epoch FROM pg_postmaster_start_time()) * 1000000)::bigint
+           + (SELECT number FROM weir.store) AS place,
        p.count, p.last, e.id, e.version, e.created, e.stream, e.name, e.meta, e.data,
        e.bytes >= 1048576 AS is_full
   FROM (SELECT count(*) AS count, max(id) AS last FROM page) AS p
@@ -309,7 +318,8 @@ WITH page AS MATERIALIZED (
              ORDER BY id DESC LIMIT $3) AS e
 )
 SELECT CASE WHEN pg_is_in_recovery() THEN -1 ELSE 1 END
-           * (extract(epoch FROM pg_postmaster_start_time()) * 1000000)::bigint AS server,
+           * (extract(epoch FROM pg_postmaster_start_time()) * 1000000)::bigint
+           + (SELECT number FROM weir.store) AS place,
        p.count, p.last, e.id, e.version, e.created, e.stream, e.name, e.meta, e.data,
        e.bytes >= 1048576 AS is_full
   FROM (SELECT count(*) AS count, min(id) AS last FROM page) AS p
@@ -356,7 +366,8 @@ WITH RECURSIVE head AS MATERIALIZED (
              ORDER BY id LIMIT $3) AS e
 )
 SELECT CASE WHEN pg_is_in_recovery() THEN -1 ELSE 1 END
-           * (extract(epoch FROM pg_postmaster_start_time()) * 1000000)::bigint AS server,
+           * (extract(epoch FROM pg_postmaster_start_time()) * 1000000)::bigint
+           + (SELECT number FROM weir.store) AS place,
        p.count, p.last, e.id, e.version, e.created, e.stream, e.name, e.meta, e.data,
        e.bytes >= 1048576 AS is_full
   FROM (SELECT count(*) AS count, max(id) AS last FROM page) AS p
@@ -402,7 +413,8 @@ WITH RECURSIVE head AS MATERIALIZED (
              ORDER BY id DESC LIMIT $3) AS e
 )
 SELECT CASE WHEN pg_is_in_recovery() THEN -1 ELSE 1 END
-           * (extract(epoch FROM pg_postmaster_start_time()) * 1000000)::bigint AS server,
+           * (extract(epoch FROM pg_postmaster_start_time()) * 1000000)::bigint
+           + (SELECT number FROM weir.store) AS place,
        p.count, p.last, e.id, e.version, e.created, e.stream, e.name, e.meta, e.data,
        e.bytes >= 1048576 AS is_full
   FROM (SELECT count(*) AS count, min(id) AS last FROM page) AS p

@@ -447,7 +447,8 @@ weir_status weir__pg_safe_advance(pg_store *s, pg_known *out, weir_error *err)
                             .now_us = p->now_us,
                             .held = p->has_gap || p->behind || p->head > p->safe,
                             .behind = p->behind,
-                            .server = p->server };
+                            .server = p->server,
+                            .place = p->server + p->number };
         epoch_make(p, known.epoch);
         hint_write(p);
         *out = known;

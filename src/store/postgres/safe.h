@@ -10,6 +10,7 @@ typedef struct pg_known {
     bool held;      /* there is something beyond safe, or may be */
     bool behind;    /* a standby that has not got as far as was read already: it cannot be read */
     int64_t server; /* when it was started; negative: a standby */
+    int64_t place;  /* of the store, on this server: as read.sql says it; 0: nothing is known yet */
     char epoch[sizeof((store_positions){ 0 }.epoch)];
 } pg_known;
 
