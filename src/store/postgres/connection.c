@@ -78,7 +78,7 @@ static bool own_status(const char *sqlstate, weir_status *status)
     if (strncmp(sqlstate, "WR", 2) != 0) {
         return false;
     }
-    *status = (weir_status)-atoi(sqlstate + 2);
+    *status = (weir_status)-strtol(sqlstate + 2, NULL, 10);
     return *status < 0 && *status >= WEIR_EMISUSE;
 }
 

@@ -26,10 +26,9 @@ void weir__pg_watches_wake(pg_wake *w)
     weir__unlock(&w->mu);
 }
 
-weir_status weir__pg_watch_open(weir_store *base, store_watch **out, weir_error *err)
+weir_status weir__pg_watch_open(weir_store *s, store_watch **out, weir_error *err)
 {
-    pg_store *s = pg_of(base);
-    pg_wake *w = s->wake;
+    pg_wake *w = pg_of(s)->wake;
     /* First, so that what is committed elsewhere after this call wakes the watch, and becoming able
      * to listen does not. */
     const weir_status status = weir__pg_wake_listen(w, err);
