@@ -102,6 +102,24 @@ is "leave one store" "$(sql raced -c 'SELECT count(*) FROM weir.store')" 1
 ok "eight appends at once that find no store" bash -c 'createdb first; for i in $(seq 8); do "$WEIR" append s-$i N --store postgres:///first >first.$i 2>&1 & pids="$pids $!"; done; for p in $pids; do wait $p || exit 1; done'
 is "are all there" "$(sql first -c 'SELECT count(*) FROM weir.events')" 8
 
+# ---- who holds readers back --------------------------------------------------------------------
+
+export WEIR_STORE=postgres:///first
+PGAPPNAME=slow sql first >/dev/null 2>&1 <<'END' &
+BEGIN;
+SELECT weir.append_one(0, 1000, 'held-1', 0, 0, 'Late', '{}', '{}');
+SELECT pg_sleep(4);
+COMMIT;
+END
+spawned $!
+wait_for "the open append" 10 bash -c '[ "$(psql -XAtc "SELECT count(*) FROM pg_stat_activity WHERE wait_event = '"'PgSleep'"'" first)" = 1 ]'
+ok "an append past one that is not finished" weir append quick-1 Soon
+ok "status then" weir status
+like "names who holds readers back" "$out" '"safe":8,"held_back_by":\[\{"pid":[0-9]+,[^]]*"application":"slow"'
+like "in words, too" "$(weir status --text)" 'slow'
+is "the log ends before it" "$(weir log | tail -n 1 | sed 's/.*"id":\([0-9]*\),.*/\1/')" 8
+ok "and goes on when it is finished" wait_for "both events" 15 bash -c '[ "$("$WEIR" log --after 8 | wc -l)" = 2 ]'
+
 # ---- roles -------------------------------------------------------------------------------------
 
 sql -c 'CREATE ROLE worker LOGIN' postgres
@@ -169,6 +187,9 @@ like "but who and where" "$(weir status --store "$right")" '"store":"postgres://
 ok "the right PGPASSWORD" env PGPASSWORD=hunter2-right "$WEIR" status --store 'postgres://locked@/raced'
 ok "a note about a new store" weir append a N --store 'postgres://postgres:hunter2@/raced?schema=noted'
 like "shows no password" "$errout" '"created store postgres://postgres:\*\*\*@/raced\?schema=noted"'
+
+createdb -E LATIN1 -T template0 -l C old
+says "a database with another encoding" 'encoding is not UTF8' weir init --store postgres:///old
 
 # A machine without libpq: SQLite works, PostgreSQL says what to install.
 mkdir none && echo 'not a library' >none/libpq.so.5
