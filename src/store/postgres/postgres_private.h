@@ -64,7 +64,7 @@ typedef struct pg_conn {
     } prepared[PG_STATEMENTS_MAX];
     size_t prepared_count;
     unsigned prepared_again; /* how often names were given up: part of the name */
-    int64_t test_clock_us; /* tests: the time this session was last told */
+    int64_t test_clock_us;   /* tests: the time this session was last told */
 } pg_conn;
 
 /* connection.c. connect: one attempt, bounded by connect_timeout; EUNAVAILABLE says why. extra: more
@@ -200,7 +200,7 @@ struct pg_store {
     pg_safe *safe;
     _Atomic int64_t transactions;
     _Atomic int64_t append_waiters; /* connections on which an append may be waiting for a lock */
-    _Atomic int32_t read_large; /* so many of the next chunks probably have large events */
+    _Atomic int32_t read_large;     /* so many of the next chunks probably have large events */
 
     weir_mutex sql_mu;
     struct pg_sql {
@@ -218,9 +218,10 @@ static inline pg_store *pg_of(weir_store *base)
 
 /* ---- the verbs, one file each (see store.h) ------------------------------------------------ */
 /* append.c */
-weir_status weir__pg_append(weir_store *s, store_append *const *appends, size_t count,
+weir_status weir__pg_append(weir_store *base, store_append *const *appends, size_t count,
                             weir_error *err);
-weir_status weir__pg_append_in(weir_store *s, void *native, store_append *append, weir_error *err);
+weir_status weir__pg_append_in(weir_store *base, void *native, store_append *append,
+                               weir_error *err);
 /* Options of weir.append (append_functions.sql). SET_BASED is found out by weir__pg_append_params. */
 enum { PG_APPEND_SET_BASED = 1, PG_APPEND_RECHECK = 2, PG_APPEND_EXPIRE = 4 };
 /* Adds the 17 arguments of weir.append for these appends; settle.c uses it too. wait_us: for each
@@ -253,48 +254,50 @@ weir_status weir__pg_key_owner(weir_store *base, weir_str key, weir_arena *arena
 weir_status weir__pg_positions(weir_store *base, store_positions *out, weir_error *err);
 weir_status weir__pg_holders(weir_store *base, store_holder_list *list, weir_error *err);
 /* reactions.c */
-weir_status weir__pg_declare(weir_store *s, const store_reaction_declaration *d, weir_arena *arena,
-                             store_reaction *out, weir_error *err);
-weir_status weir__pg_reactions(weir_store *s, store_reaction_list *list, weir_error *err);
-weir_status weir__pg_retire(weir_store *s, weir_str name, weir_error *err);
-weir_status weir__pg_router_lease(weir_store *s, weir_str holder, int64_t lease_us,
+weir_status weir__pg_declare(weir_store *base, const store_reaction_declaration *d,
+                             weir_arena *arena, store_reaction *out, weir_error *err);
+weir_status weir__pg_reactions(weir_store *base, store_reaction_list *list, weir_error *err);
+weir_status weir__pg_retire(weir_store *base, weir_str name, weir_error *err);
+weir_status weir__pg_router_lease(weir_store *base, weir_str holder, int64_t lease_us,
                                   store_router_lease *items, size_t count, weir_error *err);
 /* route.c */
-weir_status weir__pg_route(weir_store *s, const store_route *r, size_t *bad_mark, weir_error *err);
-weir_status weir__pg_subscribe(weir_store *s, const store_subscribe *sub, int64_t *target,
+weir_status weir__pg_route(weir_store *base, const store_route *r, size_t *bad_mark,
+                           weir_error *err);
+weir_status weir__pg_subscribe(weir_store *base, const store_subscribe *sub, int64_t *target,
                                weir_error *err);
 /* lease.c, fetch.c */
-weir_status weir__pg_lease(weir_store *s, const store_lease_request *r, store_lease_list *list,
+weir_status weir__pg_lease(weir_store *base, const store_lease_request *r, store_lease_list *list,
                            weir_error *err);
-weir_status weir__pg_poll(weir_store *s, store_poll *poll, weir_error *err);
-weir_status weir__pg_fetch(weir_store *s, const store_fetch_item *items, size_t count,
+weir_status weir__pg_poll(weir_store *base, store_poll *poll, weir_error *err);
+weir_status weir__pg_fetch(weir_store *base, const store_fetch_item *items, size_t count,
                            store_fetch_list *list, weir_error *err);
 /* settle.c */
-weir_status weir__pg_settle(weir_store *s, store_settle *settle, weir_error *err);
-weir_status weir__pg_extend(weir_store *s, int64_t lease_us, store_fenced *items, size_t count,
+weir_status weir__pg_settle(weir_store *base, store_settle *settle, weir_error *err);
+weir_status weir__pg_extend(weir_store *base, int64_t lease_us, store_fenced *items, size_t count,
                             weir_error *err);
-weir_status weir__pg_release(weir_store *s, store_fenced *items, size_t count, weir_error *err);
-weir_status weir__pg_block(weir_store *s, int64_t target, int64_t fence, const store_failure *why,
-                           weir_error *err);
-weir_status weir__pg_defer(weir_store *s, int64_t target, int64_t fence, int64_t until_us,
+weir_status weir__pg_release(weir_store *base, store_fenced *items, size_t count, weir_error *err);
+weir_status weir__pg_block(weir_store *base, int64_t target, int64_t fence,
+                           const store_failure *why, weir_error *err);
+weir_status weir__pg_defer(weir_store *base, int64_t target, int64_t fence, int64_t until_us,
                            weir_error *err);
 /* operate.c, targets.c, parked.c */
-weir_status weir__pg_operate(weir_store *s, store_operate *op, weir_error *err);
-weir_status weir__pg_lane_pause(weir_store *s, weir_str lane, bool paused, weir_str by,
+weir_status weir__pg_operate(weir_store *base, store_operate *op, weir_error *err);
+weir_status weir__pg_lane_pause(weir_store *base, weir_str lane, bool paused, weir_str by,
                                 bool *changed, weir_error *err);
-weir_status weir__pg_targets(weir_store *s, const store_targets_query *q,
+weir_status weir__pg_targets(weir_store *base, const store_targets_query *q,
                              store_targets_chunk *chunk, weir_error *err);
-weir_status weir__pg_lanes(weir_store *s, store_lane_list *list, weir_error *err);
-weir_status weir__pg_parked(weir_store *s, const store_parked_query *q, store_parked_chunk *chunk,
-                            weir_error *err);
-weir_status weir__pg_parked_retry(weir_store *s, int64_t parked, weir_error *err);
-weir_status weir__pg_parked_drop(weir_store *s, int64_t parked, weir_error *err);
+weir_status weir__pg_lanes(weir_store *base, store_lane_list *list, weir_error *err);
+weir_status weir__pg_parked(weir_store *base, const store_parked_query *q,
+                            store_parked_chunk *chunk, weir_error *err);
+weir_status weir__pg_parked_retry(weir_store *base, int64_t parked, weir_error *err);
+weir_status weir__pg_parked_drop(weir_store *base, int64_t parked, weir_error *err);
 /* snapshot.c */
-weir_status weir__pg_snapshot_put(weir_store *s, const store_snapshot *snapshot, weir_error *err);
-weir_status weir__pg_snapshot_get(weir_store *s, weir_str stream, weir_str revision,
+weir_status weir__pg_snapshot_put(weir_store *base, const store_snapshot *snapshot,
+                                  weir_error *err);
+weir_status weir__pg_snapshot_get(weir_store *base, weir_str stream, weir_str revision,
                                   int64_t at_most, weir_arena *arena, store_snapshot *out,
                                   weir_error *err);
-weir_status weir__pg_snapshot_drop(weir_store *s, weir_str category, weir_str keep_revision,
+weir_status weir__pg_snapshot_drop(weir_store *base, weir_str category, weir_str keep_revision,
                                    int64_t *dropped, weir_error *err);
 /* watch.c */
 weir_status weir__pg_watch_open(weir_store *s, store_watch **out, weir_error *err);
@@ -303,10 +306,10 @@ weir_status weir__pg_watch_wait(store_watch *watch, int32_t timeout_ms, bool *wo
 int weir__pg_watch_fd(store_watch *watch);
 void weir__pg_watch_close(store_watch *watch);
 /* check.c */
-weir_status weir__pg_stats(weir_store *s, store_stats *out, weir_error *err);
-weir_status weir__pg_check(weir_store *s, store_finding_fn fn, void *ctx, weir_error *err);
+weir_status weir__pg_stats(weir_store *base, store_stats *out, weir_error *err);
+weir_status weir__pg_check(weir_store *base, store_finding_fn fn, void *ctx, weir_error *err);
 /* check_schema.c: the schema's part of weir__pg_check; check_server.c: the rest of weir doctor */
 weir_status weir__pg_check_server(pg_store *s, store_finding_fn fn, void *ctx, weir_error *err);
-weir_status weir__pg_survey(weir_store *s, store_survey_fn fn, void *ctx, weir_error *err);
+weir_status weir__pg_survey(weir_store *base, store_survey_fn fn, void *ctx, weir_error *err);
 
 #endif
