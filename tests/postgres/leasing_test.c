@@ -235,16 +235,21 @@ static void C21_forty_workers_never_get_too_many_nor_the_same_and_never_wait(voi
     free(x);
 }
 
-/* T1 */
+/* T1. The session's plans are of the time when there was one target, and it was leased. */
 static void never_more_than_asked_for_under_a_nested_loop_and_stale_statistics(void **state)
 {
     pg_test *t = *state;
     static const size_t limits[] = { 1, 5, 41, 300 };
+    store_lease_list first = { 0 };
+    const store_lease_request one = request_of(3, 1, 1);
     bad_plans(t, true);
-    weir_store *s = store_with_targets(t, 0);
+    weir_store *s = store_with_targets(t, 1);
     stale_statistics(t);
-    add_targets(t, 1, FEW);
-    int64_t all = 0;
+    TEST_OK(t, s->ops->lease(s, &one, &first, &t->err));
+    assert_int_equal(first.leases_count, 1);
+    weir__arena_free(&first.arena);
+    add_targets(t, 2, FEW);
+    int64_t all = 1;
     for (size_t i = 0; i < sizeof limits / sizeof limits[0]; i++) {
         store_lease_list list = { 0 };
         const store_lease_request request = request_of(limits[i], limits[i] / 3, limits[i] / 3);

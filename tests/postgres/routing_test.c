@@ -172,12 +172,13 @@ static void only_routing_commits_without_waiting_for_the_disk(void **state)
 
 /* ---- several routers ------------------------------------------------------------------------- */
 
-enum { ROUTERS = 4, ROUNDS = 25, SHARED = 40 };
+enum { ROUTERS = 4, ROUNDS = 15, SHARED = 300 };
 
 typedef struct router {
     weir_store *s;
     int64_t reaction;
     bool backwards;
+    pthread_barrier_t *round; /* all begin each round together, or they would not meet */
     int failed;
     weir_error err;
 } router;
@@ -189,6 +190,7 @@ static void run_router(void *ctx)
         char prefix[16];
         (void)snprintf(prefix, sizeof prefix, "t%lld", (long long)(position / 2));
         routing r = routing_of(x->reaction, prefix, SHARED, x->backwards, position);
+        (void)pthread_barrier_wait(x->round);
         if (route(x->s, &r, NULL, &x->err) != WEIR_OK) {
             x->failed++;
         }
@@ -203,7 +205,9 @@ static void routers_in_opposite_orders_do_not_deadlock(void **state)
     pg_test *t = *state;
     router routers[ROUTERS] = { 0 };
     beside threads[ROUTERS];
+    pthread_barrier_t round;
     weir_store *s = test_store(t);
+    assert_int_equal(pthread_barrier_init(&round, NULL, ROUTERS), 0);
     for (int i = 0; i < ROUNDS; i++) {
         test_put(t, s, "s-1", "A");
     }
@@ -212,7 +216,7 @@ static void routers_in_opposite_orders_do_not_deadlock(void **state)
     for (int i = 0; i < ROUTERS; i++) {
         char name[16];
         (void)snprintf(name, sizeof name, "r%d", i);
-        routers[i] = (router){ .s = test_store(t), .backwards = i % 2 == 1 };
+        routers[i] = (router){ .s = test_store(t), .backwards = i % 2 == 1, .round = &round };
         routers[i].reaction = give_reaction(t, s, name, STORE_RULE_STREAM);
     }
     for (int i = 0; i < ROUTERS; i++) {
@@ -227,6 +231,7 @@ static void routers_in_opposite_orders_do_not_deadlock(void **state)
         }
         test_store_close(t, routers[i].s); /* the counters of a session are told when it ends */
     }
+    (void)pthread_barrier_destroy(&round);
     assert_false(test_wait(t->conn, 1.5,
                            "SELECT deadlocks > %lld FROM pg_stat_database "
                            " WHERE datname = current_database()",
