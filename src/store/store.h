@@ -806,7 +806,8 @@ typedef struct weir_store_ops {
      * A refusal leaves the transaction as it was. Nobody is woken: `wake` after the commit. NULL
      * where a store cannot do it. */
     weir_status (*append_in)(weir_store *s, void *native, store_append *append, weir_error *err);
-    /* Wakes every watch of every process, as after a commit. Never blocks for long, never fails. */
+    /* Wakes every watch of every process, as after a commit. Never blocks for long, never fails.
+     * NULL where append_in is. */
     void (*wake)(weir_store *s);
     /* SURVEY. What surrounds the store and can harm it, though the store itself is sound: settings of
      * a server, who holds it up, how it is reached. Reads only. NULL where there is nothing around. */

@@ -275,6 +275,38 @@ static void C13_a_stream_held_by_a_caller_is_nobody_elses_wait(void **state)
     kit_check_log(k, kit_log(k));
 }
 
+/* Nobody is told of a transaction that Weir does not end itself: that is its owner's to do. */
+static void P06_the_caller_wakes_everybody_after_its_own_commit(void **state)
+{
+    enum { WATCHES = 2, ECHO_MS = 50 };
+    kit *k = *state;
+    kit_append a;
+    weir_store *const stores[WATCHES] = { k->store, kit_open(k) };
+    store_watch *watches[WATCHES];
+    bool woken = true;
+    for (size_t i = 0; i < WATCHES; i++) {
+        KIT_OK(k, stores[i]->ops->watch_open(stores[i], &watches[i], &k->err));
+        for (int n = 0; n < 10 && woken; n++) { /* what is still on its way from opening */
+            KIT_OK(k, stores[i]->ops->watch_wait(watches[i], ECHO_MS, &woken, &k->err));
+        }
+        assert_false(woken);
+        woken = true;
+    }
+    void *native = own_begin(k);
+    KIT_OK(k, own_append(k, native, "s", WEIR_EXPECT_ANY, 0, &a));
+    assert_true(k->adapter->own_end(native, true));
+    for (size_t i = 0; i < WATCHES; i++) {
+        KIT_OK(k, stores[i]->ops->watch_wait(watches[i], ECHO_MS, &woken, &k->err));
+        assert_false(woken);
+    }
+    k->store->ops->wake(k->store);
+    for (size_t i = 0; i < WATCHES; i++) {
+        KIT_OK(k, stores[i]->ops->watch_wait(watches[i], 10000, &woken, &k->err));
+        assert_true(woken);
+        stores[i]->ops->watch_close(watches[i]);
+    }
+}
+
 kit_theme kit_own_transactions(void)
 {
     static const struct CMUnitTest tests[] = {
@@ -285,6 +317,7 @@ kit_theme kit_own_transactions(void)
         KIT_TEST(C16_what_was_rolled_back_is_passed_over),
         KIT_TEST(C16_a_later_transaction_holds_only_what_is_its_own),
         KIT_TEST(C17_an_append_that_is_not_finished_holds_safe_and_is_named),
+        KIT_TEST(P06_the_caller_wakes_everybody_after_its_own_commit),
     };
     return (kit_theme){ .tests = tests, .count = sizeof tests / sizeof tests[0] };
 }

@@ -374,10 +374,15 @@ static void op_positions(world *w)
     what(w, "positions");
     for (int store = 0; store < w->stores_count; store++) {
         store_positions p = { 0 };
+        store_holder_list holders = { 0 };
         int64_t now_us = 0;
         weir_error err;
-        say_status(w, store, w->stores[store]->ops->positions(w->stores[store], &p, &err), &err);
-        say_status(w, store, w->stores[store]->ops->now(w->stores[store], &now_us, &err), &err);
+        weir_store *s = w->stores[store];
+        say_status(w, store, s->ops->positions(s, &p, &err), &err);
+        say_status(w, store, s->ops->now(s, &now_us, &err), &err);
+        say_status(w, store, s->ops->holders(s, &holders, &err), &err);
+        say(w, store, "  holders %zu\n", holders.holders_count);
+        weir__arena_free(&holders.arena);
         say(w, store, "  head %lld safe %lld now %lld\n", (long long)p.head, (long long)p.safe,
             (long long)now_us);
         if (p.now_us > now_us) {
