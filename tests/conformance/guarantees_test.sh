@@ -13,5 +13,6 @@ broken=$(grep -ohE '^Breaks: C[0-9]{2}' "$WEIR_SOURCE"/tests/mutants/*.patch | c
 like "the kit has tests" "$existing" C07_conflict_leaves_no_trace
 is "every test is documented, and every documented test exists" "$documented" "$existing"
 is "no promise stands twice" "$promises" "$(sort -u <<<"$promises")"
-is "every promise has a mutant" "$broken" "$promises"
+# A mutant may be ahead of the page: part of a promise whose other parts do not exist yet.
+is "every promise has a mutant" "$(comm -23 <(echo "$promises") <(echo "$broken"))" ""
 done_testing
