@@ -1,8 +1,8 @@
 /* secrets.h - passwords that stand in a PostgreSQL URL, and keeping them out of everything that is
  * shown: postgres://USER:PASSWORD@HOST/DATABASE?password=...&sslpassword=...
  *
- * A URL is not decoded for this and need not be well-formed: where it is not clear what is part of a
- * password, it counts as one.
+ * A URL is not decoded for this and need not be well-formed: where it is not clear what is part of
+ * a password, it counts as one.
  */
 #ifndef WEIR_STORE_SECRETS_H
 #define WEIR_STORE_SECRETS_H

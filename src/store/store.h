@@ -2,9 +2,9 @@
  *
  * Above the port, once for all stores: names, JSON, limits and fingerprints (request.h), group
  * commit (committer.h), patterns (pattern.h), filters (filter.h). Below it, an adapter: memory/,
- * sqlite/, postgres/. An adapter may rely on everything in a request being valid; it checks what depends on
- * what is stored. tests/conformance/ runs the same tests on every adapter, named after these
- * promises.
+ * sqlite/, postgres/. An adapter may rely on everything in a request being valid; it checks what
+ * depends on what is stored. tests/conformance/ runs the same tests on every adapter, named after
+ * these promises.
  *
  * PROMISES
  *   (1) A verb that changes something is one transaction: all of it happens, durably, or none.
@@ -70,7 +70,7 @@ enum {
 
 typedef struct store_options {
     weir_str path;         /* what follows the scheme, decoded; memory: the name, may be empty;
-                              PostgreSQL: the connection string for libpq, without our parameters  */
+                              PostgreSQL: the connection string for libpq, without our parameters */
     uint32_t open_flags;   /* WEIR_OPEN_*                                                        */
     int64_t busy_us;       /* how long a writer waits for its turn                               */
     int64_t key_ttl_us;    /* how long idempotency keys are remembered                           */
@@ -407,8 +407,8 @@ typedef enum store_end {
 } store_end;
 
 /* The caller's own SQL. Runs first in the transaction; `native` is the adapter's connection
- * (sqlite3 * for SQLite, PGconn * for PostgreSQL, NULL for memory). It must not begin, end or save anything. Not WEIR_OK:
- * all is undone and that status is returned. */
+ * (sqlite3 * for SQLite, PGconn * for PostgreSQL, NULL for memory). It must not begin, end or save
+ * anything. Not WEIR_OK: all is undone and that status is returned. */
 typedef weir_status (*store_sql_fn)(void *ctx, void *native, weir_error *err);
 
 typedef struct store_settle {
@@ -572,7 +572,7 @@ typedef struct store_poll {
     int64_t due_us;        /* the earliest due time of targets with work; INT64_MAX: none   */
     int64_t lease_end_us;  /* the earliest end of a live lease that alone keeps a target from being
                               leased: it has work, and is not blocked, paused nor deferred, nor
-                              its lane paused; INT64_MAX: none, or `ready`, so nobody waits for it */
+                              its lane paused; INT64_MAX: none, or `ready`: nobody waits for it */
     int64_t router_end_us; /* the earliest end of a router's live lease; INT64_MAX: none   */
 } store_poll;
 
@@ -802,15 +802,16 @@ typedef struct weir_store_ops {
      * always equal give an empty list. */
     weir_status (*holders)(weir_store *s, store_holder_list *list, weir_error *err);
     /* APPEND_IN. One append inside a transaction of the caller's own, on the caller's connection
-     * (`native`, as in store_sql_fn): judged and written there, visible and durable with its commit.
-     * A refusal leaves the transaction as it was. Nobody is woken: `wake` after the commit. NULL
-     * where a store cannot do it. */
+     * (`native`, as in store_sql_fn): judged and written there, visible and durable with its
+     * commit. A refusal leaves the transaction as it was. Nobody is woken: `wake` after the commit.
+     * NULL where a store cannot do it. */
     weir_status (*append_in)(weir_store *s, void *native, store_append *append, weir_error *err);
     /* Wakes every watch of every process, as after a commit. Never blocks for long, never fails.
      * NULL where append_in is. */
     void (*wake)(weir_store *s);
-    /* SURVEY. What surrounds the store and can harm it, though the store itself is sound: settings of
-     * a server, who holds it up, how it is reached. Reads only. NULL where there is nothing around. */
+    /* SURVEY. What surrounds the store and can harm it, though the store itself is sound: settings
+     * of a server, who holds it up, how it is reached. Reads only. NULL where there is nothing
+     * around. */
     weir_status (*survey)(weir_store *s, store_survey_fn fn, void *ctx, weir_error *err);
 } weir_store_ops;
 

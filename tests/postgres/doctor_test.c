@@ -1,8 +1,8 @@
 /* doctor_test.c - every finding of `weir doctor` that is PostgreSQL's own, brought about for real.
  *
- * Method: a sound store on a server of the suite's own, one thing at a time made wrong, and what check
- * and survey tell about it; then it is put right by the advice where that is a statement, and they are
- * silent again.
+ * Method: a sound store on a server of the suite's own, one thing at a time made wrong, and what
+ * check and survey tell about it; then it is put right by the advice where that is a statement, and
+ * they are silent again.
  */
 #include "pg_support.h"
 

@@ -1,4 +1,5 @@
-/* schema_client.c - calls every verb of a PostgreSQL store once or twice, in an order that makes sense.
+/* schema_client.c - calls every verb of a PostgreSQL store once or twice, in an order that makes
+ * sense.
  *
  *   schema_client URL
  *

@@ -1,7 +1,7 @@
 /* schema_test.c - creating, upgrading, refusing and protecting a store in PostgreSQL.
  *
- * Method: real processes that create and upgrade at once; a schema 2 that does not exist is pretended
- * (weir__postgres_open_schema); a role without rights of its own tries everything.
+ * Method: real processes that create and upgrade at once; a schema 2 that does not exist is
+ * pretended (weir__postgres_open_schema); a role without rights of its own tries everything.
  */
 #include "pg_support.h"
 

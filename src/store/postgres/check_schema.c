@@ -1,8 +1,9 @@
 /* check_schema.c - is everything in the schema as this version makes it?
  *
  * See check_schema.sql. The model is made and compared inside one transaction that is always rolled
- * back, so a connection that goes back to the pool has no trace of it. Where no model can be made (a
- * standby, a role without the right to make temporary tables) that is told, and the rest is checked.
+ * back, so a connection that goes back to the pool has no trace of it. Where no model can be made
+ * (a standby, a role without the right to make temporary tables) that is told, and the rest is
+ * checked.
  */
 #include "base/error.h"
 #include "base/str.h"

@@ -139,8 +139,8 @@ static weir_status look_at_settings(const survey *v, bool standbys, weir_error *
     return WEIR_OK;
 }
 
-/* The isolation that sessions get unless they ask for another. Weir asks; a pooler may not pass that
- * on, and the user's own transactions that append do not ask. */
+/* The isolation that sessions get unless they ask for another. Weir asks; a pooler may not pass
+ * that on, and the user's own transactions that append do not ask. */
 static weir_status look_at_isolation(const survey *v, weir_error *err)
 {
     PGresult *result = NULL;

@@ -1,8 +1,8 @@
 /* libpq.h - libpq, loaded when the first PostgreSQL store is opened.
  *
- * libpq brings two dozen libraries with it (TLS, Kerberos, LDAP). Loaded on demand, build/weir stays
- * one file that runs anywhere, and who uses SQLite does not wait for them. Calls look like calls:
- * pq.PQexec(...). libpq's own header gives the types, so a wrong argument does not compile.
+ * libpq brings two dozen libraries with it (TLS, Kerberos, LDAP). Loaded on demand, build/weir
+ * stays one file that runs anywhere, and who uses SQLite does not wait for them. Calls look like
+ * calls: pq.PQexec(...). libpq's own header gives the types, so a wrong argument does not compile.
  */
 #ifndef WEIR_STORE_POSTGRES_LIBPQ_H
 #define WEIR_STORE_POSTGRES_LIBPQ_H
@@ -59,7 +59,8 @@
     X(PQtransactionStatus)
 
 typedef struct weir_libpq {
-#define X(name) __typeof__(name) *name;
+/* A declaration has no parentheses around its name. */
+#define X(name) __typeof__(name) *name; /* NOLINT(bugprone-macro-parentheses) */
     LIBPQ_FUNCTIONS(X)
 #undef X
 } weir_libpq;

@@ -15,8 +15,8 @@
  *   anything else        the log itself
  *
  * Times have no index. They grow with positions, nearly: two appends may take their positions the
- * other way round, and the clock of a server that was promoted may be behind. So a range of positions
- * is narrowed to the times that are wanted and TIME_SLACK_US more at either end.
+ * other way round, and the clock of a server that was promoted may be behind. So a range of
+ * positions is narrowed to the times that are wanted and TIME_SLACK_US more at either end.
  */
 #include "base/error.h"
 #include "base/str.h"

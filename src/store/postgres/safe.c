@@ -7,7 +7,7 @@
  *   (2) A prepared transaction has another name after a crash of the server, which need not be
  *       noticed. So when a holder is gone, prepared ones that were not there before are waited for
  *       as well: one of them may be it.
- *   (3) All that is remembered (safe, the gap, its holders) belongs to one server. Every answer says
+ *   (3) All that is remembered (safe, the gap, its holders) is of one server. Every answer says
  *       which server gave it; another one is first asked whether its log is the same as far as it
  *       was seen, and then everything but `safe` starts again.
  *   (4) On a standby the rule is not run: it has no locks to look at. `safe` is the hint there.

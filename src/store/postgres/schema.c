@@ -3,7 +3,8 @@
  * INVARIANTS
  *   (1) Creation and every upgrade is one transaction under an advisory lock, and looks again after
  *       it has the lock: any number of processes may try at once, one does it.
- *   (2) An upgrade only adds. The functions are replaced as a whole; one whose arguments change gets
+ *   (2) An upgrade only adds. The functions are replaced as a whole; one whose arguments change
+ *       gets
  *       a new name, because clients of the version before still call the old one.
  *   (3) What `plan` prints is what `open` runs.
  */
