@@ -209,7 +209,7 @@ typedef struct store_holder {
     int64_t pid;          /* of the server's process; 0: a prepared transaction                */
     weir_str transaction; /* prepared: its name (gid); else the virtual transaction            */
     weir_str application, user, state, query; /* as far as the server tells; may be empty       */
-    int64_t since_us;     /* when the transaction began; 0: not known                          */
+    int64_t since_us; /* when the transaction began; 0: not known                          */
 } store_holder;
 
 typedef struct store_holder_list {

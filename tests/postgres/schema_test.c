@@ -16,7 +16,7 @@
 
 enum { PROCESSES = 16, URL_BYTES = TEST_URL_BYTES + 128 };
 
-/* What version 2 adds: a table, a column with a default, and an index. The functions are replaced. */
+/* What version 2 adds: a table, a column with a default, an index. The functions are replaced. */
 static const pg_schema_step steps_to_2[] = {
     { .version = 2,
       .change = "CREATE TABLE weir.made_up (x integer NOT NULL);"

@@ -4,8 +4,7 @@
  *   (1) Creation and every upgrade is one transaction under an advisory lock, and looks again after
  *       it has the lock: any number of processes may try at once, one does it.
  *   (2) An upgrade only adds. The functions are replaced as a whole; one whose arguments change
- *       gets
- *       a new name, because clients of the version before still call the old one.
+ *       gets a new name, because clients of the version before still call the old one.
  *   (3) What `plan` prints is what `open` runs.
  */
 #include "store/postgres/append_functions_sql.h"
@@ -121,7 +120,7 @@ static bool add_line(const pg_store *s, weir_buffer *sql, const char *text)
     return weir__pg_sql_add(s, sql, text) && weir__buffer_add_text(sql, "\n");
 }
 
-/* Everything of schema 1, then whatever came later. version 0: there is a schema without a store. */
+/* Everything of schema 1, then whatever came later. version 0: the schema is there, and empty. */
 static bool script_in(const pg_store *s, const pg_schema *schema, int64_t version, weir_buffer *sql)
 {
     bool ok = true;
