@@ -570,7 +570,7 @@ static void many_events(pg_test *t, weir_store *s, size_t count, size_t streams_
 {
     store_append_stream *streams = calloc(streams_count, sizeof *streams);
     store_new_event *events = calloc(count, sizeof *events);
-    char(*names)[16] = calloc(streams_count, sizeof *names);
+    char(*names)[24] = calloc(streams_count, sizeof *names);
     assert_true(streams != NULL && events != NULL && names != NULL);
     for (size_t i = 0; i < streams_count; i++) {
         snprintf(names[i], sizeof names[i], "m-%zu", i);
