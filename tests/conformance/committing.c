@@ -289,6 +289,36 @@ static void C13_a_chain_ends_with_the_first_refusal(void **state)
     assert_int_equal(kit_log(k).count, 2);
 }
 
+/* The same where no two appends have a stream in common, which a store may judge in another way. */
+static void C13_a_chain_of_different_streams_ends_with_the_first_refusal(void **state)
+{
+    kit *k = *state;
+    enum { COUNT = 4 };
+    static const char *const streams[COUNT] = { "a", "b", "c", "d" };
+    kit_append all[COUNT];
+    store_append *appends[COUNT];
+    kit_put(k, "c", "A");
+    for (int round = 0; round < 2; round++) {
+        for (size_t i = 0; i < COUNT; i++) {
+            kit_append_init(&all[i]);
+            kit_append_event(
+                &all[i],
+                kit_append_stream(&all[i], streams[i],
+                                  i == 2 && round == 0 ? WEIR_EXPECT_NONE : WEIR_EXPECT_ANY, 0),
+                "A", "{}");
+            all[i].append.flags = i == 0 ? 0 : STORE_APPEND_CHAIN;
+            appends[i] = &all[i].append;
+        }
+        KIT_OK(k, k->store->ops->append(k->store, appends, COUNT, &k->err));
+        assert_int_equal(all[0].append.status, WEIR_OK);
+        assert_int_equal(all[1].append.status, WEIR_OK);
+        assert_int_equal(all[1].append.streams[0].last, round);
+        assert_int_equal(all[2].append.status, round == 0 ? WEIR_ECONFLICT : WEIR_OK);
+        assert_int_equal(all[3].append.status, round == 0 ? WEIR_EMISUSE : WEIR_OK);
+        assert_int_equal(kit_log(k).count, round == 0 ? 3 : 7);
+    }
+}
+
 kit_theme kit_committing(void)
 {
     static const struct CMUnitTest tests[] = {
@@ -297,6 +327,7 @@ kit_theme kit_committing(void)
         KIT_TEST(C13_a_failing_transaction_fails_nobody_else),
         KIT_TEST(C13_callers_are_judged_in_order_each_seeing_those_before),
         KIT_TEST(C13_a_chain_ends_with_the_first_refusal),
+        KIT_TEST(C13_a_chain_of_different_streams_ends_with_the_first_refusal),
     };
     return (kit_theme){ .tests = tests, .count = sizeof tests / sizeof tests[0] };
 }

@@ -74,7 +74,18 @@ static bool see(seen_names *seen, weir_str name, bool alone)
 static bool plain(const store_append *a)
 {
     return a->key_changes_count == 0 &&
-           (a->flags & (STORE_APPEND_CLOSE | STORE_APPEND_DRY_RUN | STORE_APPEND_CHAIN)) == 0;
+           (a->flags & (STORE_APPEND_CLOSE | STORE_APPEND_DRY_RUN)) == 0;
+}
+
+/* Whether what becomes of one append depends on the success of the one before. */
+static bool chained(store_append *const *appends, size_t count)
+{
+    for (size_t i = 1; i < count; i++) {
+        if ((appends[i]->flags & STORE_APPEND_CHAIN) != 0) {
+            return true;
+        }
+    }
+    return false;
 }
 
 static bool streams_apart(seen_names *seen, store_append *const *appends, size_t count)
@@ -82,9 +93,10 @@ static bool streams_apart(seen_names *seen, store_append *const *appends, size_t
     for (size_t i = 0; i < count; i++) {
         const store_append *a = appends[i];
         for (size_t k = 0; k < a->streams_count; k++) {
+            /* Events mostly come in the order of their streams: look there first. */
             bool has_event = false;
             for (size_t e = 0; e < a->events_count && !has_event; e++) {
-                has_event = a->events[e].stream_index == k;
+                has_event = a->events[(k + e) % a->events_count].stream_index == k;
             }
             const bool alone = a->streams[k].expect != WEIR_EXPECT_ANY || !has_event;
             if (!see(seen, a->streams[k].name, alone)) {
@@ -258,11 +270,11 @@ static void add_key_changes(pg_params *p, store_append *const *appends, size_t c
     weir__pg_array_end(p);
 }
 
-void weir__pg_append_params(pg_params *p, const pg_store *s, store_append *const *appends,
-                            size_t count, int32_t options, int64_t wait_us)
+int32_t weir__pg_append_params(pg_params *p, const pg_store *s, store_append *const *appends,
+                               size_t count, int32_t options, int64_t wait_us)
 {
-    if ((options & PG_APPEND_RECHECK) == 0 && set_based(appends, count)) {
-        options |= PG_APPEND_SET_BASED;
+    if ((options & (PG_APPEND_RECHECK | PG_APPEND_IN_ORDER)) == 0 && set_based(appends, count)) {
+        options |= PG_APPEND_SET_BASED | (chained(appends, count) ? PG_APPEND_ALL : 0);
     }
     weir__pg_add_i32(p, options);
     weir__pg_add_i32(p, wait_ms(wait_us));
@@ -271,6 +283,7 @@ void weir__pg_append_params(pg_params *p, const pg_store *s, store_append *const
     add_streams(p, appends, count);
     add_events(p, appends, count);
     add_key_changes(p, appends, count);
+    return options;
 }
 
 /* ---- results ------------------------------------------------------------------------------ */
@@ -490,6 +503,23 @@ static bool wrote_events(store_append *const *appends, size_t count)
     return false;
 }
 
+/* All were to be written or none (PG_APPEND_ALL): was it none? Then they are judged one by one. A
+ * chain is rarely broken, and judging it at once is many times faster. */
+static bool chain_broken(const PGresult *result, store_append *const *appends, size_t count)
+{
+    const int rows = pq.PQntuples(result);
+    size_t streams = 0;
+    for (size_t i = 0; i < count; i++) {
+        streams += appends[i]->streams_count;
+    }
+    for (int row = 0; row < rows; row++) {
+        if (weir__pg_i32(result, row, COLUMN_STATUS) != 0) {
+            return true;
+        }
+    }
+    return (size_t)rows < streams;
+}
+
 /* One transaction. Waits for locks unless the appends say NOWAIT, which all of them do or none. */
 static weir_status append_once(pg_store *s, store_append *const *appends, size_t count,
                                weir_error *err)
@@ -504,11 +534,12 @@ static weir_status append_once(pg_store *s, store_append *const *appends, size_t
     for (int attempt = 0; attempt < ATTEMPTS_MAX; attempt++) {
         const int64_t wait_us = time_to_wait(s, appends, count);
         const bool single = count == 1 && attempt == 0 && is_single_event(appends[0]);
+        int32_t sent = 0;
         weir__pg_params_reset(&params);
         if (single) {
             add_single_event(&params, appends[0], wait_us);
         } else {
-            weir__pg_append_params(&params, s, appends, count, options, wait_us);
+            sent = weir__pg_append_params(&params, s, appends, count, options, wait_us);
         }
         /* A microsecond for each byte: 64 MiB may take a minute. */
         const pg_call call = { .sql = single ? sql_append_one : sql_append,
@@ -516,6 +547,13 @@ static weir_status append_once(pg_store *s, store_append *const *appends, size_t
                                .repeat = PG_ONCE,
                                .answer_us = s->answer_us + wait_us + bytes_of(appends, count) };
         status = weir__pg_call(s, &call, &result, why);
+        if (status == WEIR_OK && (sent & PG_APPEND_ALL) != 0 &&
+            chain_broken(result, appends, count)) {
+            pq.PQclear(result);
+            result = NULL;
+            options |= PG_APPEND_IN_ORDER;
+            continue;
+        }
         if (status != WEIR_EIO) {
             break;
         }
@@ -634,7 +672,7 @@ weir_status weir__pg_append_in(weir_store *base, void *native, store_append *app
     }
     append->flags &= ~(uint32_t)STORE_APPEND_NOWAIT;
     /* The events are looked at beforehand: an error would cost the caller the whole transaction. */
-    weir__pg_append_params(&params, s, &append, 1, PG_APPEND_RECHECK, 0);
+    (void)weir__pg_append_params(&params, s, &append, 1, PG_APPEND_RECHECK, 0);
     const char *sql = weir__pg_sql(s, sql_append_in);
     if (params.failed || sql == NULL) {
         status = weir__fail(err, WEIR_ENOMEM, "could not allocate the parameters of a statement");

@@ -24,9 +24,12 @@
 -- the place of their row, so that no plan reads all of weir.streams.
 --
 -- flags of an append: 1 close, 2 force, 4 dry run, 8 chain, 16 no wait (STORE_APPEND_*).
--- options of a call: 1 judge set-based: no append closes, is a dry run, is chained or changes keys;
+-- options of a call: 1 judge set-based: no append closes, is a dry run, is chained (but see 8) or
+-- changes keys;
 -- a stream with an expectation, or without an event, is named by one append only; idempotency keys
 -- are distinct. 2 recheck: look into events for what the heads do not know. 4 remove expired keys.
+-- 8, with 1: all or none; when not every append is a new one that succeeds, nothing is written and
+-- rows are given only for those.
 -- Numbers of appends and streams are 1-based in arguments and 0-based in results.
 
 -- name: append_functions
@@ -624,7 +627,8 @@ BEGIN
                        AS u (append, number, verdict, actual);
             refused := refused || appends;
         END IF;
-        IF cardinality(refused) = cardinality(append_flags) THEN
+        IF cardinality(refused) = cardinality(append_flags)
+           OR options & 8 <> 0 AND cardinality(refused) > 0 THEN
             RETURN;
         END IF;
         wrote := true;

@@ -223,11 +223,17 @@ weir_status weir__pg_append(weir_store *base, store_append *const *appends, size
 weir_status weir__pg_append_in(weir_store *base, void *native, store_append *append,
                                weir_error *err);
 /* Options of weir.append (append_functions.sql). SET_BASED is found out by weir__pg_append_params. */
-enum { PG_APPEND_SET_BASED = 1, PG_APPEND_RECHECK = 2, PG_APPEND_EXPIRE = 4 };
-/* Adds the 17 arguments of weir.append for these appends; settle.c uses it too. wait_us: for each
- * lock; 0: no limit of its own. */
-void weir__pg_append_params(pg_params *p, const pg_store *s, store_append *const *appends,
-                            size_t count, int32_t options, int64_t wait_us);
+enum {
+    PG_APPEND_SET_BASED = 1,
+    PG_APPEND_RECHECK = 2,
+    PG_APPEND_EXPIRE = 4,
+    PG_APPEND_ALL = 8,
+    PG_APPEND_IN_ORDER = 16, /* not to be judged set-based; for weir__pg_append_params alone */
+};
+/* Adds the 17 arguments of weir.append for these appends and gives the options it chose; settle.c
+ * uses it too. wait_us: for each lock; 0: no limit of its own. */
+int32_t weir__pg_append_params(pg_params *p, const pg_store *s, store_append *const *appends,
+                               size_t count, int32_t options, int64_t wait_us);
 /* Reads the rows of weir.append, its columns in order and no others, into the appends. */
 weir_status weir__pg_append_results(const PGresult *result, store_append *const *appends,
                                     size_t count, weir_error *err);

@@ -185,23 +185,30 @@ static weir_status take_answer(settling *x, const PGresult *result, weir_error *
  * the detail which effect it was and what it met. Other failures stay as they are. */
 static weir_status tell_refusal(const store_settle *settle, weir_status status, weir_error *err)
 {
-    unsigned long index = 0;
-    int stream_index = 0;
-    long long expected = 0, actual = 0;
+    enum { INDEX, STREAM_INDEX, EXPECTED, ACTUAL, NUMBERS };
+    int64_t numbers[NUMBERS];
     char other[sizeof err->stream];
-    if (sscanf(err->detail, "%lu|%d|%lld|%lld", &index, &stream_index, &expected, &actual) != 4 ||
-        strncmp(err->store_code, "WR", 2) != 0 || index >= settle->appends_count) {
+    const char *at = err->detail;
+    for (size_t i = 0; i < NUMBERS; i++) {
+        const size_t len = strcspn(at, "|");
+        if (!weir__str_to_i64((weir_str){ .ptr = at, .len = len }, &numbers[i])) {
+            return status;
+        }
+        at += len + (at[len] == '|' ? 1 : 0);
+    }
+    if (strncmp(err->store_code, "WR", 2) != 0 ||
+        (uint64_t)numbers[INDEX] >= settle->appends_count) {
         return status;
     }
     (void)snprintf(other, sizeof other, "%s", err->stream);
-    store_append *append = settle->appends[index];
+    store_append *append = settle->appends[numbers[INDEX]];
     weir_error *own = append->err;
     weir_error told = { 0 };
     append->err = own == NULL ? &told : own;
     weir__pg_append_refused(append, status,
-                            &(pg_refusal){ .stream_index = stream_index,
-                                           .expected = expected,
-                                           .actual = actual,
+                            &(pg_refusal){ .stream_index = (int32_t)numbers[STREAM_INDEX],
+                                           .expected = numbers[EXPECTED],
+                                           .actual = numbers[ACTUAL],
                                            .other = weir__str(other) });
     *err = *append->err;
     append->err = own;
@@ -310,9 +317,9 @@ static weir_status settle_once(settling *x, int32_t options, PGresult **result, 
     weir__pg_params_reset(&x->params);
     weir__arena_reset(&x->arena);
     if (effects) {
-        weir__pg_append_params(&x->params, x->s, settle->appends, settle->appends_count,
-                               settle->sql == NULL ? options : PG_APPEND_RECHECK,
-                               x->s->options.busy_us);
+        (void)weir__pg_append_params(&x->params, x->s, settle->appends, settle->appends_count,
+                                     settle->sql == NULL ? options : PG_APPEND_RECHECK,
+                                     x->s->options.busy_us);
     }
     const weir_status status = add_settle(&x->params, settle, &x->arena, err);
     if (status != WEIR_OK) {
@@ -326,16 +333,22 @@ static weir_status settle_once(settling *x, int32_t options, PGresult **result, 
 weir_status weir__pg_settle(weir_store *base, store_settle *settle, weir_error *err)
 {
     settling x = { .s = pg_of(base), .settle = settle };
-    weir_error own = { 0 };
-    weir_error *told = err == NULL ? &own : err; /* a refusal is read out of it */
+    weir_error told = { 0 }; /* a refusal is read out of it, so there must be one */
     PGresult *result = NULL;
 
-    weir_status status = settle_once(&x, 0, &result, told);
-    if (status == WEIR_EIO && strcmp(told->store_code, "23505") == 0 && settle->sql == NULL) {
+    weir_status status = settle_once(&x, 0, &result, &told);
+    if (status == WEIR_EIO && strcmp(told.store_code, "23505") == 0 && settle->sql == NULL) {
         /* Somebody has written an event without the head of its stream: judged by the events. */
-        status = settle_once(&x, PG_APPEND_RECHECK, &result, told);
+        status = settle_once(&x, PG_APPEND_RECHECK, &result, &told);
     }
-    status = status == WEIR_OK ? take_answer(&x, result, told) : tell_refusal(settle, status, told);
+    status =
+        status == WEIR_OK ? take_answer(&x, result, &told) : tell_refusal(settle, status, &told);
+    if (status != WEIR_OK && told.code == WEIR_OK) {
+        (void)weir__fail(&told, status, "the SQL of a settle has failed");
+    }
+    if (status != WEIR_OK && err != NULL) {
+        *err = told;
+    }
     pq.PQclear(result);
     weir__pg_params_free(&x.params);
     weir__arena_free(&x.arena);
