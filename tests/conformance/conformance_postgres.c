@@ -161,7 +161,7 @@ static uint64_t postgres_steps(weir_store *s, void *native)
                                     "WHERE query ~ '\\mlease\\(' AND toplevel");
 }
 
-/* Rows that were changed leave dead ones behind, which leasing steps over until autovacuum comes. */
+/* Rows that were changed leave dead ones behind: leasing steps over them until autovacuum comes. */
 static void postgres_tidy(const char *place)
 {
     char sql[KIT_PLACE_BYTES + 64];

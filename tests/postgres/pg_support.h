@@ -1,7 +1,7 @@
 /* pg_support.h - what a test of the PostgreSQL store needs: a schema of its own, and plain libpq.
  *
- * The suites are run by with-server, which names the server in WEIR_TEST_POSTGRES. Every test gets a
- * schema that nobody else uses; stores and connections that were opened here are closed, and the
+ * The suites are run by with-server, which names the server in WEIR_TEST_POSTGRES. Every test gets
+ * a schema that nobody else uses; stores and connections that were opened here are closed, and the
  * schema dropped, after it.
  *
  *     static void a_thing_is_so(void **state)
