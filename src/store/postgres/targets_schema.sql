@@ -112,7 +112,7 @@ CREATE TABLE weir.parked (
     UNIQUE (target, reaction, event)
 );
 CREATE INDEX parked_sent_back ON weir.parked (target, event, reaction) WHERE sent_back;
-CREATE INDEX parked_reaction ON weir.parked (reaction);
+CREATE INDEX parked_reaction ON weir.parked (reaction, id);
 
 -- Every lane that has a target or was paused.
 CREATE TABLE weir.lanes (
