@@ -5,6 +5,7 @@
  * link pointing elsewhere, and the connections to the old server ended.
  */
 #include "pg_support.h"
+#include "servers.h"
 
 #include "store/postgres/safe.h"
 
@@ -14,47 +15,13 @@
 #include <string.h>
 #include <unistd.h>
 
-enum { COMMAND_BYTES = 4096, PLACE_BYTES = 256 };
-
-static const char *environment(const char *name)
-{
-    const char *value = getenv(name);
-    assert_non_null(value);
-    return value;
-}
-
-/* A command of the shell, as the user of the server; it must succeed. $bin, $data and $dir are those
- * of with-server. */
-static void shell(const char *format, ...) WEIR_PRINTF(1, 2);
-static void shell(const char *format, ...)
-{
-    char command[COMMAND_BYTES];
-    char whole[COMMAND_BYTES + 1024];
-    va_list args;
-    va_start(args, format);
-    vsnprintf(command, sizeof command, format, args);
-    va_end(args);
-    snprintf(whole, sizeof whole,
-             "cd / && exec %s%s%s bash -c 'set -e -o pipefail; bin=%s data=%s dir=%s; %s' "
-             ">>%s/shell.log 2>&1 </dev/null",
-             geteuid() == 0 ? "runuser -u " : "",
-             geteuid() == 0 ? environment("WEIR_TEST_PG_USER") : "", geteuid() == 0 ? " --" : "",
-             environment("WEIR_TEST_PG_BIN"), environment("WEIR_TEST_PG_DATA"),
-             environment("WEIR_TEST_PG_DIR"), command, environment("WEIR_TEST_PG_DIR"));
-    if (system(whole) != 0) {
-        char show[PLACE_BYTES];
-        snprintf(show, sizeof show, "tail -30 %s/shell.log >&2", environment("WEIR_TEST_PG_DIR"));
-        fail_msg("could not run: %s%s", command, system(show) == 0 ? "" : ", nor show why");
-    }
-}
-
 /* The link, pointing at the socket of a server: "main", or a clone by its name. */
 static void lead_to(const char *server)
 {
     if (strcmp(server, "main") == 0) {
-        shell("ln -sfn $dir $dir/link");
+        test_shell("ln -sfn $dir $dir/link");
     } else {
-        shell("ln -sfn $dir/%s-socket $dir/link", server);
+        test_shell("ln -sfn $dir/%s-socket $dir/link", server);
     }
 }
 
@@ -62,7 +29,7 @@ static const char *url_by_link(pg_test *t)
 {
     static char url[TEST_URL_BYTES];
     snprintf(url, sizeof url, "postgres:///postgres?host=%s/link&user=postgres&schema=%s",
-             environment("WEIR_TEST_PG_DIR"), t->schema);
+             test_environment("WEIR_TEST_PG_DIR"), t->schema);
     return url;
 }
 
@@ -76,33 +43,15 @@ static weir *weir_by_link(pg_test *t)
     return w;
 }
 
-/* A plain connection to a clone. */
-static PGconn *connect_clone(pg_test *t, const char *clone)
-{
-    char text[PLACE_BYTES];
-    snprintf(text, sizeof text, "host=%s/%s-socket user=postgres dbname=postgres",
-             environment("WEIR_TEST_PG_DIR"), clone);
-    PGconn *conn = PQconnectdb(text);
-    assert_int_equal(PQstatus(conn), CONNECTION_OK);
-    t->conns[t->conns_count++] = conn;
-    return conn;
-}
-
 /* Makes and starts a copy of the server as it is now. more: for pg_basebackup. */
 static void clone_make(const char *clone, const char *more)
 {
-    shell(
+    test_shell(
         "mkdir $dir/%s-socket; $bin/pg_basebackup -h $dir -U postgres -D $dir/%s -c fast -X stream "
         "%s; printf \"unix_socket_directories = \\x27%%s\\x27\\n\" $dir/%s-socket "
-        ">> $dir/%s/postgresql.conf; $bin/pg_ctl -D $dir/%s -l $dir/%s.log -s -w start",
-        clone, clone, more, clone, clone, clone, clone);
-}
-
-static void clone_end(const char *clone)
-{
-    shell(
-        "$bin/pg_ctl -D $dir/%s -m immediate -s -w stop; rm -rf $dir/%s $dir/%s-socket $dir/%s.log",
-        clone, clone, clone, clone);
+        ">> $dir/%s/postgresql.conf",
+        clone, clone, more, clone, clone);
+    server_start(clone);
 }
 
 static void end_connections(pg_test *t)
@@ -177,7 +126,7 @@ static void C16_a_crash_leaves_gaps_that_nobody_waits_for(void **state)
     append_events(writer, t, "held", 1);
     append_events(t->conn, t, "a", 2);
     assert_int_equal(read_all(t, reader), 3);
-    shell("$bin/pg_ctl -D $data -l $dir/log -m immediate -s -w restart");
+    test_shell("$bin/pg_ctl -D $data -l $dir/log -m immediate -s -w restart");
     PQreset(t->conn);
     reconnect(t);
     append_events(t->conn, t, "a", 5);
@@ -225,7 +174,7 @@ static void C16_a_failover_that_loses_nothing_is_not_noticed(void **state)
     append_events(t->conn, t, "a", 5);
     assert_int_equal(read_all(t, reader), 5);
     clone_make("standby", "-R");
-    PGconn *standby = connect_clone(t, "standby");
+    PGconn *standby = server_connect(t, "standby", "postgres");
     append_events(t->conn, t, "a", 5);
     assert_int_equal(read_all(t, reader), 5);
     const int64_t safe = test_number(t->conn, "SELECT position FROM %s.safe", t->schema);
@@ -236,7 +185,7 @@ static void C16_a_failover_that_loses_nothing_is_not_noticed(void **state)
     char path[TEST_URL_BYTES];
     store_options options = test_options(t);
     snprintf(path, sizeof path, "postgres:///postgres?host=%s/standby-socket&user=postgres",
-             environment("WEIR_TEST_PG_DIR"));
+             test_environment("WEIR_TEST_PG_DIR"));
     options.path = weir__str(path);
     options.open_flags = WEIR_OPEN_READONLY;
     weir_store *s = test_store_with(t, &options);
@@ -247,12 +196,12 @@ static void C16_a_failover_that_loses_nothing_is_not_noticed(void **state)
     test_store_close(t, s);
 
     lead_to("standby");
-    shell("$bin/pg_ctl -D $dir/standby -s -w promote");
+    test_shell("$bin/pg_ctl -D $dir/standby -s -w promote");
     end_connections(t);
     append_events(standby, t, "b", 5);
     assert_int_equal(read_all(t, reader), 5);
     weir_reader_close(reader);
-    clone_end("standby");
+    server_remove("standby");
 }
 
 /* ---- another log -------------------------------------------------------------------------- */
@@ -268,7 +217,7 @@ static void lost_events(pg_test *t, int read_before, int lost, int new_events)
     clone_make("clone", "");
     append_events(t->conn, t, "a", lost);
     assert_int_equal(read_all(t, reader), lost);
-    append_events(connect_clone(t, "clone"), t, "b", new_events);
+    append_events(server_connect(t, "clone", "postgres"), t, "b", new_events);
     lead_to("clone");
     end_connections(t);
     assert_int_equal(follower_status(t, reader), WEIR_EREWOUND);
@@ -277,7 +226,7 @@ static void lost_events(pg_test *t, int read_before, int lost, int new_events)
     reader = follower_open(t, w);
     assert_int_equal(read_all(t, reader), read_before + new_events);
     weir_reader_close(reader);
-    clone_end("clone");
+    server_remove("clone");
 }
 
 static void C16_a_follower_is_told_of_a_failover_that_lost_events(void **state)
@@ -305,12 +254,12 @@ static void C16_a_follower_is_told_of_a_lost_event_below_the_last(void **state)
     clone_make("clone", "");
     test_exec(writer, "COMMIT");
     assert_int_equal(read_all(t, reader), 4);
-    append_events(connect_clone(t, "clone"), t, "b", 5);
+    append_events(server_connect(t, "clone", "postgres"), t, "b", 5);
     lead_to("clone");
     end_connections(t);
     assert_int_equal(follower_status(t, reader), WEIR_EREWOUND);
     weir_reader_close(reader);
-    clone_end("clone");
+    server_remove("clone");
 }
 
 /* T10: a dump in a new cluster is another log, whatever is in it. */
@@ -322,14 +271,11 @@ static void C16_a_follower_is_told_of_a_restore_into_a_new_cluster(void **state)
     weir_reader *reader = follower_open(t, w);
     append_events(t->conn, t, "a", 5);
     assert_int_equal(read_all(t, reader), 5);
-    shell("mkdir $dir/clone-socket; $bin/initdb -D $dir/clone -U postgres -A trust -E UTF8 "
-          "--locale=C.UTF-8 --no-sync; printf \"unix_socket_directories = \\x27%%s\\x27\\n"
-          "listen_addresses = \\x27\\x27\\nfsync = off\\n\" $dir/clone-socket "
-          ">> $dir/clone/postgresql.conf; $bin/pg_ctl -D $dir/clone -l $dir/clone.log -s -w start; "
-          "$bin/pg_dump -h $dir -U postgres -n %s postgres | $bin/psql -q -v ON_ERROR_STOP=1 "
-          "-h $dir/clone-socket -U postgres postgres",
-          t->schema);
-    append_events(connect_clone(t, "clone"), t, "a", 5);
+    server_make("clone");
+    test_shell("$bin/pg_dump -h $dir -U postgres -n %s postgres | $bin/psql -q -v ON_ERROR_STOP=1 "
+               "-h $dir/clone-socket -U postgres postgres",
+               t->schema);
+    append_events(server_connect(t, "clone", "postgres"), t, "a", 5);
     lead_to("clone");
     end_connections(t);
     assert_int_equal(follower_status(t, reader), WEIR_EREWOUND);
@@ -337,7 +283,7 @@ static void C16_a_follower_is_told_of_a_restore_into_a_new_cluster(void **state)
     reader = follower_open(t, w);
     assert_int_equal(read_all(t, reader), 10);
     weir_reader_close(reader);
-    clone_end("clone");
+    server_remove("clone");
 }
 
 /* On the same server, in the same place. */
