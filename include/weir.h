@@ -251,17 +251,17 @@ WEIR_API WEIR_MUSTCHECK int32_t weir_append(weir *w, const weir_append_request *
  * `connection` is a PGconn *, borrowed, used by this thread alone meanwhile): the events are there,
  * and durable, when that transaction commits, together with whatever else it did. Call weir_wake
  * then. Blocks while somebody else holds one of the streams or keys, and holds them until the
- * transaction ends: others who append to them wait, and readers do not pass its positions, so keep it
- * short. Refusals are as above and leave the transaction as it was; after EIO or EBUSY it has failed
- * and has to be rolled back. EMISUSE: the store is not PostgreSQL, no transaction is open, or it is
- * not READ COMMITTED. Any thread. */
+ * transaction ends: others who append to them wait, and readers do not pass its positions, so
+ * keep it short. Refusals are as above and leave the transaction as it was; after EIO or EBUSY
+ * it has failed and has to be rolled back. EMISUSE: the store is not PostgreSQL, no transaction
+ * is open, or it is not READ COMMITTED. Any thread. */
 WEIR_API WEIR_MUSTCHECK int32_t weir_append_in(weir *w, void *connection,
                                                const weir_append_request *request,
                                                const weir_append_result **out, weir_error *err);
 
-/* Tells everyone who waits for events that there may be some: after the commit of a transaction with
- * weir_append_in. Without it they find out by themselves, later. Does not block, never fails. Any
- * thread; NULL is a no-op. */
+/* Tells everyone who waits for events that there may be some: after the commit of a transaction
+ * with weir_append_in. Without it they find out by themselves, later. Does not block, never
+ * fails. Any thread; NULL is a no-op. */
 WEIR_API void weir_wake(weir *w);
 
 /* Frees a result. NULL is a no-op. Does not touch the store. */

@@ -274,8 +274,8 @@ void weir__cli_progress_start(cli_progress *p, const cli *c, int input_fd);
 void weir__cli_progress(cli_progress *p, int64_t count, int64_t bytes_done);
 void weir__cli_progress_end(cli_progress *p); /* wipes the line */
 
-/* The same for one call that says nothing until it ends: on a terminal, after a second, what is being
- * done and for how long. The one place of the command line with a second thread. */
+/* The same for one call that says nothing until it ends: on a terminal, after a second, what is
+ * being done and for how long. The one place of the command line with a second thread. */
 typedef struct cli_ticker {
     bool running; /* the thread is there; false: nothing is shown */
     const char *what;

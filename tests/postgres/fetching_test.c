@@ -1,5 +1,5 @@
-/* fetching_test.c - fetching on PostgreSQL: round trips, sources that only the client can judge, and
- * what a rare event costs.
+/* fetching_test.c - fetching on PostgreSQL: round trips, sources that only the client can judge,
+ * and what a rare event costs.
  *
  * The log has streams s-0 to s-9 in turn, one event each, so that an event's stream is known by its
  * position; every tenth round has a name of its own.

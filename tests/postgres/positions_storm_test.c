@@ -4,8 +4,8 @@
  * Eight writers on connections of their own append by the function itself, wait at random before
  * they end, and roll back one time in ten, some of them through a savepoint or as a prepared
  * transaction. Readers follow all the while, on handles of their own and on one that two share, and
- * write down what they were given. In the end it is compared with the table. WEIR_TEST_SEED repeats a run as far as
- * chance is ours; WEIR_TEST_SECONDS makes it longer.
+ * write down what they were given. In the end it is compared with the table.
+ * WEIR_TEST_SEED repeats a run as far as chance is ours; WEIR_TEST_SECONDS makes it longer.
  */
 #include "pg_support.h"
 

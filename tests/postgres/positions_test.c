@@ -201,8 +201,8 @@ typedef struct scene {
     bool played;
 } scene;
 
-/* Before the second statement: someone takes a position and keeps it, another one passes it, and the
- * holder that was there ends. */
+/* Before the second statement: someone takes a position and keeps it, another one passes it, and
+ * the holder that was there ends. */
 static void play_second(void *ctx, const char *sql)
 {
     scene *c = ctx;

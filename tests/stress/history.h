@@ -7,7 +7,7 @@
  * idempotency key keeps its OP. history.py reads these files, and says what each line means for the
  * log.
  *
- * i OP KEYED PAD STREAM:EXPECT:COUNT,... - about to append; EXPECT is any, none, exists or a version.
+ * i OP KEYED PAD STREAM:EXPECT:COUNT,... - about to append; EXPECT: any, none, exists or a version.
  *
  * a OP REPLAYED STREAM:FIRST:LAST:ID,... - acknowledged.
  *

@@ -394,8 +394,8 @@ void weir__pg_append_refused(store_append *a, weir_status status, const pg_refus
 
 static weir_str text_or_empty(const PGresult *result, int row, int column)
 {
-    return weir__pg_null(result, row, column) ? (weir_str){ .ptr = "" }
-                                              : weir__pg_text(result, row, column);
+    const weir_str empty = { .ptr = "" };
+    return weir__pg_null(result, row, column) ? empty : weir__pg_text(result, row, column);
 }
 
 weir_status weir__pg_append_results(const PGresult *result, store_append *const *appends,

@@ -31,7 +31,8 @@ static void load(void)
     void *library = dlopen("libpq.so.5", RTLD_NOW | RTLD_LOCAL);
     const char *missing = NULL;
     if (library == NULL) {
-        const char *reason = dlerror();
+        /* Of this thread since glibc 2.34 at the latest, and run once. */
+        const char *reason = dlerror(); /* NOLINT(concurrency-mt-unsafe) */
         strncpy(why, reason != NULL ? reason : "libpq.so.5 is not there", sizeof why - 1);
         return;
     }

@@ -5,8 +5,8 @@
  * What needs several statements in one transaction (the caller's own SQL in a settle) takes a
  * connection of the pool and gives it back.
  *
- * Statements are texts from .sql files, prepared once per connection (unless prepared=off), known by
- * the address of their text. All results and parameters are binary.
+ * Statements are texts from .sql files, prepared once per connection (unless prepared=off), known
+ * by the address of their text. All results and parameters are binary.
  *
  * OUTCOMES  A statement that the server refused has not happened. One that was sent and got no
  * answer may have happened: it is repeated only when repeating it cannot change what is true
@@ -48,7 +48,8 @@ typedef enum pg_outcome {
     PG_LOST = 3,     /* sent, and no answer: it may have happened                            */
 } pg_outcome;
 
-typedef struct pg_conn {
+/* The tag is not pg_conn: that is the one of libpq's PGconn. */
+typedef struct pg_connection {
     pg_store *store; /* borrowed */
     PGconn *raw;     /* owned; NULL: not connected */
     pg_server server;
@@ -67,8 +68,9 @@ typedef struct pg_conn {
     int64_t test_clock_us;   /* tests: the time this session was last told */
 } pg_conn;
 
-/* connection.c. connect: one attempt, bounded by connect_timeout; EUNAVAILABLE says why. extra: more
- * libpq parameters as NULL-terminated pairs, may be NULL. disconnect: not connected is fine. */
+/* connection.c. connect: one attempt, bounded by connect_timeout; EUNAVAILABLE says why. extra:
+ * more libpq parameters as NULL-terminated pairs, may be NULL. disconnect: not connected is
+ * fine. */
 weir_status weir__pg_connect(pg_store *s, pg_conn *conn, const char *const *extra, weir_error *err);
 void weir__pg_disconnect(pg_conn *conn);
 /* How long to wait before attempt `attempt` (0, 1, ...) to reach a server: capped, full jitter. */
@@ -89,16 +91,15 @@ typedef struct pg_call {
 
 /* One statement, autocommit, on any connection of the pool. Waits for a connection, and for the
  * server to come back, until the store's busy time has passed: then WEIR_EBUSY, WEIR_EUNAVAILABLE.
- * Deadlocks and serialization failures are repeated. *result: owned, ended by pq.PQclear; written on
- * success only (tuples or command ok).
- * An error raised by our own functions with SQLSTATE 'WRnnn' becomes weir_status -nnn and its
- * message; any other: WEIR_EIO with store_code = SQLSTATE (53100 and 53200 say disk full, memory;
- * 55P03 and 57014: WEIR_EBUSY). */
+ * Deadlocks and serialization failures are repeated. *result: owned, ended by pq.PQclear;
+ * written on success only (tuples or command ok). An error raised by our own functions with
+ * SQLSTATE 'WRnnn' becomes weir_status -nnn and its message; any other: WEIR_EIO with store_code
+ * = SQLSTATE (53100 and 53200 say disk full, memory; 55P03 and 57014: WEIR_EBUSY). */
 weir_status weir__pg_call(pg_store *s, const pg_call *call, PGresult **result, weir_error *err);
 
 /* A connection of one's own, for several statements. deadline_us: monotonic, 0: the store's busy
- * time from now. EBUSY: all are taken; EUNAVAILABLE: no server. give: broken ones are closed, an open
- * transaction is rolled back. */
+ * time from now. EBUSY: all are taken; EUNAVAILABLE: no server. give: broken ones are closed, an
+ * open transaction is rolled back. */
 weir_status weir__pg_take(pg_store *s, int64_t deadline_us, pg_conn **out, weir_error *err);
 void weir__pg_give(pg_conn *conn);
 /* One that is connected and that nobody uses; NULL: there is none. Waits for nothing. */
@@ -108,21 +109,21 @@ pg_conn *weir__pg_take_idle(pg_store *s);
 void weir__pg_distrust(pg_store *s);
 
 /* One statement on that connection. Never repeats. conn->outcome says what is known; PG_LOST is
- * WEIR_EUNKNOWN, PG_NOT_SENT is WEIR_EUNAVAILABLE. For BEGIN and statements inside a transaction the
- * caller knows better: what was not committed did not happen. */
+ * WEIR_EUNKNOWN, PG_NOT_SENT is WEIR_EUNAVAILABLE. For BEGIN and statements inside a transaction
+ * the caller knows better: what was not committed did not happen. */
 weir_status weir__pg_run(pg_conn *conn, const pg_call *call, PGresult **result, weir_error *err);
 /* The same for a statement that is not worth preparing. */
 weir_status weir__pg_run_text(pg_conn *conn, const char *sql, pg_params *params, int64_t answer_us,
                               PGresult **result, weir_error *err);
-/* Several statements without parameters, as one transaction unless they say otherwise. Taken as they
- * are: the schema's name is in them already. */
+/* Several statements without parameters, as one transaction unless they say otherwise. Taken as
+ * they are: the schema's name is in them already. */
 weir_status weir__pg_run_script(pg_conn *conn, const char *sql, int64_t answer_us, weir_error *err);
 /* Fills err from a failed result (never NULL); the status as weir__pg_call says. */
 weir_status weir__pg_result_status(const PGresult *result, weir_error *err);
 
 /* Our SQL with the schema's name in the place of `weir` wherever that stands before a dot or after
- * SCHEMA. Owned by the store, or NULL (out of memory). The same address gives the same answer, so it
- * is for constants; weir__pg_sql_add is for texts that are used once. */
+ * SCHEMA. Owned by the store, or NULL (out of memory). The same address gives the same answer,
+ * so it is for constants; weir__pg_sql_add is for texts that are used once. */
 const char *weir__pg_sql(pg_store *s, const char *sql);
 bool weir__pg_sql_add(const pg_store *s, weir_buffer *out, const char *sql);
 
@@ -222,7 +223,8 @@ weir_status weir__pg_append(weir_store *base, store_append *const *appends, size
                             weir_error *err);
 weir_status weir__pg_append_in(weir_store *base, void *native, store_append *append,
                                weir_error *err);
-/* Options of weir.append (append_functions.sql). SET_BASED is found out by weir__pg_append_params. */
+/* Options of weir.append (append_functions.sql). SET_BASED is found out by
+ * weir__pg_append_params. */
 enum {
     PG_APPEND_SET_BASED = 1,
     PG_APPEND_RECHECK = 2,

@@ -49,7 +49,8 @@ typedef struct window {
     int64_t from, count;
 } window;
 
-struct pg_safe {
+/* In the order of who owns what, not of sizes: there is one per store. */
+struct pg_safe {     /* NOLINT(clang-analyzer-optin.performance.Padding) */
     pg_store *store; /* borrowed */
 
     weir_mutex mu;
@@ -311,9 +312,13 @@ static bool holders_add(pg_safe *p, const PGresult *result, bool all)
 static bool holders_keep(pg_safe *p, const PGresult *result)
 {
     size_t kept = 0;
-    for (size_t i = 0; i < p->holders_count; i++) {
+    WEIR_ASSERT(p->holders != NULL || p->holders_count == 0);
+    for (size_t i = 0; p->holders != NULL && i < p->holders_count; i++) {
         if (is_among(result, p->holders[i])) {
-            memmove(p->holders[kept++], p->holders[i], HOLDER_BYTES);
+            if (kept < i) {
+                memcpy(p->holders[kept], p->holders[i], HOLDER_BYTES);
+            }
+            kept++;
         }
     }
     const bool gone = kept < p->holders_count;
