@@ -324,7 +324,8 @@ static void refuse_busy(store_append *a, weir_str stream)
                                             "transaction",
                                             (int)stream.len, stream.ptr)
                                : weir__fail(a->err, WEIR_EBUSY,
-                                            "a key of this append is held by another transaction");
+                                            "a key or a stream of this append is held by another "
+                                            "transaction");
     weir__error_stream(a->err, stream);
 }
 
@@ -491,6 +492,11 @@ static bool ran_into(const weir_error *err, const char *constraint)
     return strcmp(err->store_code, "23505") == 0 && strstr(err->message, constraint) != NULL;
 }
 
+static bool is_lock_timeout(const weir_error *err)
+{
+    return strcmp(err->store_code, "55P03") == 0;
+}
+
 static bool wrote_events(store_append *const *appends, size_t count)
 {
     for (size_t i = 0; i < count; i++) {
@@ -554,6 +560,15 @@ static weir_status append_once(pg_store *s, store_append *const *appends, size_t
             options |= PG_APPEND_IN_ORDER;
             continue;
         }
+        if (status == WEIR_EBUSY && is_lock_timeout(why) &&
+            (appends[0]->flags & STORE_APPEND_NOWAIT) != 0) {
+            /* Somebody creates one of these streams, and many others: nobody knows which. */
+            for (size_t i = 0; i < count; i++) {
+                refuse_busy(appends[i], (weir_str){ .ptr = "" });
+            }
+            weir__pg_params_free(&params);
+            return WEIR_OK;
+        }
         if (status != WEIR_EIO) {
             break;
         }
@@ -598,6 +613,13 @@ static weir_status append_polling(pg_store *s, store_append *append, int64_t unt
         pause_us = pause_us * 2 < LOOK_AGAIN_US_MAX ? pause_us * 2 : LOOK_AGAIN_US_MAX;
     }
     append->flags &= ~(uint32_t)STORE_APPEND_NOWAIT;
+    if (status == WEIR_OK && append->status == WEIR_EBUSY && append->key.len > 0) {
+        /* Only who waits is told whether it is the key that is in flight: for a millisecond. */
+        const int64_t deadline_us = append->deadline_us;
+        append->deadline_us = until_us;
+        status = append_once(s, &append, 1, err);
+        append->deadline_us = deadline_us;
+    }
     append->alone = false;
     return status;
 }

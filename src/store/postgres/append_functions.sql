@@ -17,7 +17,8 @@
 --   * a refusal is a row of the result, never an error.
 --
 -- Advisory locks live in shared memory of a fixed size: a call that creates more than 256 streams
--- takes none for them. Who creates one of these streams at the same moment waits for it.
+-- takes none for them. Who creates one of these streams at the same moment waits for it; a batch for
+-- a moment only (55P03).
 --
 -- Plans are made once for a session, perhaps when the tables are empty. Heads are looked up in a
 -- LATERAL subquery with a lock in it, which can only be an index lookup for each name, and moved by
@@ -550,6 +551,11 @@ BEGIN
                           WHERE h.name IS NULL);
     END IF;
     IF cardinality(missing) > 0 THEN
+        IF NOT waiting THEN
+            -- Who creates many streams is met at the index. A batch stays there for a moment only;
+            -- then its appends go on alone (append.c).
+            PERFORM set_config('lock_timeout', '250ms', true);
+        END IF;
         absent := weir.append_create(store.number, missing);
         -- Looked for again, now that nobody else can be creating them.
         SELECT head_names || array_agg(u.name),

@@ -1,0 +1,194 @@
+/* creating_test.c - who creates more streams in one append than names can be locked, and who waits
+ * where there is no place to wait.
+ *
+ * A call that creates more than 256 streams locks none of their names (append_functions.sql), so
+ * others meet it only at the unique indexes, where PostgreSQL waits. Nobody's answer may be lost
+ * over that.
+ */
+#include "pg_support.h"
+
+#include <pthread.h>
+#include <stdio.h>
+#include <string.h>
+
+enum { MANY = 300 };
+
+/* One append with an event for each of many streams. */
+typedef struct mass {
+    weir_store *s;
+    store_append append;
+    store_append_stream streams[MANY];
+    store_new_event events[MANY];
+    char names[MANY][24];
+    weir_status status;
+    weir_error err;
+} mass;
+
+static void mass_make(mass *m, weir_store *s, const char *prefix, bool backwards)
+{
+    *m = (mass){ .s = s };
+    for (int i = 0; i < MANY; i++) {
+        snprintf(m->names[i], sizeof m->names[i], "%s-%03d", prefix, backwards ? MANY - 1 - i : i);
+        m->streams[i] = (store_append_stream){ .name = weir__str(m->names[i]) };
+        m->events[i] = (store_new_event){ .stream_index = (uint32_t)i,
+                                          .name = weir__str("A"),
+                                          .data = weir__str("{}"),
+                                          .meta = weir__str("{}") };
+    }
+    m->append = (store_append){ .streams = m->streams,
+                                .streams_count = MANY,
+                                .events = m->events,
+                                .events_count = MANY,
+                                .err = &m->err };
+}
+
+static void *mass_run(void *arg)
+{
+    mass *m = arg;
+    store_append *append = &m->append;
+    m->status = m->s->ops->append(m->s, &append, 1, &m->err);
+    m->status = m->status == WEIR_OK ? m->append.status : m->status;
+    return NULL;
+}
+
+/* One event for one stream, until `wait_ms` from now. */
+typedef struct one {
+    weir_store *s;
+    store_append append;
+    store_append_stream stream;
+    store_new_event event;
+    weir_status status;
+    weir_error err;
+} one;
+
+static void one_make(one *o, weir_store *s, const char *stream, int64_t wait_ms)
+{
+    *o = (one){ .s = s, .stream = { .name = weir__str(stream) } };
+    o->event = (store_new_event){ .name = weir__str("A"),
+                                  .data = weir__str("{}"),
+                                  .meta = weir__str("{}") };
+    o->append = (store_append){ .streams = &o->stream,
+                                .streams_count = 1,
+                                .events = &o->event,
+                                .events_count = 1,
+                                .deadline_us = test_mono_us() + 1000 * wait_ms,
+                                .err = &o->err };
+}
+
+static void *one_run(void *arg)
+{
+    one *o = arg;
+    store_append *append = &o->append;
+    o->status = o->s->ops->append(o->s, &append, 1, &o->err);
+    o->status = o->status == WEIR_OK ? o->append.status : o->status;
+    return NULL;
+}
+
+static void a_batch_waits_a_moment_at_most_for_who_creates_many_streams(void **state)
+{
+    pg_test *t = *state;
+    weir_store *s = test_store(t);
+    PGconn *user = test_connect(t);
+    static mass m;
+    one meets, other;
+    test_put(t, s, "there", "A");
+    mass_make(&m, s, "m", false);
+    test_exec(user, "BEGIN");
+    TEST_OK(t, s->ops->append_in(s, user, &m.append, &t->err));
+    assert_int_equal(m.append.status, WEIR_OK);
+
+    one_make(&meets, s, "m-100", 10000);
+    one_make(&other, s, "there", 10000);
+    meets.append.flags = other.append.flags = STORE_APPEND_NOWAIT;
+    store_append *batch[] = { &meets.append, &other.append };
+    const int64_t start = test_mono_us();
+    TEST_OK(t, s->ops->append(s, batch, 2, &t->err));
+    assert_true(test_mono_us() - start < 3000000);
+    assert_int_equal(meets.append.status, WEIR_EBUSY);
+    assert_true(meets.append.alone);
+    if (other.append.status != WEIR_OK) { /* goes alone as well, and need not wait there */
+        assert_true(other.append.alone);
+        one_make(&other, s, "there", 10000);
+        one_run(&other);
+        assert_int_equal(other.status, WEIR_OK);
+    }
+    assert_true(test_mono_us() - start < 4000000);
+
+    one_make(&meets, s, "m-100", 300); /* alone it waits, as long as it may */
+    one_run(&meets);
+    assert_int_equal(meets.status, WEIR_EBUSY);
+    test_exec(user, "COMMIT");
+    one_make(&meets, s, "m-100", 10000);
+    one_run(&meets);
+    assert_int_equal(meets.status, WEIR_OK);
+    assert_int_equal(meets.stream.last, 1);
+    assert_int_equal(
+        test_number(t->conn, "SELECT count(*) FROM %s.events WHERE stream = 'there'", t->schema),
+        2);
+}
+
+static void many_streams_that_two_create_at_once_are_created_once(void **state)
+{
+    pg_test *t = *state;
+    weir_store *stores[] = { test_store(t), test_store(t) };
+    static mass m[2];
+    for (int round = 0; round < 3; round++) {
+        char prefix[8];
+        pthread_t threads[2];
+        snprintf(prefix, sizeof prefix, "r%d", round);
+        for (int i = 0; i < 2; i++) {
+            mass_make(&m[i], stores[i], prefix, i == 1);
+            assert_int_equal(pthread_create(&threads[i], NULL, mass_run, &m[i]), 0);
+        }
+        for (int i = 0; i < 2; i++) {
+            pthread_join(threads[i], NULL);
+        }
+        for (int i = 0; i < 2; i++) {
+            if (m[i].status != WEIR_OK) {
+                fail_msg("round %d: %d: %s", round, m[i].status, m[i].err.message);
+            }
+            for (int k = 0; k < MANY; k++) {
+                assert_int_equal(m[i].streams[k].first + m[1 - i].streams[MANY - 1 - k].first, 1);
+            }
+        }
+    }
+}
+
+static void a_key_in_flight_is_so_for_who_finds_no_place_to_wait(void **state)
+{
+    enum { WAITERS = 3 };
+    pg_test *t = *state;
+    store_options options = test_options(t);
+    options.pool = 2;
+    weir_store *s = test_store_with(t, &options);
+    PGconn *user = test_connect(t);
+    one holder, waiters[WAITERS];
+    pthread_t threads[WAITERS];
+    one_make(&holder, s, "held", 10000);
+    holder.append.key = weir__str("key");
+    test_exec(user, "BEGIN");
+    TEST_OK(t, s->ops->append_in(s, user, &holder.append, &t->err));
+    for (int i = 0; i < WAITERS; i++) {
+        one_make(&waiters[i], s, "free", 600);
+        waiters[i].append.key = weir__str("key");
+        assert_int_equal(pthread_create(&threads[i], NULL, one_run, &waiters[i]), 0);
+    }
+    for (int i = 0; i < WAITERS; i++) {
+        pthread_join(threads[i], NULL);
+    }
+    for (int i = 0; i < WAITERS; i++) {
+        assert_int_equal(waiters[i].status, WEIR_EINFLIGHT);
+        assert_false(waiters[i].append.alone);
+    }
+    test_exec(user, "ROLLBACK");
+}
+
+int main(int argc, char **argv)
+{
+    static const struct CMUnitTest tests[] = {
+        PG_TEST(a_batch_waits_a_moment_at_most_for_who_creates_many_streams),
+        PG_TEST(many_streams_that_two_create_at_once_are_created_once),
+        PG_TEST(a_key_in_flight_is_so_for_who_finds_no_place_to_wait),
+    };
+    return test_main(argc, argv, tests, sizeof tests / sizeof tests[0]);
+}
