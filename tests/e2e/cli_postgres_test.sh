@@ -120,6 +120,71 @@ like "in words, too" "$(weir status --text)" 'slow'
 is "the log ends before it" "$(weir log | tail -n 1 | sed 's/.*"id":\([0-9]*\),.*/\1/')" 8
 ok "and goes on when it is finished" wait_for "both events" 15 bash -c '[ "$("$WEIR" log --after 8 | wc -l)" = 2 ]'
 
+sql first <<'END'
+BEGIN;
+SELECT FROM weir.append_one(0, 1000, 'held-2', 0, 0, 'Late', '{}', '{}');
+PREPARE TRANSACTION 'left behind';
+END
+ok "an append past a prepared transaction" weir append quick-2 Soon
+ok "status then" weir status
+like "names the prepared transaction" "$out" '"safe":10,"held_back_by":\[\{"pid":null,"transaction":"left behind","prepared":true,[^]]*"user":"postgres"'
+like "and since when" "$out" '"since":"20[0-9-]+T'
+like "in words, too" "$(weir status --text)" 'left behind'
+is "the log ends before it" "$(weir log --after 10)" ""
+sql first -c "COMMIT PREPARED 'left behind'"
+is "and goes on when it is finished" "$(weir log --after 10 | wc -l)" 2
+like "nobody is named any more" "$(weir status)" '"head":12,"safe":12,"held_back_by":\[\]'
+
+# ---- numbers past 2^32 -------------------------------------------------------------------------
+
+# Positions, versions, ids of targets and reactions, and fences: each begins just below a power of two,
+# so that one answer has numbers from both sides.
+large() {
+    local base=$1 name=$2
+    createdb "$name"
+    export WEIR_STORE=postgres:///$name
+    weir init >/dev/null
+    sql "$name" >/dev/null <<END
+SELECT setval('weir.positions', $base - 2), setval('weir.targets_id_seq', $base),
+       setval('weir.reactions_id_seq', $base), setval('weir.parked_id_seq', $base);
+UPDATE weir.store SET version_base = $base - 2;
+END
+    ok "$name: append" weir append big-1 Grown '{"n":1}' --expect none
+    like "$name: says where" "$out" "\"first\":$((base - 2)),\"last\":$((base - 2)),\"id\":$((base - 1)),"
+    ok "$name: append with a key" weir append big-1 Grown --expect $((base - 2)) --key k
+    ok "$name: again" weir append big-1 Grown --expect $((base - 2)) --key k
+    is "$name: the same answer" "$out" "{\"stream\":\"big-1\",\"first\":$((base - 1)),\"last\":$((base - 1)),\"id\":$base,\"replayed\":true}"
+    printf '%s\n' '{"stream":"big-1","name":"Grown"}' '{"stream":"big-1","name":"Grown"}' >lines
+    ok "$name: a batch" weir append --batch lines
+    status "$name: a conflict" 4 weir append big-1 Grown --expect "$base"
+    like "$name: has both versions" "$errout" "\"expected\":$base,\"actual\":$((base + 1))"
+    is "$name: read from a version" "$(weir read big-1 --from "$base" | grep -o '"version":[0-9]*' | tr '\n' ' ')" \
+        "\"version\":$base \"version\":$((base + 1)) "
+    is "$name: log after a position" "$(weir log --after "$base" | grep -o '"id":[0-9]*' | tr '\n' ' ')" \
+        "\"id\":$((base + 1)) \"id\":$((base + 2)) "
+    like "$name: streams" "$(weir streams)" "\"version\":$((base + 1)),"
+    like "$name: status" "$(weir status)" "\"head\":$((base + 2)),\"safe\":$((base + 2)),"
+    # A target that is behind by one event and was leased for a moment, as a worker would have left it.
+    sql "$name" >/dev/null <<END
+SELECT weir.declare('r', NULL, '*', 0, '', 0, false);
+SELECT weir.route(ARRAY[$((base + 1))], '{1}', '{0}', ARRAY[$((base + 2))], '{0}', '{t}', '{l}', '{0}', '{big}',
+                  '{""}', ARRAY[$base], ARRAY[$((base + 2))], '{}', '{}', '{}');
+UPDATE weir.targets SET fence = $base;
+SELECT weir.lease('l', 'worker', 60000000, 1, 0, 0, '{}', '{}', true, 0);
+SELECT weir.settle($((base + 1)), $((base + 1)), ARRAY[$((base + 1))], ARRAY[$((base + 1))], '{}', '{}', '{}', '{}',
+                   '{}', true, $((base + 1)), $((base + 2)), 'broken', 3, 0, 0);
+END
+    ok "$name: targets" weir targets
+    like "$name: watermark and mark" "$out" "\"watermark\":$((base + 1)),\"mark\":$((base + 2)),"
+    like "$name: the event it is blocked at" "$out" "\"event\":$((base + 2))[,}]"
+    like "$name: fence" "$(sql "$name" -c 'SELECT fence FROM weir.targets')" "^$((base + 1))\$"
+    like "$name: the router's position" "$(weir status)" "\"reaction\":\"r\",\"routed\":$((base + 2)),\"lag\":0"
+    ok "$name: doctor has no complaint" weir doctor
+}
+large $((1 << 31)) past_31
+large $((1 << 32)) past_32
+large $((1 << 53)) past_53
+
 # ---- roles -------------------------------------------------------------------------------------
 
 sql -c 'CREATE ROLE worker LOGIN' postgres
