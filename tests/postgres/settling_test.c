@@ -271,6 +271,36 @@ static void a_settle_that_waits_for_a_busy_head_delays_no_router(void **state)
     nothing_is_wrong(t, w.s);
 }
 
+static weir_status no_sql(void *ctx, void *native, weir_error *err)
+{
+    (void)ctx;
+    (void)native;
+    (void)err;
+    return WEIR_OK;
+}
+
+static void an_effect_on_a_stream_that_stays_held_is_busy_and_not_unknown(void **state)
+{
+    pg_test *t = *state;
+    const work w = give_work(t, "t");
+    store_options options = test_options(t);
+    options.busy_us = 3 * SECOND / 2;
+    options.answer_us = SECOND; /* the wait for the stream comes on top of it */
+    weir_store *s = test_store_with(t, &options);
+    PGconn *holder = test_connect(t);
+    effect e;
+    store_settle settle = settle_of(&w);
+    effect_init(&e, "order-1", WEIR_EXPECT_ANY, 0);
+    settle_effect(&settle, &e);
+    test_exec(holder, "BEGIN; SELECT 1 FROM %s.streams WHERE name = 'order-1' FOR UPDATE",
+              t->schema);
+    TEST_IS(t, s->ops->settle(s, &settle, &t->err), WEIR_EBUSY);
+    settle.sql = no_sql;
+    TEST_IS(t, s->ops->settle(s, &settle, &t->err), WEIR_EBUSY);
+    test_exec(holder, "COMMIT");
+    assert_untouched(t, &w);
+}
+
 static void a_stale_fence_writes_nothing_on_any_verb(void **state)
 {
     pg_test *t = *state;
@@ -644,6 +674,7 @@ int main(int argc, char **argv)
         PG_TEST(an_event_behind_the_heads_back_is_a_conflict_of_the_effect),
         PG_TEST(a_settle_that_loses_its_lease_inside_its_transaction_writes_nothing),
         PG_TEST(a_settle_that_waits_for_a_busy_head_delays_no_router),
+        PG_TEST(an_effect_on_a_stream_that_stays_held_is_busy_and_not_unknown),
         PG_TEST(a_stale_fence_writes_nothing_on_any_verb),
         PG_TEST(own_sql_is_atomic_with_the_watermark),
         PG_TEST(own_sql_that_ends_its_transaction_is_refused),

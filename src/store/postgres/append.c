@@ -462,7 +462,7 @@ static int64_t time_to_wait(const pg_store *s, store_append *const *appends, siz
     return least_us < 1000 ? 1000 : least_us;
 }
 
-static int64_t bytes_of(store_append *const *appends, size_t count)
+int64_t weir__pg_append_us(store_append *const *appends, size_t count)
 {
     size_t bytes = 0;
     for (size_t i = 0; i < count; i++) {
@@ -547,11 +547,11 @@ static weir_status append_once(pg_store *s, store_append *const *appends, size_t
         } else {
             sent = weir__pg_append_params(&params, s, appends, count, options, wait_us);
         }
-        /* A microsecond for each byte: 64 MiB may take a minute. */
         const pg_call call = { .sql = single ? sql_append_one : sql_append,
                                .params = &params,
                                .repeat = PG_ONCE,
-                               .answer_us = s->answer_us + wait_us + bytes_of(appends, count) };
+                               .answer_us =
+                                   s->answer_us + wait_us + weir__pg_append_us(appends, count) };
         status = weir__pg_call(s, &call, &result, why);
         if (status == WEIR_OK && (sent & PG_APPEND_ALL) != 0 &&
             chain_broken(result, appends, count)) {

@@ -264,6 +264,17 @@ static weir_status run_sql(pg_conn *conn, const store_settle *settle, weir_error
     return weir__fail(err, WEIR_EMISUSE, "the SQL of a settle has not read all of its results");
 }
 
+/* Effects may have to wait for their streams, and that comes on top: the server says that they are
+ * held before we stop listening. 0: as always. */
+static int64_t answer_us(const settling *x)
+{
+    const store_settle *settle = x->settle;
+    return settle->appends_count == 0
+               ? 0
+               : x->s->answer_us + x->s->options.busy_us +
+                     weir__pg_append_us(settle->appends, settle->appends_count);
+}
+
 static weir_status settle_in(settling *x, pg_conn *conn, const char *sql, PGresult **result,
                              weir_error *err)
 {
@@ -276,7 +287,7 @@ static weir_status settle_in(settling *x, pg_conn *conn, const char *sql, PGresu
     if (status != WEIR_OK) {
         return status;
     }
-    status = weir__pg_run_text(conn, sql, &x->params, 0, result, err);
+    status = weir__pg_run_text(conn, sql, &x->params, answer_us(x), result, err);
     if (status != WEIR_OK) {
         return not_committed(conn, status, err);
     }
@@ -327,7 +338,10 @@ static weir_status settle_once(settling *x, int32_t options, PGresult **result, 
     }
     return settle->sql != NULL
                ? settle_with_sql(x, sql, result, err)
-               : weir__pg_call(x->s, &(pg_call){ .sql = sql, .params = &x->params }, result, err);
+               : weir__pg_call(
+                     x->s,
+                     &(pg_call){ .sql = sql, .params = &x->params, .answer_us = answer_us(x) },
+                     result, err);
 }
 
 weir_status weir__pg_settle(weir_store *base, store_settle *settle, weir_error *err)
