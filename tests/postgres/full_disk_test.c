@@ -78,13 +78,14 @@ static void disk_remove(void)
     test_shell("rmdir $dir/disk");
 }
 
-/* more: for initdb. */
+/* more: for initdb. Whoever does not ask for more gets commits that a panic takes back. */
 static void cluster_make(const char *more)
 {
     test_shell("mkdir $dir/full-socket; $bin/initdb -D $dir/full -U postgres -A trust -E UTF8 "
                "--locale=C.UTF-8 --no-sync --wal-segsize=1 %s; "
                "printf \"unix_socket_directories = \\x27%%s\\x27\\nlisten_addresses = \\x27\\x27\\n"
-               "fsync = off\\nmax_wal_size = 64MB\\nautovacuum = off\\n\" $dir/full-socket "
+               "fsync = off\\nmax_wal_size = 64MB\\nautovacuum = off\\nsynchronous_commit = off\\n"
+               "wal_writer_delay = 10s\\n\" $dir/full-socket "
                ">> $dir/full/postgresql.conf",
                more);
 }
