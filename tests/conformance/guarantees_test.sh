@@ -15,4 +15,13 @@ is "every test is documented, and every documented test exists" "$documented" "$
 is "no promise stands twice" "$promises" "$(sort -u <<<"$promises")"
 # A mutant may be ahead of the page: part of a promise whose other parts do not exist yet.
 is "every promise has a mutant" "$(comm -23 <(echo "$promises") <(echo "$broken"))" ""
+
+# The table of tests/postgres/README.md: tests of any suite, by their names.
+# shellcheck disable=SC2016 # these are not for the shell
+listed=$(sed -n '/^## What others got wrong/,$p' "$WEIR_SOURCE/tests/postgres/README.md" |
+    sed -n 's/^| T[0-9]* |.*|\([^|]*\)|$/\1/p' | grep -oE '`[A-Za-z0-9_]+`' | tr -d '`' | sort -u)
+there=$(grep -ohE '(PG_TEST|KIT_TEST)\([A-Za-z0-9_]+|^def [a-z0-9_]+' "$WEIR_SOURCE"/tests/postgres/*.c \
+    "$WEIR_SOURCE"/tests/conformance/*.c "$WEIR_SOURCE"/tests/stress/*.py | sed 's/.*[( ]//' | sort -u)
+like "the table of known failures lists tests" "$listed" T10_a_restored_store
+is "every one of them exists" "$(comm -23 <(echo "$listed") <(echo "$there"))" ""
 done_testing
