@@ -92,6 +92,18 @@ static void a_store_as_it_was_made_has_no_findings(void **state)
                      0);
 }
 
+/* How a session wants its SQL printed makes no difference to what is printed. */
+static void settings_of_a_role_make_no_findings(void **state)
+{
+    pg_test *t = *state;
+    test_exec(t->conn, "ALTER ROLE CURRENT_USER SET quote_all_identifiers = on");
+    weir_store *s = test_store(t);
+    char lines[512];
+    (void)snprintf(lines, sizeof lines, "%s", checked(t, s));
+    test_exec(t->conn, "ALTER ROLE CURRENT_USER RESET quote_all_identifiers");
+    assert_string_equal(lines, "");
+}
+
 /* Statements that make something wrong; what is told; statements that put it right. */
 typedef struct fault {
     const char *wrong, *told, *right;
@@ -461,6 +473,7 @@ int main(int argc, char **argv)
 {
     static const struct CMUnitTest tests[] = {
         PG_TEST(a_store_as_it_was_made_has_no_findings),
+        PG_TEST(settings_of_a_role_make_no_findings),
         PG_TEST(what_differs_from_what_this_version_makes_is_told),
         PG_TEST(a_function_whose_body_was_changed_is_told),
         PG_TEST(a_missing_index_is_told_with_what_makes_it),

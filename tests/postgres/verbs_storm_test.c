@@ -24,7 +24,7 @@
 
 enum {
     PROCESSES = 4,
-    STREAMS = 8,
+    STREAMS = 5,
     EVENTS_READ = 64, /* by one call of a router */
     MARKS_MAX = EVENTS_READ * 6,
     LEASES_MAX = 1 << 20,
@@ -595,7 +595,7 @@ static void every_verb_at_random_from_several_processes_handles_each_event_once(
         pids[number] = process_start(t, all, seed, number, end_us);
     }
     while (test_mono_us() < end_us - 1000000) {
-        usleep(300000 + (unsigned)roll(&m, 400000));
+        usleep(1000000 + (unsigned)roll(&m, 1000000)); /* opening a store takes a while */
         const size_t victim = roll(&m, PROCESSES);
         (void)kill(pids[victim], SIGKILL);
         (void)waitpid(pids[victim], NULL, 0);

@@ -123,7 +123,8 @@ static weir_status check_model(const judge *j, weir_error *err)
     if (status != WEIR_OK) {
         return status;
     }
-    status = weir__pg_run_script(conn, "BEGIN", j->s->answer_us, err);
+    status = weir__pg_run_script(conn, "BEGIN; SET LOCAL quote_all_identifiers = off",
+                                 j->s->answer_us, err);
     if (status == WEIR_OK) {
         status = model_make(conn, &made, err);
     }

@@ -114,7 +114,9 @@ WITH spaces AS (
         md5(concat_ws(' ',
             replace(p.prosrc, s.written, ''),
             replace(replace(pg_get_function_result(p.oid), s.prefix, ''), 'pg_temp.', ''),
-            p.prolang, p.prosecdef, p.provolatile, p.proretset, p.proconfig))
+            p.prolang, p.prosecdef, p.provolatile, p.proretset,
+            -- quoted if whoever made it had quote_all_identifiers on
+            replace(array_to_string(p.proconfig, ' '), '"', '')))
     FROM spaces AS s
     JOIN pg_catalog.pg_proc AS p ON p.pronamespace = s.oid
 )
