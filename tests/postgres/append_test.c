@@ -701,6 +701,99 @@ static void C03_numbers_past_2_to_the_32(void **state)
     numbers_past(*state, INT64_C(1) << 32);
 }
 
+/* ---- batches ------------------------------------------------------------------------------- */
+
+/* Versions without gaps, positions in the order of versions, heads that say the same. */
+static void consistent(pg_test *t)
+{
+    assert_int_equal(test_number(t->conn,
+                                 "SELECT count(*) FROM (SELECT stream, version, id,"
+                                 " row_number() OVER (PARTITION BY stream ORDER BY id) - 1 AS nth"
+                                 " FROM %s.events) AS e WHERE e.version <> e.nth",
+                                 t->schema),
+                     0);
+    assert_int_equal(
+        test_number(t->conn,
+                    "SELECT count(*) FROM (SELECT stream AS name, max(version) AS version,"
+                    " max(id) AS last_id FROM %s.events GROUP BY stream) AS e"
+                    " FULL JOIN %s.streams AS s USING (name, version, last_id)"
+                    " WHERE e.name IS NULL OR s.name IS NULL",
+                    t->schema, t->schema),
+        0);
+}
+
+static void C06_a_batch_numbers_the_events_of_streams_that_appends_share(void **state)
+{
+    pg_test *t = *state;
+    weir_store *s = test_store(t);
+    made m[4];
+    const int64_t before = test_put(t, s, "x", "A"); /* y and z are new */
+    make(&m[0], "x", WEIR_EXPECT_ANY, 0, "B");       /* x, y, x */
+    make_add(&m[0], "y", "C");
+    m[0].events[2] = m[0].events[0];
+    m[0].append.events_count = 3;
+    make(&m[1], "z", WEIR_EXPECT_NONE, 0, "D");
+    make(&m[2], "y", WEIR_EXPECT_ANY, 0, "E");
+    make(&m[3], "x", WEIR_EXPECT_ANY, 0, "F");
+    TEST_OK(t, run(s, m, 4, STORE_APPEND_NOWAIT, &t->err));
+    const struct {
+        int append, stream;
+        int64_t first, last, id;
+    } wanted[] = { { 0, 0, 1, 2, before + 3 },
+                   { 0, 1, 0, 0, before + 2 },
+                   { 1, 0, 0, 0, before + 4 },
+                   { 2, 0, 1, 1, before + 5 },
+                   { 3, 0, 3, 3, before + 6 } };
+    for (size_t i = 0; i < sizeof wanted / sizeof wanted[0]; i++) {
+        const made *one = &m[wanted[i].append];
+        assert_int_equal(one->append.status, WEIR_OK);
+        assert_int_equal(one->streams[wanted[i].stream].first, wanted[i].first);
+        assert_int_equal(one->streams[wanted[i].stream].last, wanted[i].last);
+        assert_int_equal(one->streams[wanted[i].stream].id, wanted[i].id);
+    }
+    assert_int_equal(test_number(t->conn,
+                                 "SELECT count(*) FROM %s.events WHERE (stream, version, name) IN "
+                                 "(('x', 0, 'A'), ('x', 1, 'B'), ('y', 0, 'C'), ('x', 2, 'B'),"
+                                 " ('z', 0, 'D'), ('y', 1, 'E'), ('x', 3, 'F'))",
+                                 t->schema),
+                     7);
+    consistent(t);
+}
+
+/* One append of the batch is refused because of its other stream: the neighbour, before or after
+ * it, has the shared stream for itself. */
+static void C05_a_refused_append_leaves_no_gap_in_a_stream_it_shares(void **state)
+{
+    pg_test *t = *state;
+    weir_store *s = test_store(t);
+    made m[3];
+    test_put(t, s, "other", "A");
+    test_put(t, s, "shared", "A");
+    for (int round = 0; round < 4; round++) {
+        const int bad = round % 2;
+        const char *shared = round < 2 ? "shared" : "new";
+        make(&m[bad], shared, WEIR_EXPECT_ANY, 0, "Bad");
+        make_add(&m[bad], "other", "Bad");
+        m[bad].streams[1].expect = WEIR_EXPECT_EXACT;
+        m[bad].streams[1].version = 7;
+        make(&m[1 - bad], shared, WEIR_EXPECT_ANY, 0, "Good");
+        make(&m[2], "third", WEIR_EXPECT_ANY, 0, "Good");
+        TEST_OK(t, run(s, m, 3, STORE_APPEND_NOWAIT, &t->err));
+        assert_int_equal(m[bad].append.status, WEIR_ECONFLICT);
+        assert_int_equal(m[bad].err.actual, 0);
+        assert_int_equal(m[1 - bad].append.status, WEIR_OK);
+        assert_int_equal(m[1 - bad].streams[0].first, round < 2 ? 1 + round : round - 2);
+        assert_int_equal(m[1 - bad].streams[0].last, round < 2 ? 1 + round : round - 2);
+        assert_int_equal(m[2].append.status, WEIR_OK);
+        assert_int_equal(m[2].streams[0].last, round);
+    }
+    assert_int_equal(
+        test_number(t->conn, "SELECT count(*) FROM %s.events WHERE name = 'Bad'", t->schema), 0);
+    /* Not even a position: 2 + 4 times 2. */
+    assert_int_equal(test_number(t->conn, "SELECT last_value FROM %s.positions", t->schema), 10);
+    consistent(t);
+}
+
 /* ---- durability ---------------------------------------------------------------------------- */
 
 static void C12_a_role_without_synchronous_commit_commits_durably_all_the_same(void **state)
@@ -833,6 +926,8 @@ int main(int argc, char **argv)
         PG_TEST(C05_a_payload_of_a_mebibyte_and_names_of_500_bytes),
         PG_TEST(C03_numbers_past_2_to_the_31),
         PG_TEST(C03_numbers_past_2_to_the_32),
+        PG_TEST(C06_a_batch_numbers_the_events_of_streams_that_appends_share),
+        PG_TEST(C05_a_refused_append_leaves_no_gap_in_a_stream_it_shares),
         PG_TEST(C12_a_role_without_synchronous_commit_commits_durably_all_the_same),
         PG_TEST(an_append_belongs_to_the_callers_transaction),
         PG_TEST(a_refusal_leaves_the_callers_transaction_as_it_was),

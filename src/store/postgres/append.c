@@ -16,6 +16,7 @@
 #include "base/assert.h"
 #include "base/error.h"
 #include "base/str.h"
+#include "store/postgres/append_batch.h"
 #include "store/postgres/append_sql.h"
 #include "store/postgres/postgres_private.h"
 
@@ -531,29 +532,38 @@ static weir_status append_once(pg_store *s, store_append *const *appends, size_t
                                weir_error *err)
 {
     pg_params params = { 0 };
+    pg_heads heads = { 0 };
     PGresult *result = NULL;
     weir_error local = { 0 };
     weir_error *why = err == NULL ? &local : err;
     weir_status status = WEIR_OK;
     int32_t options = PG_APPEND_EXPIRE;
+    bool written = false; /* all of them, as weir.append_batch says */
 
     for (int attempt = 0; attempt < ATTEMPTS_MAX; attempt++) {
         const int64_t wait_us = time_to_wait(s, appends, count);
         const bool single = count == 1 && attempt == 0 && is_single_event(appends[0]);
+        const char *sql = single ? sql_append_one : sql_append;
         int32_t sent = 0;
         weir__pg_params_reset(&params);
+        weir__pg_heads_free(&heads);
         if (single) {
             add_single_event(&params, appends[0], wait_us);
         } else {
             sent = weir__pg_append_params(&params, s, appends, count, options, wait_us);
         }
-        const pg_call call = { .sql = single ? sql_append_one : sql_append,
+        if ((sent & PG_APPEND_SET_BASED) != 0 && weir__pg_heads_find(&heads, appends, count)) {
+            weir__pg_heads_params(&heads, &params);
+            sql = sql_append_batch;
+        }
+        const pg_call call = { .sql = sql,
                                .params = &params,
                                .repeat = PG_ONCE,
                                .answer_us =
                                    s->answer_us + wait_us + weir__pg_append_us(appends, count) };
         status = weir__pg_call(s, &call, &result, why);
-        if (status == WEIR_OK && (sent & PG_APPEND_ALL) != 0 &&
+        written = status == WEIR_OK && heads.count > 0 && weir__pg_heads_written(result);
+        if (status == WEIR_OK && !written && (sent & PG_APPEND_ALL) != 0 &&
             chain_broken(result, appends, count)) {
             pq.PQclear(result);
             result = NULL;
@@ -567,6 +577,7 @@ static weir_status append_once(pg_store *s, store_append *const *appends, size_t
                 refuse_busy(appends[i], (weir_str){ .ptr = "" });
             }
             weir__pg_params_free(&params);
+            weir__pg_heads_free(&heads);
             return WEIR_OK;
         }
         if (status != WEIR_EIO) {
@@ -580,10 +591,12 @@ static weir_status append_once(pg_store *s, store_append *const *appends, size_t
     }
     if (status == WEIR_OK) {
         atomic_fetch_add(&s->transactions, 1);
-        status = weir__pg_append_results(result, appends, count, err);
+        status = written ? weir__pg_heads_results(&heads, result, appends, count, err)
+                         : weir__pg_append_results(result, appends, count, err);
         pq.PQclear(result);
     }
     weir__pg_params_free(&params);
+    weir__pg_heads_free(&heads);
     if (status == WEIR_OK && wrote_events(appends, count)) {
         weir__pg_wake(s);
     }

@@ -788,3 +788,123 @@ BEGIN
     END IF;
 END
 $$;
+
+-- A batch without keys of which nothing is waited for and every stream gets an event, judged as a
+-- whole: most batches. When all of it succeeds it is written by three plain statements; anything
+-- else (a refusal, a stream that is busy) is left to weir.append, which has the same arguments but
+-- for the last four and finds what was locked here.
+-- A head is a stream of the batch, named once. head_streams: the number of the stream that names it
+-- first, empty when no stream is named twice; head_ends: the number of its last event;
+-- event_heads and event_offsets: the head of each event, and which of its new events it is, from 1.
+-- A stream that is named twice has no expectation, so the first that names it can speak for all.
+-- Gives one row with the versions of the heads as they were and the position of each event, or the
+-- rows of weir.append.
+-- Plans: one for all sizes; weir.streams may be empty when it is made and must still not be read
+-- from end to end.
+CREATE OR REPLACE FUNCTION weir.append_batch(
+    options integer, wait_ms integer, key_ttl bigint,
+    append_flags integer[], append_keys text[], append_fingerprints bytea[],
+    stream_appends integer[], stream_names text[], stream_expects integer[],
+    stream_versions bigint[],
+    event_streams integer[], event_names text[], event_data text[], event_meta text[],
+    change_streams integer[], change_keys text[], change_kinds integer[],
+    head_streams integer[], head_ends integer[], event_heads integer[], event_offsets integer[])
+RETURNS TABLE (append_index integer, stream_index integer, status integer, replayed boolean,
+               first_version bigint, last_version bigint, "position" bigint, expected bigint,
+               actual bigint, other text, head_versions bigint[], event_ids bigint[])
+LANGUAGE plpgsql VOLATILE SECURITY DEFINER
+SET search_path = pg_catalog, pg_temp
+SET plan_cache_mode = force_generic_plan SET enable_seqscan = off SET jit = off
+AS $$
+DECLARE
+    store record;
+    written timestamptz;
+    now_us bigint;
+    head_names text[] := stream_names;
+    head_expects integer[] := stream_expects;
+    head_wanted bigint[] := stream_versions;
+    head_rows tid[];
+    missing bigint;
+    absent text[];
+    fine boolean;
+BEGIN
+    SELECT s.number, s.version_base, pg_advisory_xact_lock_shared(1465207122, s.number)::text,
+           (SELECT min(k.expires) FROM weir.keys AS k) AS expires
+      INTO store FROM weir.store AS s WHERE s.one;
+    IF current_setting('synchronous_commit') NOT IN ('on', 'remote_apply') THEN
+        PERFORM weir.commit_durably();
+    END IF;
+    IF cardinality(head_streams) > 0 THEN
+        SELECT array_agg(stream_names[u.stream]), array_agg(stream_expects[u.stream]),
+               array_agg(stream_versions[u.stream])
+          INTO head_names, head_expects, head_wanted
+          FROM unnest(head_streams) AS u (stream);
+    END IF;
+    SELECT array_agg(coalesce(h.version, store.version_base - 1)), array_agg(h.ctid),
+           bool_and(CASE WHEN h.closed THEN false
+                         WHEN u.expect = 0 THEN true
+                         WHEN u.expect = 1 THEN h.version IS NULL
+                         WHEN u.expect = 2 THEN h.version IS NOT NULL
+                         ELSE h.version IS NOT NULL AND h.version = u.version END),
+           count(*) - count(h.version)
+      INTO head_versions, head_rows, fine, missing
+      FROM unnest(head_names, head_expects, head_wanted) AS u (name, expect, version)
+      LEFT JOIN LATERAL (
+           SELECT s.version, s.closed, s.ctid
+             FROM weir.streams AS s WHERE s.name = u.name COLLATE "C"
+              FOR NO KEY UPDATE SKIP LOCKED) AS h ON true;
+    IF fine AND missing > 0 THEN
+        -- Who creates many streams is met at the index: for a moment only, as in weir.append.
+        PERFORM set_config('lock_timeout', '250ms', true);
+        absent := ARRAY(SELECT u.name FROM unnest(head_names, head_rows) AS u (name, place)
+                         WHERE u.place IS NULL);
+        absent := weir.append_create(store.number, absent);
+        -- Looked for again, now that nobody else can be creating them.
+        fine := cardinality(absent) = missing
+            AND NOT EXISTS (SELECT FROM unnest(absent) AS u (name)
+                             CROSS JOIN LATERAL (SELECT FROM weir.streams AS s
+                                                  WHERE s.name = u.name COLLATE "C" LIMIT 1) AS h);
+    END IF;
+    IF fine IS NOT TRUE THEN
+        head_versions := NULL;
+        RETURN QUERY
+            SELECT a.*, NULL::bigint[], NULL::bigint[] FROM weir.append(
+                options, wait_ms, key_ttl, append_flags, append_keys, append_fingerprints,
+                stream_appends, stream_names, stream_expects, stream_versions, event_streams,
+                event_names, event_data, event_meta, change_streams, change_keys,
+                change_kinds) AS a;
+        RETURN;
+    END IF;
+    written := weir.clock();
+    event_ids := ARRAY(SELECT nextval('weir.positions')
+                         FROM generate_series(1, cardinality(event_heads)));
+    UPDATE weir.streams AS s
+       SET version = u.version + event_offsets[u.last], last_id = event_ids[u.last],
+           updated = written
+      FROM unnest(head_rows, head_versions, head_ends) AS u (place, version, last)
+     WHERE s.ctid = u.place;
+    IF missing > 0 THEN
+        INSERT INTO weir.streams (name, version, last_id, created, updated, closed)
+        SELECT u.name, u.version + event_offsets[u.last], event_ids[u.last], written, written,
+               false
+          FROM unnest(head_names, head_rows, head_versions, head_ends)
+               AS u (name, place, version, last)
+         WHERE u.place IS NULL ORDER BY u.name COLLATE "C";
+    END IF;
+    INSERT INTO weir.events (id, stream, version, name, data, meta, created)
+    SELECT u.id, head_names[u.head], head_versions[u.head] + u.number, u.name, u.data::json,
+           u.meta::json, written
+      FROM unnest(event_ids, event_heads, event_offsets, event_names, event_data, event_meta)
+           AS u (id, head, number, name, data, meta);
+    IF options & 4 <> 0 AND store.expires IS NOT NULL THEN
+        now_us := (extract(epoch FROM written) * 1000000)::bigint;
+        IF store.expires <= now_us THEN
+            PERFORM weir.append_expire(now_us);
+        END IF;
+    END IF;
+    append_index := 0;
+    stream_index := 0;
+    status := 0;
+    RETURN NEXT;
+END
+$$;
