@@ -186,6 +186,23 @@ static void session_mode_passes_notifications(void **state)
     bouncer_stop(&b);
 }
 
+/* What cannot be asked for behind a pooler, because the session is not ours, is refused. */
+static void transaction_mode_needs_the_usual_isolation(void **state)
+{
+    pg_test *t = *state;
+    weir_store *s = NULL;
+    (void)test_store(t);
+    test_exec(t->conn, "ALTER ROLE postgres SET default_transaction_isolation = 'repeatable read'");
+    bouncer b = bouncer_start("transaction", 2);
+    const store_options options = options_by(t, &b);
+    const weir_status status = weir__postgres_open(&s, &options, &t->err);
+    test_exec(t->conn, "ALTER ROLE postgres RESET default_transaction_isolation");
+    bouncer_stop(&b);
+    assert_int_equal(status, WEIR_EMISUSE);
+    assert_non_null(strstr(t->err.message, "default_transaction_isolation = 'read committed'"));
+    assert_null(s);
+}
+
 int main(int argc, char **argv)
 {
     static const struct CMUnitTest tests[] = {
@@ -193,6 +210,7 @@ int main(int argc, char **argv)
         PG_TEST(transaction_mode_survives_prepared_statements_by_force),
         PG_TEST(the_server_itself_is_not_taken_for_a_pooler),
         PG_TEST(transaction_mode_polls_unless_there_is_a_direct_way),
+        PG_TEST(transaction_mode_needs_the_usual_isolation),
         PG_TEST(session_mode_passes_notifications),
     };
     return test_main(argc, argv, tests, sizeof tests / sizeof tests[0]);

@@ -427,6 +427,98 @@ static void a_restart_of_the_server_is_waited_for(void **state)
     assert_int_equal(events_count(t), 4);
 }
 
+/* ---- settings of somebody else's ------------------------------------------------------------ */
+
+typedef struct racer {
+    weir_store *store;
+    int won, other;
+    weir_error err;
+    pthread_t thread;
+} racer;
+
+/* Appends to one stream, each time at the version it was told of: it wins, or is told again. */
+static void *race(void *arg)
+{
+    racer *r = arg;
+    int64_t at = -1;
+    while (r->won < 25 && r->other == 0) {
+        int64_t version = -1;
+        const weir_status status =
+            test_try(r->store, "raced", at < 0 ? WEIR_EXPECT_NONE : WEIR_EXPECT_EXACT, at, "Größe",
+                     &version, NULL, &r->err);
+        r->won += status == WEIR_OK;
+        r->other += status != WEIR_OK && status != WEIR_ECONFLICT;
+        at = version;
+    }
+    return NULL;
+}
+
+/* What a role or a database is set to is for its other users: sessions of ours ask for what they
+ * need. Without READ COMMITTED a lost race is a serialization failure and no conflict. */
+static void settings_of_a_role_change_nothing(void **state)
+{
+    enum { RACERS = 4 };
+    static const char *const settings[] = {
+        "default_transaction_isolation = serializable",
+        "default_transaction_deferrable = on",
+        "client_encoding = latin1",
+        "timezone = 'Asia/Kathmandu'",
+        "datestyle = 'SQL, DMY'",
+        "standard_conforming_strings = off",
+        "bytea_output = escape",
+        "array_nulls = off",
+        "transform_null_equals = on",
+        "search_path = pg_temp",
+        "synchronous_commit = off",
+    };
+    pg_test *t = *state;
+    char role[TEST_SCHEMA_BYTES + 8], path[TEST_URL_BYTES + TEST_SCHEMA_BYTES];
+    racer racers[RACERS];
+    store_chunk chunk = { 0 };
+    store_positions at;
+    (void)test_store(t); /* which makes it */
+    (void)snprintf(role, sizeof role, "odd_%s", t->schema);
+    test_exec(t->conn, "CREATE ROLE \"%s\" LOGIN SUPERUSER", role);
+    for (size_t i = 0; i < sizeof settings / sizeof settings[0]; i++) {
+        test_exec(t->conn, "ALTER ROLE \"%s\" SET %s", role, settings[i]);
+    }
+    store_options options = test_options(t);
+    (void)snprintf(path, sizeof path, "postgres:///postgres?host=%s&user=%s",
+                   getenv("WEIR_TEST_PG_DIR"), role);
+    options.path = weir__str(path);
+    for (size_t i = 0; i < RACERS; i++) {
+        racers[i] = (racer){ .store = test_store_with(t, &options) };
+    }
+    for (size_t i = 0; i < RACERS; i++) {
+        assert_int_equal(pthread_create(&racers[i].thread, NULL, race, &racers[i]), 0);
+    }
+    for (size_t i = 0; i < RACERS; i++) {
+        assert_int_equal(pthread_join(racers[i].thread, NULL), 0);
+        if (racers[i].other > 0) {
+            fail_msg("neither won nor lost: %s (%s)", racers[i].err.message,
+                     racers[i].err.store_code);
+        }
+    }
+    assert_int_equal(test_number(t->conn,
+                                 "SELECT count(*) FROM %s.events WHERE convert_to(name, 'UTF8') = "
+                                 "'\\x4772c3b6c39f65'",
+                                 t->schema),
+                     RACERS * 25);
+    weir_store *s = racers[0].store;
+    const store_log_query q = { .to = INT64_MAX, .limit = 1 };
+    TEST_OK(t, s->ops->read_log(s, &q, &chunk, &t->err));
+    assert_true(weir__str_equal(chunk.events[0].name, weir__str("Größe")));
+    TEST_OK(t, s->ops->positions(s, &at, &t->err));
+    assert_true(chunk.events[0].created_us <= at.now_us &&
+                chunk.events[0].created_us > at.now_us - INT64_C(600000000));
+    assert_int_equal(at.safe, at.head);
+    weir__chunk_free(&chunk);
+    for (size_t i = 0; i < RACERS; i++) {
+        test_store_close(t, racers[i].store);
+    }
+    test_exec(t->conn, "DROP ROLE \"%s\"", role);
+}
+
 int main(int argc, char **argv)
 {
     static const struct CMUnitTest tests[] = {
@@ -443,6 +535,7 @@ int main(int argc, char **argv)
         PG_TEST(T28_statements_that_somebody_dropped_are_prepared_again),
         PG_TEST(T28_a_plan_that_no_longer_fits_is_made_anew),
         PG_TEST(prepare_off_prepares_nothing),
+        PG_TEST(settings_of_a_role_change_nothing),
         PG_TEST(a_restart_of_the_server_is_waited_for),
     };
     return test_main(argc, argv, tests, sizeof tests / sizeof tests[0]);
