@@ -454,7 +454,8 @@ static void *race(void *arg)
 }
 
 /* What a role or a database is set to is for its other users: sessions of ours ask for what they
- * need. Without READ COMMITTED a lost race is a serialization failure and no conflict. */
+ * need. A trigger looks at the isolation: with another one the functions would look at what was
+ * there before they waited for a lock, and most races would end well all the same. */
 static void settings_of_a_role_change_nothing(void **state)
 {
     enum { RACERS = 4 };
@@ -477,6 +478,13 @@ static void settings_of_a_role_change_nothing(void **state)
     store_chunk chunk = { 0 };
     store_positions at;
     (void)test_store(t); /* which makes it */
+    test_exec(t->conn,
+              "CREATE FUNCTION %s.look() RETURNS trigger LANGUAGE plpgsql AS $$ BEGIN "
+              "IF current_setting('transaction_isolation') <> 'read committed' THEN "
+              "RAISE EXCEPTION 'another isolation'; END IF; RETURN NEW; END $$;"
+              "CREATE TRIGGER look BEFORE INSERT ON %s.events FOR EACH ROW "
+              "EXECUTE FUNCTION %s.look()",
+              t->schema, t->schema, t->schema);
     (void)snprintf(role, sizeof role, "odd_%s", t->schema);
     test_exec(t->conn, "CREATE ROLE \"%s\" LOGIN SUPERUSER", role);
     for (size_t i = 0; i < sizeof settings / sizeof settings[0]; i++) {
