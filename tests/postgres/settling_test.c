@@ -453,6 +453,24 @@ static void a_connection_that_dies_before_the_commit_is_no_unknown_outcome(void 
     TEST_OK(t, settle_own(t, &w, w.lease.fence, &own));
 }
 
+static void a_connection_that_died_while_idle_is_not_used_for_own_sql(void **state)
+{
+    pg_test *t = *state;
+    const work w = give_work(t, "t");
+    own_sql own = { .sql = "SELECT 1" };
+    const char *others = "FROM pg_stat_activity WHERE application_name = 'weir-test' AND pid <> "
+                         "pg_backend_pid()";
+    for (int i = 0; i < 2; i++) {
+        assert_true(test_number(t->conn, "SELECT count(pg_terminate_backend(pid)) %s", others) > 0);
+        assert_true(test_wait(t->conn, 5, "SELECT count(*) = 0 %s", others));
+        if (i == 0) {
+            nothing_is_wrong(t, w.s);
+        } else {
+            TEST_OK(t, settle_own(t, &w, w.lease.fence, &own));
+        }
+    }
+}
+
 /* The answer to COMMIT is cut off: it has happened, and nobody may say that it has not. */
 static void a_commit_without_an_answer_is_unknown(void **state)
 {
@@ -680,6 +698,7 @@ int main(int argc, char **argv)
         PG_TEST(own_sql_that_ends_its_transaction_is_refused),
         PG_TEST(a_commit_that_is_refused_undoes_the_settle),
         PG_TEST(a_connection_that_dies_before_the_commit_is_no_unknown_outcome),
+        PG_TEST(a_connection_that_died_while_idle_is_not_used_for_own_sql),
         PG_TEST(a_commit_without_an_answer_is_unknown),
         PG_TEST(fences_never_repeat_through_a_crash),
         PG_TEST(what_was_settled_survives_a_crash),

@@ -348,9 +348,8 @@ static weir_status not_sent(pg_conn *conn, weir_error *err)
                       "the connection to PostgreSQL was lost; nothing was sent: %s", message);
 }
 
-/* A connection that died while nobody looked has something to read: the end, or a farewell, or
- * both, one after the other. */
-static bool still_there(pg_conn *conn)
+/* One that died has something to read: the end, or a farewell, or both, one after the other. */
+bool weir__pg_still_there(pg_conn *conn)
 {
     struct pollfd fd = { .fd = pq.PQsocket(conn->raw), .events = POLLIN };
     if (fd.fd < 0) {
@@ -471,7 +470,7 @@ static weir_status begin(pg_conn *conn, const pg_params *params, weir_error *err
     if (params != NULL && params->failed) {
         return weir__fail(err, WEIR_ENOMEM, "could not allocate the parameters of a statement");
     }
-    if (conn->raw == NULL || !still_there(conn)) {
+    if (conn->raw == NULL || !weir__pg_still_there(conn)) {
         return not_sent(conn, err);
     }
     return WEIR_OK;

@@ -129,7 +129,8 @@ static void rest(pg_pool *pool, int64_t until_us)
     weir__unlock(&pool->mu);
 }
 
-weir_status weir__pg_take(pg_store *s, int64_t deadline_us, pg_conn **out, weir_error *err)
+/* May have died while nobody used it: running a statement on it tells. */
+static weir_status take(pg_store *s, int64_t deadline_us, pg_conn **out, weir_error *err)
 {
     pg_pool *pool = s->pool;
     const int64_t deadline = deadline_us == 0 ? mono_us() + s->options.busy_us : deadline_us;
@@ -161,6 +162,24 @@ weir_status weir__pg_take(pg_store *s, int64_t deadline_us, pg_conn **out, weir_
             return status;
         }
         rest(pool, again_us);
+    }
+}
+
+weir_status weir__pg_take(pg_store *s, int64_t deadline_us, pg_conn **out, weir_error *err)
+{
+    const int64_t deadline = deadline_us == 0 ? mono_us() + s->options.busy_us : deadline_us;
+    for (;;) {
+        pg_conn *conn = NULL;
+        const weir_status status = take(s, deadline, &conn, err);
+        if (status != WEIR_OK) {
+            return status;
+        }
+        if (weir__pg_still_there(conn)) {
+            *out = conn;
+            return WEIR_OK;
+        }
+        weir__pg_disconnect(conn);
+        weir__pg_give(conn);
     }
 }
 
@@ -245,7 +264,7 @@ weir_status weir__pg_call(pg_store *s, const pg_call *call, PGresult **result, w
     for (int attempt = 0;; attempt++) {
         pg_conn *conn = NULL;
         bool reconnect = false;
-        weir_status status = weir__pg_take(s, deadline, &conn, err);
+        weir_status status = take(s, deadline, &conn, err);
         if (status != WEIR_OK) {
             return status;
         }

@@ -97,9 +97,12 @@ typedef struct pg_call {
  * = SQLSTATE (53100 and 53200 say disk full, memory; 55P03 and 57014: WEIR_EBUSY). */
 weir_status weir__pg_call(pg_store *s, const pg_call *call, PGresult **result, weir_error *err);
 
+/* Whether a connection that nobody uses still leads somewhere, as far as can be known without
+ * asking the server. Pre: it is connected. */
+bool weir__pg_still_there(pg_conn *conn);
 /* A connection of one's own, for several statements. deadline_us: monotonic, 0: the store's busy
- * time from now. EBUSY: all are taken; EUNAVAILABLE: no server. give: broken ones are closed, an
- * open transaction is rolled back. */
+ * time from now. EBUSY: all are taken; EUNAVAILABLE: no server. One that died while nobody used it
+ * is not given out. give: broken ones are closed, an open transaction is rolled back. */
 weir_status weir__pg_take(pg_store *s, int64_t deadline_us, pg_conn **out, weir_error *err);
 void weir__pg_give(pg_conn *conn);
 /* One that is connected and that nobody uses; NULL: there is none. Waits for nothing. */
