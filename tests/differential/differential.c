@@ -7,7 +7,7 @@
  * PostgreSQL is the server of WEIR_TEST_POSTGRES (see tests/postgres/with-server).
  *
  * Without --seed, seeds 1 to COUNT run (WEIR_DIFFERENTIAL_SEEDS, or 400; of those with PostgreSQL
- * a tenth), 500 operations each, and each seed is one test in TAP. A seed that fails prints its
+ * a twentieth), 500 operations each, and each seed is one test in TAP. A seed that fails prints its
  * number, the operation and what each store answered; `--seed N --verbose` runs it again and prints
  * every operation.
  */
@@ -22,7 +22,7 @@ enum {
     OPERATIONS_LOG_EVERY = 100,
     PROLOGUE = 8,
     WAKE_MS_MAX = 5000,
-    POSTGRES_SHARE = 10
+    POSTGRES_SHARE = 20
 };
 
 static const operation *const groups[] = { log_operations, reaction_operations, target_operations,
