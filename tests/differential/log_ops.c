@@ -167,6 +167,9 @@ static void op_append(world *w)
     enum { BATCH_MAX = 3 };
     some_append made[BATCH_MAX];
     const size_t count = one_in(w, 4) ? 1 + chance(w, BATCH_MAX) : 1;
+    /* As the committer asks, or as one who waits; nobody else is there to be waited for. Not drawn,
+     * so that a seed stays what it was. */
+    const uint32_t flags = (w->rng >> 33 & 1) != 0 ? STORE_APPEND_NOWAIT : 0u;
     for (size_t i = 0; i < count; i++) {
         what(w, i == 0 ? "append" : " |");
         some_append_make(w, &made[i], false);
@@ -181,6 +184,7 @@ static void op_append(world *w)
         weir_error err;
         for (size_t i = 0; i < count; i++) {
             some_append_copy(&made[i], &run[i]);
+            run[i].append.flags |= flags;
             appends[i] = &run[i].append;
         }
         weir_store *s = w->stores[store];

@@ -451,7 +451,10 @@ CREATE OR REPLACE FUNCTION weir.append(
 RETURNS TABLE (append_index integer, stream_index integer, status integer, replayed boolean,
                first_version bigint, last_version bigint, "position" bigint, expected bigint,
                actual bigint, other text)
-LANGUAGE plpgsql VOLATILE SECURITY DEFINER SET search_path = pg_catalog, pg_temp AS $$
+LANGUAGE plpgsql VOLATILE SECURITY DEFINER
+SET search_path = pg_catalog, pg_temp
+SET plan_cache_mode = force_generic_plan -- or small batches are planned anew each time
+AS $$
 DECLARE
     store record;
     written timestamptz;
