@@ -325,8 +325,8 @@ static void C12_a_full_tablespace_refuses_and_loses_nothing(void **state)
     disk_remove();
 }
 
-/* The server cannot go on: it panics, and does not come back before there is room. Then it does, and
- * the same handle is at work again. */
+/* The server cannot go on: it panics, and does not come back before there is room. Then it does,
+ * and the same handle is at work again. */
 static void C12_a_full_disk_of_the_log_loses_nothing(void **state)
 {
     pg_test *t = *state;

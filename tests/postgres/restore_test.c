@@ -1,12 +1,12 @@
-/* restore_test.c - a dump (pg_dump) that is read into a new cluster goes on where the dump was made:
+/* restore_test.c - a dump (pg_dump) that is read into a new cluster goes on where it was made:
  * routing, subscriptions, leases, keys (C16, C24, C25, C31). Nothing is skipped, nothing is handled
  * twice, and no position is given away again.
  *
- * The dump is made in the middle of everything: some events are not routed, some targets are halfway
- * through theirs, one is leased, an event is parked and another was sent back, an append is open
- * with positions above it committed. A small router and a small worker go on in the new cluster;
- * what they handle there and what was handled before must be every event, once for each reaction.
- * Followers, who are told of the change, are in rewind_test.
+ * The dump is made in the middle of everything: some events are not routed, some targets are
+ * halfway through theirs, one is leased, an event is parked and another was sent back, an append is
+ * open with positions above it committed. A small router and a small worker go on in the new
+ * cluster; what they handle there and what was handled before must be every event, once for each
+ * reaction. Followers, who are told of the change, are in rewind_test.
  */
 #include "pg_support.h"
 #include "servers.h"
