@@ -241,83 +241,109 @@ static void handled_once(world *w, PGconn *conn, int64_t parked_reaction, int64_
     }
 }
 
+/* What the dump finds, and what must not be given away again. */
+typedef struct unfinished {
+    int64_t keyed, head;             /* positions: of the append under a key, of the log      */
+    int64_t parked, parked_reaction; /* the event that an operator keeps                      */
+    int64_t target, fence;           /* leased by a worker that never comes back              */
+    int64_t router_fence;
+    PGconn *open_append;
+} unfinished;
+
+static unfinished leave_unfinished(world *w)
+{
+    pg_test *t = w->t;
+    unfinished u = { 0 };
+    bool replayed = true;
+    TEST_OK(t, append_under_key(w->s, &replayed, &u.keyed, &t->err));
+    put_many(w, 60);
+    route_all(w, 50); /* the rest is not routed yet */
+    work_some(w, 9);
+    u.parked = park_two(w, &u.parked_reaction);
+    store_lease_list held = { 0 };
+    assert_int_equal(lease(w, 1, &held), 1);
+    u.target = held.leases[0].target;
+    u.fence = held.leases[0].fence;
+    weir__arena_free(&held.arena);
+    store_router_lease router = { .reaction = w->reactions[0] };
+    TEST_OK(t, w->s->ops->router_lease(w->s, weir__str("router"), LEASE_US, &router, 1, &t->err));
+    assert_true(router.fence > 0);
+    u.router_fence = router.fence;
+    u.open_append = test_connect(t);
+    test_exec(u.open_append,
+              "BEGIN; SELECT * FROM %s.append_one(0, 0, 'open', 0, 0, 'A', '{}', '{}')", t->schema);
+    put_many(w, 20);
+    u.head = look(t, "SELECT max(id) FROM %s.events");
+    return u;
+}
+
+/* Positions, versions and keys. */
+static void log_goes_on(world *w, const unfinished *u)
+{
+    pg_test *t = w->t;
+    bool replayed = false;
+    int64_t id = 0, version = -1;
+    weir_arena arena = { 0 };
+    weir_str owner;
+    TEST_OK(t, append_under_key(w->s, &replayed, &id, &t->err));
+    assert_true(replayed && id == u->keyed);
+    TEST_OK(t, w->s->ops->key_owner(w->s, weir__str("email:a"), &arena, &owner, &t->err));
+    assert_true(weir__str_equal(owner, weir__str("keyed")));
+    weir__arena_free(&arena);
+    TEST_OK(t, test_try(w->s, "s-0", WEIR_EXPECT_ANY, 0, "A", &version, &id, &t->err));
+    assert_true(id > u->head);
+    assert_int_equal(version, 12);
+}
+
+static void fences_go_on(world *w, const unfinished *u, PGconn *fresh)
+{
+    pg_test *t = w->t;
+    store_lease_list list = { 0 };
+    bool seen = false;
+    assert_true(test_wait(fresh, 10,
+                          "SELECT lease_until < %s.clock_us() FROM %s.targets WHERE id = %lld",
+                          t->schema, t->schema, (long long)u->target));
+    const size_t count = lease(w, 100, &list);
+    for (size_t i = 0; i < count; i++) {
+        if (list.leases[i].target == u->target) {
+            assert_true(list.leases[i].fence > u->fence);
+            seen = true;
+        }
+        work_on(w, &list.leases[i]);
+    }
+    assert_true(seen);
+    weir__arena_free(&list.arena);
+    store_router_lease router = { .reaction = w->reactions[0] };
+    TEST_OK(t, w->s->ops->router_lease(w->s, weir__str("other"), LEASE_US, &router, 1, &t->err));
+    assert_true(router.fence > u->router_fence);
+}
+
 static void T10_a_restored_store_goes_on_where_the_dump_was_made(void **state)
 {
     pg_test *t = *state;
     world w = { .t = t, .s = test_store(t) };
-    bool replayed = true;
-    int64_t keyed = 0;
     (void)give_reaction(t, w.s, "by-stream", STORE_RULE_STREAM);
     (void)give_reaction(t, w.s, "by-work", STORE_RULE_WORK);
     reactions_find(&w);
-    TEST_OK(t, append_under_key(w.s, &replayed, &keyed, &t->err));
-    put_many(&w, 60);
-    route_all(&w, 50); /* ten are not routed yet */
-    work_some(&w, 9);
-    int64_t parked_reaction = 0;
-    const int64_t parked = park_two(&w, &parked_reaction);
-    store_lease_list held = { 0 };
-    assert_int_equal(lease(&w, 1, &held), 1); /* by a worker that the dump does not have */
-    store_router_lease router = { .reaction = w.reactions[0] };
-    TEST_OK(t, w.s->ops->router_lease(w.s, weir__str("router"), LEASE_US, &router, 1, &t->err));
-    assert_true(router.fence > 0);
-    PGconn *open_append = test_connect(t);
-    test_exec(open_append,
-              "BEGIN; SELECT * FROM %s.append_one(0, 0, 'open', 0, 0, 'A', '{}', '{}')", t->schema);
-    put_many(&w, 20);
-    const int64_t head = look(t, "SELECT max(id) FROM %s.events");
-
+    const unfinished u = leave_unfinished(&w);
     server_make("fresh");
     test_shell("$bin/pg_dump -h $dir -U postgres -n %s postgres | $bin/psql -q -v ON_ERROR_STOP=1 "
                "-h $dir/fresh-socket -U postgres postgres",
                t->schema);
-    test_exec(open_append, "COMMIT"); /* too late for the dump: not part of the new log */
+    test_exec(u.open_append, "COMMIT"); /* too late for the dump: not part of the new log */
+
     store_options options = test_options(t);
     options.path = weir__str(server_url("fresh", "postgres"));
     w.s = test_store_with(t, &options);
     PGconn *fresh = server_connect(t, "fresh", "postgres");
     assert_int_equal(test_number(fresh, "SELECT count(*) FROM %s.events", t->schema), 81);
-
-    /* Nothing is given away twice: positions, versions, keys, fences. */
-    store_lease_list again = { 0 };
-    int64_t id = 0;
-    TEST_OK(t, append_under_key(w.s, &replayed, &id, &t->err));
-    assert_true(replayed && id == keyed);
-    weir_arena arena = { 0 };
-    weir_str owner;
-    TEST_OK(t, w.s->ops->key_owner(w.s, weir__str("email:a"), &arena, &owner, &t->err));
-    assert_true(weir__str_equal(owner, weir__str("keyed")));
-    weir__arena_free(&arena);
-    int64_t version = -1;
-    TEST_OK(t, test_try(w.s, "s-0", WEIR_EXPECT_ANY, 0, "A", &version, &id, &t->err));
-    assert_true(id > head);
-    assert_int_equal(version, 12);
-    assert_true(test_wait(fresh, 10,
-                          "SELECT lease_until < %s.clock_us() FROM %s.targets WHERE id = "
-                          "%lld",
-                          t->schema, t->schema, (long long)held.leases[0].target));
-    const size_t count = lease(&w, 100, &again);
-    bool seen = false;
-    for (size_t i = 0; i < count; i++) {
-        if (again.leases[i].target == held.leases[0].target) {
-            assert_true(again.leases[i].fence > held.leases[0].fence);
-            seen = true;
-        }
-        work_on(&w, &again.leases[i]);
-    }
-    assert_true(seen);
-    store_router_lease router_again = { .reaction = w.reactions[0] };
-    TEST_OK(t,
-            w.s->ops->router_lease(w.s, weir__str("other"), LEASE_US, &router_again, 1, &t->err));
-    assert_true(router_again.fence > router.fence);
-
+    log_goes_on(&w, &u);
+    fences_go_on(&w, &u, fresh);
     put_many(&w, 30);
     route_all(&w, EVENTS_MAX);
     work_all(&w);
-    handled_once(&w, fresh, parked_reaction, parked);
+    handled_once(&w, fresh, u.parked_reaction, u.parked);
     nothing_is_wrong(t, w.s);
-    weir__arena_free(&again.arena);
-    weir__arena_free(&held.arena);
     test_store_close(t, w.s);
     test_disconnect(t, fresh);
     server_remove("fresh");
