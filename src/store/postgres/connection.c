@@ -348,21 +348,27 @@ static weir_status not_sent(pg_conn *conn, weir_error *err)
                       "the connection to PostgreSQL was lost; nothing was sent: %s", message);
 }
 
-/* One that died has something to read: the end, or a farewell, or both, one after the other. */
+/* One that died has something to read: the end, or a farewell, or both, one after the other. The
+ * farewell may have come together with the last answer: then libpq has it already, and the end may
+ * be yet to come. */
 bool weir__pg_still_there(pg_conn *conn)
 {
     struct pollfd fd = { .fd = pq.PQsocket(conn->raw), .events = POLLIN };
     if (fd.fd < 0) {
         return false;
     }
-    while (poll(&fd, 1, 0) > 0) {
+    for (;;) {
         /* PQisBusy takes what has come apart: notice_receive sees a farewell. */
-        if (pq.PQconsumeInput(conn->raw) != 1 || pq.PQisBusy(conn->raw) != 0 || conn->ended ||
-            pq.PQstatus(conn->raw) != CONNECTION_OK) {
+        if (pq.PQisBusy(conn->raw) != 0 || conn->ended || pq.PQstatus(conn->raw) != CONNECTION_OK) {
+            return false;
+        }
+        if (poll(&fd, 1, 0) <= 0) {
+            return true;
+        }
+        if (pq.PQconsumeInput(conn->raw) != 1) {
             return false;
         }
     }
-    return true;
 }
 
 /* Sends what is left and reads until a result is complete. false: lost; *why says how. */
