@@ -305,6 +305,7 @@ static void C13_a_held_stream_delays_nobody_else(void **state)
     enum { HELD = 12, OTHERS = 6 }; /* more who wait than the pool has connections */
     pg_test *t = *state;
     weir *w = test_weir(t);
+    weir_store *s = test_store(t);
     PGconn *user = test_connect(t);
     neighbour n[HELD + OTHERS];
     pthread_t threads[HELD + OTHERS];
@@ -316,6 +317,15 @@ static void C13_a_held_stream_delays_nobody_else(void **state)
     test_exec(user, "BEGIN");
     TEST_OK(t, append_by(w, user, "there", "", NULL, &t->err));
     TEST_OK(t, append_by(w, user, "not-there", "", NULL, &t->err));
+    for (int i = 0; i < 2; i++) { /* in a batch, the one concerned is busy and nobody else */
+        made m[2];
+        make(&m[0], i == 0 ? "there" : "not-there", WEIR_EXPECT_ANY, 0, "A");
+        make(&m[1], "other-0", WEIR_EXPECT_ANY, 0, "A");
+        TEST_OK(t, run(s, m, 2, STORE_APPEND_NOWAIT, &t->err));
+        assert_int_equal(m[0].append.status, WEIR_EBUSY);
+        assert_true(m[0].append.alone);
+        assert_int_equal(m[1].append.status, WEIR_OK);
+    }
     const int64_t start = test_mono_us();
     for (int i = 0; i < HELD + OTHERS; i++) {
         char stream[32];
