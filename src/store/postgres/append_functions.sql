@@ -512,6 +512,15 @@ BEGIN
                     END;
                 END IF;
             END LOOP;
+            IF cardinality(busy_keys) > 0 AND cardinality(append_flags) = 1 THEN
+                -- Judged already: who has no time left must not meet others at the streams.
+                append_index := 0;
+                stream_index := -1;
+                status := -9;
+                replayed := false;
+                RETURN NEXT;
+                RETURN;
+            END IF;
         ELSE
             SELECT coalesce(array_agg(u.key), '{}') INTO busy_keys
               FROM (SELECT DISTINCT v.key COLLATE "C" AS key FROM unnest(append_keys) AS v (key)
