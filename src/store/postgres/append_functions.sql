@@ -754,8 +754,9 @@ $$;
 
 -- One event to one stream, without keys: most appends. One statement finds the head, moves it and
 -- writes the event; whatever it does not find (a new stream, a busy or closed one, another version)
--- is left to weir.append. The head's row is found by its place: when it was locked in a newer
--- version than this statement can see, nothing is found, and weir.append looks again.
+-- is left to weir.append_batch, or to weir.append when it has to wait. The head's row is found by
+-- its place: when it was locked in a newer version than this statement can see, nothing is found,
+-- and the other function looks again.
 CREATE OR REPLACE FUNCTION weir.append_one(
     append_flags integer, wait_ms integer, stream_name text, expect integer, stream_version bigint,
     event_name text, event_data text, event_meta text)
@@ -789,7 +790,18 @@ BEGIN
            m.updated
       FROM moved AS m
     RETURNING 0, 0, 0, false, e.version, e.version, e.id, NULL::bigint, NULL::bigint, NULL::text;
-    IF NOT FOUND THEN
+    IF NOT FOUND AND append_flags & 16 <> 0 THEN -- mostly a new stream
+        RETURN QUERY
+            SELECT a.append_index, a.stream_index, a.status, coalesce(a.replayed, false),
+                   coalesce(a.first_version, a.head_versions[1] + 1),
+                   coalesce(a.last_version, a.head_versions[1] + 1),
+                   coalesce(a."position", a.event_ids[1]), a.expected, a.actual, a.other
+              FROM weir.append_batch(
+                5, wait_ms, 0, ARRAY[append_flags], '{}', '{}', ARRAY[1], ARRAY[stream_name],
+                ARRAY[expect], ARRAY[stream_version], ARRAY[1], ARRAY[event_name],
+                ARRAY[event_data], ARRAY[event_meta], '{}', '{}', '{}', '{}', ARRAY[1], ARRAY[1],
+                ARRAY[1]) AS a;
+    ELSIF NOT FOUND THEN
         RETURN QUERY
             SELECT a.* FROM weir.append(
                 5, wait_ms, 0, ARRAY[append_flags], '{}', '{}', ARRAY[1], ARRAY[stream_name],
