@@ -3,11 +3,11 @@
  *
  * WHAT IS HELD AGAINST WHAT  Whoever handles an event writes so into a table of the test's own, in
  * the transaction of the settle. When the storm has passed and what is left was worked off:
- *   - the store's own check finds nothing: no target is stuck (C29), no flag is wrong;
+ *   - the store's own check finds nothing: no target is stuck (C20), no flag is wrong;
  *   - every event that a reaction listens to was handled by it exactly once, or stands parked
- *     (C30, C31), although leases expired, operators skipped and definitions changed meanwhile;
+ *     (C25, C33), although leases expired, operators skipped and definitions changed meanwhile;
  *     those that operators sent back to an earlier position (lane "again") at least once;
- *   - no fence was given twice (C33), and never more targets than asked for;
+ *   - no fence was given twice (C24), and never more targets than asked for (C21);
  *   - the versions of each stream have no gap.
  * The seed is printed; WEIR_SEED repeats the choices, though not the scheduling.
  */
