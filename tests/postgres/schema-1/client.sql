@@ -93,7 +93,7 @@ SELECT id, version, created, stream, name, meta,
                * (extract(epoch FROM pg_postmaster_start_time()) * 1000000)::bigint
                + (SELECT number FROM weir.store)) = $4
  ORDER BY id LIMIT $3;
-EXECUTE s12 ('1', '6', '10', '1794789529171657') \g /dev/null
+EXECUTE s12 ('1', '6', '10', '1794791415699165') \g /dev/null
 PREPARE s13 AS
 SELECT id, version, created, name, meta,
        CASE WHEN pg_column_compression(data) IS NULL AND pg_column_compression(meta) IS NULL
@@ -113,7 +113,7 @@ SELECT id, version, created, stream, name, meta,
                * (extract(epoch FROM pg_postmaster_start_time()) * 1000000)::bigint
                + (SELECT number FROM weir.store)) = $4
  ORDER BY id DESC LIMIT $3;
-EXECUTE s14 ('1', '6', '10', '1794789529171657') \g /dev/null
+EXECUTE s14 ('1', '6', '10', '1794791415699165') \g /dev/null
 PREPARE s15 AS
 SELECT given, changed, id, name, number, since, routed, reread_to, retired, router, router_until,
        router_fence, names, source, rule, rule_text
@@ -302,7 +302,6 @@ PREPARE s42 AS
 SELECT weir.snapshot_drop($1, $2);
 EXECUTE s42 ('order', 'r2');
 EXECUTE s10 ('6') \g /dev/null
-EXECUTE s11 ('7');
 PREPARE s43 AS
 WITH locks AS MATERIALIZED (SELECT * FROM pg_locks WHERE granted)
 SELECT coalesce(l.pid, 0)::bigint AS pid,

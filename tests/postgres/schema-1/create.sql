@@ -151,7 +151,7 @@ CREATE TABLE weir.parked (
     UNIQUE (target, reaction, event)
 );
 CREATE INDEX parked_sent_back ON weir.parked (target, event, reaction) WHERE sent_back;
-CREATE INDEX parked_reaction ON weir.parked (reaction);
+CREATE INDEX parked_reaction ON weir.parked (reaction, id);
 CREATE TABLE weir.lanes (
     lane text COLLATE "C" PRIMARY KEY,
     paused boolean NOT NULL DEFAULT false,
@@ -559,7 +559,10 @@ CREATE OR REPLACE FUNCTION weir.append(
 RETURNS TABLE (append_index integer, stream_index integer, status integer, replayed boolean,
                first_version bigint, last_version bigint, "position" bigint, expected bigint,
                actual bigint, other text)
-LANGUAGE plpgsql VOLATILE SECURITY DEFINER SET search_path = pg_catalog, pg_temp AS $$
+LANGUAGE plpgsql VOLATILE SECURITY DEFINER
+SET search_path = pg_catalog, pg_temp
+SET plan_cache_mode = force_generic_plan
+AS $$
 DECLARE
     store record;
     written timestamptz;
@@ -614,6 +617,14 @@ BEGIN
                     END;
                 END IF;
             END LOOP;
+            IF cardinality(busy_keys) > 0 AND cardinality(append_flags) = 1 THEN
+                append_index := 0;
+                stream_index := -1;
+                status := -9;
+                replayed := false;
+                RETURN NEXT;
+                RETURN;
+            END IF;
         ELSE
             SELECT coalesce(array_agg(u.key), '{}') INTO busy_keys
               FROM (SELECT DISTINCT v.key COLLATE "C" AS key FROM unnest(append_keys) AS v (key)
@@ -653,6 +664,9 @@ BEGIN
                           WHERE h.name IS NULL);
     END IF;
     IF cardinality(missing) > 0 THEN
+        IF NOT waiting THEN
+            PERFORM set_config('lock_timeout', '250ms', true);
+        END IF;
         absent := weir.append_create(store.number, missing);
         SELECT head_names || array_agg(u.name),
                head_versions || array_agg(coalesce(h.version, store.version_base - 1)),
@@ -727,7 +741,8 @@ BEGIN
                        AS u (append, number, verdict, actual);
             refused := refused || appends;
         END IF;
-        IF cardinality(refused) = cardinality(append_flags) THEN
+        IF cardinality(refused) = cardinality(append_flags)
+           OR options & 8 <> 0 AND cardinality(refused) > 0 THEN
             RETURN;
         END IF;
         wrote := true;
@@ -864,7 +879,18 @@ BEGIN
            m.updated
       FROM moved AS m
     RETURNING 0, 0, 0, false, e.version, e.version, e.id, NULL::bigint, NULL::bigint, NULL::text;
-    IF NOT FOUND THEN
+    IF NOT FOUND AND append_flags & 16 <> 0 THEN
+        RETURN QUERY
+            SELECT a.append_index, a.stream_index, a.status, coalesce(a.replayed, false),
+                   coalesce(a.first_version, a.head_versions[1] + 1),
+                   coalesce(a.last_version, a.head_versions[1] + 1),
+                   coalesce(a."position", a.event_ids[1]), a.expected, a.actual, a.other
+              FROM weir.append_batch(
+                5, wait_ms, 0, ARRAY[append_flags], '{}', '{}', ARRAY[1], ARRAY[stream_name],
+                ARRAY[expect], ARRAY[stream_version], ARRAY[1], ARRAY[event_name],
+                ARRAY[event_data], ARRAY[event_meta], '{}', '{}', '{}', '{}', ARRAY[1], ARRAY[1],
+                ARRAY[1]) AS a;
+    ELSIF NOT FOUND THEN
         RETURN QUERY
             SELECT a.* FROM weir.append(
                 5, wait_ms, 0, ARRAY[append_flags], '{}', '{}', ARRAY[1], ARRAY[stream_name],
@@ -873,6 +899,111 @@ BEGIN
     ELSIF store.expires IS NOT NULL AND store.expires <= weir.clock_us() THEN
         PERFORM weir.append_expire(weir.clock_us());
     END IF;
+END
+$$;
+CREATE OR REPLACE FUNCTION weir.append_batch(
+    options integer, wait_ms integer, key_ttl bigint,
+    append_flags integer[], append_keys text[], append_fingerprints bytea[],
+    stream_appends integer[], stream_names text[], stream_expects integer[],
+    stream_versions bigint[],
+    event_streams integer[], event_names text[], event_data text[], event_meta text[],
+    change_streams integer[], change_keys text[], change_kinds integer[],
+    head_streams integer[], head_ends integer[], event_heads integer[], event_offsets integer[])
+RETURNS TABLE (append_index integer, stream_index integer, status integer, replayed boolean,
+               first_version bigint, last_version bigint, "position" bigint, expected bigint,
+               actual bigint, other text, head_versions bigint[], event_ids bigint[])
+LANGUAGE plpgsql VOLATILE SECURITY DEFINER
+SET search_path = pg_catalog, pg_temp
+SET plan_cache_mode = force_generic_plan SET enable_seqscan = off SET jit = off
+AS $$
+DECLARE
+    store record;
+    written timestamptz;
+    now_us bigint;
+    head_names text[] := stream_names;
+    head_expects integer[] := stream_expects;
+    head_wanted bigint[] := stream_versions;
+    head_rows tid[];
+    missing bigint;
+    absent text[];
+    fine boolean;
+BEGIN
+    SELECT s.number, s.version_base, pg_advisory_xact_lock_shared(1465207122, s.number)::text,
+           (SELECT min(k.expires) FROM weir.keys AS k) AS expires
+      INTO store FROM weir.store AS s WHERE s.one;
+    IF current_setting('synchronous_commit') NOT IN ('on', 'remote_apply') THEN
+        PERFORM weir.commit_durably();
+    END IF;
+    IF cardinality(head_streams) > 0 THEN
+        SELECT array_agg(stream_names[u.stream]), array_agg(stream_expects[u.stream]),
+               array_agg(stream_versions[u.stream])
+          INTO head_names, head_expects, head_wanted
+          FROM unnest(head_streams) AS u (stream);
+    END IF;
+    SELECT array_agg(coalesce(h.version, store.version_base - 1)), array_agg(h.ctid),
+           bool_and(CASE WHEN h.closed THEN false
+                         WHEN u.expect = 0 THEN true
+                         WHEN u.expect = 1 THEN h.version IS NULL
+                         WHEN u.expect = 2 THEN h.version IS NOT NULL
+                         ELSE h.version IS NOT NULL AND h.version = u.version END),
+           count(*) - count(h.version)
+      INTO head_versions, head_rows, fine, missing
+      FROM unnest(head_names, head_expects, head_wanted) AS u (name, expect, version)
+      LEFT JOIN LATERAL (
+           SELECT s.version, s.closed, s.ctid
+             FROM weir.streams AS s WHERE s.name = u.name COLLATE "C"
+              FOR NO KEY UPDATE SKIP LOCKED) AS h ON true;
+    IF fine AND missing > 0 THEN
+        PERFORM set_config('lock_timeout', '250ms', true);
+        absent := ARRAY(SELECT u.name FROM unnest(head_names, head_rows) AS u (name, place)
+                         WHERE u.place IS NULL);
+        absent := weir.append_create(store.number, absent);
+        fine := cardinality(absent) = missing
+            AND NOT EXISTS (SELECT FROM unnest(absent) AS u (name)
+                             CROSS JOIN LATERAL (SELECT FROM weir.streams AS s
+                                                  WHERE s.name = u.name COLLATE "C" LIMIT 1) AS h);
+    END IF;
+    IF fine IS NOT TRUE THEN
+        head_versions := NULL;
+        RETURN QUERY
+            SELECT a.*, NULL::bigint[], NULL::bigint[] FROM weir.append(
+                options, wait_ms, key_ttl, append_flags, append_keys, append_fingerprints,
+                stream_appends, stream_names, stream_expects, stream_versions, event_streams,
+                event_names, event_data, event_meta, change_streams, change_keys,
+                change_kinds) AS a;
+        RETURN;
+    END IF;
+    written := weir.clock();
+    event_ids := ARRAY(SELECT nextval('weir.positions')
+                         FROM generate_series(1, cardinality(event_heads)));
+    UPDATE weir.streams AS s
+       SET version = u.version + event_offsets[u.last], last_id = event_ids[u.last],
+           updated = written
+      FROM unnest(head_rows, head_versions, head_ends) AS u (place, version, last)
+     WHERE s.ctid = u.place;
+    IF missing > 0 THEN
+        INSERT INTO weir.streams (name, version, last_id, created, updated, closed)
+        SELECT u.name, u.version + event_offsets[u.last], event_ids[u.last], written, written,
+               false
+          FROM unnest(head_names, head_rows, head_versions, head_ends)
+               AS u (name, place, version, last)
+         WHERE u.place IS NULL ORDER BY u.name COLLATE "C";
+    END IF;
+    INSERT INTO weir.events (id, stream, version, name, data, meta, created)
+    SELECT u.id, head_names[u.head], head_versions[u.head] + u.number, u.name, u.data::json,
+           u.meta::json, written
+      FROM unnest(event_ids, event_heads, event_offsets, event_names, event_data, event_meta)
+           AS u (id, head, number, name, data, meta);
+    IF options & 4 <> 0 AND store.expires IS NOT NULL THEN
+        now_us := (extract(epoch FROM written) * 1000000)::bigint;
+        IF store.expires <= now_us THEN
+            PERFORM weir.append_expire(now_us);
+        END IF;
+    END IF;
+    append_index := 0;
+    stream_index := 0;
+    status := 0;
+    RETURN NEXT;
 END
 $$;
 
