@@ -258,8 +258,9 @@ typedef struct cli_lines {
 /* *more false: there is none. The line is borrowed until the next call. WEIR_EINVAL: longer than
  * line_max; the next call goes on after it. */
 weir_status weir__cli_lines_next(cli_lines *l, weir_str *line, bool *more, weir_error *err);
-/* Whether the next call would wait for whoever writes. */
-bool weir__cli_lines_wait(const cli_lines *l);
+/* Whether the next call would wait for whoever writes. Does not wait itself; a line given before is
+ * no longer there. */
+bool weir__cli_lines_wait(cli_lines *l);
 void weir__cli_lines_free(cli_lines *l);
 
 /* progress.c. On a terminal, after a second: how many, how fast, how long still. */

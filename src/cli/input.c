@@ -179,14 +179,21 @@ weir_status weir__cli_lines_next(cli_lines *l, weir_str *line, bool *more, weir_
     }
 }
 
-bool weir__cli_lines_wait(const cli_lines *l)
+bool weir__cli_lines_wait(cli_lines *l)
 {
-    struct pollfd fd = { .fd = l->fd, .events = POLLIN };
+    weir_error err;
 
-    if (l->eof || lines_newline(l, l->start) != NULL) {
-        return false;
+    /* Something that can be read may be half a line: it is read, and then there is nothing. */
+    while (!l->eof && l->end - l->start <= l->line_max && lines_newline(l, l->start) == NULL) {
+        struct pollfd fd = { .fd = l->fd, .events = POLLIN };
+        if (poll(&fd, 1, 0) == 0) {
+            return true;
+        }
+        if (lines_read(l, &err) != WEIR_OK) {
+            return false; /* reading the next line says why */
+        }
     }
-    return poll(&fd, 1, 0) == 0;
+    return false;
 }
 
 void weir__cli_lines_free(cli_lines *l)

@@ -83,6 +83,11 @@ static void a_line_is_waited_for_only_when_it_is_not_there(void **state)
     assert_true(weir__cli_lines_wait(&l)); /* half a line is no line */
     feed("ee\n");
     expect_line(&l, "three");
+    feed("fou"); /* what can be read is half a line, too */
+    assert_true(weir__cli_lines_wait(&l));
+    feed("r\n");
+    assert_false(weir__cli_lines_wait(&l));
+    expect_line(&l, "four");
     (void)close(pipe_in);
     assert_false(weir__cli_lines_wait(&l)); /* the end is there */
     expect_end(&l);

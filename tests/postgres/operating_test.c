@@ -266,8 +266,8 @@ static void plans_made_on_empty_tables_serve_a_full_store(void **state)
     (void)give_reaction(t, s, "r", STORE_RULE_CONSTANT);
     (void)give_reaction(t, s, "w", STORE_RULE_WORK);
     static const char *const calls[CALLS] = {
-        "settle(1, 1, '{1,2}', '{1,1}', '{2}', '{1}', '{1}', '{x}', '{7}', true, 2, 1, '', 1, 9, "
-        "0)",
+        ("settle(1, 1, '{1,2}', '{1,1}', '{2}', '{1}', '{1}', '{x}', '{7}', true, 2, 1, '', 1, 9, "
+         "0)"),
         "fenced('{2,1,3}', '{1,1,1}', 1000)",
         "operate(5, '{2,1,3}', false, NULL, 'me')",
         "operate_reset('{1,2}', false, 0)",

@@ -1,5 +1,5 @@
-/* rewind_test.c - positions when the server is another one than before (C16): after a crash, after a
- * failover that lost nothing, after one that lost events, after a restore.
+/* rewind_test.c - positions when the server is another one than before (C16): after a crash, after
+ * a failover that lost nothing, after one that lost events, after a restore.
  *
  * Clients reach "the server" by a symbolic link to the directory of its socket. A failover is that
  * link pointing elsewhere, and the connections to the old server ended.

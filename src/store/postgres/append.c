@@ -527,79 +527,108 @@ static bool chain_broken(const PGresult *result, store_append *const *appends, s
     return (size_t)rows < streams;
 }
 
+/* One try at a batch: what is sent, and what came back. */
+typedef struct attempt {
+    pg_params params;
+    pg_heads heads;
+    PGresult *result; /* owned */
+    int32_t options, sent;
+    bool written; /* all of them, as weir.append_batch says */
+} attempt;
+
+static weir_status attempt_run(attempt *a, pg_store *s, store_append *const *appends, size_t count,
+                               bool first, weir_error *err)
+{
+    const int64_t wait_us = time_to_wait(s, appends, count);
+    const bool single = first && count == 1 && is_single_event(appends[0]);
+    const char *sql = single ? sql_append_one : sql_append;
+    weir__pg_params_reset(&a->params);
+    weir__pg_heads_free(&a->heads);
+    a->sent = 0;
+    if (single) {
+        add_single_event(&a->params, appends[0], wait_us);
+    } else {
+        a->sent = weir__pg_append_params(&a->params, s, appends, count, a->options, wait_us);
+    }
+    if ((a->sent & PG_APPEND_SET_BASED) != 0 && weir__pg_heads_find(&a->heads, appends, count)) {
+        weir__pg_heads_params(&a->heads, &a->params);
+        sql = sql_append_batch;
+    }
+    const pg_call call = { .sql = sql,
+                           .params = &a->params,
+                           .repeat = PG_ONCE,
+                           .answer_us =
+                               s->answer_us + wait_us + weir__pg_append_us(appends, count) };
+    const weir_status status = weir__pg_call(s, &call, &a->result, err);
+    a->written = status == WEIR_OK && a->heads.count > 0 && weir__pg_heads_written(a->result);
+    return status;
+}
+
+/* Whether nothing was written and it has to be tried once more; how is in the options then. */
+static bool attempt_again(attempt *a, weir_status status, store_append *const *appends,
+                          size_t count, const weir_error *why)
+{
+    if (status == WEIR_OK && !a->written && (a->sent & PG_APPEND_ALL) != 0 &&
+        chain_broken(a->result, appends, count)) {
+        pq.PQclear(a->result);
+        a->result = NULL;
+        a->options |= PG_APPEND_IN_ORDER;
+        return true;
+    }
+    if (status != WEIR_EIO) {
+        return false;
+    }
+    if (ran_into(why, "events_version")) {
+        a->options |= PG_APPEND_RECHECK;
+        return true;
+    }
+    return ran_into(why, "streams_pkey"); /* two who created the same one at once */
+}
+
+/* What became of each append, once the statement was answered. */
+static weir_status attempt_results(const attempt *a, store_append *const *appends, size_t count,
+                                   weir_error *err)
+{
+    if (a->result == NULL) {
+        return weir__fail(err, WEIR_EBUSY,
+                          "others create the same streams all the time; try again");
+    }
+    return a->written ? weir__pg_heads_results(&a->heads, a->result, appends, count, err)
+                      : weir__pg_append_results(a->result, appends, count, err);
+}
+
 /* One transaction. Waits for locks unless the appends say NOWAIT, which all of them do or none. */
 static weir_status append_once(pg_store *s, store_append *const *appends, size_t count,
                                weir_error *err)
 {
-    pg_params params = { 0 };
-    pg_heads heads = { 0 };
-    PGresult *result = NULL;
+    attempt a = { .options = PG_APPEND_EXPIRE };
     weir_error local = { 0 };
     weir_error *why = err == NULL ? &local : err;
     weir_status status = WEIR_OK;
-    int32_t options = PG_APPEND_EXPIRE;
-    bool written = false; /* all of them, as weir.append_batch says */
+    int attempts = 0;
+    bool again = false;
 
-    for (int attempt = 0; attempt < ATTEMPTS_MAX; attempt++) {
-        const int64_t wait_us = time_to_wait(s, appends, count);
-        const bool single = count == 1 && attempt == 0 && is_single_event(appends[0]);
-        const char *sql = single ? sql_append_one : sql_append;
-        int32_t sent = 0;
-        weir__pg_params_reset(&params);
-        weir__pg_heads_free(&heads);
-        if (single) {
-            add_single_event(&params, appends[0], wait_us);
-        } else {
-            sent = weir__pg_append_params(&params, s, appends, count, options, wait_us);
+    do {
+        status = attempt_run(&a, s, appends, count, attempts == 0, why);
+        again = attempt_again(&a, status, appends, count, why);
+    } while (again && ++attempts < ATTEMPTS_MAX);
+    if (status == WEIR_EBUSY && is_lock_timeout(why) &&
+        (appends[0]->flags & STORE_APPEND_NOWAIT) != 0) {
+        /* Somebody creates one of these streams, and many others: nobody knows which. */
+        for (size_t i = 0; i < count; i++) {
+            refuse_busy(appends[i], (weir_str){ .ptr = "" });
         }
-        if ((sent & PG_APPEND_SET_BASED) != 0 && weir__pg_heads_find(&heads, appends, count)) {
-            weir__pg_heads_params(&heads, &params);
-            sql = sql_append_batch;
-        }
-        const pg_call call = { .sql = sql,
-                               .params = &params,
-                               .repeat = PG_ONCE,
-                               .answer_us =
-                                   s->answer_us + wait_us + weir__pg_append_us(appends, count) };
-        status = weir__pg_call(s, &call, &result, why);
-        written = status == WEIR_OK && heads.count > 0 && weir__pg_heads_written(result);
-        if (status == WEIR_OK && !written && (sent & PG_APPEND_ALL) != 0 &&
-            chain_broken(result, appends, count)) {
-            pq.PQclear(result);
-            result = NULL;
-            options |= PG_APPEND_IN_ORDER;
-            continue;
-        }
-        if (status == WEIR_EBUSY && is_lock_timeout(why) &&
-            (appends[0]->flags & STORE_APPEND_NOWAIT) != 0) {
-            /* Somebody creates one of these streams, and many others: nobody knows which. */
-            for (size_t i = 0; i < count; i++) {
-                refuse_busy(appends[i], (weir_str){ .ptr = "" });
-            }
-            weir__pg_params_free(&params);
-            weir__pg_heads_free(&heads);
-            return WEIR_OK;
-        }
-        if (status != WEIR_EIO) {
-            break;
-        }
-        if (ran_into(why, "events_version")) {
-            options |= PG_APPEND_RECHECK;
-        } else if (!ran_into(why, "streams_pkey")) { /* two who created the same one at once */
-            break;
-        }
-    }
-    if (status == WEIR_OK) {
+        status = WEIR_OK;
+    } else if (status == WEIR_OK) {
         atomic_fetch_add(&s->transactions, 1);
-        status = written ? weir__pg_heads_results(&heads, result, appends, count, err)
-                         : weir__pg_append_results(result, appends, count, err);
-        pq.PQclear(result);
+        status = attempt_results(&a, appends, count, err);
+        if (status == WEIR_OK && wrote_events(appends, count)) {
+            weir__pg_wake(s);
+        }
     }
-    weir__pg_params_free(&params);
-    weir__pg_heads_free(&heads);
-    if (status == WEIR_OK && wrote_events(appends, count)) {
-        weir__pg_wake(s);
-    }
+    pq.PQclear(a.result);
+    weir__pg_params_free(&a.params);
+    weir__pg_heads_free(&a.heads);
     return status;
 }
 

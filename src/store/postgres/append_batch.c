@@ -1,12 +1,12 @@
 /* append_batch.c - see append_batch.h.
  *
  * INVARIANTS
- *   (1) Numbers are given here, where the appends are at hand, so that the database neither sorts nor
- *       joins: which head an event belongs to and which of its new events it is.
- *   (2) Only appends that nobody waits for, without keys, and with an event for each of their streams:
- *       whatever else there is, weir.append judges.
- *   (3) What the database answers is a version for each head and a position for each event; an answer
- *       of another size is corrupt and nothing is made of it.
+ *   (1) Numbers are given here, where the appends are at hand, so that the database neither sorts
+ *       nor joins: which head an event belongs to and which of its new events it is.
+ *   (2) Only appends that nobody waits for, without keys, and with an event for each of their
+ *       streams: whatever else there is, weir.append judges.
+ *   (3) What the database answers is a version for each head and a position for each event; an
+ *       answer of another size is corrupt and nothing is made of it.
  */
 #include "store/postgres/append_batch.h"
 

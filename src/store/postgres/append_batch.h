@@ -1,5 +1,5 @@
-/* append_batch.h - the heads of a batch of appends: what weir.append_batch wants beside the arguments
- * of weir.append, and how its answer is read (append_functions.sql).
+/* append_batch.h - the heads of a batch of appends: what weir.append_batch wants beside the
+ * arguments of weir.append, and how its answer is read (append_functions.sql).
  */
 #ifndef WEIR_STORE_POSTGRES_APPEND_BATCH_H
 #define WEIR_STORE_POSTGRES_APPEND_BATCH_H

@@ -239,8 +239,8 @@ enum {
  * uses it too. wait_us: for each lock; 0: no limit of its own. */
 int32_t weir__pg_append_params(pg_params *p, const pg_store *s, store_append *const *appends,
                                size_t count, int32_t options, int64_t wait_us);
-/* What writing them may take, apart from waiting: a microsecond for each byte, so that 64 MiB have a
- * minute. */
+/* What writing them may take, apart from waiting: a microsecond for each byte, so that 64 MiB have
+ * a minute. */
 int64_t weir__pg_append_us(store_append *const *appends, size_t count);
 /* Reads the rows of weir.append, its columns in order and no others, into the appends. */
 weir_status weir__pg_append_results(const PGresult *result, store_append *const *appends,
