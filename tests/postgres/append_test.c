@@ -253,8 +253,12 @@ static void opposite_orders_do_not_deadlock(void **state)
         assert_int_equal(o[i].failed, 0);
         test_store_close(t, stores[i]); /* the server's processes end, and tell what they counted */
     }
-    struct timespec pause = { .tv_nsec = 300 * 1000 * 1000 };
-    nanosleep(&pause, NULL);
+    /* What a process has counted is there when it is gone, and not before. */
+    const int64_t until = test_mono_us() + 10000000;
+    while (test_number(t->conn, "SELECT count(*) FROM pg_stat_activity WHERE pid <> "
+                                "pg_backend_pid() AND backend_type = 'client backend'") > 0) {
+        assert_true(test_mono_us() < until);
+    }
     assert_int_equal(test_number(t->conn, "%s", deadlocks), before);
     assert_int_equal(test_number(t->conn,
                                  "SELECT count(*) FROM (SELECT version <> row_number() OVER "

@@ -21,7 +21,6 @@
 #include "store/postgres/postgres_private.h"
 
 #include <string.h>
-#include <time.h>
 
 enum {
     SET_BASED_NAMES_MAX = 1 << 16, /* streams and keys of one batch that are compared */
@@ -451,7 +450,7 @@ static bool is_single_event(const store_append *a)
 static int64_t time_to_wait(const pg_store *s, store_append *const *appends, size_t count)
 {
     int64_t least_us = s->options.busy_us;
-    const int64_t now_us = weir__clock_mono(weir__clock_machine());
+    const int64_t now_us = pg_mono_us();
     if ((appends[0]->flags & STORE_APPEND_NOWAIT) != 0) {
         return 0;
     }
@@ -632,12 +631,6 @@ static weir_status append_once(pg_store *s, store_append *const *appends, size_t
     return status;
 }
 
-static void sleep_us(int64_t us)
-{
-    const struct timespec time = { .tv_sec = us / 1000000, .tv_nsec = (us % 1000000) * 1000 };
-    (void)nanosleep(&time, NULL);
-}
-
 /* As append_once without a place to wait in: looks now and then whether the way is free. */
 static weir_status append_polling(pg_store *s, store_append *append, int64_t until_us,
                                   weir_error *err)
@@ -648,10 +641,10 @@ static weir_status append_polling(pg_store *s, store_append *append, int64_t unt
     for (;;) {
         status = append_once(s, &append, 1, err);
         if (status != WEIR_OK || append->status != WEIR_EBUSY ||
-            weir__clock_mono(weir__clock_machine()) + pause_us > until_us) {
+            pg_mono_us() + pause_us > until_us) {
             break;
         }
-        sleep_us(pause_us);
+        weir__pg_pause_us(pause_us);
         pause_us = pause_us * 2 < LOOK_AGAIN_US_MAX ? pause_us * 2 : LOOK_AGAIN_US_MAX;
     }
     append->flags &= ~(uint32_t)STORE_APPEND_NOWAIT;
@@ -679,8 +672,7 @@ weir_status weir__pg_append(weir_store *base, store_append *const *appends, size
     }
     const int64_t pool = s->options.pool == 0 ? PG_POOL_MAX_DEFAULT : s->options.pool;
     const int64_t places = pool > 2 ? pool / 2 : 1;
-    const int64_t until_us =
-        weir__clock_mono(weir__clock_machine()) + time_to_wait(s, appends, count);
+    const int64_t until_us = pg_mono_us() + time_to_wait(s, appends, count);
     if (atomic_fetch_add(&s->append_waiters, 1) < places || count > 1) {
         status = append_once(s, appends, count, err);
     } else {

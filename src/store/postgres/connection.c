@@ -40,11 +40,6 @@ int64_t weir__pg_backoff_us(int attempt)
     return (int64_t)(weir__random_u64() % (uint64_t)most) + 1;
 }
 
-static int64_t mono_us(void)
-{
-    return weir__clock_mono(weir__clock_machine());
-}
-
 /* ---- errors ------------------------------------------------------------------------------- */
 
 /* One line, without the prefix and the line breaks that libpq adds. */
@@ -383,7 +378,7 @@ static bool await_result(pg_conn *conn, int64_t deadline_us, const char **why)
         if (unsent == 0 && pq.PQisBusy(conn->raw) == 0) {
             return true;
         }
-        const int64_t left_us = deadline_us - mono_us();
+        const int64_t left_us = deadline_us - pg_mono_us();
         if (left_us <= 0) {
             *why = "no answer in time";
             return false;
@@ -508,7 +503,7 @@ static weir_status tell_clock(pg_conn *conn, weir_error *err)
     (void)snprintf(text, sizeof text, "%lld", (long long)now_us);
     weir__pg_add_text(&p, weir__str(text));
     const weir_status status = send_text(conn, sql_connection_test_clock, &p,
-                                         mono_us() + conn->store->answer_us, &result, err);
+                                         pg_mono_us() + conn->store->answer_us, &result, err);
     pq.PQclear(result);
     weir__pg_params_free(&p);
     if (status == WEIR_OK) {
@@ -534,7 +529,7 @@ weir_status weir__pg_run_text(pg_conn *conn, const char *sql, pg_params *params,
         return weir__fail(err, WEIR_ENOMEM, "could not allocate a statement");
     }
     const weir_status status = before(conn, params, err);
-    return status == WEIR_OK ? send_text(conn, text, params, mono_us() + wait_us, result, err)
+    return status == WEIR_OK ? send_text(conn, text, params, pg_mono_us() + wait_us, result, err)
                              : status;
 }
 
@@ -548,7 +543,7 @@ weir_status weir__pg_run_script(pg_conn *conn, const char *sql, int64_t answer_u
     if (pq.PQsendQuery(conn->raw, sql) != 1) {
         return lost(conn, "the statement could not be sent", err);
     }
-    status = collect(conn, mono_us() + answer_us, &result, err);
+    status = collect(conn, pg_mono_us() + answer_us, &result, err);
     pq.PQclear(result);
     return status;
 }
@@ -642,7 +637,8 @@ weir_status weir__pg_run(pg_conn *conn, const pg_call *call, PGresult **result, 
     if (status != WEIR_OK) {
         return status;
     }
-    const int64_t deadline_us = mono_us() + (call->answer_us == 0 ? s->answer_us : call->answer_us);
+    const int64_t deadline_us =
+        pg_mono_us() + (call->answer_us == 0 ? s->answer_us : call->answer_us);
     const bool prepare =
         s->options.prepare == 1 || (s->options.prepare == 0 && !conn->server.pooled);
     if (!prepare) {

@@ -25,11 +25,6 @@ struct pg_pool {
     uint64_t distrusted; /* guarded by mu: connections up to this serial are not used again */
 };
 
-static int64_t mono_us(void)
-{
-    return weir__clock_mono(weir__clock_machine());
-}
-
 weir_status weir__pg_pool_open(pg_pool **out, pg_store *s, weir_error *err)
 {
     pg_pool *pool = weir__calloc(1, sizeof *pool);
@@ -98,7 +93,7 @@ static pg_conn *pick_locked(pg_pool *pool) WEIR_REQUIRES(pool->mu)
     return found;
 }
 
-static void pause_us(int64_t us)
+void weir__pg_pause_us(int64_t us)
 {
     const struct timespec time = { .tv_sec = us / 1000000, .tv_nsec = (us % 1000000) * 1000 };
     (void)nanosleep(&time, NULL);
@@ -133,7 +128,7 @@ static void rest(pg_pool *pool, int64_t until_us)
 static weir_status take(pg_store *s, int64_t deadline_us, pg_conn **out, weir_error *err)
 {
     pg_pool *pool = s->pool;
-    const int64_t deadline = deadline_us == 0 ? mono_us() + s->options.busy_us : deadline_us;
+    const int64_t deadline = deadline_us == 0 ? pg_mono_us() + s->options.busy_us : deadline_us;
     for (int attempt = 0;; attempt++) {
         weir__lock(&pool->mu);
         pg_conn *conn = await_locked(pool, deadline);
@@ -157,7 +152,7 @@ static weir_status take(pg_store *s, int64_t deadline_us, pg_conn **out, weir_er
             return WEIR_OK;
         }
         weir__pg_give(conn);
-        const int64_t again_us = mono_us() + weir__pg_backoff_us(attempt);
+        const int64_t again_us = pg_mono_us() + weir__pg_backoff_us(attempt);
         if (status != WEIR_EUNAVAILABLE || again_us >= deadline) {
             return status;
         }
@@ -167,7 +162,7 @@ static weir_status take(pg_store *s, int64_t deadline_us, pg_conn **out, weir_er
 
 weir_status weir__pg_take(pg_store *s, int64_t deadline_us, pg_conn **out, weir_error *err)
 {
-    const int64_t deadline = deadline_us == 0 ? mono_us() + s->options.busy_us : deadline_us;
+    const int64_t deadline = deadline_us == 0 ? pg_mono_us() + s->options.busy_us : deadline_us;
     for (;;) {
         pg_conn *conn = NULL;
         const weir_status status = take(s, deadline, &conn, err);
@@ -260,7 +255,7 @@ static verdict judge(const pg_conn *conn, const pg_call *call, bool *reconnect)
 
 weir_status weir__pg_call(pg_store *s, const pg_call *call, PGresult **result, weir_error *err)
 {
-    const int64_t deadline = mono_us() + s->options.busy_us;
+    const int64_t deadline = pg_mono_us() + s->options.busy_us;
     for (int attempt = 0;; attempt++) {
         pg_conn *conn = NULL;
         bool reconnect = false;
@@ -284,11 +279,11 @@ weir_status weir__pg_call(pg_store *s, const pg_call *call, PGresult **result, w
         }
         weir__pg_give(conn);
         const int64_t pause = end == AGAIN_LATER || attempt > 0 ? weir__pg_backoff_us(attempt) : 0;
-        if (end == FINAL || mono_us() + pause >= deadline) {
+        if (end == FINAL || pg_mono_us() + pause >= deadline) {
             return lost && call->repeat == PG_REPEAT
                        ? weir__wrap(err, WEIR_EUNAVAILABLE, "gave up trying again")
                        : status;
         }
-        pause_us(pause);
+        weir__pg_pause_us(pause);
     }
 }

@@ -5,7 +5,7 @@
  * What needs several statements in one transaction (the caller's own SQL in a settle) takes a
  * connection of the pool and gives it back.
  *
- * Statements are texts from .sql files, prepared once per connection (unless prepared=off), known
+ * Statements are texts from .sql files, prepared once per connection (unless prepare=off), known
  * by the address of their text. All results and parameters are binary.
  *
  * OUTCOMES  A statement that the server refused has not happened. One that was sent and got no
@@ -105,6 +105,7 @@ bool weir__pg_still_there(pg_conn *conn);
  * is not given out. give: broken ones are closed, an open transaction is rolled back. */
 weir_status weir__pg_take(pg_store *s, int64_t deadline_us, pg_conn **out, weir_error *err);
 void weir__pg_give(pg_conn *conn);
+void weir__pg_pause_us(int64_t us);
 /* One that is connected and that nobody uses; NULL: there is none. Waits for nothing. */
 pg_conn *weir__pg_take_idle(pg_store *s);
 /* The way to the server seems to be dead without a word: connections that exist now are closed
@@ -214,6 +215,12 @@ struct pg_store {
     size_t sql_count;             /* guarded by sql_mu */
     _Atomic uint64_t connections; /* made so far */
 };
+
+/* The machine's monotonic clock, for deadlines; never for what the store calls time. */
+static inline int64_t pg_mono_us(void)
+{
+    return weir__clock_mono(weir__clock_machine());
+}
 
 static inline pg_store *pg_of(weir_store *base)
 {

@@ -84,11 +84,6 @@ struct pg_safe {     /* NOLINT(clang-analyzer-optin.performance.Padding) */
     int64_t hint, hint_us; /* how far the hint is, and when it may be written again */
 };
 
-static int64_t mono_us(void)
-{
-    return weir__clock_mono(weir__clock_machine());
-}
-
 static weir_status ask(pg_safe *p, const char *sql, pg_params *params, PGresult **result,
                        weir_error *err)
 {
@@ -409,7 +404,7 @@ static weir_status rule_run(pg_safe *p, weir_error *err)
 /* Tells others how far it is, now and then. Nothing depends on it. */
 static void hint_write(pg_safe *p)
 {
-    const int64_t now = mono_us();
+    const int64_t now = pg_mono_us();
     if (p->server < 0 || (p->store->options.open_flags & WEIR_OPEN_READONLY) != 0 ||
         p->safe <= p->hint || now < p->hint_us ||
         (p->safe - p->hint < HINT_EVENTS && now < p->hint_us + HINT_US)) {

@@ -49,11 +49,6 @@ static const char MODE_NONE[] = "not started";
 static const char MODE_NOTIFY[] = "notify";
 static const char MODE_POLL[] = "poll";
 
-static int64_t mono_us(void)
-{
-    return weir__clock_mono(weir__clock_machine());
-}
-
 static int64_t jittered(int64_t us)
 {
     return us - us / 4 + (int64_t)(weir__random_u64() % (uint64_t)(us / 2));
@@ -78,7 +73,7 @@ static void mode_set(pg_wake *w, const char *mode, bool testing)
 const char *weir__pg_wake_mode(pg_store *s)
 {
     pg_wake *w = s->wake;
-    const int64_t end_us = mono_us() + MODE_WAIT_US;
+    const int64_t end_us = pg_mono_us() + MODE_WAIT_US;
     if (w == NULL) {
         return MODE_NONE;
     }
@@ -169,7 +164,7 @@ static void send_if_due(pg_wake *w, int64_t now_us)
     if (!sent) {
         atomic_store(&w->unsent, true);
     }
-    w->next_notify_us = mono_us() + (sent ? NOTIFY_US : RETRY_US);
+    w->next_notify_us = pg_mono_us() + (sent ? NOTIFY_US : RETRY_US);
 }
 
 static void poll_if_due(pg_wake *w, int64_t now_us)
@@ -214,7 +209,7 @@ static void wait_and_step(pg_wake *w, int64_t until_us)
         { .fd = w->fd, .events = POLLIN },
         { .fd = weir__pg_listener_fd(&w->listener), .events = w->listener.events },
     };
-    const int64_t left_us = until_us - mono_us();
+    const int64_t left_us = until_us - pg_mono_us();
     const int left_ms = left_us <= 0            ? 0
                         : left_us > WAIT_US_MAX ? -1
                                                 : (int)((left_us + 999) / 1000);
@@ -223,7 +218,7 @@ static void wait_and_step(pg_wake *w, int64_t until_us)
         const ssize_t got = read(w->fd, &count, sizeof count);
         (void)got; /* non-blocking: how often we were told does not matter */
     }
-    const int64_t now_us = mono_us();
+    const int64_t now_us = pg_mono_us();
     /* Never before its time: a connection being made may not be looked at before it is ready. */
     if (w->listener.state != LISTENER_DOWN &&
         ((ready > 0 && fds[1].revents != 0) || now_us >= w->listener.due_us)) {
@@ -241,7 +236,7 @@ static void *wake_main(void *arg)
         const bool stopping = w->stopping;
         const bool listen = w->listen;
         weir__unlock(&w->mu);
-        const int64_t now_us = mono_us();
+        const int64_t now_us = pg_mono_us();
         if (stopping && end_us == INT64_MAX) {
             end_us = now_us + CLOSE_US;
         }
@@ -305,7 +300,7 @@ weir_status weir__pg_wake_open(pg_wake **out, pg_store *s, weir_error *err)
 
 weir_status weir__pg_wake_listen(pg_wake *w, weir_error *err)
 {
-    const int64_t end_us = mono_us() + OPEN_WAIT_US;
+    const int64_t end_us = pg_mono_us() + OPEN_WAIT_US;
     weir__lock(&w->mu);
     w->listen = true;
     run_locked(w);
