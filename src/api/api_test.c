@@ -389,7 +389,7 @@ static void the_time_to_wait_runs_from_the_moment_of_the_call(void **state)
     (void)state;
     static const weir_store_ops ops = { .version = STORE_OPS_VERSION,
                                         .scheme = "deadline",
-                                        .group_commit = true,
+                                        .group_commit = 1,
                                         .append = deadline_append,
                                         .close = deadline_close };
     deadline_store store = { .base = { .ops = &ops } };

@@ -1,22 +1,32 @@
 /* committer.c - see committer.h.
  *
  * INVARIANTS
- *   (1) `leading` is true exactly while one caller (the leader) runs transactions or has been
- *       chosen to.
- *   (2) The queue is in arrival order; the leader takes from its front, so callers are judged in
- *       the order in which they came.
+ *   (1) At most ops->group_commit callers lead at once; each leader has a flight of its own, the
+ *       transaction that it runs. Whenever somebody is queued, somebody leads.
+ *   (2) No two flights name the same stream or key, so that no flight meets what another one holds.
+ *       The queue is in arrival order; a leader takes from its front and steps over those who have
+ *       a name in common with another flight, or with somebody stepped over: nobody is overtaken
+ *       by an append that has a name in common with his.
  *   (3) A caller that was taken into a batch gets exactly one answer; its record lives on its own
  *       stack and is not touched after it was told. When the store is busy, those whose own time to
  *       wait is not up get none yet: they go back to the front of the queue.
- *   (4) The leader is the caller that has waited longest, so a batch never waits for longer than
- *       any of its callers may.
+ *   (4) The leader is the first of its batch, the one that has waited longest, so a batch never
+ *       waits for longer than any of its callers may.
  *   (5) A batch waits for nothing that somebody outside of it holds (STORE_APPEND_NOWAIT). A caller
  *       whose stream or key is held waits for it alone, in its own thread, when its batch is over
  *       and somebody else leads: whoever queues up behind it is not held up.
  *
  *   caller: QUEUED <--busy-- --taken by a leader--> JUDGED (done) --held--> ALONE --> JUDGED
  *             |
- *             +--front of the queue when a leader ends--> LEADER --its batch--> JUDGED
+ *             +--appointed--> LEADER (out of the queue, has a flight) --its batch--> JUDGED
+ *
+ * A second flight starts when half as many wait as are under way: fewer would make two small
+ * transactions out of one. It is worth having because while the database works on one batch, the
+ * callers of the other wake up, return and come back with their next append; with one flight those
+ * two take turns.
+ *
+ * Names are compared by hash, NAME_BITS apart: a false match only makes a caller wait for the next
+ * batch.
  *
  * THREADS  `mu` guards everything below it. It is never held over a store call, nor while anybody
  * is woken: a caller that wakes up finds its answer in its own record and needs no lock. (With a
@@ -26,14 +36,38 @@
 
 #include "base/assert.h"
 #include "base/error.h"
+#include "base/str.h"
 
-/* What a waiting caller is told: its append was judged, or it is the next leader. */
+#include <string.h>
+
+/* What a waiting caller is told: its append was judged, or it is to lead. */
 enum { TOLD_DONE = 1, TOLD_LEAD = 2 };
+
+enum {
+    FLIGHTS_MAX = 4,
+    NAME_BITS = 1024,
+    NAME_WORDS = NAME_BITS / 64,
+    WAITER_NAMES_MAX = 8, /* who has more collides with everybody */
+};
+
+typedef struct name_set {
+    uint64_t words[NAME_WORDS];
+} name_set;
+
+/* A leader's transaction. */
+typedef struct flight {
+    bool taken;
+    size_t count; /* callers */
+    name_set names;
+} flight;
 
 typedef struct waiter {
     store_append *append; /* borrowed from the caller */
     struct waiter *next;  /* guarded by the committer's mu */
+    flight *flight;       /* of a leader; borrowed from the committer */
     weir_baton told;
+    uint16_t names[WAITER_NAMES_MAX]; /* hashes of its streams and keys */
+    size_t names_count;               /* more than WAITER_NAMES_MAX: not listed */
 } waiter;
 
 struct committer {
@@ -42,9 +76,70 @@ struct committer {
     weir_mutex mu;
     /* guarded by mu */
     waiter *front, *back;
-    size_t waiting_count; /* queued and in the running batch */
-    bool leading;
+    size_t queued_count;
+    size_t waiting_count; /* queued and in a batch */
+    flight flights[FLIGHTS_MAX];
 };
+
+/* ---- names -------------------------------------------------------------------------------- */
+
+static void waiter_name(waiter *w, weir_str name)
+{
+    if (w->names_count < WAITER_NAMES_MAX) {
+        w->names[w->names_count] = (uint16_t)(weir__str_hash(name) % NAME_BITS);
+    }
+    w->names_count++;
+}
+
+/* A stream and a key of the same name collide; that does no harm. */
+static void waiter_names(waiter *w)
+{
+    const store_append *a = w->append;
+    for (size_t i = 0; i < a->streams_count && w->names_count <= WAITER_NAMES_MAX; i++) {
+        waiter_name(w, a->streams[i].name);
+    }
+    for (size_t i = 0; i < a->key_changes_count && w->names_count <= WAITER_NAMES_MAX; i++) {
+        waiter_name(w, a->key_changes[i].key);
+    }
+    if (a->key.len > 0) {
+        waiter_name(w, a->key);
+    }
+}
+
+static void names_add(name_set *set, const waiter *w)
+{
+    if (w->names_count > WAITER_NAMES_MAX) {
+        memset(set, 0xff, sizeof *set);
+        return;
+    }
+    for (size_t i = 0; i < w->names_count; i++) {
+        set->words[w->names[i] / 64] |= UINT64_C(1) << (w->names[i] % 64);
+    }
+}
+
+static bool names_empty(const name_set *set)
+{
+    uint64_t any = 0;
+    for (size_t i = 0; i < NAME_WORDS; i++) {
+        any |= set->words[i];
+    }
+    return any == 0;
+}
+
+static bool names_meet(const name_set *set, const waiter *w)
+{
+    if (w->names_count > WAITER_NAMES_MAX) {
+        return !names_empty(set);
+    }
+    for (size_t i = 0; i < w->names_count; i++) {
+        if ((set->words[w->names[i] / 64] >> (w->names[i] % 64) & 1) != 0) {
+            return true;
+        }
+    }
+    return false;
+}
+
+/* ---- opening and closing ------------------------------------------------------------------ */
 
 weir_status weir__committer_open(committer **out, weir_store *store, weir_error *err)
 {
@@ -53,6 +148,7 @@ weir_status weir__committer_open(committer **out, weir_store *store, weir_error 
         weir__free(c);
         return weir__fail(err, WEIR_ENOMEM, "could not allocate the committer");
     }
+    WEIR_ASSERT(store->ops->group_commit <= FLIGHTS_MAX);
     c->store = store;
     *out = c;
     return WEIR_OK;
@@ -63,10 +159,12 @@ void weir__committer_close(committer *c)
     if (c == NULL) {
         return;
     }
-    WEIR_ASSERT(c->front == NULL && !c->leading);
+    WEIR_ASSERT(c->front == NULL && c->waiting_count == 0);
     weir__mutex_destroy(&c->mu);
     weir__free(c);
 }
+
+/* ---- transactions ------------------------------------------------------------------------- */
 
 /* One append in a transaction of its own. An outcome that is not known is found out by asking
  * again, if the append has a key: the store then replays it or writes it, once. Without a key it is
@@ -143,27 +241,31 @@ static size_t append_bytes(const store_append *a)
     return bytes;
 }
 
-/* Takes the front of the queue, at least one caller. */
-static size_t take_batch_locked(committer *c, waiter **waiters, store_append **batch)
-    WEIR_REQUIRES(c->mu)
+/* ---- the queue ---------------------------------------------------------------------------- */
+
+/* Takes the waiter behind `before` (NULL: the front) out of the queue. */
+static waiter *unlink_locked(committer *c, waiter *before) WEIR_REQUIRES(c->mu)
 {
-    size_t count = 0;
-    size_t events = 0;
-    size_t bytes = 0;
-    while (c->front != NULL && count < COMMITTER_BATCH_CALLERS_MAX &&
-           events < COMMITTER_BATCH_EVENTS_MAX && bytes < COMMITTER_BATCH_BYTES_MAX) {
-        waiter *w = c->front;
-        c->front = w->next;
-        events += w->append->events_count;
-        bytes += append_bytes(w->append);
-        waiters[count] = w;
-        batch[count] = w->append;
-        count++;
+    waiter **link = before == NULL ? &c->front : &before->next;
+    waiter *w = *link;
+    *link = w->next;
+    if (c->back == w) {
+        c->back = before;
     }
-    if (c->front == NULL) {
-        c->back = NULL;
+    w->next = NULL;
+    c->queued_count--;
+    return w;
+}
+
+static void push_locked(committer *c, waiter *w) WEIR_REQUIRES(c->mu)
+{
+    if (c->back == NULL) {
+        c->front = w;
+    } else {
+        c->back->next = w;
     }
-    return count;
+    c->back = w;
+    c->queued_count++;
 }
 
 /* Puts callers back to the front of the queue, in their order. */
@@ -175,18 +277,100 @@ static void put_back_locked(committer *c, waiter *const *waiters, size_t count) 
             c->back = waiters[i - 1];
         }
         c->front = waiters[i - 1];
+        c->queued_count++;
     }
 }
 
-/* The caller is the leader and at the front of the queue. */
+/* What the flights but for `mine` have names for. */
+static name_set others_names_locked(const committer *c, const flight *mine) WEIR_REQUIRES(c->mu)
+{
+    name_set all = { 0 };
+    for (size_t i = 0; i < FLIGHTS_MAX; i++) {
+        if (&c->flights[i] != mine && c->flights[i].taken) {
+            for (size_t k = 0; k < NAME_WORDS; k++) {
+                all.words[k] |= c->flights[i].names.words[k];
+            }
+        }
+    }
+    return all;
+}
+
+/* Chooses a leader, takes it out of the queue and gives it a flight. NULL: nobody is to start now.
+ * When nobody leads, the first in the queue always does. */
+static waiter *appoint_locked(committer *c) WEIR_REQUIRES(c->mu)
+{
+    flight *mine = NULL;
+    size_t leading = 0;
+    size_t under_way = 0;
+    for (size_t i = 0; i < c->store->ops->group_commit; i++) {
+        if (c->flights[i].taken) {
+            leading++;
+            under_way += c->flights[i].count;
+        } else if (mine == NULL) {
+            mine = &c->flights[i];
+        }
+    }
+    if (mine == NULL || c->front == NULL || (leading > 0 && c->queued_count * 2 < under_way)) {
+        return NULL;
+    }
+    name_set passed = others_names_locked(c, mine);
+    waiter *before = NULL;
+    for (waiter *w = c->front; w != NULL; before = w, w = w->next) {
+        if (!names_meet(&passed, w)) {
+            (void)unlink_locked(c, before);
+            *mine = (flight){ .taken = true, .count = 1 };
+            names_add(&mine->names, w);
+            w->flight = mine;
+            return w;
+        }
+        names_add(&passed, w);
+    }
+    return NULL;
+}
+
+/* The leader's batch: itself and whom it may take. */
+static size_t take_batch_locked(committer *c, waiter *self, waiter **waiters, store_append **batch)
+    WEIR_REQUIRES(c->mu)
+{
+    size_t count = 1;
+    size_t events = self->append->events_count;
+    size_t bytes = append_bytes(self->append);
+    name_set passed = others_names_locked(c, self->flight);
+    waiter *before = NULL;
+    waiters[0] = self;
+    while (count < COMMITTER_BATCH_CALLERS_MAX && events < COMMITTER_BATCH_EVENTS_MAX &&
+           bytes < COMMITTER_BATCH_BYTES_MAX) {
+        waiter *w = before == NULL ? c->front : before->next;
+        if (w == NULL) {
+            break;
+        }
+        if (names_meet(&passed, w)) {
+            names_add(&passed, w);
+            before = w;
+            continue;
+        }
+        waiters[count] = unlink_locked(c, before);
+        names_add(&self->flight->names, w);
+        events += w->append->events_count;
+        bytes += append_bytes(w->append);
+        count++;
+    }
+    self->flight->count = count;
+    for (size_t i = 0; i < count; i++) {
+        batch[i] = waiters[i]->append;
+    }
+    return count;
+}
+
+/* The caller was appointed. */
 static void lead(committer *c, waiter *self)
 {
     waiter *waiters[COMMITTER_BATCH_CALLERS_MAX];
     store_append *batch[COMMITTER_BATCH_CALLERS_MAX];
 
     weir__lock(&c->mu);
-    WEIR_ASSERT(c->leading && c->front == self);
-    const size_t count = take_batch_locked(c, waiters, batch);
+    WEIR_ASSERT(self->flight != NULL && self->flight->taken);
+    const size_t count = take_batch_locked(c, self, waiters, batch);
     weir__unlock(&c->mu);
 
     const size_t answered = run_batch(c, batch, count);
@@ -194,6 +378,7 @@ static void lead(committer *c, waiter *self)
     weir__lock(&c->mu);
     c->waiting_count -= answered;
     put_back_locked(c, waiters + answered, count - answered);
+    memset(&self->flight->names, 0, sizeof self->flight->names);
     weir__unlock(&c->mu);
     for (size_t i = 0; i < answered; i++) {
         if (waiters[i] != self) {
@@ -203,8 +388,8 @@ static void lead(committer *c, waiter *self)
 
     /* Last, so that those who come back at once with their next append are in the next batch. */
     weir__lock(&c->mu);
-    waiter *next = c->front;
-    c->leading = next != NULL;
+    self->flight->taken = false;
+    waiter *next = appoint_locked(c);
     weir__unlock(&c->mu);
     if (next != NULL) {
         weir__baton_pass(&next->told, TOLD_LEAD);
@@ -215,28 +400,29 @@ weir_status weir__committer_append(committer *c, store_append *append)
 {
     waiter self = { .append = append };
     append->alone = false;
-    if (!c->store->ops->group_commit) {
+    if (c->store->ops->group_commit == 0) {
         run_alone(c, append);
         return append->status;
     }
     append->flags |= STORE_APPEND_NOWAIT;
+    if (c->store->ops->group_commit > 1) {
+        waiter_names(&self);
+    }
     weir__lock(&c->mu);
     if (c->waiting_count >= COMMITTER_WAITING_MAX) {
         weir__unlock(&c->mu);
+        append->flags &= ~(uint32_t)STORE_APPEND_NOWAIT;
         return weir__fail(append->err, WEIR_EBUSY, "%d appends are waiting already; try again",
                           COMMITTER_WAITING_MAX);
     }
     c->waiting_count++;
-    if (c->back == NULL) {
-        c->front = &self;
-    } else {
-        c->back->next = &self;
-    }
-    c->back = &self;
-    const bool first = !c->leading;
-    c->leading = true;
+    push_locked(c, &self);
+    waiter *leader = appoint_locked(c);
     weir__unlock(&c->mu);
-    if (first || weir__baton_await(&self.told) == TOLD_LEAD) {
+    if (leader != NULL && leader != &self) {
+        weir__baton_pass(&leader->told, TOLD_LEAD);
+    }
+    if (leader == &self || weir__baton_await(&self.told) == TOLD_LEAD) {
         lead(c, &self);
     }
     append->flags &= ~(uint32_t)STORE_APPEND_NOWAIT;

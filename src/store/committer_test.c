@@ -95,7 +95,7 @@ static weir_status gate_append(weir_store *base, store_append *const *appends, s
 }
 
 static const weir_store_ops gate_ops = {
-    .version = STORE_OPS_VERSION, .scheme = "gate", .group_commit = true, .append = gate_append
+    .version = STORE_OPS_VERSION, .scheme = "gate", .group_commit = 1, .append = gate_append
 };
 
 typedef struct caller {

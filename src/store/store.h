@@ -612,7 +612,8 @@ enum { STORE_OPS_VERSION = 2 };
 typedef struct weir_store_ops {
     uint32_t version; /* STORE_OPS_VERSION; methods are only ever added at the end */
     const char *scheme;
-    bool group_commit; /* whether collecting callers for one transaction pays */
+    uint32_t group_commit; /* how many transactions of collected callers may run at once; 0: do not
+                              collect, it does not pay */
 
     /* Never fails on a store that is half open; NULL is not passed. */
     void (*close)(weir_store *s);

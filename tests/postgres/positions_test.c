@@ -525,8 +525,8 @@ static void C18_large_events_do_not_come_a_thousand_at_a_time(void **state)
     test_exec(
         t->conn,
         "DO $$ BEGIN FOR g IN 1..150 LOOP PERFORM %s.append_one(0, 0, 'big', 0, 0, 'A', "
-        "CASE WHEN g < 50 THEN '{}' ELSE '\"' || (SELECT string_agg(md5(g * 1.1 * i || ''), '')"
-        " FROM generate_series(1, 32000) AS i) || '\"' END, '{}'); END LOOP; END $$",
+        "(CASE WHEN g < 50 THEN '{}' ELSE '\"' || (SELECT string_agg(md5(g * 1.1 * i || ''), '')"
+        " FROM generate_series(1, 32000) AS i) || '\"' END)::json, '{}'); END LOOP; END $$",
         t->schema);
     for (int backward = 0; backward < 2; backward++) {
         store_log_query q = { .after = backward ? INT64_MAX : 0,

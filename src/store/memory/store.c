@@ -226,7 +226,7 @@ static weir_status memory_test_seed(weir_store *base, int64_t position_base, int
 static const weir_store_ops memory_ops = {
     .version = STORE_OPS_VERSION,
     .scheme = "memory",
-    .group_commit = false,
+    .group_commit = 0,
     .close = memory_close,
     .now = memory_now,
     .append = weir__memory_append,

@@ -215,7 +215,7 @@ typedef enum event_text { EVENT_NAME, EVENT_DATA, EVENT_META } event_text;
 static void add_event_texts(pg_params *p, store_append *const *appends, size_t count,
                             event_text text)
 {
-    weir__pg_array_begin(p, PG_OID_TEXT_ARRAY);
+    weir__pg_array_begin(p, text == EVENT_NAME ? PG_OID_TEXT_ARRAY : PG_OID_JSON_ARRAY);
     for (size_t i = 0; i < count; i++) {
         for (size_t k = 0; k < appends[i]->events_count; k++) {
             const store_new_event *e = &appends[i]->events[k];
@@ -481,8 +481,8 @@ static void add_single_event(pg_params *p, const store_append *a, int64_t wait_u
     weir__pg_add_i32(p, a->streams[0].expect);
     weir__pg_add_i64(p, a->streams[0].version);
     weir__pg_add_text(p, a->events[0].name);
-    weir__pg_add_text(p, a->events[0].data);
-    weir__pg_add_text(p, a->events[0].meta);
+    weir__pg_add_json(p, a->events[0].data);
+    weir__pg_add_json(p, a->events[0].meta);
 }
 
 /* The unique index or the key that a statement ran into, as the server's message names it in any
@@ -497,16 +497,22 @@ static bool is_lock_timeout(const weir_error *err)
     return strcmp(err->store_code, "55P03") == 0;
 }
 
-static bool wrote_events(store_append *const *appends, size_t count)
+/* How many events were written, and the last one's position. */
+static int64_t written_events(store_append *const *appends, size_t count, int64_t *position)
 {
+    int64_t events = 0;
+    *position = 0;
     for (size_t i = 0; i < count; i++) {
         const store_append *a = appends[i];
-        if (a->status == WEIR_OK && !a->replayed && a->events_count > 0 &&
-            (a->flags & STORE_APPEND_DRY_RUN) == 0) {
-            return true;
+        if (a->status != WEIR_OK || a->replayed || (a->flags & STORE_APPEND_DRY_RUN) != 0) {
+            continue;
+        }
+        events += (int64_t)a->events_count;
+        for (size_t k = 0; k < a->streams_count; k++) {
+            *position = a->streams[k].id > *position ? a->streams[k].id : *position;
         }
     }
-    return false;
+    return events;
 }
 
 /* All were to be written or none (PG_APPEND_ALL): was it none? Then they are judged one by one. A
@@ -613,16 +619,20 @@ static weir_status append_once(pg_store *s, store_append *const *appends, size_t
     } while (again && ++attempts < ATTEMPTS_MAX);
     if (status == WEIR_EBUSY && is_lock_timeout(why) &&
         (appends[0]->flags & STORE_APPEND_NOWAIT) != 0) {
-        /* Somebody creates one of these streams, and many others: nobody knows which. */
+        /* Somebody creates one of these streams, and many others: nobody knows which. Or it was one
+         * alone, whose head is held. */
+        const bool known = count == 1 && appends[0]->streams_count == 1;
         for (size_t i = 0; i < count; i++) {
-            refuse_busy(appends[i], (weir_str){ .ptr = "" });
+            refuse_busy(appends[i], known ? appends[0]->streams[0].name : (weir_str){ .ptr = "" });
         }
         status = WEIR_OK;
     } else if (status == WEIR_OK) {
         atomic_fetch_add(&s->transactions, 1);
         status = attempt_results(&a, appends, count, err);
-        if (status == WEIR_OK && wrote_events(appends, count)) {
-            weir__pg_wake(s);
+        int64_t position;
+        const int64_t events = status == WEIR_OK ? written_events(appends, count, &position) : 0;
+        if (events > 0) {
+            weir__pg_wake_wrote(s, events, position);
         }
     }
     pq.PQclear(a.result);

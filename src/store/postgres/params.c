@@ -100,12 +100,22 @@ void weir__pg_add_bool(pg_params *p, bool value)
     }
 }
 
-void weir__pg_add_text(pg_params *p, weir_str value)
+static void add_typed_text(pg_params *p, Oid type, weir_str value)
 {
-    if (begin(p, PG_OID_TEXT)) {
+    if (begin(p, type)) {
         put(p, value.ptr, value.len);
         end(p);
     }
+}
+
+void weir__pg_add_text(pg_params *p, weir_str value)
+{
+    add_typed_text(p, PG_OID_TEXT, value);
+}
+
+void weir__pg_add_json(pg_params *p, weir_str value)
+{
+    add_typed_text(p, PG_OID_JSON, value);
 }
 
 void weir__pg_add_bytes(pg_params *p, const void *ptr, size_t len)
@@ -129,6 +139,8 @@ static Oid element_type(Oid array_type)
         return PG_OID_INT4;
     case PG_OID_INT8_ARRAY:
         return PG_OID_INT8;
+    case PG_OID_JSON_ARRAY:
+        return PG_OID_JSON;
     default:
         WEIR_ASSERT(array_type == PG_OID_TEXT_ARRAY);
         return PG_OID_TEXT;

@@ -170,6 +170,8 @@ weir_status weir__pg_wake_open(pg_wake **out, pg_store *s, weir_error *err);
 void weir__pg_wake_close(pg_wake *w); /* sends what is still to be sent; NULL is a no-op */
 /* After a commit that may give someone work: never blocks, never fails. */
 void weir__pg_wake(pg_store *s);
+/* The same for events that were committed: how many, and the last position. */
+void weir__pg_wake_wrote(pg_store *s, int64_t events, int64_t position);
 /* How watches of this handle hear of others' commits: "notify"; "poll" (about once a second: there
  * is a pooler in between, or no connection at the moment); "not started": nobody has opened one.
  * Waits for up to 3 s when it is just being found out. */

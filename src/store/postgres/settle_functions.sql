@@ -220,7 +220,7 @@ CREATE OR REPLACE FUNCTION weir.settle_with(
     append_flags integer[], append_keys text[], append_fingerprints bytea[],
     stream_appends integer[], stream_names text[], stream_expects integer[],
     stream_versions bigint[],
-    event_streams integer[], event_names text[], event_data text[], event_meta text[],
+    event_streams integer[], event_names text[], event_data json[], event_meta json[],
     change_streams integer[], change_keys text[], change_kinds integer[],
     the_target bigint, the_fence bigint,
     advance_reactions bigint[], advance_to bigint[],

@@ -239,7 +239,7 @@ static void store_wake(weir_store *base)
 const weir_store_ops weir__postgres_ops = {
     .version = STORE_OPS_VERSION,
     .scheme = "postgres",
-    .group_commit = true,
+    .group_commit = 2,
     .close = store_close,
     .now = store_now,
     .append = weir__pg_append,

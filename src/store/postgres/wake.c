@@ -10,6 +10,10 @@
  *       the thread. The thread clears `unsent` before it sends, so what is committed later is told
  *       later. The first notification goes at once, then one per NOTIFY_US at most: what happens in
  *       between is told together. It is empty.
+ *       Whoever is woken looks at everything, so many writers need not notify more often than one:
+ *       a handle that wrote every third event waits three times NOTIFY_US, SHARE_MAX times at most.
+ *       How many others wrote is seen from the positions. (16 processes that each notified for
+ *       themselves sent as many notifications as appends.)
  *   (3) While the listener is not READY, for whatever reason, watches are woken about once a
  *       second: a store without notifications is slow, not stuck. When it becomes READY they are
  *       woken once, for what was missed.
@@ -36,6 +40,7 @@
 #include <unistd.h>
 
 #define NOTIFY_US    INT64_C(2000)
+#define SHARE_MAX    INT64_C(8)
 #define RETRY_US     INT64_C(5000)     /* when no connection was idle */
 #define ANSWER_US    INT64_C(1000000)  /* of a connection of the pool */
 #define POLL_US      INT64_C(1000000)  /* +- a quarter */
@@ -143,6 +148,20 @@ static void listen_if_due(pg_wake *w, int64_t now_us)
     }
 }
 
+/* How long to wait until the next notification after this one. */
+static int64_t notify_pause_us(pg_wake *w)
+{
+    const int64_t written = atomic_load(&w->written);
+    const int64_t position = atomic_load(&w->position);
+    const int64_t mine = written - w->told_written;
+    const int64_t all = w->told_position == 0 ? mine : position - w->told_position;
+    int64_t share = mine <= 0 ? 1 : all / mine;
+    share = share < 1 ? 1 : share > SHARE_MAX ? SHARE_MAX : share;
+    w->told_written = written;
+    w->told_position = position;
+    return share * NOTIFY_US;
+}
+
 static void send_if_due(pg_wake *w, int64_t now_us)
 {
     if (now_us < w->next_notify_us || !atomic_load(&w->unsent)) {
@@ -156,7 +175,7 @@ static void send_if_due(pg_wake *w, int64_t now_us)
         if (!weir__pg_listener_notify(&w->listener, now_us)) {
             atomic_store(&w->unsent, true);
         }
-        w->next_notify_us = now_us + NOTIFY_US;
+        w->next_notify_us = now_us + notify_pause_us(w);
         return;
     }
     atomic_store(&w->unsent, false);
@@ -164,7 +183,7 @@ static void send_if_due(pg_wake *w, int64_t now_us)
     if (!sent) {
         atomic_store(&w->unsent, true);
     }
-    w->next_notify_us = pg_mono_us() + (sent ? NOTIFY_US : RETRY_US);
+    w->next_notify_us = pg_mono_us() + (sent ? notify_pause_us(w) : RETRY_US);
 }
 
 static void poll_if_due(pg_wake *w, int64_t now_us)
@@ -328,6 +347,15 @@ void weir__pg_wake(pg_store *s)
         weir__unlock(&w->mu);
         signal_thread(w);
     }
+}
+
+void weir__pg_wake_wrote(pg_store *s, int64_t events, int64_t position)
+{
+    if (s->wake != NULL) {
+        atomic_fetch_add(&s->wake->written, events);
+        atomic_store(&s->wake->position, position);
+    }
+    weir__pg_wake(s);
 }
 
 void weir__pg_wake_close(pg_wake *w)

@@ -19,6 +19,8 @@ struct pg_wake {
     pg_store *store;     /* borrowed */
     int fd;              /* owned; immutable: readable when the thread has something to look at */
     _Atomic bool unsent; /* something was committed that nobody else was told of yet */
+    _Atomic int64_t written;  /* events of this handle so far */
+    _Atomic int64_t position; /* of the last of them, or of one shortly before it */
 
     weir_mutex mu;
     weir_cond settled; /* `mode` has changed */
@@ -33,10 +35,11 @@ struct pg_wake {
 
     /* owned by the thread */
     pg_listener listener;
-    int attempt;            /* to reach the server, in a row */
-    int64_t next_begin_us;  /* when to connect the listener */
-    int64_t next_notify_us; /* not before */
-    int64_t next_poll_us;   /* while notifications do not arrive */
+    int attempt;                         /* to reach the server, in a row */
+    int64_t next_begin_us;               /* when to connect the listener */
+    int64_t next_notify_us;              /* not before */
+    int64_t told_written, told_position; /* as they were when we notified last */
+    int64_t next_poll_us;                /* while notifications do not arrive */
 };
 
 /* Every watch of this handle is woken. */

@@ -182,7 +182,7 @@ out:
 const weir_store_ops weir__sqlite_ops = {
     .version = STORE_OPS_VERSION,
     .scheme = "sqlite",
-    .group_commit = true,
+    .group_commit = 1,
     .close = store_close,
     .now = store_now,
     .append = weir__sqlite_append,

@@ -306,7 +306,7 @@ END
 $$;
 CREATE OR REPLACE FUNCTION weir.append_write(
     stream_appends integer[], stream_names text[], event_streams integer[], event_names text[],
-    event_data text[], event_meta text[], refused integer[], head_names text[],
+    event_data json[], event_meta json[], refused integer[], head_names text[],
     head_versions bigint[], head_rows tid[], written timestamptz, closing boolean)
 RETURNS TABLE (append_number integer, stream_number bigint, first_version bigint,
                last_version bigint, last_position bigint)
@@ -329,7 +329,7 @@ BEGIN
                  ORDER BY e.number) AS o
     ), inserted AS (
         INSERT INTO weir.events (id, stream, version, name, data, meta, created)
-        SELECT p.id, p.stream, p.version, p.name, p.data::json, p.meta::json, written
+        SELECT p.id, p.stream, p.version, p.name, p.data, p.meta, written
           FROM planned AS p
     ), ends AS MATERIALIZED (
         SELECT p.stream_number, p.stream, min(p.version) AS first, max(p.version) AS last,
@@ -362,7 +362,7 @@ $$;
 CREATE OR REPLACE FUNCTION weir.append_single(
     options integer, key_ttl bigint, append_flags integer, append_key text, fingerprint bytea,
     stream_names text[], stream_expects integer[], stream_versions bigint[],
-    event_streams integer[], event_names text[], event_data text[], event_meta text[],
+    event_streams integer[], event_names text[], event_data json[], event_meta json[],
     change_streams integer[], change_keys text[], change_kinds integer[],
     version_base bigint, written timestamptz, now_us bigint, busy_names text[],
     busy_keys text[], busy_reserved text[],
@@ -554,7 +554,7 @@ CREATE OR REPLACE FUNCTION weir.append(
     append_flags integer[], append_keys text[], append_fingerprints bytea[],
     stream_appends integer[], stream_names text[], stream_expects integer[],
     stream_versions bigint[],
-    event_streams integer[], event_names text[], event_data text[], event_meta text[],
+    event_streams integer[], event_names text[], event_data json[], event_meta json[],
     change_streams integer[], change_keys text[], change_kinds integer[])
 RETURNS TABLE (append_index integer, stream_index integer, status integer, replayed boolean,
                first_version bigint, last_version bigint, "position" bigint, expected bigint,
@@ -848,56 +848,60 @@ END
 $$;
 CREATE OR REPLACE FUNCTION weir.append_one(
     append_flags integer, wait_ms integer, stream_name text, expect integer, stream_version bigint,
-    event_name text, event_data text, event_meta text)
-RETURNS TABLE (append_index integer, stream_index integer, status integer, replayed boolean,
-               first_version bigint, last_version bigint, "position" bigint, expected bigint,
-               actual bigint, other text)
-LANGUAGE plpgsql VOLATILE SECURITY DEFINER SET search_path = pg_catalog, pg_temp AS $$
+    event_name text, event_data json, event_meta json,
+    OUT append_index integer, OUT stream_index integer, OUT status integer, OUT replayed boolean,
+    OUT first_version bigint, OUT last_version bigint, OUT "position" bigint, OUT expected bigint,
+    OUT actual bigint, OUT other text)
+LANGUAGE plpgsql VOLATILE SECURITY DEFINER
+SET search_path = pg_catalog, pg_temp SET lock_timeout = '20ms' AS $$
 DECLARE
     store record;
+    written timestamptz;
 BEGIN
-    SELECT s.number, pg_advisory_xact_lock_shared(1465207122, s.number)::text,
+    SELECT pg_advisory_xact_lock_shared(1465207122, s.number)::text,
            (SELECT min(k.expires) FROM weir.keys AS k) AS expires
       INTO store FROM weir.store AS s;
     IF current_setting('synchronous_commit') NOT IN ('on', 'remote_apply') THEN
         PERFORM weir.commit_durably();
     END IF;
-    RETURN QUERY
-    WITH moved AS (
-        UPDATE weir.streams AS s
-           SET version = s.version + 1, last_id = nextval('weir.positions'),
-               updated = weir.clock()
-         WHERE s.ctid = (SELECT h.ctid FROM weir.streams AS h
-                          WHERE h.name = stream_name AND expect <> 1
-                            FOR NO KEY UPDATE SKIP LOCKED)
-           AND NOT s.closed
-           AND (expect <> 3 OR s.version = stream_version)
-        RETURNING s.version, s.last_id, s.updated
-    )
-    INSERT INTO weir.events AS e (id, stream, version, name, data, meta, created)
-    SELECT m.last_id, stream_name, m.version, event_name, event_data::json, event_meta::json,
-           m.updated
-      FROM moved AS m
-    RETURNING 0, 0, 0, false, e.version, e.version, e.id, NULL::bigint, NULL::bigint, NULL::text;
-    IF NOT FOUND AND append_flags & 16 <> 0 THEN
-        RETURN QUERY
-            SELECT a.append_index, a.stream_index, a.status, coalesce(a.replayed, false),
-                   coalesce(a.first_version, a.head_versions[1] + 1),
-                   coalesce(a.last_version, a.head_versions[1] + 1),
-                   coalesce(a."position", a.event_ids[1]), a.expected, a.actual, a.other
-              FROM weir.append_batch(
-                5, wait_ms, 0, ARRAY[append_flags], '{}', '{}', ARRAY[1], ARRAY[stream_name],
-                ARRAY[expect], ARRAY[stream_version], ARRAY[1], ARRAY[event_name],
-                ARRAY[event_data], ARRAY[event_meta], '{}', '{}', '{}', '{}', ARRAY[1], ARRAY[1],
-                ARRAY[1]) AS a;
-    ELSIF NOT FOUND THEN
-        RETURN QUERY
-            SELECT a.* FROM weir.append(
-                5, wait_ms, 0, ARRAY[append_flags], '{}', '{}', ARRAY[1], ARRAY[stream_name],
-                ARRAY[expect], ARRAY[stream_version], ARRAY[1], ARRAY[event_name],
-                ARRAY[event_data], ARRAY[event_meta], '{}', '{}', '{}') AS a;
-    ELSIF store.expires IS NOT NULL AND store.expires <= weir.clock_us() THEN
-        PERFORM weir.append_expire(weir.clock_us());
+    IF append_flags & 16 = 0 THEN
+        PERFORM set_config('lock_timeout', wait_ms || 'ms', true);
+    END IF;
+    UPDATE weir.streams AS s
+       SET version = s.version + 1, last_id = nextval('weir.positions'), updated = weir.clock()
+     WHERE s.name = stream_name AND NOT s.closed AND expect <> 1
+       AND (expect <> 3 OR s.version = stream_version)
+    RETURNING s.version, s.last_id, s.updated INTO first_version, position, written;
+    IF FOUND THEN
+        INSERT INTO weir.events (id, stream, version, name, data, meta, created)
+        VALUES (position, stream_name, first_version, event_name, event_data, event_meta, written);
+        append_index := 0;
+        stream_index := 0;
+        status := 0;
+        replayed := false;
+        last_version := first_version;
+        IF store.expires IS NOT NULL AND store.expires <= weir.clock_us() THEN
+            PERFORM weir.append_expire(weir.clock_us());
+        END IF;
+    ELSIF append_flags & 16 <> 0 THEN
+        SELECT a.append_index, a.stream_index, a.status, coalesce(a.replayed, false),
+               coalesce(a.first_version, a.head_versions[1] + 1),
+               coalesce(a.last_version, a.head_versions[1] + 1),
+               coalesce(a."position", a.event_ids[1]), a.expected, a.actual, a.other
+          INTO append_index, stream_index, status, replayed, first_version, last_version,
+               position, expected, actual, other
+          FROM weir.append_batch(
+            5, wait_ms, 0, ARRAY[append_flags], '{}', '{}', ARRAY[1], ARRAY[stream_name],
+            ARRAY[expect], ARRAY[stream_version], ARRAY[1], ARRAY[event_name],
+            ARRAY[event_data], ARRAY[event_meta], '{}', '{}', '{}', '{}', ARRAY[1], ARRAY[1],
+            ARRAY[1]) AS a;
+    ELSE
+        SELECT a.* INTO append_index, stream_index, status, replayed, first_version, last_version,
+                        position, expected, actual, other
+          FROM weir.append(
+            5, wait_ms, 0, ARRAY[append_flags], '{}', '{}', ARRAY[1], ARRAY[stream_name],
+            ARRAY[expect], ARRAY[stream_version], ARRAY[1], ARRAY[event_name],
+            ARRAY[event_data], ARRAY[event_meta], '{}', '{}', '{}') AS a;
     END IF;
 END
 $$;
@@ -906,7 +910,7 @@ CREATE OR REPLACE FUNCTION weir.append_batch(
     append_flags integer[], append_keys text[], append_fingerprints bytea[],
     stream_appends integer[], stream_names text[], stream_expects integer[],
     stream_versions bigint[],
-    event_streams integer[], event_names text[], event_data text[], event_meta text[],
+    event_streams integer[], event_names text[], event_data json[], event_meta json[],
     change_streams integer[], change_keys text[], change_kinds integer[],
     head_streams integer[], head_ends integer[], event_heads integer[], event_offsets integer[])
 RETURNS TABLE (append_index integer, stream_index integer, status integer, replayed boolean,
@@ -990,8 +994,8 @@ BEGIN
          WHERE u.place IS NULL ORDER BY u.name COLLATE "C";
     END IF;
     INSERT INTO weir.events (id, stream, version, name, data, meta, created)
-    SELECT u.id, head_names[u.head], head_versions[u.head] + u.number, u.name, u.data::json,
-           u.meta::json, written
+    SELECT u.id, head_names[u.head], head_versions[u.head] + u.number, u.name, u.data, u.meta,
+           written
       FROM unnest(event_ids, event_heads, event_offsets, event_names, event_data, event_meta)
            AS u (id, head, number, name, data, meta);
     IF options & 4 <> 0 AND store.expires IS NOT NULL THEN
@@ -2102,7 +2106,7 @@ CREATE OR REPLACE FUNCTION weir.settle_with(
     append_flags integer[], append_keys text[], append_fingerprints bytea[],
     stream_appends integer[], stream_names text[], stream_expects integer[],
     stream_versions bigint[],
-    event_streams integer[], event_names text[], event_data text[], event_meta text[],
+    event_streams integer[], event_names text[], event_data json[], event_meta json[],
     change_streams integer[], change_keys text[], change_kinds integer[],
     the_target bigint, the_fence bigint,
     advance_reactions bigint[], advance_to bigint[],
