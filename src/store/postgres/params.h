@@ -56,6 +56,7 @@ void weir__pg_add_i64(pg_params *p, int64_t value);
 void weir__pg_add_i32(pg_params *p, int32_t value);
 void weir__pg_add_bool(pg_params *p, bool value);
 void weir__pg_add_text(pg_params *p, weir_str value); /* empty is '', not NULL */
+void weir__pg_add_json(pg_params *p, weir_str value); /* valid JSON */
 void weir__pg_add_bytes(pg_params *p, const void *ptr, size_t len);
 
 /* Arrays: begin, push each element, end. Elements are of the array's type. */
