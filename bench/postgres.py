@@ -219,7 +219,7 @@ def growth(bench, _compare, _limit):
     there = 0
     for factor in (1, 10, 100):
         bench.run("weir_store", "append", "--url", store, "--count", base * factor - there,
-                  "--callers", 64, "--from", 0 if there == 0 else there // 1000)
+                  "--callers", 50, "--from", there // 1000)
         there = base * factor
         appends, reads = [], []
         for _ in range(bench.rounds):

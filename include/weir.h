@@ -403,6 +403,127 @@ WEIR_API WEIR_MUSTCHECK int32_t weir_stream_close(weir *w, weir_str stream,
                                                   const weir_close_options *options,
                                                   weir_error *err);
 
+/* ---- reactions ---------------------------------------------------------------------------- */
+
+typedef struct weir_engine weir_engine;     /* the workers of this process           */
+typedef struct weir_delivery weir_delivery; /* one event, given to a handler          */
+
+/* What a handler says. Anything else is WEIR_RETRY. */
+enum {
+    WEIR_DONE = 0,      /* what was staged is settled together with the progress              */
+    WEIR_RETRY = 1,     /* failed: costs a retry; see weir_delivery_fail                      */
+    WEIR_PERMANENT = 2, /* failed, and will again: no retries, the reaction's policy decides  */
+    WEIR_DEFER = 3      /* not now: see weir_delivery_defer; costs nothing                    */
+};
+
+/* Runs with no transaction open, under the target's lease, on one of the lane's threads. It may be
+ * run again for the same event: what it stages happens once, whatever else it does is its own
+ * business (weir_delivery_key and weir_delivery_fence help). */
+typedef int32_t (*weir_handle_fn)(void *ctx, weir_delivery *delivery);
+
+/* Runs inside the settling transaction, with a batch of events of one target, in order. `native`:
+ * sqlite3 * or PGconn *, borrowed, NULL for memory; it must not begin, end or save anything. What it
+ * writes there and the progress are committed together, or neither. Not WEIR_OK: undone, and counts
+ * as one failure of the first event; err->message says why. At most 5 s unless the reaction says
+ * less. */
+typedef int32_t (*weir_project_fn)(void *ctx, void *native, const weir_event *const *events,
+                                   size_t events_count, weir_error *err);
+
+/* Where an event goes, for rules that no template can say. Texts must live until the next call on
+ * the same thread. Leave target empty to ignore the event. Must give the same answer for the same
+ * event; when it is changed, raise resolver_revision. Not WEIR_OK: the event is parked for this
+ * reaction, with err->message. */
+typedef struct weir_route {
+    uint32_t size;
+    uint32_t flags; /* 0 */
+    weir_str target;
+    weir_str source; /* shown to operators; empty: the event's stream */
+    weir_str lane;   /* empty: the reaction's                         */
+    int64_t priority;
+} weir_route;
+typedef int32_t (*weir_resolve_fn)(void *ctx, const weir_event *event, weir_route *out,
+                                   weir_error *err);
+
+enum {
+    WEIR_BACKOFF_EXPONENTIAL = 0, /* base, 2 base, 4 base, ... */
+    WEIR_BACKOFF_FIXED = 1,
+    WEIR_BACKOFF_LINEAR = 2
+};
+enum {
+    WEIR_POISON_BLOCK = 0, /* the target stops until an operator looks         */
+    WEIR_POISON_PARK = 1,  /* the event becomes a dead letter, the target goes on */
+    WEIR_POISON_RETRY = 2  /* for ever, at the capped backoff                  */
+};
+enum {
+    WEIR_FROM_UNSAID = 0, /* allowed while the log has no event for it */
+    WEIR_FROM_START = 1,
+    WEIR_FROM_NOW = 2,
+    WEIR_FROM_POSITION = 3 /* from_position: the last position that is not handled */
+};
+
+/* Exactly one of handle, project, run, exec; or none of them: the events are given by weir_next. */
+typedef struct weir_reaction {
+    uint32_t size;
+    uint32_t flags; /* 0 */
+    weir_str name;  /* unique in the store, for ever                                            */
+    const weir_str *on;
+    size_t on_count; /* event names; 0: every event but those of Weir itself ($...)              */
+    weir_str source; /* streams to listen to: a name, a prefix with *, a /regex/; empty: all     */
+    weir_str to;     /* target: text with {stream}, {category}, {name}, {data.a.b}; or resolve   */
+    weir_resolve_fn resolve;
+    int64_t resolver_revision;
+    weir_str lane;          /* empty: "default"                                                 */
+    weir_str priority_text; /* a template that gives an integer; empty: priority                */
+    int64_t priority;
+    int32_t retries; /* after the first attempt; 0: 3; -1: none                               */
+    int32_t backoff; /* WEIR_BACKOFF_*                                                          */
+    int64_t backoff_base_us, backoff_cap_us; /* 0: 200 ms, 30 s                                 */
+    int32_t poison;                          /* WEIR_POISON_*                                   */
+    int32_t from;                            /* WEIR_FROM_*; counts when it is first declared    */
+    int64_t from_position;
+    int64_t deadline_us; /* 0: 5 min; project: 5 s                                              */
+    weir_handle_fn handle;
+    weir_project_fn project;
+    const char *run, *exec; /* commands for /bin/sh -c */
+    void *ctx;              /* for the functions; borrowed until weir_engine_free */
+} weir_reaction;
+#define WEIR_REACTION_INIT .size = sizeof(weir_reaction)
+
+typedef struct weir_lane {
+    uint32_t size;
+    uint32_t flags; /* 0 */
+    weir_str name;
+    int32_t threads;      /* 0: 4 */
+    int32_t target_limit; /* 0: 10 */
+    int32_t event_limit;  /* 0: 10 */
+    int64_t lease_us;     /* 0: 5 s */
+    int64_t cycle_us;     /* 0: 1 s */
+} weir_lane;
+#define WEIR_LANE_INIT .size = sizeof(weir_lane)
+
+/* One line of what the engine does: a short word and its fields as JSON. Any thread; must not call
+ * the engine. level: 0 debug, 1 info, 2 warning, 3 error. */
+typedef void (*weir_log_fn)(void *ctx, int32_t level, weir_str event, weir_str json);
+
+enum {
+    WEIR_ENGINE_REDECLARE =
+        1 /* these definitions become current, also when later ones were declared */
+};
+
+typedef struct weir_engine_options {
+    uint32_t size;
+    uint32_t flags; /* WEIR_ENGINE_* */
+    const weir_str *lanes;
+    size_t lanes_count; /* run these lanes only; 0: all of the declared reactions */
+    int64_t lost_max;   /* leases lost in a row until a target is blocked; 0: 10 */
+    weir_log_fn log;    /* NULL: silent */
+    void *log_ctx;
+} weir_engine_options;
+#define WEIR_ENGINE_OPTIONS_INIT .size = sizeof(weir_engine_options)
+
+/* SQL of a handler's own in the settling transaction: as weir_project_fn. */
+typedef int32_t (*weir_sql_fn)(void *ctx, void *native, weir_error *err);
+
 /* ---- positions, versions, texts ----------------------------------------------------------- */
 
 /* *head: the highest position; *safe: the highest at and below which nothing can still appear. Both
