@@ -64,7 +64,11 @@ enum {
     STORE_RANK_SHIFT = 10,             /* leasing orders watermarks to within 1,024         */
     STORE_OPERATE_CHUNK = 1000,        /* targets changed per transaction of a mass verb    */
     STORE_ERROR_TEXT_BYTES_MAX = 4096, /* error texts kept with targets and parked events   */
+    STORE_WORKERS_FORGOTTEN_MAX = 64,  /* ended workers forgotten per beat                  */
 };
+
+/* How long a worker that has ended is still listed. */
+#define STORE_WORKER_KEPT_US ((int64_t)3600 * 1000 * 1000)
 
 /* ---- opening ------------------------------------------------------------------------------ */
 
@@ -583,6 +587,29 @@ typedef struct store_snapshot {
     weir_str data;     /* any bytes */
 } store_snapshot;
 
+/* A process that works, or has worked a short while ago. Who is in the list is a hint for people and
+ * for those who share out work: leases and fences decide, never this. */
+typedef struct store_worker {
+    int64_t id;    /* out: the store's number for it */
+    weir_str name; /* as its leases' holder; no two starts of a process have the same, and it is at
+                      most STORE_NAME_BYTES_MAX long */
+    weir_str host;
+    int64_t pid;
+    const weir_str *lanes; /* in the order they were given */
+    size_t lanes_count;
+    const store_known_reaction *known; /* what it can handle, in the order they were given */
+    size_t known_count;
+    int64_t since_us; /* out: when it was first heard of */
+    int64_t until_us; /* out: it has ended when that has passed and nothing was heard */
+    bool draining;    /* finishes what it has and takes nothing new */
+} store_worker;
+
+typedef struct store_worker_list {
+    weir_arena arena;
+    store_worker *workers; /* by name */
+    size_t workers_count;
+} store_worker_list;
+
 /* What a store says about itself: for status and doctor. */
 typedef struct store_stats {
     int64_t schema; /* version of the schema */
@@ -607,7 +634,7 @@ typedef void (*store_survey_fn)(void *ctx, bool act, const char *rule, const cha
 
 /* ---- the vtable --------------------------------------------------------------------------- */
 
-enum { STORE_OPS_VERSION = 2 };
+enum { STORE_OPS_VERSION = 3 };
 
 typedef struct weir_store_ops {
     uint32_t version; /* STORE_OPS_VERSION; methods are only ever added at the end */
@@ -814,6 +841,16 @@ typedef struct weir_store_ops {
      * of a server, who holds it up, how it is reached. Reads only. NULL where there is nothing
      * around. */
     weir_status (*survey)(weir_store *s, store_survey_fn fn, void *ctx, weir_error *err);
+
+    /* WORKERS. beat: makes the worker known, or renews it: until = now + lease_us; everything else
+     * becomes what is said, but `since`. lease_us 0: it has gone, its row is removed; one that is
+     * not known is fine. Forgets workers that have ended STORE_WORKER_KEPT_US ago, at most
+     * STORE_WORKERS_FORGOTTEN_MAX of them. Against promise (1) the last beats may be lost in a
+     * crash of the store, and nobody is woken. */
+    weir_status (*worker_beat)(weir_store *s, const store_worker *worker, int64_t lease_us,
+                               weir_error *err);
+    /* All that have not ended, or ended less than STORE_WORKER_KEPT_US ago. */
+    weir_status (*workers)(weir_store *s, store_worker_list *list, weir_error *err);
 } weir_store_ops;
 
 struct weir_store {

@@ -311,6 +311,25 @@ static void use_the_rest(void)
     weir__arena_free(&arena);
 }
 
+static void use_workers(void)
+{
+    store_worker_list workers = { 0 };
+    const weir_str lanes[] = { weir__str("default"), weir__str("mail") };
+    const store_known_reaction known[] = { { .reaction = 1, .number = 1 } };
+    const store_worker worker = { .name = weir__str("client"),
+                                  .host = weir__str("host"),
+                                  .pid = 7,
+                                  .lanes = lanes,
+                                  .lanes_count = 2,
+                                  .known = known,
+                                  .known_count = 1 };
+    CALL(WEIR_OK, store->ops->worker_beat(store, &worker, 60000000, &err));
+    CALL(WEIR_OK, store->ops->worker_beat(store, &worker, 60000000, &err));
+    CALL(WEIR_OK, store->ops->workers(store, &workers, &err));
+    CALL(WEIR_OK, store->ops->worker_beat(store, &worker, 0, &err));
+    weir__arena_free(&workers.arena);
+}
+
 int main(int argc, char **argv)
 {
     store_url url = { 0 };
@@ -323,6 +342,7 @@ int main(int argc, char **argv)
     CALL(WEIR_OK, weir__store_open(&store, &url, &err));
     use_streams();
     use_targets();
+    use_workers();
     use_the_rest();
     store->ops->close(store);
     weir__url_free(&url);

@@ -585,6 +585,33 @@ static weir_status fault_holders(weir_store *base, store_holder_list *list, weir
     return call_end(&call, status, err);
 }
 
+static weir_status fault_worker_beat(weir_store *base, const store_worker *worker, int64_t lease_us,
+                                     weir_error *err)
+{
+    fault_store *s = self_of(base);
+    fault_call call;
+    weir_status status = call_begin(s, FAULT_WORKER_BEAT, &call, err);
+    if (status == WEIR_OK) {
+        do {
+            status = s->inner->ops->worker_beat(s->inner, worker, lease_us, err);
+        } while (call_again(&call));
+    }
+    return call_end(&call, status, err);
+}
+
+static weir_status fault_workers(weir_store *base, store_worker_list *list, weir_error *err)
+{
+    fault_store *s = self_of(base);
+    fault_call call;
+    weir_status status = call_begin(s, FAULT_WORKERS, &call, err);
+    if (status == WEIR_OK) {
+        do {
+            status = s->inner->ops->workers(s->inner, list, err);
+        } while (call_again(&call));
+    }
+    return call_end(&call, status, err);
+}
+
 static void fault_watch_close(store_watch *watch)
 {
     if (watch != NULL) {
@@ -693,6 +720,8 @@ static const weir_store_ops fault_ops = {
     .watch_fd = fault_watch_fd,
     .watch_close = fault_watch_close,
     .holders = fault_holders,
+    .worker_beat = fault_worker_beat,
+    .workers = fault_workers,
 };
 
 weir_status weir__fault_open(weir_store **out, weir_store *inner, weir_error *err)

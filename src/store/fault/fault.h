@@ -49,6 +49,8 @@ typedef enum fault_verb {
     FAULT_CHECK,
     FAULT_TEST_SEED,
     FAULT_HOLDERS,
+    FAULT_WORKER_BEAT,
+    FAULT_WORKERS,
     FAULT_VERBS_COUNT,
 } fault_verb;
 

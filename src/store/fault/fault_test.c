@@ -182,6 +182,8 @@ static weir_status call_target_verb(setup *s, fault_verb verb)
     store_targets_chunk targets = { 0 };
     store_lane_list lanes = { 0 };
     store_parked_chunk parked = { 0 };
+    store_worker_list workers = { 0 };
+    const store_worker worker = { .name = weir__str("me") };
     bool changed = false;
     if (verb == FAULT_LEASE) {
         status = o->lease(w, &request, &leases, err);
@@ -213,12 +215,17 @@ static weir_status call_target_verb(setup *s, fault_verb verb)
         status = o->parked_drop(w, 1, err);
     } else if (verb == FAULT_POLL) {
         status = o->poll(w, &poll, err);
+    } else if (verb == FAULT_WORKER_BEAT) {
+        status = o->worker_beat(w, &worker, 1000, err);
+    } else if (verb == FAULT_WORKERS) {
+        status = o->workers(w, &workers, err);
     }
     weir__arena_free(&leases.arena);
     weir__arena_free(&fetched.arena);
     weir__arena_free(&targets.arena);
     weir__arena_free(&lanes.arena);
     weir__arena_free(&parked.arena);
+    weir__arena_free(&workers.arena);
     return status;
 }
 

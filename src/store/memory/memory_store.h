@@ -87,6 +87,13 @@ typedef struct memory_snapshot {
     char bytes[];
 } memory_snapshot;
 
+/* A process that works. */
+typedef struct memory_worker {
+    table_item item;     /* first: its name */
+    store_worker worker; /* what it points to is in `bytes` */
+    _Alignas(store_known_reaction) char bytes[];
+} memory_worker;
+
 /* ---- reactions, targets ------------------------------------------------------------------- */
 
 typedef struct memory_definition {
@@ -256,6 +263,8 @@ struct memory_core {
     memory_key *key_oldest, *key_newest;
     table reserved;
     table snapshots;
+    table workers;
+    int64_t workers_last; /* id */
 
     table reactions_by_name;
     memory_reaction **reactions; /* owned; id n is at n - 1 */
@@ -465,6 +474,10 @@ memory_target **weir__memory_named_targets(const memory_core *c, const store_tar
                                            weir_arena *arena, size_t *count);
 int64_t weir__memory_blocked_count(const memory_core *c);
 
+/* ---- workers.c ---------------------------------------------------------------------------- */
+
+void weir__memory_workers_free(memory_core *c);
+
 /* ---- watch.c ------------------------------------------------------------------------------ */
 
 void weir__memory_wake(memory_core *c);
@@ -534,6 +547,9 @@ weir_status weir__memory_snapshot_get(weir_store *base, weir_str stream, weir_st
                                       weir_error *err);
 weir_status weir__memory_snapshot_drop(weir_store *base, weir_str category, weir_str keep_revision,
                                        int64_t *dropped, weir_error *err);
+weir_status weir__memory_worker_beat(weir_store *base, const store_worker *worker, int64_t lease_us,
+                                     weir_error *err);
+weir_status weir__memory_workers(weir_store *base, store_worker_list *list, weir_error *err);
 weir_status weir__memory_check(weir_store *base, store_finding_fn fn, void *ctx, weir_error *err);
 
 #endif

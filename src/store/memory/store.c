@@ -68,6 +68,7 @@ static void core_free(memory_core *c)
     weir__memory_keys_free(c);
     weir__memory_log_free(c);
     snapshots_free(c);
+    weir__memory_workers_free(c);
     weir__journal_free(&c->journal);
     weir__free(c->name);
     weir__free(c);
@@ -268,6 +269,8 @@ static const weir_store_ops memory_ops = {
     .check = weir__memory_check,
     .test_seed = memory_test_seed,
     .holders = weir__holders_none,
+    .worker_beat = weir__memory_worker_beat,
+    .workers = weir__memory_workers,
 };
 
 weir_status weir__memory_open(weir_store **out, const store_options *options, weir_error *err)

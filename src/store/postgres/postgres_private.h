@@ -322,6 +322,10 @@ weir_status weir__pg_snapshot_get(weir_store *base, weir_str stream, weir_str re
                                   weir_error *err);
 weir_status weir__pg_snapshot_drop(weir_store *base, weir_str category, weir_str keep_revision,
                                    int64_t *dropped, weir_error *err);
+/* workers.c */
+weir_status weir__pg_worker_beat(weir_store *base, const store_worker *worker, int64_t lease_us,
+                                 weir_error *err);
+weir_status weir__pg_workers(weir_store *base, store_worker_list *list, weir_error *err);
 /* watch.c */
 weir_status weir__pg_watch_open(weir_store *s, store_watch **out, weir_error *err);
 weir_status weir__pg_watch_wait(store_watch *watch, int32_t timeout_ms, bool *woken,

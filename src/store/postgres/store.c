@@ -284,4 +284,6 @@ const weir_store_ops weir__postgres_ops = {
     .append_in = weir__pg_append_in,
     .wake = store_wake,
     .survey = weir__pg_survey,
+    .worker_beat = weir__pg_worker_beat,
+    .workers = weir__pg_workers,
 };

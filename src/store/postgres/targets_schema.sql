@@ -120,3 +120,17 @@ CREATE TABLE weir.lanes (
     paused boolean NOT NULL DEFAULT false,
     paused_by text NOT NULL DEFAULT ''
 );
+
+-- Who works, and who ended within the last hour. A hint: nothing else refers to it.
+CREATE TABLE weir.workers (
+    id bigint GENERATED ALWAYS AS IDENTITY PRIMARY KEY,
+    name text COLLATE "C" NOT NULL UNIQUE,
+    host text NOT NULL,
+    pid bigint NOT NULL,
+    lanes text[] COLLATE "C" NOT NULL,
+    reactions bigint[] NOT NULL,            -- what it can handle, and
+    numbers bigint[] NOT NULL,              -- in which definitions
+    since bigint NOT NULL,
+    lease_until bigint NOT NULL,
+    draining boolean NOT NULL
+) WITH (fillfactor = 50);

@@ -36,6 +36,7 @@ typedef struct sqlite_conn {
 
 enum {
     SQLITE_TX_DURABLE = 1, /* synced even with sync=normal: whatever hands out a fence */
+    SQLITE_TX_HINT = 2,    /* not synced even with sync=full: may be lost, with the power */
 };
 
 /* Begins a write transaction: the handle's writer mutex, the side lock, BEGIN IMMEDIATE, all within
@@ -139,6 +140,9 @@ weir_status weir__sqlite_parked(weir_store *base, const store_parked_query *q,
 weir_status weir__sqlite_parked_retry(weir_store *base, int64_t parked, weir_error *err);
 weir_status weir__sqlite_parked_drop(weir_store *base, int64_t parked, weir_error *err);
 weir_status weir__sqlite_poll(weir_store *base, store_poll *poll, weir_error *err);
+weir_status weir__sqlite_worker_beat(weir_store *base, const store_worker *worker, int64_t lease_us,
+                                     weir_error *err);
+weir_status weir__sqlite_workers(weir_store *base, store_worker_list *list, weir_error *err);
 /* The targets' part of check: findings about targets, subscriptions, work rows and parked
  * events. */
 weir_status weir__sqlite_check_targets(sqlite_store *s, sqlite_conn *conn, store_finding_fn fn,

@@ -224,4 +224,6 @@ const weir_store_ops weir__sqlite_ops = {
     .check = weir__sqlite_check,
     .test_seed = store_test_seed,
     .holders = weir__holders_none,
+    .worker_beat = weir__sqlite_worker_beat,
+    .workers = weir__sqlite_workers,
 };

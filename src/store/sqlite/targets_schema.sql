@@ -114,3 +114,16 @@ CREATE TABLE weir_lanes (
     paused    INTEGER NOT NULL DEFAULT 0,
     paused_by TEXT    NOT NULL DEFAULT ''
 ) STRICT, WITHOUT ROWID;
+
+-- Who works, and who ended within the last hour. A hint: nothing else refers to it.
+CREATE TABLE weir_workers (
+    id          INTEGER PRIMARY KEY AUTOINCREMENT,
+    name        TEXT    NOT NULL UNIQUE,
+    host        TEXT    NOT NULL,
+    pid         INTEGER NOT NULL,
+    lanes       TEXT    NOT NULL, -- JSON: names
+    known       TEXT    NOT NULL, -- JSON: reaction, number of its definition, reaction, ...
+    since       INTEGER NOT NULL,
+    lease_until INTEGER NOT NULL,
+    draining    INTEGER NOT NULL
+) STRICT;

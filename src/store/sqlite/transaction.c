@@ -158,10 +158,13 @@ void weir__sqlite_rollback(sqlite_store *s)
     weir__sqlite_categories_forget(s); /* some may have been of this transaction */
 }
 
-/* With sync=normal a commit is not synced, unless the transaction hands out a fence. */
+/* With sync=normal a commit is not synced, unless the transaction hands out a fence. One that is
+ * only a hint is never synced: frames of the WAL become valid in their order, so the next commit
+ * that is synced takes it along, and a power failure before that loses it and nothing else. */
 static weir_status set_sync(sqlite_store *s, uint32_t flags, weir_error *err)
 {
-    const bool full = !s->options.sync_normal || (flags & SQLITE_TX_DURABLE) != 0;
+    const bool hint = (flags & SQLITE_TX_HINT) != 0;
+    const bool full = (flags & SQLITE_TX_DURABLE) != 0 || (!s->options.sync_normal && !hint);
     if (full == s->sync_full) {
         return WEIR_OK;
     }

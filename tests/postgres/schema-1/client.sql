@@ -93,7 +93,7 @@ SELECT id, version, created, stream, name, meta,
                * (extract(epoch FROM pg_postmaster_start_time()) * 1000000)::bigint
                + (SELECT number FROM weir.store)) = $4
  ORDER BY id LIMIT $3;
-EXECUTE s12 ('1', '6', '10', '1794791415699165') \g /dev/null
+EXECUTE s12 ('1', '6', '10', '1794798566201166') \g /dev/null
 PREPARE s13 AS
 SELECT id, version, created, name, meta,
        CASE WHEN pg_column_compression(data) IS NULL AND pg_column_compression(meta) IS NULL
@@ -113,7 +113,7 @@ SELECT id, version, created, stream, name, meta,
                * (extract(epoch FROM pg_postmaster_start_time()) * 1000000)::bigint
                + (SELECT number FROM weir.store)) = $4
  ORDER BY id DESC LIMIT $3;
-EXECUTE s14 ('1', '6', '10', '1794791415699165') \g /dev/null
+EXECUTE s14 ('1', '6', '10', '1794798566201166') \g /dev/null
 PREPARE s15 AS
 SELECT given, changed, id, name, number, since, routed, reread_to, retired, router, router_until,
        router_fence, names, source, rule, rule_text
@@ -291,18 +291,32 @@ PREPARE s39 AS
 SELECT weir.retire($1);
 EXECUTE s39 ('mail');
 PREPARE s40 AS
-SELECT weir.snapshot_put($1, $2, $3, $4);
-EXECUTE s40 ('order-1', '0', 'r1', '\x666f6c646564');
+SELECT weir.worker_beat($1, $2, $3, $4, $5, $6, $7, $8, $9, $10);
+EXECUTE s40 ('client', 'host', '7', '{default,mail}', '{1}', '{1}', 'f', '60000000', '3600000000', '64');
+EXECUTE s40 ('client', 'host', '7', '{default,mail}', '{1}', '{1}', 'f', '60000000', '3600000000', '64');
 PREPARE s41 AS
+SELECT id, name, host, pid, since, lease_until, draining,
+       cardinality(lanes), array_to_string(lanes, chr(10)),
+       cardinality(reactions), array_to_string(reactions, chr(10)),
+       array_to_string(numbers, chr(10))
+  FROM weir.workers
+ WHERE lease_until > weir.clock_us() - $1
+ ORDER BY name;
+EXECUTE s41 ('3600000000');
+EXECUTE s40 ('client', 'host', '7', '{default,mail}', '{1}', '{1}', 'f', '0', '3600000000', '64');
+PREPARE s42 AS
+SELECT weir.snapshot_put($1, $2, $3, $4);
+EXECUTE s42 ('order-1', '0', 'r1', '\x666f6c646564');
+PREPARE s43 AS
 SELECT k.version, k.data
   FROM weir.snapshots AS k
  WHERE k.stream = $1 AND k.revision = $2 AND k.version <= $3;
-EXECUTE s41 ('order-1', 'r1', '9');
-PREPARE s42 AS
+EXECUTE s43 ('order-1', 'r1', '9');
+PREPARE s44 AS
 SELECT weir.snapshot_drop($1, $2);
-EXECUTE s42 ('order', 'r2');
+EXECUTE s44 ('order', 'r2');
 EXECUTE s10 ('6') \g /dev/null
-PREPARE s43 AS
+PREPARE s45 AS
 WITH locks AS MATERIALIZED (SELECT * FROM pg_locks WHERE granted)
 SELECT coalesce(l.pid, 0)::bigint AS pid,
        coalesce(x.gid, l.virtualtransaction) AS transaction,
@@ -322,11 +336,11 @@ SELECT coalesce(l.pid, 0)::bigint AS pid,
    AND t.virtualtransaction = l.virtualtransaction
   LEFT JOIN pg_prepared_xacts AS x ON x.transaction = t.transactionid
  ORDER BY since NULLS LAST, pid, transaction;
-EXECUTE s43 \g /dev/null
-PREPARE s44 AS
+EXECUTE s45 \g /dev/null
+PREPARE s46 AS
 SELECT weir.clock_us();
-EXECUTE s44;
-PREPARE s45 AS
+EXECUTE s46;
+PREPARE s47 AS
 SELECT (SELECT CASE WHEN c.reltuples < 5e6 THEN (SELECT count(*) FROM weir.streams)
                     ELSE c.reltuples::bigint END
           FROM pg_class AS c WHERE c.oid = 'weir.streams'::regclass),
@@ -348,4 +362,4 @@ SELECT (SELECT CASE WHEN c.reltuples < 5e6 THEN (SELECT count(*) FROM weir.strea
        current_database()::text,
        current_user::text,
        pg_is_in_recovery();
-EXECUTE s45 \g /dev/null
+EXECUTE s47 \g /dev/null

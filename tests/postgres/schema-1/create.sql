@@ -157,6 +157,18 @@ CREATE TABLE weir.lanes (
     paused boolean NOT NULL DEFAULT false,
     paused_by text NOT NULL DEFAULT ''
 );
+CREATE TABLE weir.workers (
+    id bigint GENERATED ALWAYS AS IDENTITY PRIMARY KEY,
+    name text COLLATE "C" NOT NULL UNIQUE,
+    host text NOT NULL,
+    pid bigint NOT NULL,
+    lanes text[] COLLATE "C" NOT NULL,
+    reactions bigint[] NOT NULL,
+    numbers bigint[] NOT NULL,
+    since bigint NOT NULL,
+    lease_until bigint NOT NULL,
+    draining boolean NOT NULL
+) WITH (fillfactor = 50);
 
 CREATE OR REPLACE FUNCTION weir.events_are_immutable() RETURNS trigger
 LANGUAGE plpgsql AS $$
@@ -2584,6 +2596,45 @@ BEGIN
        AND k.revision <> keep_revision;
     GET DIAGNOSTICS dropped = ROW_COUNT;
     RETURN dropped;
+END
+$$;
+
+CREATE OR REPLACE FUNCTION weir.worker_beat(
+    its_name text, its_host text, its_pid bigint, its_lanes text[], its_reactions bigint[],
+    its_numbers bigint[], is_draining boolean, lease_us bigint, kept_us bigint, forget_max bigint)
+RETURNS void
+LANGUAGE plpgsql VOLATILE SECURITY DEFINER
+SET search_path = pg_catalog, pg_temp
+SET lock_timeout = '5s'
+AS $$
+DECLARE
+    started bigint := weir.clock_us();
+    ends bigint := CASE WHEN lease_us > 9223372036854775807 - started
+                        THEN 9223372036854775807 ELSE started + lease_us END;
+BEGIN
+    PERFORM set_config('synchronous_commit', 'off', true);
+    IF lease_us = 0 THEN
+        DELETE FROM weir.workers AS w WHERE w.name = its_name;
+    ELSE
+        UPDATE weir.workers AS w
+           SET host = its_host, pid = its_pid, lanes = its_lanes, reactions = its_reactions,
+               numbers = its_numbers, draining = is_draining, lease_until = ends,
+               since = CASE WHEN w.lease_until <= started - kept_us THEN started ELSE w.since END
+         WHERE w.name = its_name;
+        IF NOT FOUND THEN
+            INSERT INTO weir.workers (name, host, pid, lanes, reactions, numbers, draining, since,
+                                      lease_until)
+            VALUES (its_name, its_host, its_pid, its_lanes, its_reactions, its_numbers,
+                    is_draining, started, ends)
+            ON CONFLICT (name) DO NOTHING;
+        END IF;
+    END IF;
+    DELETE FROM weir.workers AS w
+     WHERE w.id = ANY (ARRAY(SELECT o.id
+                               FROM weir.workers AS o
+                              WHERE o.lease_until <= started - kept_us
+                              LIMIT forget_max
+                                FOR UPDATE SKIP LOCKED));
 END
 $$;
 

@@ -1,0 +1,48 @@
+-- worker_functions.sql - who works on the store: see WORKERS in store.h.
+
+-- name: worker_functions
+-- The one function whose commit need not be durable: what it writes is a hint, and a beat that
+-- waits for a flush would cost more than it is worth. Rows are few, those of an hour: none of its
+-- statements needs more than a look at all of them, and without an index on the times a beat is a
+-- HOT update.
+CREATE OR REPLACE FUNCTION weir.worker_beat(
+    its_name text, its_host text, its_pid bigint, its_lanes text[], its_reactions bigint[],
+    its_numbers bigint[], is_draining boolean, lease_us bigint, kept_us bigint, forget_max bigint)
+RETURNS void
+LANGUAGE plpgsql VOLATILE SECURITY DEFINER
+SET search_path = pg_catalog, pg_temp
+SET lock_timeout = '5s'
+AS $$
+DECLARE
+    started bigint := weir.clock_us();
+    ends bigint := CASE WHEN lease_us > 9223372036854775807 - started
+                        THEN 9223372036854775807 ELSE started + lease_us END;
+BEGIN
+    PERFORM set_config('synchronous_commit', 'off', true);
+    IF lease_us = 0 THEN
+        DELETE FROM weir.workers AS w WHERE w.name = its_name;
+    ELSE
+        -- Not an upsert alone: that would use up an id each time.
+        UPDATE weir.workers AS w
+           SET host = its_host, pid = its_pid, lanes = its_lanes, reactions = its_reactions,
+               numbers = its_numbers, draining = is_draining, lease_until = ends,
+               since = CASE WHEN w.lease_until <= started - kept_us THEN started ELSE w.since END
+         WHERE w.name = its_name;
+        IF NOT FOUND THEN
+            -- DO NOTHING: two beats of one worker at once; the other's will do.
+            INSERT INTO weir.workers (name, host, pid, lanes, reactions, numbers, draining, since,
+                                      lease_until)
+            VALUES (its_name, its_host, its_pid, its_lanes, its_reactions, its_numbers,
+                    is_draining, started, ends)
+            ON CONFLICT (name) DO NOTHING;
+        END IF;
+    END IF;
+    -- Whom somebody else is just forgetting, or renewing, is left to them.
+    DELETE FROM weir.workers AS w
+     WHERE w.id = ANY (ARRAY(SELECT o.id
+                               FROM weir.workers AS o
+                              WHERE o.lease_until <= started - kept_us
+                              LIMIT forget_max
+                                FOR UPDATE SKIP LOCKED));
+END
+$$;

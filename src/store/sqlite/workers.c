@@ -1,0 +1,248 @@
+/* workers.c - who works on the store: one row for each process, written at every beat.
+ *
+ * INVARIANT  The rows are a hint. Nothing is decided by them and a beat is not synced, so what they
+ * say may be lost with the power, alone.
+ */
+#include "base/error.h"
+#include "base/json.h"
+#include "base/str.h"
+#include "store/sqlite/targets.h"
+#include "store/sqlite/workers_sql.h"
+
+/* ---- beating ------------------------------------------------------------------------------- */
+
+static bool encode_lanes(const store_worker *worker, weir_buffer *out)
+{
+    bool ok = weir__buffer_add_text(out, "[");
+    for (size_t i = 0; i < worker->lanes_count && ok; i++) {
+        ok = (i == 0 || weir__buffer_add_text(out, ",")) &&
+             weir__json_write_string(out, worker->lanes[i]);
+    }
+    return ok && weir__buffer_add_text(out, "]");
+}
+
+static bool encode_known(const store_worker *worker, weir_buffer *out)
+{
+    bool ok = weir__buffer_add_text(out, "[");
+    for (size_t i = 0; i < worker->known_count && ok; i++) {
+        ok = (i == 0 || weir__buffer_add_text(out, ",")) &&
+             weir__buffer_add_i64(out, worker->known[i].reaction) &&
+             weir__buffer_add_text(out, ",") && weir__buffer_add_i64(out, worker->known[i].number);
+    }
+    return ok && weir__buffer_add_text(out, "]");
+}
+
+/* What a beat writes, with the lists as the table keeps them. */
+typedef struct beat {
+    const store_worker *worker;
+    weir_buffer lanes, known;
+    int64_t now_us, until_us;
+} beat;
+
+static weir_status write_row(sqlite_conn *conn, const char *sql, const beat *b, weir_error *err)
+{
+    sqlite3_stmt *stmt = NULL;
+    const weir_status status = weir__sqlite_statement(conn, sql, &stmt, err);
+    if (status != WEIR_OK) {
+        return status;
+    }
+    weir__sqlite_bind_str(stmt, 1, b->worker->name);
+    weir__sqlite_bind_str(stmt, 2, b->worker->host);
+    sqlite3_bind_int64(stmt, 3, b->worker->pid);
+    weir__sqlite_bind_str(stmt, 4, (weir_str){ b->lanes.ptr, b->lanes.len });
+    weir__sqlite_bind_str(stmt, 5, (weir_str){ b->known.ptr, b->known.len });
+    sqlite3_bind_int64(stmt, 6, b->worker->draining ? 1 : 0);
+    sqlite3_bind_int64(stmt, 7, b->now_us);
+    sqlite3_bind_int64(stmt, 8, b->until_us);
+    if (sqlite3_bind_parameter_count(stmt) >= 9) {
+        sqlite3_bind_int64(stmt, 9, b->now_us - STORE_WORKER_KEPT_US);
+    }
+    return weir__sqlite_run(conn, stmt, err);
+}
+
+static weir_status renew(sqlite_conn *conn, const beat *b, weir_error *err)
+{
+    const weir_status status = write_row(conn, sql_worker_renew, b, err);
+    return status == WEIR_OK && sqlite3_changes64(conn->db) == 0
+               ? write_row(conn, sql_worker_insert, b, err)
+               : status;
+}
+
+static weir_status gone(sqlite_conn *conn, weir_str name, weir_error *err)
+{
+    sqlite3_stmt *stmt = NULL;
+    const weir_status status = weir__sqlite_statement(conn, sql_worker_gone, &stmt, err);
+    if (status != WEIR_OK) {
+        return status;
+    }
+    weir__sqlite_bind_str(stmt, 1, name);
+    return weir__sqlite_run(conn, stmt, err);
+}
+
+weir_status weir__sqlite_worker_beat(weir_store *base, const store_worker *worker, int64_t lease_us,
+                                     weir_error *err)
+{
+    sqlite_store *s = (sqlite_store *)base;
+    sqlite_conn *conn = NULL;
+    beat b = { .worker = worker };
+    weir_status status = WEIR_OK;
+
+    if (!encode_lanes(worker, &b.lanes) || !encode_known(worker, &b.known)) {
+        status = weir__fail(err, WEIR_ENOMEM, "could not allocate a worker's lists");
+        goto out;
+    }
+    status = weir__sqlite_write_begin(s, SQLITE_TX_HINT, &conn, &b.now_us, err);
+    if (status != WEIR_OK) {
+        goto out;
+    }
+    b.until_us = weir__sqlite_later(b.now_us, lease_us);
+    status = lease_us > 0 ? renew(conn, &b, err) : gone(conn, worker->name, err);
+    if (status == WEIR_OK) {
+        const int64_t which[] = { b.now_us - STORE_WORKER_KEPT_US, STORE_WORKERS_FORGOTTEN_MAX };
+        status = weir__sqlite_run_ints(conn, sql_workers_forget, which, 2, err);
+    }
+    status = weir__sqlite_write_end(s, status, false, err);
+out:
+    weir__buffer_free(&b.lanes);
+    weir__buffer_free(&b.known);
+    return status;
+}
+
+/* ---- listing ------------------------------------------------------------------------------- */
+
+static size_t count_elements(weir_str array)
+{
+    size_t count = 0;
+    for (weir_json_members it = weir__json_elements(array); weir__json_elements_next(&it);) {
+        count++;
+    }
+    return count;
+}
+
+static weir_status decode_lanes(weir_str array, weir_arena *arena, store_worker *out,
+                                weir_error *err)
+{
+    const size_t count = count_elements(array);
+    weir_buffer name = { 0 };
+    weir_str *lanes = weir__arena_alloc(arena, (count + 1) * sizeof *lanes);
+    size_t done = 0;
+
+    for (weir_json_members it = weir__json_elements(array);
+         lanes != NULL && weir__json_elements_next(&it); done++) {
+        weir__buffer_clear(&name);
+        char *copy = NULL;
+        if (weir__json_string_decode(it.value, &name)) {
+            copy = weir__arena_copy(arena, name.len == 0 ? "" : name.ptr, name.len);
+        }
+        if (copy == NULL) {
+            break;
+        }
+        lanes[done] = (weir_str){ .ptr = copy, .len = name.len };
+    }
+    weir__buffer_free(&name);
+    out->lanes = lanes;
+    out->lanes_count = count;
+    return lanes != NULL && done == count
+               ? WEIR_OK
+               : weir__fail(err, WEIR_ENOMEM, "could not copy a worker's lanes");
+}
+
+static weir_status decode_known(weir_str array, weir_arena *arena, store_worker *out,
+                                weir_error *err)
+{
+    const size_t count = count_elements(array) / 2;
+    weir_json_members it = weir__json_elements(array);
+    store_known_reaction *known = weir__arena_alloc(arena, (count + 1) * sizeof *known);
+
+    if (known == NULL) {
+        return weir__fail(err, WEIR_ENOMEM, "could not copy a worker's reactions");
+    }
+    for (size_t i = 0; i < count; i++) {
+        bool ok = weir__json_elements_next(&it) && weir__str_to_i64(it.value, &known[i].reaction);
+        ok = ok && weir__json_elements_next(&it) && weir__str_to_i64(it.value, &known[i].number);
+        if (!ok) {
+            return weir__fail(err, WEIR_ECORRUPT, "worker %lld has unreadable reactions",
+                              (long long)out->id);
+        }
+    }
+    out->known = known;
+    out->known_count = count;
+    return WEIR_OK;
+}
+
+static weir_status read_worker(sqlite3_stmt *stmt, weir_arena *arena, store_worker *out,
+                               weir_error *err)
+{
+    *out = (store_worker){ .id = sqlite3_column_int64(stmt, 0),
+                           .name = weir__sqlite_column_copy(stmt, 1, arena),
+                           .host = weir__sqlite_column_copy(stmt, 2, arena),
+                           .pid = sqlite3_column_int64(stmt, 3),
+                           .since_us = sqlite3_column_int64(stmt, 6),
+                           .until_us = sqlite3_column_int64(stmt, 7),
+                           .draining = sqlite3_column_int(stmt, 8) != 0 };
+    if (out->name.ptr == NULL || out->host.ptr == NULL) {
+        return weir__fail(err, WEIR_ENOMEM, "could not copy a worker");
+    }
+    const weir_status status = decode_lanes(weir__sqlite_column_str(stmt, 4), arena, out, err);
+    return status == WEIR_OK ? decode_known(weir__sqlite_column_str(stmt, 5), arena, out, err)
+                             : status;
+}
+
+/* The rows, one after another in `found`; their texts and lists in the arena. */
+static weir_status workers_in(sqlite_conn *conn, int64_t after_us, weir_arena *arena,
+                              weir_buffer *found, weir_error *err)
+{
+    sqlite3_stmt *stmt = NULL;
+    bool row = true;
+    weir_status status = weir__sqlite_statement(conn, sql_workers_list, &stmt, err);
+    if (status != WEIR_OK) {
+        return status;
+    }
+    sqlite3_bind_int64(stmt, 1, after_us);
+    while (status == WEIR_OK) {
+        store_worker worker = { 0 };
+        status = weir__sqlite_step(conn, stmt, &row, err);
+        if (status != WEIR_OK || !row) {
+            break;
+        }
+        status = read_worker(stmt, arena, &worker, err);
+        if (status == WEIR_OK && !weir__buffer_add(found, &worker, sizeof worker)) {
+            status = weir__fail(err, WEIR_ENOMEM, "could not allocate the list of workers");
+        }
+    }
+    weir__sqlite_done(stmt);
+    return status;
+}
+
+weir_status weir__sqlite_workers(weir_store *base, store_worker_list *list, weir_error *err)
+{
+    sqlite_store *s = (sqlite_store *)base;
+    sqlite_conn *conn = NULL;
+    weir_buffer found = { 0 };
+    int64_t now_us = 0;
+
+    weir__arena_reset(&list->arena);
+    list->workers = NULL;
+    list->workers_count = 0;
+    weir_status status = weir__sqlite_read_begin(s, &conn, err);
+    if (status != WEIR_OK) {
+        return status;
+    }
+    status = weir__sqlite_read_now(s, conn, &now_us, err);
+    if (status == WEIR_OK) {
+        status = workers_in(conn, now_us - STORE_WORKER_KEPT_US, &list->arena, &found, err);
+    }
+    weir__sqlite_read_end(s, conn);
+    if (status == WEIR_OK && found.len > 0) {
+        store_worker *workers = weir__arena_alloc(&list->arena, found.len);
+        if (workers == NULL) {
+            status = weir__fail(err, WEIR_ENOMEM, "could not allocate the list of workers");
+        } else {
+            memcpy(workers, found.ptr, found.len);
+            list->workers = workers;
+            list->workers_count = found.len / sizeof *workers;
+        }
+    }
+    weir__buffer_free(&found);
+    return status;
+}
