@@ -382,26 +382,11 @@ static weir_status next_chunk(weir_reader *r, weir_error *err)
 
 /* ---- following ---------------------------------------------------------------------------- */
 
-/* Nothing more was found: is it still the same log, with what was already given in it? */
-static weir_status rewind_check(weir_reader *r, weir_error *err)
-{
-    store_positions at;
-    const weir_status status = r->w->store->ops->positions(r->w->store, &at, err);
-    if (status != WEIR_OK) {
-        return status;
-    }
-    if (r->position > at.head || memcmp(r->epoch, at.epoch, sizeof r->epoch) != 0) {
-        return rewound(r, at.head, err);
-    }
-    return WEIR_OK;
-}
-
 /* Waits for the next event until `deadline` (microseconds, monotonic; INT64_MAX: without end). */
 static weir_status follow_until(weir_reader *r, int64_t deadline_us, weir_error *err)
 {
     const weir_clock *clock = weir__clock_machine();
     weir_status status = WEIR_OK;
-    unsigned quiet = 0; /* looks that found nothing */
     while (status == WEIR_OK && r->chunk.events_count == 0 && r->position < r->to) {
         const int64_t left_ms = deadline_us == INT64_MAX
                                     ? INT32_MAX
@@ -417,14 +402,12 @@ static weir_status follow_until(weir_reader *r, int64_t deadline_us, weir_error 
         if (status == WEIR_OK) {
             status = next_chunk(r, err);
         }
-        if (status == WEIR_OK && r->chunk.events_count == 0) {
-            /* With every other look, and the last one: who waits asks the store little. */
-            if (quiet++ % 2 == 0 || left_ms <= 0) {
-                status = rewind_check(r, err);
-            }
-            if (left_ms <= 0) {
-                break;
-            }
+        /* A log that ends before what was given is another one, whatever its epoch says. */
+        if (status == WEIR_OK && r->chunk.events_count == 0 && r->position > r->chunk.head) {
+            status = rewound(r, r->chunk.head, err);
+        }
+        if (left_ms <= 0) {
+            break;
         }
     }
     return status;

@@ -160,6 +160,7 @@ typedef struct store_chunk {
     bool held;          /* log, forwards, more is false: there are events beyond `safe`, so look
                            again soon: nobody may wake us when their turn comes                  */
     char epoch[40];     /* log: as in store_positions, of the log that was read                 */
+    int64_t head;       /* log: its end, as far as this read knows; before `after`: rewound     */
 } store_chunk;
 
 typedef struct store_stream_query {

@@ -370,6 +370,7 @@ static void log_chunk_check(const store_log_query *q, const store_chunk *chunk)
         } else {
             assert_true(e->id > last && e->id <= q->to && e->id <= chunk->scanned_to);
         }
+        assert_true(e->id <= chunk->head);
         if (q->filter != NULL) {
             assert_true(weir__filter_matches(q->filter, e));
         }

@@ -1,17 +1,22 @@
-/* idle_test.c - what a worker costs the server that has nothing to do, and how soon it is at work
+/* idle_test.c - what somebody who has nothing to do costs the server, and how soon they are at work
  * again: also when the way to the server died without a word.
  *
- * A worker is a handle with a reader that follows the log. Statements are counted by
- * pg_stat_statements, all that reached the server but those of the test's own connection.
+ * A worker is a handle with a reader that waits for the log; a follower is a process, weir log
+ * --follow, which waits for its signals and its output as well. Each has a role of its own, and by
+ * that pg_stat_statements counts what reached the server.
  */
 #include "pg_support.h"
 #include "proxy.h"
 
+#include <fcntl.h>
+#include <poll.h>
 #include <pthread.h>
+#include <signal.h>
 #include <stdatomic.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/wait.h>
 #include <unistd.h>
 
 #define SECOND INT64_C(1000000)
@@ -80,42 +85,114 @@ static int64_t await_events(worker *w, int64_t count, int64_t from_us, int64_t m
     return atomic_load(&w->last_us) - from_us;
 }
 
-static void an_idle_worker_issues_at_most_two_statements_per_second(void **state)
+/* weir log --follow, and what it prints. It ends with its reader: at the latest with us. */
+typedef struct follower {
+    pid_t pid;
+    int fd;
+} follower;
+
+static follower follower_start(const char *url)
+{
+    follower f;
+    int ends[2];
+    const char *program = getenv("WEIR");
+    assert_non_null(program);
+    assert_int_equal(pipe2(ends, O_CLOEXEC), 0);
+    f.pid = fork();
+    assert_true(f.pid >= 0);
+    if (f.pid == 0) {
+        (void)dup2(ends[1], STDOUT_FILENO);
+        execl(program, "weir", "log", "--follow", "--store", url, NULL);
+        _exit(127);
+    }
+    close(ends[1]);
+    f.fd = ends[0];
+    return f;
+}
+
+/* Waits for one more line. When it was there. */
+static int64_t await_line(const follower *f, int64_t most_us)
+{
+    const int64_t end_us = test_mono_us() + most_us;
+    char ch = '\0';
+    while (ch != '\n') {
+        struct pollfd p = { .fd = f->fd, .events = POLLIN };
+        const int64_t left_us = end_us - test_mono_us();
+        if (left_us <= 0 || poll(&p, 1, (int)(left_us / 1000) + 1) != 1) {
+            fail_msg("the follower has printed nothing for %lld ms", (long long)(most_us / 1000));
+        }
+        assert_int_equal(read(f->fd, &ch, 1), 1);
+    }
+    return test_mono_us();
+}
+
+static void follower_stop(const follower *f)
+{
+    int status = -1;
+    assert_int_equal(kill(f->pid, SIGTERM), 0);
+    assert_int_equal(waitpid(f->pid, &status, 0), f->pid);
+    assert_true(WIFEXITED(status) && WEXITSTATUS(status) == 0);
+    close(f->fd);
+}
+
+/* The store's URL for a role of this name, which is made. */
+static const char *url_as(pg_test *t, const char *role, char url[TEST_URL_BYTES])
+{
+    test_exec(t->conn, "CREATE ROLE %s SUPERUSER LOGIN", role);
+    snprintf(url, TEST_URL_BYTES, "postgres:///postgres?host=%s&user=%s&schema=%s",
+             getenv("WEIR_TEST_PG_DIR"), role, t->schema);
+    return url;
+}
+
+/* That a role has asked little since the reset. */
+static void has_asked_little(pg_test *t, const char *role)
+{
+    const int64_t calls = test_number(
+        t->conn, "SELECT sum(calls) FROM pg_stat_statements WHERE userid = '%s'::regrole", role);
+    print_message("# %s: %lld statements in %d s\n", role, (long long)calls, IDLE_SECONDS);
+    assert_true(calls >= 3); /* it is alive: its heartbeat is among them */
+    assert_true(calls <= 2 * IDLE_SECONDS);
+}
+
+static void who_is_idle_issues_at_most_two_statements_per_second(void **state)
 {
     pg_test *t = *state;
     worker w = { 0 };
+    char worker_url[TEST_URL_BYTES], follower_url[TEST_URL_BYTES];
     weir_store *s = test_store(t);
     test_exec(t->conn, "CREATE EXTENSION IF NOT EXISTS pg_stat_statements");
-    worker_start(t, &w, t->url);
+    worker_start(t, &w, url_as(t, "worker", worker_url));
+    const follower f = follower_start(url_as(t, "follower", follower_url));
     test_put(t, s, "s-0", "Happened");
     await_events(&w, 1, test_mono_us(), 10 * SECOND);
+    await_line(&f, 10 * SECOND);
     test_store_close(t, s);
-    sleep(3); /* until it is idle */
+    sleep(3); /* until they are idle */
 
     test_exec(t->conn, "SELECT pg_stat_statements_reset()");
     int64_t in_transaction = 0;
     for (int i = 0; i < IDLE_SECONDS; i++) {
         sleep(1);
         in_transaction += test_number(
-            t->conn, "SELECT count(*) AS of_the_test FROM pg_stat_activity WHERE application_name "
-                     "= 'worker' AND xact_start < clock_timestamp() - interval '200 ms'");
+            t->conn, "SELECT count(*) FROM pg_stat_activity WHERE usename IN ('worker', 'follower')"
+                     " AND xact_start < clock_timestamp() - interval '200 ms'");
     }
-    const int64_t calls = test_number(t->conn, "SELECT sum(calls) AS of_the_test FROM "
-                                               "pg_stat_statements WHERE query NOT LIKE "
-                                               "'%%of_the_test%%' AND query NOT LIKE "
-                                               "'%%pg_stat_statements_reset%%'");
-    print_message("# %lld statements in %d s\n", (long long)calls, IDLE_SECONDS);
-    assert_true(calls >= 3); /* it is alive: its heartbeat is among them */
-    assert_true(calls <= 2 * IDLE_SECONDS);
+    has_asked_little(t, "worker");
+    has_asked_little(t, "follower");
     assert_int_equal(in_transaction, 0);
-    /* And it is at work at once. */
+    /* And they are at work at once. */
     s = test_store(t);
     const int64_t from_us = test_mono_us();
     test_put(t, s, "s-0", "Happened");
-    const int64_t took_us = await_events(&w, 2, from_us, 5 * SECOND);
-    print_message("# seen %lld us after the append began\n", (long long)took_us);
-    assert_true(took_us < SECOND / 2);
+    const int64_t printed_us = await_line(&f, 5 * SECOND) - from_us;
+    const int64_t seen_us = await_events(&w, 2, from_us, 5 * SECOND);
+    print_message("# seen %lld us and printed %lld us after the append began\n", (long long)seen_us,
+                  (long long)printed_us);
+    assert_true(seen_us < SECOND / 2);
+    assert_true(printed_us < SECOND / 2);
+    follower_stop(&f);
     worker_stop(t, &w, s);
+    test_exec(t->conn, "DROP ROLE worker, follower");
 }
 
 /* Whatever it was doing when the silence began: the moments are spread over the fallback poll. */
@@ -156,7 +233,7 @@ static void T18_work_starts_again_within_ten_seconds_of_a_silence(void **state)
 int main(int argc, char **argv)
 {
     static const struct CMUnitTest tests[] = {
-        PG_TEST(an_idle_worker_issues_at_most_two_statements_per_second),
+        PG_TEST(who_is_idle_issues_at_most_two_statements_per_second),
         PG_TEST(T18_work_starts_again_within_ten_seconds_of_a_silence),
     };
     return test_main(argc, argv, tests, sizeof tests / sizeof tests[0]);

@@ -141,6 +141,7 @@ static weir_status read_log_locked(const memory_core *c, const store_log_query *
         return weir__memory_full(err);
     }
     chunk->scanned_to = q->after;
+    chunk->head = head;
     if (q->backward) {
         high = q->after > head ? head : q->after - 1;
         low = q->to;

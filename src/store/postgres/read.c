@@ -469,6 +469,7 @@ static weir_status read_log_known(filling *f, const store_log_query *q, const pg
     const int64_t end = q->backward ? q->to : range.high > q->after ? range.high : q->after;
     chunk_reset(chunk);
     chunk->scanned_to = q->after;
+    chunk->head = known->head;
     memcpy(chunk->epoch, known->epoch, sizeof chunk->epoch);
     if (!known->behind) {
         const weir_status status = fill_range(f, &range, err);

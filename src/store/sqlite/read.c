@@ -582,6 +582,7 @@ static weir_status read_log_in(filling *f, const store_log_query *q, weir_error 
     }
     const int64_t end = q->backward ? q->to : range.high > q->after ? range.high : q->after;
     chunk->scanned_to = q->after;
+    chunk->head = head;
     if (range.low <= range.high) {
         const weir_status status = fill_by_filter(f, &range, err);
         if (status != WEIR_OK) {
