@@ -1,4 +1,4 @@
-/* reacting.c - C19, C30 and C31: reactions, their definitions and positions, routing,
+/* reacting.c - C19 and C30 to C32: reactions, their definitions and positions, routing,
  * subscribing. */
 #include "kit.h"
 
@@ -365,6 +365,68 @@ static void C31_a_retired_reaction_comes_back_where_it_was(void **state)
     kit_check(k);
 }
 
+/* ---- C32 ---------------------------------------------------------------------------------- */
+
+static void C32_nobodys_routing_passes_over_what_anothers_reactions_want(void **state)
+{
+    kit *k = *state;
+    weir_store *other = kit_open(k); /* another program, whose reaction is b */
+    const store_reaction a = kit_declare(k, "a", "A", "*", STORE_RULE_STREAM);
+    const store_reaction b = kit_declare(k, "b", "B", "*", STORE_RULE_STREAM);
+    int64_t ids[4];
+    kit_put(k, "s", "B");
+    kit_put(k, "s", "A");
+    KIT_OK(k, kit_route(k, k->store, "a", "a-", "lane", 0));
+    assert_int_equal(kit_reaction(k, "a").routed, 2);
+    assert_int_equal(kit_reaction(k, "b").routed, 0);
+    kit_put(k, "s", "B");
+    KIT_OK(k, kit_route(k, k->store, "a", "a-", "lane", 0));
+    KIT_OK(k, kit_route(k, other, "b", "b-", "lane", 0));
+    assert_int_equal(kit_reaction(k, "b").routed, 3);
+    assert_int_equal(kit_fetch(k, kit_target(k, "a-s")->id, a.id, 0, 3, ids, 4), 1);
+    assert_int_equal(ids[0], 2);
+    assert_int_equal(kit_fetch(k, kit_target(k, "b-s")->id, b.id, 0, 3, ids, 4), 2);
+    assert_int_equal(ids[0], 1);
+    assert_int_equal(ids[1], 3);
+    kit_check(k);
+}
+
+static void C32_work_of_reactions_that_a_worker_does_not_know_is_left_to_others(void **state)
+{
+    kit *k = *state;
+    weir_store *other = kit_open(k);
+    const store_reaction a = kit_declare(k, "a", "*", "*", STORE_RULE_STREAM);
+    const store_reaction b = kit_declare(k, "b", "*", "*", STORE_RULE_STREAM);
+    const store_known_reaction knows_a = { .reaction = a.id, .number = 1 };
+    const store_known_reaction knows_b = { .reaction = b.id, .number = 1 };
+    store_lease_request request = kit_lease_request("lane", 10);
+    store_lease_list *list = NULL;
+    kit_put(k, "s", "A");
+    KIT_OK(k, kit_route(k, k->store, "a", "", "lane", 0));
+    KIT_OK(k, kit_route(k, other, "b", "", "lane", 0));
+    /* One target, two reactions: each is given its own, and leaves the other's behind. */
+    request.all_reactions = false;
+    request.known = &knows_a;
+    request.known_count = 1;
+    KIT_OK(k, kit_lease_with(k, k->store, &request, &list));
+    assert_int_equal(list->leases_count, 1);
+    assert_int_equal(list->leases[0].subscriptions_count, 1);
+    assert_int_equal(list->leases[0].subscriptions[0].reaction, a.id);
+    KIT_OK(k, kit_settle(k, &list->leases[0], a.id, 1, STORE_END_RELEASE));
+    KIT_OK(k, kit_lease_with(k, k->store, &request, &list));
+    assert_int_equal(list->leases_count, 0);
+    assert_int_equal(kit_subscription(k, "s", b.id)->at, 0);
+    request.known = &knows_b;
+    KIT_OK(k, kit_lease_with(k, other, &request, &list));
+    assert_int_equal(list->leases_count, 1);
+    assert_int_equal(list->leases[0].subscriptions_count, 1);
+    assert_int_equal(list->leases[0].subscriptions[0].reaction, b.id);
+    assert_int_equal(list->leases[0].subscriptions[0].at, 0);
+    KIT_OK(k, kit_settle(k, &list->leases[0], b.id, 1, STORE_END_RELEASE));
+    assert_true(kit_nothing_to_lease(k, "lane"));
+    kit_check(k);
+}
+
 /* ---- routing ------------------------------------------------------------------------------ */
 
 static void C31_routing_gives_a_target_its_events_once(void **state)
@@ -523,6 +585,8 @@ kit_theme kit_reacting(void)
         KIT_TEST(C31_a_new_definition_goes_on_where_the_old_one_was),
         KIT_TEST(C31_a_new_reaction_on_an_old_target_runs_through_its_own_history),
         KIT_TEST(C31_a_retired_reaction_comes_back_where_it_was),
+        KIT_TEST(C32_nobodys_routing_passes_over_what_anothers_reactions_want),
+        KIT_TEST(C32_work_of_reactions_that_a_worker_does_not_know_is_left_to_others),
         KIT_TEST(C31_routing_gives_a_target_its_events_once),
         KIT_TEST(P05_routing_from_where_somebody_else_was_writes_nothing),
         KIT_TEST(C25_a_mark_behind_the_position_is_not_written),
