@@ -2,7 +2,12 @@
  *
  * A registry is filled before the engine starts: every reaction is checked on its own, then all
  * together (names twice, one target in two lanes, unknown lanes), and all that is wrong is told at
- * once. After weir__registry_declare it is immutable but for `known`, which the router renews.
+ * once.
+ *
+ * THREADS  Until the worker's tasks run, a registry belongs to one thread. After
+ * weir__registry_declare it is immutable and shared, but for two members of each reaction:
+ *   known    but for `id`, belongs to the router's task: it alone reads and renews it;
+ *   serving  is atomic: what every other task asks (weir__reaction_current, _number).
  */
 #ifndef WEIR_ENGINE_REACTION_H
 #define WEIR_ENGINE_REACTION_H
@@ -10,11 +15,26 @@
 #include "base/memory.h"
 #include "store/store.h"
 
+#include <stdatomic.h>
+
 enum {
     REACTIONS_MAX = 1000,
     REACTION_RETRIES_DEFAULT = 3,
+    REACTION_RETRIES_MAX = 1000,
+    REACTION_NAMES_MAX = 1000, /* event names of one reaction */
+    REACTION_COMMAND_BYTES_MAX = 65536,
+    REACTION_FROM_COUNT_MAX = 10000, /* events counted when `from` is missing */
+    LANES_MAX = 100,
+    LANE_THREADS_MAX = 1000,
 };
 #define REACTION_DEADLINE_US_DEFAULT INT64_C(300000000)
+#define REACTION_DEADLINE_US_MAX     INT64_C(604800000000) /* a week */
+#define REACTION_PROJECT_US_MAX      INT64_C(5000000)      /* and the default of projections */
+#define REACTION_BACKOFF_US_MAX      INT64_C(604800000000)
+#define REACTION_DURATION_US_MIN     INT64_C(1000)
+#define LANE_LEASE_US_MIN            INT64_C(100000)
+#define LANE_CYCLE_US_MIN            INT64_C(1000)
+#define LANE_DURATION_US_MAX         INT64_C(3600000000)
 #define REACTION_BACKOFF_BASE_US     INT64_C(200000)
 #define REACTION_BACKOFF_CAP_US      INT64_C(30000000)
 
@@ -72,9 +92,13 @@ typedef struct reaction {
     int64_t resolver_revision;
     void *ctx;
 
-    store_rule rule;      /* derived from `to` */
-    weir_str rule_text;   /* the same: part of the definition */
-    store_reaction known; /* after declare */
+    store_rule rule;    /* derived from `to` */
+    weir_str rule_text; /* the same: part of the definition */
+    /* After declare. id: never changes. The rest: the router's task's own. */
+    store_reaction known;
+    /* Atomic, relaxed: a number on its own; whoever uses an old one is refused by the store. The
+     * number of the definition that is current and ours; 0: neither routed nor handled here. */
+    _Atomic int64_t serving;
 } reaction;
 
 typedef struct lane_config {
@@ -92,8 +116,10 @@ typedef struct registry {
     size_t reactions_count, reactions_capacity;
     lane_config *lanes;
     size_t lanes_count, lanes_capacity;
-    weir_buffer problems; /* one line each */
+    weir_buffer problems; /* one line each, all of them */
     size_t problems_count;
+    size_t declared_count; /* reactions that were handed in, also those that could not be kept */
+    bool checked;
 } registry;
 
 /* Zeroed is ready to use. Copies everything it keeps. A problem is added to `problems`, not
@@ -101,19 +127,30 @@ typedef struct registry {
 weir_status weir__registry_reaction(registry *r, const weir_reaction *declared, weir_error *err);
 weir_status weir__registry_lane(registry *r, const weir_lane *declared, weir_error *err);
 /* All together; EINVAL with every problem (message: the first and how many; detail: as many as have
- * room). */
+ * room; `problems`: all). Lanes that were not declared are added with their defaults, so that every
+ * reaction's lane is in `lanes`; once lanes are declared, only "default" may be left out. */
 weir_status weir__registry_check(registry *r, weir_error *err);
-/* Tells the store, fills `known`. redeclare: as in store_reaction_declaration. EINVAL: `from` is
- * missing and the log holds events that the reaction would handle (how many is in the message). */
+/* Tells the store, fills `known` and `serving`, and sorts the reactions by their ids. redeclare: as
+ * in store_reaction_declaration. EINVAL: `from` is missing and the log holds events that the
+ * reaction would handle (how many is in the message); then nothing was declared. After another
+ * failure it can be called again. */
 weir_status weir__registry_declare(registry *r, weir_store *store, bool redeclare, weir_error *err);
+/* Asks the store again: how far everything is routed, and which definitions are current. By the
+ * router's task only. What fails changes nothing. */
+weir_status weir__registry_refresh(registry *r, weir_store *store, weir_error *err);
 void weir__registry_free(registry *r);
 
 /* NULL: not ours. */
 reaction *weir__registry_find(registry *r, int64_t reaction_id);
-/* Whether this process may route and handle it: it has the current definition. */
+/* The number of our definition, for routing and leasing; 0: it is not current. Any thread. */
+static inline int64_t weir__reaction_number(const reaction *q)
+{
+    return atomic_load_explicit(&q->serving, memory_order_relaxed);
+}
+/* Whether this process may route and handle it: it has the current definition. Any thread. */
 static inline bool weir__reaction_current(const reaction *q)
 {
-    return q->known.id != 0 && q->known.number == q->known.current && !q->known.retired;
+    return weir__reaction_number(q) != 0;
 }
 
 bool weir__reaction_listens(const reaction *q, weir_str event_name, weir_str stream);
@@ -122,7 +159,8 @@ bool weir__reaction_listens(const reaction *q, weir_str event_name, weir_str str
  * resolver wants it ignored. */
 weir_status weir__reaction_resolve(const reaction *q, const weir_event *e, weir_arena *arena,
                                    reaction_route *out, weir_error *err);
-/* What to wait after the given failed attempt (1 is the first); random: full jitter. */
+/* What to wait after the given failed attempt (1 is the first; INT64_MAX: the backoff has reached
+ * its cap): anything from 1 ms up to the backoff, as `random` decides (full jitter). */
 int64_t weir__reaction_backoff_us(const reaction *q, int64_t attempt, uint64_t random);
 
 #endif
