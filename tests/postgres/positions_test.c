@@ -6,6 +6,7 @@
  */
 #include "pg_support.h"
 
+#include "store/postgres/read_sql.h"
 #include "store/postgres/safe.h"
 #include "store/postgres/safe_sql.h"
 
@@ -667,11 +668,75 @@ static void C15_times_are_found_without_reading_the_log(void **state)
     }
 }
 
+/* The plan of a statement that serves all values of its parameters, in `plan`. */
+static void plan_of(pg_test *t, weir_store *s, const char *sql, weir_buffer *plan)
+{
+    static const char nulls[] = "NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL";
+    const char *text = weir__pg_sql(pg_of(s), sql);
+    int count = 0;
+    assert_non_null(text);
+    for (char parameter[] = "$1"; strstr(text, parameter) != NULL; parameter[1]++) {
+        count++;
+    }
+    test_exec(t->conn, "PREPARE p AS %s", text);
+    PGresult *rows =
+        test_query(t->conn, "EXPLAIN (VERBOSE, COSTS OFF) EXECUTE p %s%.*s%s", count > 0 ? "(" : "",
+                   count > 0 ? 6 * count - 2 : 0, nulls, count > 0 ? ")" : "");
+    for (int i = 0; i < PQntuples(rows); i++) {
+        assert_true(weir__buffer_add_text(plan, PQgetvalue(rows, i, 0)));
+    }
+    assert_true(weir__buffer_add(plan, "", 1));
+    PQclear(rows);
+    test_exec(t->conn, "DEALLOCATE p");
+}
+
+/* Functions that the statements have in common are no functions any more in their plans. */
+static void what_statements_of_reading_share_costs_nothing(void **state)
+{
+    pg_test *t = *state;
+    weir_store *s = test_store(t);
+    static const char *const statements[] = {
+        sql_read_stream_forward_small,
+        sql_read_stream_forward_sized,
+        sql_read_stream_backward_small,
+        sql_read_stream_backward_sized,
+        sql_read_log_times,
+        sql_read_log_forward_small,
+        sql_read_log_backward_small,
+        sql_read_log_forward_sized,
+        sql_read_log_backward_sized,
+        sql_read_category_forward_sized,
+        sql_read_category_backward_sized,
+        sql_read_names_forward_sized,
+        sql_read_names_backward_sized,
+        sql_read_exact_forward_sized,
+        sql_read_exact_backward_sized,
+        sql_safe_read,
+        sql_safe_look,
+        sql_safe_reread,
+        sql_safe_verify,
+    };
+    static const char *const shared[] = { "server(", "small_data(", "sent_bytes(", "is_wanted(",
+                                          "version_from" };
+    test_exec(t->conn, "SET plan_cache_mode = force_generic_plan");
+    for (size_t i = 0; i < sizeof statements / sizeof statements[0]; i++) {
+        weir_buffer plan = { 0 };
+        plan_of(t, s, statements[i], &plan);
+        for (size_t j = 0; j < sizeof shared / sizeof shared[0]; j++) {
+            if (strstr(plan.ptr, shared[j]) != NULL) {
+                fail_msg("%s is called by %s", shared[j], statements[i]);
+            }
+        }
+        weir__buffer_free(&plan);
+    }
+}
+
 int main(int argc, char **argv)
 {
     static const struct CMUnitTest tests[] = {
         PG_TEST(C15_filters_find_the_same_by_every_index),
         PG_TEST(C15_times_are_found_without_reading_the_log),
+        PG_TEST(what_statements_of_reading_share_costs_nothing),
         PG_TEST(C16_readers_wait_for_an_open_append_and_give_all_in_order),
         PG_TEST(C16_readers_go_on_when_an_open_append_rolls_back),
         PG_TEST(C16_a_follower_goes_on_soon_after_a_rollback),

@@ -6,19 +6,20 @@
 --            thousand of them, comes with its data NULL: the chunk ends before it;
 --   *_sized  adds up sizes as it goes, and gives events until they reach 1 MiB (is_full, on the
 --            last of them, when they did). Half as fast.
--- Sizes are those on disk; a compressed text counts eight times, which is more than JSON usually
--- gains, and bounds what a chunk can be in the worst case.
 --
 -- The statements of the log say which server they ran on, as in safe.sql, and in which store there,
 -- as one number: what is `safe` was found out in one place, and may not be there yet in another. A
 -- *_small one gives nothing in another place.
+--
+-- What they have in common is in read_functions.sql, which costs nothing. What is still written here
+-- eight times, `wanted` and the SELECT after it, would cost: no function can take a page without
+-- being called, and pages that a function returns take 7 to 15 % longer; one statement with a branch
+-- for each way has no generic plan that is cheap enough to be kept, and is planned every time.
 
 -- Versions $2 to $3 of a stream, at most $4 of them.
 
 -- name: read_stream_forward_small
-SELECT id, version, created, name, meta,
-       CASE WHEN pg_column_compression(data) IS NULL AND pg_column_compression(meta) IS NULL
-             AND pg_column_size(data) + pg_column_size(meta) < 2100 THEN data END AS data
+SELECT id, version, created, name, meta, weir.small_data(data, meta) AS data
   FROM weir.events
  WHERE stream = $1 AND version BETWEEN $2 AND $3
  ORDER BY version LIMIT $4;
@@ -27,10 +28,7 @@ SELECT id, version, created, name, meta,
 SELECT id, version, created, name, meta, data, bytes >= 1048576 AS is_full
   FROM (SELECT e.*, sum(size) OVER (ORDER BY version ROWS UNBOUNDED PRECEDING) AS bytes
           FROM (SELECT id, version, created, name, meta, data,
-                       pg_column_size(e.data)
-                       * CASE WHEN pg_column_compression(e.data) IS NULL THEN 1 ELSE 8 END
-                   + pg_column_size(e.meta)
-                       * CASE WHEN pg_column_compression(e.meta) IS NULL THEN 1 ELSE 8 END AS size
+                       weir.sent_bytes(data, meta) AS size
                   FROM weir.events AS e
                  WHERE stream = $1 AND version BETWEEN $2 AND $3
                  ORDER BY version LIMIT $4) AS e) AS w
@@ -38,9 +36,7 @@ SELECT id, version, created, name, meta, data, bytes >= 1048576 AS is_full
  ORDER BY version;
 
 -- name: read_stream_backward_small
-SELECT id, version, created, name, meta,
-       CASE WHEN pg_column_compression(data) IS NULL AND pg_column_compression(meta) IS NULL
-             AND pg_column_size(data) + pg_column_size(meta) < 2100 THEN data END AS data
+SELECT id, version, created, name, meta, weir.small_data(data, meta) AS data
   FROM weir.events
  WHERE stream = $1 AND version BETWEEN $2 AND $3
  ORDER BY version DESC LIMIT $4;
@@ -49,10 +45,7 @@ SELECT id, version, created, name, meta,
 SELECT id, version, created, name, meta, data, bytes >= 1048576 AS is_full
   FROM (SELECT e.*, sum(size) OVER (ORDER BY version DESC ROWS UNBOUNDED PRECEDING) AS bytes
           FROM (SELECT id, version, created, name, meta, data,
-                       pg_column_size(e.data)
-                       * CASE WHEN pg_column_compression(e.data) IS NULL THEN 1 ELSE 8 END
-                   + pg_column_size(e.meta)
-                       * CASE WHEN pg_column_compression(e.meta) IS NULL THEN 1 ELSE 8 END AS size
+                       weir.sent_bytes(data, meta) AS size
                   FROM weir.events AS e
                  WHERE stream = $1 AND version BETWEEN $2 AND $3
                  ORDER BY version DESC LIMIT $4) AS e) AS w
@@ -94,34 +87,24 @@ WITH RECURSIVE since (low, high) AS (
       LEFT JOIN LATERAL (SELECT id, created FROM weir.events WHERE id >= h.middle
                           ORDER BY id LIMIT 1) AS e ON true
 )
-SELECT CASE WHEN pg_is_in_recovery() THEN -1 ELSE 1 END
-           * (extract(epoch FROM pg_postmaster_start_time()) * 1000000)::bigint
-           + (SELECT number FROM weir.store) AS place,
+SELECT weir.server() + (SELECT number FROM weir.store) AS place,
        coalesce((SELECT max(low) FROM since), $1) AS low,
        coalesce((SELECT max(low) FROM until) - 1, $2) AS high;
 
 -- Positions $1 to $2, at most $3 of them, if this is the place $4.
 
 -- name: read_log_forward_small
-SELECT id, version, created, stream, name, meta,
-       CASE WHEN pg_column_compression(data) IS NULL AND pg_column_compression(meta) IS NULL
-             AND pg_column_size(data) + pg_column_size(meta) < 2100 THEN data END AS data
+SELECT id, version, created, stream, name, meta, weir.small_data(data, meta) AS data
   FROM weir.events
  WHERE id BETWEEN $1 AND $2
-   AND (SELECT CASE WHEN pg_is_in_recovery() THEN -1 ELSE 1 END
-               * (extract(epoch FROM pg_postmaster_start_time()) * 1000000)::bigint
-               + (SELECT number FROM weir.store)) = $4
+   AND (SELECT weir.server() + (SELECT number FROM weir.store)) = $4
  ORDER BY id LIMIT $3;
 
 -- name: read_log_backward_small
-SELECT id, version, created, stream, name, meta,
-       CASE WHEN pg_column_compression(data) IS NULL AND pg_column_compression(meta) IS NULL
-             AND pg_column_size(data) + pg_column_size(meta) < 2100 THEN data END AS data
+SELECT id, version, created, stream, name, meta, weir.small_data(data, meta) AS data
   FROM weir.events
  WHERE id BETWEEN $1 AND $2
-   AND (SELECT CASE WHEN pg_is_in_recovery() THEN -1 ELSE 1 END
-               * (extract(epoch FROM pg_postmaster_start_time()) * 1000000)::bigint
-               + (SELECT number FROM weir.store)) = $4
+   AND (SELECT weir.server() + (SELECT number FROM weir.store)) = $4
  ORDER BY id DESC LIMIT $3;
 
 -- The rest read a page of at most 1000 events and give those of them that the filter may want; what
@@ -142,22 +125,12 @@ WITH page AS MATERIALIZED (
      ORDER BY e.id LIMIT 1000
 ), wanted AS (
     SELECT e.*, sum(size) OVER (ORDER BY id ROWS UNBOUNDED PRECEDING) AS bytes
-      FROM (SELECT e.*,
-                   pg_column_size(e.data)
-                       * CASE WHEN pg_column_compression(e.data) IS NULL THEN 1 ELSE 8 END
-                   + pg_column_size(e.meta)
-                       * CASE WHEN pg_column_compression(e.meta) IS NULL THEN 1 ELSE 8 END AS size
+      FROM (SELECT e.*, weir.sent_bytes(data, meta) AS size
               FROM page AS e
-             WHERE ($4::text[] IS NULL OR name = ANY ($4))
-               AND ($5::text IS NULL OR split_part(stream, '-', 1) = $5)
-               AND ($6::text IS NULL OR starts_with(stream, $6))
-               AND ($7::timestamptz IS NULL OR created >= $7)
-               AND ($8::timestamptz IS NULL OR created <= $8)
+             WHERE weir.is_wanted(name, stream, created, $4, $5, $6, $7, $8)
              ORDER BY id LIMIT $3) AS e
 )
-SELECT CASE WHEN pg_is_in_recovery() THEN -1 ELSE 1 END
-           * (extract(epoch FROM pg_postmaster_start_time()) * 1000000)::bigint
-           + (SELECT number FROM weir.store) AS place,
+SELECT weir.server() + (SELECT number FROM weir.store) AS place,
        p.count, p.last, e.id, e.version, e.created, e.stream, e.name, e.meta, e.data,
        e.bytes >= 1048576 AS is_full
   FROM (SELECT count(*) AS count, max(id) AS last FROM page) AS p
@@ -172,22 +145,12 @@ WITH page AS MATERIALIZED (
      ORDER BY e.id DESC LIMIT 1000
 ), wanted AS (
     SELECT e.*, sum(size) OVER (ORDER BY id DESC ROWS UNBOUNDED PRECEDING) AS bytes
-      FROM (SELECT e.*,
-                   pg_column_size(e.data)
-                       * CASE WHEN pg_column_compression(e.data) IS NULL THEN 1 ELSE 8 END
-                   + pg_column_size(e.meta)
-                       * CASE WHEN pg_column_compression(e.meta) IS NULL THEN 1 ELSE 8 END AS size
+      FROM (SELECT e.*, weir.sent_bytes(data, meta) AS size
               FROM page AS e
-             WHERE ($4::text[] IS NULL OR name = ANY ($4))
-               AND ($5::text IS NULL OR split_part(stream, '-', 1) = $5)
-               AND ($6::text IS NULL OR starts_with(stream, $6))
-               AND ($7::timestamptz IS NULL OR created >= $7)
-               AND ($8::timestamptz IS NULL OR created <= $8)
+             WHERE weir.is_wanted(name, stream, created, $4, $5, $6, $7, $8)
              ORDER BY id DESC LIMIT $3) AS e
 )
-SELECT CASE WHEN pg_is_in_recovery() THEN -1 ELSE 1 END
-           * (extract(epoch FROM pg_postmaster_start_time()) * 1000000)::bigint
-           + (SELECT number FROM weir.store) AS place,
+SELECT weir.server() + (SELECT number FROM weir.store) AS place,
        p.count, p.last, e.id, e.version, e.created, e.stream, e.name, e.meta, e.data,
        e.bytes >= 1048576 AS is_full
   FROM (SELECT count(*) AS count, min(id) AS last FROM page) AS p
@@ -203,22 +166,12 @@ WITH page AS MATERIALIZED (
      ORDER BY e.id LIMIT 1000
 ), wanted AS (
     SELECT e.*, sum(size) OVER (ORDER BY id ROWS UNBOUNDED PRECEDING) AS bytes
-      FROM (SELECT e.*,
-                   pg_column_size(e.data)
-                       * CASE WHEN pg_column_compression(e.data) IS NULL THEN 1 ELSE 8 END
-                   + pg_column_size(e.meta)
-                       * CASE WHEN pg_column_compression(e.meta) IS NULL THEN 1 ELSE 8 END AS size
+      FROM (SELECT e.*, weir.sent_bytes(data, meta) AS size
               FROM page AS e
-             WHERE ($4::text[] IS NULL OR name = ANY ($4))
-               AND ($5::text IS NULL OR split_part(stream, '-', 1) = $5)
-               AND ($6::text IS NULL OR starts_with(stream, $6))
-               AND ($7::timestamptz IS NULL OR created >= $7)
-               AND ($8::timestamptz IS NULL OR created <= $8)
+             WHERE weir.is_wanted(name, stream, created, $4, $5, $6, $7, $8)
              ORDER BY id LIMIT $3) AS e
 )
-SELECT CASE WHEN pg_is_in_recovery() THEN -1 ELSE 1 END
-           * (extract(epoch FROM pg_postmaster_start_time()) * 1000000)::bigint
-           + (SELECT number FROM weir.store) AS place,
+SELECT weir.server() + (SELECT number FROM weir.store) AS place,
        p.count, p.last, e.id, e.version, e.created, e.stream, e.name, e.meta, e.data,
        e.bytes >= 1048576 AS is_full
   FROM (SELECT count(*) AS count, max(id) AS last FROM page) AS p
@@ -233,22 +186,12 @@ WITH page AS MATERIALIZED (
      ORDER BY e.id DESC LIMIT 1000
 ), wanted AS (
     SELECT e.*, sum(size) OVER (ORDER BY id DESC ROWS UNBOUNDED PRECEDING) AS bytes
-      FROM (SELECT e.*,
-                   pg_column_size(e.data)
-                       * CASE WHEN pg_column_compression(e.data) IS NULL THEN 1 ELSE 8 END
-                   + pg_column_size(e.meta)
-                       * CASE WHEN pg_column_compression(e.meta) IS NULL THEN 1 ELSE 8 END AS size
+      FROM (SELECT e.*, weir.sent_bytes(data, meta) AS size
               FROM page AS e
-             WHERE ($4::text[] IS NULL OR name = ANY ($4))
-               AND ($5::text IS NULL OR split_part(stream, '-', 1) = $5)
-               AND ($6::text IS NULL OR starts_with(stream, $6))
-               AND ($7::timestamptz IS NULL OR created >= $7)
-               AND ($8::timestamptz IS NULL OR created <= $8)
+             WHERE weir.is_wanted(name, stream, created, $4, $5, $6, $7, $8)
              ORDER BY id DESC LIMIT $3) AS e
 )
-SELECT CASE WHEN pg_is_in_recovery() THEN -1 ELSE 1 END
-           * (extract(epoch FROM pg_postmaster_start_time()) * 1000000)::bigint
-           + (SELECT number FROM weir.store) AS place,
+SELECT weir.server() + (SELECT number FROM weir.store) AS place,
        p.count, p.last, e.id, e.version, e.created, e.stream, e.name, e.meta, e.data,
        e.bytes >= 1048576 AS is_full
   FROM (SELECT count(*) AS count, min(id) AS last FROM page) AS p
@@ -269,22 +212,12 @@ WITH page AS MATERIALIZED (
       JOIN weir.events AS e ON e.id = i.id
 ), wanted AS (
     SELECT e.*, sum(size) OVER (ORDER BY id ROWS UNBOUNDED PRECEDING) AS bytes
-      FROM (SELECT e.*,
-                   pg_column_size(e.data)
-                       * CASE WHEN pg_column_compression(e.data) IS NULL THEN 1 ELSE 8 END
-                   + pg_column_size(e.meta)
-                       * CASE WHEN pg_column_compression(e.meta) IS NULL THEN 1 ELSE 8 END AS size
+      FROM (SELECT e.*, weir.sent_bytes(data, meta) AS size
               FROM page AS e
-             WHERE ($4::text[] IS NULL OR name = ANY ($4))
-               AND ($5::text IS NULL OR split_part(stream, '-', 1) = $5)
-               AND ($6::text IS NULL OR starts_with(stream, $6))
-               AND ($7::timestamptz IS NULL OR created >= $7)
-               AND ($8::timestamptz IS NULL OR created <= $8)
+             WHERE weir.is_wanted(name, stream, created, $4, $5, $6, $7, $8)
              ORDER BY id LIMIT $3) AS e
 )
-SELECT CASE WHEN pg_is_in_recovery() THEN -1 ELSE 1 END
-           * (extract(epoch FROM pg_postmaster_start_time()) * 1000000)::bigint
-           + (SELECT number FROM weir.store) AS place,
+SELECT weir.server() + (SELECT number FROM weir.store) AS place,
        p.count, p.last, e.id, e.version, e.created, e.stream, e.name, e.meta, e.data,
        e.bytes >= 1048576 AS is_full
   FROM (SELECT count(*) AS count, max(id) AS last FROM page) AS p
@@ -304,70 +237,34 @@ WITH page AS MATERIALIZED (
       JOIN weir.events AS e ON e.id = i.id
 ), wanted AS (
     SELECT e.*, sum(size) OVER (ORDER BY id DESC ROWS UNBOUNDED PRECEDING) AS bytes
-      FROM (SELECT e.*,
-                   pg_column_size(e.data)
-                       * CASE WHEN pg_column_compression(e.data) IS NULL THEN 1 ELSE 8 END
-                   + pg_column_size(e.meta)
-                       * CASE WHEN pg_column_compression(e.meta) IS NULL THEN 1 ELSE 8 END AS size
+      FROM (SELECT e.*, weir.sent_bytes(data, meta) AS size
               FROM page AS e
-             WHERE ($4::text[] IS NULL OR name = ANY ($4))
-               AND ($5::text IS NULL OR split_part(stream, '-', 1) = $5)
-               AND ($6::text IS NULL OR starts_with(stream, $6))
-               AND ($7::timestamptz IS NULL OR created >= $7)
-               AND ($8::timestamptz IS NULL OR created <= $8)
+             WHERE weir.is_wanted(name, stream, created, $4, $5, $6, $7, $8)
              ORDER BY id DESC LIMIT $3) AS e
 )
-SELECT CASE WHEN pg_is_in_recovery() THEN -1 ELSE 1 END
-           * (extract(epoch FROM pg_postmaster_start_time()) * 1000000)::bigint
-           + (SELECT number FROM weir.store) AS place,
+SELECT weir.server() + (SELECT number FROM weir.store) AS place,
        p.count, p.last, e.id, e.version, e.created, e.stream, e.name, e.meta, e.data,
        e.bytes >= 1048576 AS is_full
   FROM (SELECT count(*) AS count, min(id) AS last FROM page) AS p
   LEFT JOIN (SELECT * FROM wanted WHERE bytes - size < 1048576) AS e ON true
  ORDER BY e.id DESC;
 
--- From the versions of one stream: positions grow with them, so the ends are found half by half.
+-- From the versions of one stream.
 -- name: read_exact_forward_sized
-WITH RECURSIVE head AS MATERIALIZED (
-    SELECT (SELECT version_base FROM weir.store) AS base, version FROM weir.streams WHERE name = $9
-), low (low, high) AS (
-    SELECT base, version + 1 FROM head
-    UNION ALL
-    SELECT CASE WHEN e.id < $1 THEN h.middle + 1 ELSE h.low END,
-           CASE WHEN e.id < $1 THEN h.high ELSE h.middle END
-      FROM (SELECT low, high, low + (high - low) / 2 AS middle FROM low WHERE low < high) AS h
-      JOIN weir.events AS e ON e.stream = $9 AND e.version = h.middle
-), high (low, high) AS (
-    SELECT base, version + 1 FROM head
-    UNION ALL
-    SELECT CASE WHEN e.id <= $2 THEN h.middle + 1 ELSE h.low END,
-           CASE WHEN e.id <= $2 THEN h.high ELSE h.middle END
-      FROM (SELECT low, high, low + (high - low) / 2 AS middle FROM high WHERE low < high) AS h
-      JOIN weir.events AS e ON e.stream = $9 AND e.version = h.middle
-), page AS MATERIALIZED (
+WITH page AS MATERIALIZED (
     SELECT e.id, e.version, e.created, e.stream, e.name, e.meta, e.data
       FROM weir.events AS e
-     WHERE e.stream = $9 AND e.version >= (SELECT max(low) FROM low)
-       AND e.version < (SELECT max(low) FROM high)
+     WHERE e.stream = $9 AND e.version >= (SELECT version FROM weir.version_from($9, $1))
+       AND e.version < (SELECT version FROM weir.version_from($9, $2::bigint + 1))
      ORDER BY e.version LIMIT 1000
 ), wanted AS (
     SELECT e.*, sum(size) OVER (ORDER BY id ROWS UNBOUNDED PRECEDING) AS bytes
-      FROM (SELECT e.*,
-                   pg_column_size(e.data)
-                       * CASE WHEN pg_column_compression(e.data) IS NULL THEN 1 ELSE 8 END
-                   + pg_column_size(e.meta)
-                       * CASE WHEN pg_column_compression(e.meta) IS NULL THEN 1 ELSE 8 END AS size
+      FROM (SELECT e.*, weir.sent_bytes(data, meta) AS size
               FROM page AS e
-             WHERE ($4::text[] IS NULL OR name = ANY ($4))
-               AND ($5::text IS NULL OR split_part(stream, '-', 1) = $5)
-               AND ($6::text IS NULL OR starts_with(stream, $6))
-               AND ($7::timestamptz IS NULL OR created >= $7)
-               AND ($8::timestamptz IS NULL OR created <= $8)
+             WHERE weir.is_wanted(name, stream, created, $4, $5, $6, $7, $8)
              ORDER BY id LIMIT $3) AS e
 )
-SELECT CASE WHEN pg_is_in_recovery() THEN -1 ELSE 1 END
-           * (extract(epoch FROM pg_postmaster_start_time()) * 1000000)::bigint
-           + (SELECT number FROM weir.store) AS place,
+SELECT weir.server() + (SELECT number FROM weir.store) AS place,
        p.count, p.last, e.id, e.version, e.created, e.stream, e.name, e.meta, e.data,
        e.bytes >= 1048576 AS is_full
   FROM (SELECT count(*) AS count, max(id) AS last FROM page) AS p
@@ -375,46 +272,20 @@ SELECT CASE WHEN pg_is_in_recovery() THEN -1 ELSE 1 END
  ORDER BY e.id;
 
 -- name: read_exact_backward_sized
-WITH RECURSIVE head AS MATERIALIZED (
-    SELECT (SELECT version_base FROM weir.store) AS base, version FROM weir.streams WHERE name = $9
-), low (low, high) AS (
-    SELECT base, version + 1 FROM head
-    UNION ALL
-    SELECT CASE WHEN e.id < $1 THEN h.middle + 1 ELSE h.low END,
-           CASE WHEN e.id < $1 THEN h.high ELSE h.middle END
-      FROM (SELECT low, high, low + (high - low) / 2 AS middle FROM low WHERE low < high) AS h
-      JOIN weir.events AS e ON e.stream = $9 AND e.version = h.middle
-), high (low, high) AS (
-    SELECT base, version + 1 FROM head
-    UNION ALL
-    SELECT CASE WHEN e.id <= $2 THEN h.middle + 1 ELSE h.low END,
-           CASE WHEN e.id <= $2 THEN h.high ELSE h.middle END
-      FROM (SELECT low, high, low + (high - low) / 2 AS middle FROM high WHERE low < high) AS h
-      JOIN weir.events AS e ON e.stream = $9 AND e.version = h.middle
-), page AS MATERIALIZED (
+WITH page AS MATERIALIZED (
     SELECT e.id, e.version, e.created, e.stream, e.name, e.meta, e.data
       FROM weir.events AS e
-     WHERE e.stream = $9 AND e.version >= (SELECT max(low) FROM low)
-       AND e.version < (SELECT max(low) FROM high)
+     WHERE e.stream = $9 AND e.version >= (SELECT version FROM weir.version_from($9, $1))
+       AND e.version < (SELECT version FROM weir.version_from($9, $2::bigint + 1))
      ORDER BY e.version DESC LIMIT 1000
 ), wanted AS (
     SELECT e.*, sum(size) OVER (ORDER BY id DESC ROWS UNBOUNDED PRECEDING) AS bytes
-      FROM (SELECT e.*,
-                   pg_column_size(e.data)
-                       * CASE WHEN pg_column_compression(e.data) IS NULL THEN 1 ELSE 8 END
-                   + pg_column_size(e.meta)
-                       * CASE WHEN pg_column_compression(e.meta) IS NULL THEN 1 ELSE 8 END AS size
+      FROM (SELECT e.*, weir.sent_bytes(data, meta) AS size
               FROM page AS e
-             WHERE ($4::text[] IS NULL OR name = ANY ($4))
-               AND ($5::text IS NULL OR split_part(stream, '-', 1) = $5)
-               AND ($6::text IS NULL OR starts_with(stream, $6))
-               AND ($7::timestamptz IS NULL OR created >= $7)
-               AND ($8::timestamptz IS NULL OR created <= $8)
+             WHERE weir.is_wanted(name, stream, created, $4, $5, $6, $7, $8)
              ORDER BY id DESC LIMIT $3) AS e
 )
-SELECT CASE WHEN pg_is_in_recovery() THEN -1 ELSE 1 END
-           * (extract(epoch FROM pg_postmaster_start_time()) * 1000000)::bigint
-           + (SELECT number FROM weir.store) AS place,
+SELECT weir.server() + (SELECT number FROM weir.store) AS place,
        p.count, p.last, e.id, e.version, e.created, e.stream, e.name, e.meta, e.data,
        e.bytes >= 1048576 AS is_full
   FROM (SELECT count(*) AS count, min(id) AS last FROM page) AS p

@@ -30,8 +30,7 @@ WITH start AS MATERIALIZED (
            max(id) FILTER (WHERE id - (SELECT safe FROM start) = n) AS run
       FROM slice
 )
-SELECT CASE WHEN pg_is_in_recovery() THEN -1 ELSE 1 END
-           * (extract(epoch FROM pg_postmaster_start_time()) * 1000000)::bigint AS server,
+SELECT weir.server() AS server,
        (SELECT number FROM weir.store) AS number,
        weir.clock_us() AS now,
        coalesce((SELECT max(id) FROM weir.events), 0) AS head,
@@ -47,8 +46,7 @@ SELECT CASE WHEN pg_is_in_recovery() THEN -1 ELSE 1 END
 -- A holder is a virtual transaction, not a process: the same process is back with its next append
 -- before anybody looks. A prepared transaction has no process.
 -- name: safe_look
-SELECT CASE WHEN pg_is_in_recovery() THEN -1 ELSE 1 END
-           * (extract(epoch FROM pg_postmaster_start_time()) * 1000000)::bigint AS server,
+SELECT weir.server() AS server,
        s.number,
        l.virtualtransaction AS holder,
        l.pid IS NULL AS is_prepared
@@ -60,8 +58,7 @@ SELECT CASE WHEN pg_is_in_recovery() THEN -1 ELSE 1 END
 
 -- How many there are in ($1, $2], and what is at $2.
 -- name: safe_reread
-SELECT CASE WHEN pg_is_in_recovery() THEN -1 ELSE 1 END
-           * (extract(epoch FROM pg_postmaster_start_time()) * 1000000)::bigint AS server,
+SELECT weir.server() AS server,
        (SELECT number FROM weir.store) AS number,
        (SELECT count(*) FROM weir.events WHERE id > $1 AND id <= $2) AS count,
        e.version, e.created, hashtextextended(e.stream, 0) AS stream
@@ -72,8 +69,7 @@ SELECT CASE WHEN pg_is_in_recovery() THEN -1 ELSE 1 END
 -- that was safe ($2) must be the same, and as many must stand in ($1, $2]: a commit that was lost
 -- need not be the one with the highest position.
 -- name: safe_verify
-SELECT CASE WHEN pg_is_in_recovery() THEN -1 ELSE 1 END
-           * (extract(epoch FROM pg_postmaster_start_time()) * 1000000)::bigint AS server,
+SELECT weir.server() AS server,
        s.number,
        s.epoch,
        (SELECT system_identifier FROM pg_control_system()) AS system,

@@ -35,16 +35,13 @@ SELECT name, version, last_id, created, updated, closed
  ORDER BY name LIMIT $3;
 EXECUTE s7 ('', '', '11');
 PREPARE s8 AS
-SELECT id, version, created, name, meta,
-       CASE WHEN pg_column_compression(data) IS NULL AND pg_column_compression(meta) IS NULL
-             AND pg_column_size(data) + pg_column_size(meta) < 2100 THEN data END AS data
+SELECT id, version, created, name, meta, weir.small_data(data, meta) AS data
   FROM weir.events
  WHERE stream = $1 AND version BETWEEN $2 AND $3
  ORDER BY version LIMIT $4;
 EXECUTE s8 ('order-1', '0', '9', '10');
 PREPARE s9 AS
-SELECT CASE WHEN pg_is_in_recovery() THEN -1 ELSE 1 END
-           * (extract(epoch FROM pg_postmaster_start_time()) * 1000000)::bigint AS server,
+SELECT weir.server() AS server,
        s.number,
        s.epoch,
        (SELECT system_identifier FROM pg_control_system()) AS system,
@@ -66,8 +63,7 @@ WITH start AS MATERIALIZED (
            max(id) FILTER (WHERE id - (SELECT safe FROM start) = n) AS run
       FROM slice
 )
-SELECT CASE WHEN pg_is_in_recovery() THEN -1 ELSE 1 END
-           * (extract(epoch FROM pg_postmaster_start_time()) * 1000000)::bigint AS server,
+SELECT weir.server() AS server,
        (SELECT number FROM weir.store) AS number,
        weir.clock_us() AS now,
        coalesce((SELECT max(id) FROM weir.events), 0) AS head,
@@ -84,36 +80,26 @@ PREPARE s11 AS
 SELECT weir.safe_advance($1);
 EXECUTE s11 ('6');
 PREPARE s12 AS
-SELECT id, version, created, stream, name, meta,
-       CASE WHEN pg_column_compression(data) IS NULL AND pg_column_compression(meta) IS NULL
-             AND pg_column_size(data) + pg_column_size(meta) < 2100 THEN data END AS data
+SELECT id, version, created, stream, name, meta, weir.small_data(data, meta) AS data
   FROM weir.events
  WHERE id BETWEEN $1 AND $2
-   AND (SELECT CASE WHEN pg_is_in_recovery() THEN -1 ELSE 1 END
-               * (extract(epoch FROM pg_postmaster_start_time()) * 1000000)::bigint
-               + (SELECT number FROM weir.store)) = $4
+   AND (SELECT weir.server() + (SELECT number FROM weir.store)) = $4
  ORDER BY id LIMIT $3;
-EXECUTE s12 ('1', '6', '10', '1794798566201166') \g /dev/null
+EXECUTE s12 ('1', '6', '10', '0') \g /dev/null
 PREPARE s13 AS
-SELECT id, version, created, name, meta,
-       CASE WHEN pg_column_compression(data) IS NULL AND pg_column_compression(meta) IS NULL
-             AND pg_column_size(data) + pg_column_size(meta) < 2100 THEN data END AS data
+SELECT id, version, created, name, meta, weir.small_data(data, meta) AS data
   FROM weir.events
  WHERE stream = $1 AND version BETWEEN $2 AND $3
  ORDER BY version DESC LIMIT $4;
 EXECUTE s13 ('order-1', '0', '9', '10');
 EXECUTE s10 ('6') \g /dev/null
 PREPARE s14 AS
-SELECT id, version, created, stream, name, meta,
-       CASE WHEN pg_column_compression(data) IS NULL AND pg_column_compression(meta) IS NULL
-             AND pg_column_size(data) + pg_column_size(meta) < 2100 THEN data END AS data
+SELECT id, version, created, stream, name, meta, weir.small_data(data, meta) AS data
   FROM weir.events
  WHERE id BETWEEN $1 AND $2
-   AND (SELECT CASE WHEN pg_is_in_recovery() THEN -1 ELSE 1 END
-               * (extract(epoch FROM pg_postmaster_start_time()) * 1000000)::bigint
-               + (SELECT number FROM weir.store)) = $4
+   AND (SELECT weir.server() + (SELECT number FROM weir.store)) = $4
  ORDER BY id DESC LIMIT $3;
-EXECUTE s14 ('1', '6', '10', '1794798566201166') \g /dev/null
+EXECUTE s14 ('1', '6', '10', '0') \g /dev/null
 PREPARE s15 AS
 SELECT given, changed, id, name, number, since, routed, reread_to, retired, router, router_until,
        router_fence, names, source, rule, rule_text

@@ -35,8 +35,8 @@ UNSHOWN = (
     "client_least",
     "pg_backend_pid",
     "pg_locks",
-    "pg_postmaster_start_time",
     "pg_total_relation_size",
+    "weir.server()",
 )
 MASK = (
     (r"\b[0-9]{13,}\b", "TIME"),
@@ -90,6 +90,8 @@ def script(statements):
         if sql not in names:
             names[sql] = f"s{len(names) + 1}"
             out.append(f"PREPARE {names[sql]} AS\n{sql.rstrip(';')};")
+        if "weir.server()" in sql:  # which server it was does not matter, and differs every time
+            values = [re.sub(r"^'[0-9]{13,}'$", "'0'", value) for value in values]
         call = f"EXECUTE {names[sql]}" + (f" ({', '.join(values)})" if values else "")
         unshown = any(word in sql for word in UNSHOWN)
         out.append(f"{call} \\g /dev/null" if unshown else f"{call};")
