@@ -4,6 +4,7 @@
 #include "base/assert.h"
 #include "base/random.h"
 #include "base/sha256.h"
+#include "store/postgres/listener_sql.h"
 
 #include <inttypes.h>
 #include <poll.h>
@@ -243,14 +244,21 @@ static bool ask(pg_listener *l, const char *sql, int64_t now_us)
     return unsent >= 0;
 }
 
+/* A statement that ends with the name of a channel. */
+static bool ask_of(pg_listener *l, const char *sql, const char *channel, int64_t now_us)
+{
+    char text[STATEMENT_BYTES];
+    const int len = snprintf(text, sizeof text, "%s%s", sql, channel);
+    WEIR_ASSERT(len > 0 && (size_t)len < sizeof text);
+    return ask(l, text, now_us);
+}
+
 bool weir__pg_listener_notify(pg_listener *l, int64_t now_us)
 {
-    char sql[STATEMENT_BYTES];
     if (l->state != LISTENER_READY || l->asking) {
         return false;
     }
-    (void)snprintf(sql, sizeof sql, "NOTIFY %s", l->channel);
-    if (!ask(l, sql, now_us)) {
+    if (!ask_of(l, sql_listener_notify, l->channel, now_us)) {
         l->due_us = now_us; /* the next step finds it lost */
         return false;
     }
@@ -258,40 +266,37 @@ bool weir__pg_listener_notify(pg_listener *l, int64_t now_us)
     return true;
 }
 
+/* The same; what step tells of it. */
+static uint32_t say(pg_listener *l, const char *sql, const char *channel, int64_t now_us)
+{
+    return ask_of(l, sql, channel, now_us) ? 0 : lost(l, "the connection broke");
+}
+
 static uint32_t greet(pg_listener *l, int64_t now_us)
 {
-    char sql[STATEMENT_BYTES];
     if (pq.PQsetnonblocking(l->raw, 1) != 0) {
         return lost(l, "out of memory");
     }
     l->state = LISTENER_GREETING;
-    (void)snprintf(sql, sizeof sql,
-                   "SELECT pg_catalog.pg_backend_pid(), pg_catalog.pg_is_in_recovery();"
-                   " LISTEN %s",
-                   l->test_channel);
-    return ask(l, sql, now_us) ? 0 : lost(l, "the connection broke");
+    return say(l, sql_listener_greet, l->test_channel, now_us);
 }
 
 /* The server itself can be asked to notify us on this connection; with a pooler in between only a
  * notification by somebody else shows whether one arrives between two statements. */
 static uint32_t test(pg_listener *l, int64_t now_us)
 {
-    char sql[STATEMENT_BYTES];
     l->state = LISTENER_TESTING;
     if (l->process != pq.PQbackendPID(l->raw)) {
         l->due_us = now_us + TEST_US;
         return LISTENER_TOLD_TEST;
     }
-    (void)snprintf(sql, sizeof sql, "NOTIFY %s", l->test_channel);
-    return ask(l, sql, now_us) ? 0 : lost(l, "the connection broke");
+    return say(l, sql_listener_notify, l->test_channel, now_us);
 }
 
 static uint32_t join(pg_listener *l, int64_t now_us)
 {
-    char sql[STATEMENT_BYTES];
     l->state = LISTENER_JOINING;
-    (void)snprintf(sql, sizeof sql, "UNLISTEN %s; LISTEN %s", l->test_channel, l->channel);
-    return ask(l, sql, now_us) ? 0 : lost(l, "the connection broke");
+    return say(l, sql_listener_join, l->channel, now_us);
 }
 
 /* A result of the greeting that is not an error. */
@@ -407,12 +412,12 @@ static uint32_t overdue(pg_listener *l, int64_t now_us)
     if (l->state == LISTENER_TESTING) {
         /* What a pooler's connection listens to, it would go on listening to; this reaches it when
          * the pooler happens to give us the same one, as it mostly does. */
-        (void)pq.PQsendQuery(l->raw, "UNLISTEN *");
+        (void)pq.PQsendQuery(l->raw, sql_listener_leave);
         (void)pq.PQflush(l->raw);
         return deaf(l, "a pooler in between does not pass notifications on; add direct=HOST:PORT "
                        "to the store URL");
     }
-    return ask(l, "SELECT 1", now_us) ? 0 : lost(l, "the connection broke");
+    return ask(l, sql_listener_alive, now_us) ? 0 : lost(l, "the connection broke");
 }
 
 uint32_t weir__pg_listener_step(pg_listener *l, int64_t now_us)

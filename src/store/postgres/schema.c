@@ -111,10 +111,9 @@ bool weir__pg_schema_functions(const pg_store *s, weir_buffer *sql)
 
 static bool add_version(const pg_store *s, weir_buffer *sql, const pg_schema *schema)
 {
-    return weir__pg_sql_add(s, sql, "UPDATE weir.store SET schema = ") &&
-           weir__buffer_add_i64(sql, schema->version) &&
-           weir__buffer_add_text(sql, ", client_least = ") &&
-           weir__buffer_add_i64(sql, schema->client_least) && weir__buffer_add_text(sql, ";\n");
+    return weir__pg_sql_add(s, sql, sql_store_versions) && weir__buffer_add_text(sql, "    (") &&
+           weir__buffer_add_i64(sql, schema->version) && weir__buffer_add_text(sql, ", ") &&
+           weir__buffer_add_i64(sql, schema->client_least) && weir__buffer_add_text(sql, ");\n");
 }
 
 static bool add_line(const pg_store *s, weir_buffer *sql, const char *text)

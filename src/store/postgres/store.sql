@@ -34,6 +34,10 @@ BEGIN
 END
 $once$;
 
+-- Whoever makes or upgrades a store adds the two.
+-- name: store_versions
+UPDATE weir.store SET (schema, client_least) =
+
 -- name: store_row
 SELECT schema, client_least, epoch, number FROM weir.store;
 

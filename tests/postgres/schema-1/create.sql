@@ -2701,5 +2701,6 @@ BEGIN
 END
 $$;
 
-UPDATE weir.store SET schema = 1, client_least = 1;
+UPDATE weir.store SET (schema, client_least) =
+    (1, 1);
 COMMIT;
