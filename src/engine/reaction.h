@@ -130,6 +130,10 @@ weir_status weir__registry_lane(registry *r, const weir_lane *declared, weir_err
  * room; `problems`: all). Lanes that were not declared are added with their defaults, so that every
  * reaction's lane is in `lanes`; once lanes are declared, only "default" may be left out. */
 weir_status weir__registry_check(registry *r, weir_error *err);
+/* Keeps one more problem. false: ENOMEM. */
+bool weir__registry_problem(registry *r, const char *line);
+/* EINVAL with the problems, as check. There is at least one. */
+weir_status weir__registry_report(const registry *r, weir_error *err);
 /* Tells the store, fills `known` and `serving`, and sorts the reactions by their ids. redeclare: as
  * in store_reaction_declaration. EINVAL: `from` is missing and the log holds events that the
  * reaction would handle (how many is in the message); then nothing was declared. After another
