@@ -48,7 +48,12 @@ static inline void weir__metric_add(metrics *m, metric_counter c, uint64_t n)
     atomic_fetch_add_explicit(&m->counters[c], n, memory_order_relaxed);
 }
 void weir__metric_observe(metrics *m, metric_histogram h, int64_t us);
-/* Prometheus' text format, names weir_..., with these labels (text between the braces; may be ""). */
-void weir__metrics_print(const metrics *m, const char *labels, weir_buffer *out);
+static inline uint64_t weir__metric_get(const metrics *m, metric_counter c)
+{
+    return atomic_load_explicit(&m->counters[c], memory_order_relaxed);
+}
+/* Prometheus' text format, names weir_..., with these labels (text between the braces; may be "").
+ * false: out of memory, `out` is as it was. */
+bool weir__metrics_print(const metrics *m, const char *labels, weir_buffer *out);
 
 #endif

@@ -12,21 +12,12 @@
 #ifndef WEIR_ENGINE_WORKER_H
 #define WEIR_ENGINE_WORKER_H
 
+#include "engine/log.h"
 #include "engine/metrics.h"
 #include "engine/reaction.h"
 #include "engine/task.h"
 
 typedef struct worker worker;
-
-/* What a worker tells about itself: one event with its fields. level: 0 debug, 1 info, 2 warning,
- * 3 error. Never blocks for long. */
-typedef struct log_field {
-    const char *name;
-    weir_str text; /* when text.ptr is NULL: number */
-    int64_t number;
-} log_field;
-typedef void (*worker_log_fn)(void *ctx, int level, const char *event, const log_field *fields,
-                              size_t count);
 
 typedef struct worker_options {
     weir_str application;    /* for the holder's text; empty: "weir" */
@@ -37,6 +28,12 @@ typedef struct worker_options {
     bool until_idle_hint;  /* poll without backing off: somebody waits for the end of work */
     worker_log_fn log;     /* may be NULL */
     void *log_ctx;
+    const weir_str *lanes; /* run these of the registry's lanes only; borrowed until open returns */
+    size_t lanes_count;    /* 0: all */
+    struct child_keeper *keeper; /* borrowed, see child/child.h; NULL: no reaction has a program */
+    /* A delivery waits for weir__worker_next. Any thread; never blocks; may be NULL. */
+    void (*pull_cb)(void *ctx);
+    void *pull_ctx;
 } worker_options;
 
 /* store, registry (declared), scheduler: borrowed, outlive the worker. */
@@ -50,15 +47,27 @@ void weir__worker_drain(worker *w);
 /* Handlers that can be interrupted (programs) are told to end. */
 void weir__worker_interrupt(worker *w);
 bool weir__worker_idle(worker *w); /* drained, and no slot runs */
-/* Nothing is ready, leased or waiting for a backoff, and everything is routed: as the last poll
- * said, none of it is ours. */
+/* Nothing is ready, leased or waiting for a backoff, everything of ours is routed, and no slot runs:
+ * as the last poll said. Any thread. */
 bool weir__worker_out_of_work(worker *w);
+/* Forgets the last poll and asks for one now: until it was made, we are not out of work. For whoever
+ * begins to wait for the end of work. Any thread. */
+void weir__worker_ask(worker *w);
 metrics *weir__worker_metrics(worker *w);
 weir_str weir__worker_name(const worker *w); /* the holder's text */
 void weir__worker_close(worker *w);
 void weir__worker_abandon(worker *w);
 
-/* PULL: a delivery that waits, or NULL. Owned until weir__worker_settle. */
+/* PULL: a delivery that waits, or NULL. Owned until weir__worker_settle. Any thread. */
 weir_delivery *weir__worker_next(worker *w);
+/* Ends it as a handler's return value does (WEIR_DONE, ...), on the calling thread. Blocks as a call
+ * into the store does. WEIR_OK: what was staged is written, or the failure is. Otherwise nothing of
+ * it was written:
+ *   ELOST                     the lease was another's, or the deadline has passed; ended
+ *   ECONFLICT, ETAKEN, ...    an append was refused; ended: it is delivered again, or counts as a
+ *                             failure when that was the last try
+ *   EUNKNOWN                  nobody can say whether it was written; ended
+ *   EBUSY, EUNAVAILABLE, EIO, ENOMEM   not ended: call again. */
+weir_status weir__worker_settle(worker *w, weir_delivery *d, int32_t outcome, weir_error *err);
 
 #endif

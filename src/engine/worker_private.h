@@ -13,13 +13,39 @@
 typedef struct router {
     task task;
     worker *worker; /* borrowed */
+    /* atomic: set by any thread, taken by the task. Relaxed: the wake-up that follows is what makes
+     * the task look. */
+    _Atomic bool asked; /* there may be something new in the log */
     /* owned by the task */
-    store_router_lease *leases; /* one per reaction of the registry, by its index */
+    struct router_reaction *reactions; /* owned; one per reaction of the registry, by its index */
+    weir_arena arena;                  /* of one call of the store */
+    /* what is being routed */
     store_chunk chunk;
-    weir_arena arena;
-    int64_t renew_us, active_us; /* mono: when to renew; when something was routed last */
-    int64_t looked_us;           /* mono: when the reactions were read last */
-    int attempt;                 /* failures of the store in a row */
+    bool has_chunk;
+    int64_t chunk_from;       /* where reading it began */
+    size_t chunk_next;        /* the first event of it that is not routed */
+    struct lane_clash *clash; /* marks of it that were refused */
+    weir_arena clash_arena;
+    char epoch[40]; /* of the log that was read last; "" at first */
+    /* where to go on */
+    bool searching;     /* since we were asked, the end was not found yet */
+    bool progress;      /* and something was routed */
+    bool tried;         /* and what others hold was tried to get */
+    bool look;          /* the reactions must be read before anything else */
+    bool look_wanted;   /* they shall be read when nothing else is found */
+    int64_t turn_after; /* the position that was read from last: turns go around */
+    int64_t seen_end;   /* the end of the log as it was read since; -1: not read */
+    /* times, mono; INT64_MAX: never */
+    int64_t leased_us;    /* leases were taken or renewed last */
+    int64_t active_us;    /* something was routed last */
+    int64_t looked_us;    /* the reactions were read last */
+    int64_t look_at_us;   /* read them then */
+    int64_t look_wait_us; /* at least so long between two looks in vain */
+    int64_t held_at_us;   /* read what was held back then */
+    int64_t held_wait_us;
+    int64_t until_us; /* what the last step answered */
+    int64_t retry_us; /* the store failed: not before */
+    int attempt;      /* failures of the store in a row */
 } router;
 
 /* One event of a slot's batch. */
@@ -47,8 +73,8 @@ typedef struct slot {
     /* owned by the task while RUNNING; by the lane while IDLE */
     struct batch *batch; /* see slot.c: the lease, its events and how far they are */
     effects effects;
-    struct child *child; /* EXEC: see child/child.h; owned */
-    _Atomic bool interrupted;
+    struct slot_programs *programs; /* see slot_program.c; owned; NULL: none was started */
+    _Atomic bool interrupted;       /* the lease is lost, or the worker wants to end */
 } slot;
 
 typedef struct lane {
@@ -59,7 +85,11 @@ typedef struct lane {
     size_t slots_count;
     /* owned by `leasing` */
     int attempt;
-    double leading_share; /* 0.2 to 0.8 */
+    double leading_share;     /* 0.2 to 0.8 */
+    struct lane_round *round; /* see lane.c; owned */
+    /* owned by `renewing` */
+    int renew_attempt;
+    int64_t renew_us; /* mono: when next */
     /* guarded by worker.mu */
     bool crowded; /* the last lease call came back full: others wait for a slot */
     bool draining;
@@ -69,8 +99,22 @@ typedef struct lane {
 typedef struct poller {
     task task;
     worker *worker;
-    int64_t poll_us, beat_us; /* mono: when next */
-    int64_t idle_us;          /* how long the next sleep is when nothing happens */
+    /* atomic: set by any thread, taken by the task; relaxed, as router.asked */
+    _Atomic bool stirred;        /* something happened: do not sleep longer than a cycle */
+    _Atomic bool asked;          /* poll now */
+    _Atomic int64_t due_hint_us; /* store's clock: something is due then; INT64_MAX: none */
+    /* owned by the task */
+    int64_t polled_us;      /* mono: when the last poll was made; INT64_MIN: none */
+    int64_t poll_us;        /* mono: when next */
+    int64_t beat_us;        /* mono: when the next beat is */
+    int64_t idle_us;        /* how long the next sleep is when nothing happens */
+    int64_t store_ahead_us; /* the store's clock less the monotonic one, at the last poll */
+    uint64_t progress;      /* what this worker had done at the last poll */
+    size_t lane_index;      /* of the lanes that are asked for one by one */
+    store_poll sum;         /* of those asked so far in this cycle */
+    int64_t ask_number;     /* as worker.ask_number when this cycle began */
+    bool beat_draining;     /* what the last beat said */
+    int64_t retry_us;       /* mono: the store failed: not before */
     int attempt;
 } poller;
 
@@ -94,12 +138,33 @@ struct worker {
     /* guarded by mu */
     store_poll polled;
     bool polled_once, draining;
-    _Atomic bool router_behind; /* the router knows of more to do */
+    int64_t ask_number; /* how often somebody asked for a new poll */
+
+    bool some_lanes; /* immutable: not all lanes of the registry are run here */
+    /* atomic, relaxed: numbers on their own */
+    _Atomic int64_t routed_ours; /* the least `routed` of what we route; INT64_MIN: not known */
+    _Atomic bool outage;         /* the store was away, and it was said */
 };
+
+bool weir__worker_draining(worker *w);
+/* Wakes every lane's leasing. */
+void weir__worker_wake_lanes(worker *w);
+/* A target of ours was deferred until then (the store's clock): somebody looks when it is due. Any
+ * thread. */
+void weir__worker_due(worker *w, int64_t until_us);
 
 void weir__worker_log(worker *w, int level, const char *event, const log_field *fields,
                       size_t count);
 /* Says so once per outage, counts it, and gives the time of the next attempt. */
 int64_t weir__worker_store_failed(worker *w, task *t, int *attempt, const weir_error *err);
+
+/* After the lanes. */
+weir_status weir__poller_init(poller *p, worker *w, weir_error *err);
+/* Something happened: do not sleep longer than a cycle. Any thread. */
+void weir__poller_stir(poller *p);
+/* Poll now. Any thread. */
+void weir__poller_ask(poller *p);
+/* The worker is no more: others need not wait until its last beat has ended. */
+void weir__poller_farewell(poller *p);
 
 #endif
