@@ -168,12 +168,20 @@ reaction *weir__registry_find(registry *r, int64_t reaction_id)
                : NULL;
 }
 
+void weir__reaction_clear(reaction *q)
+{
+    weir__pattern_close(q->source);
+    weir__template_close(q->to);
+    weir__template_close(q->priority_text);
+    q->source = NULL;
+    q->to = NULL;
+    q->priority_text = NULL;
+}
+
 void weir__registry_free(registry *r)
 {
     for (size_t i = 0; i < r->reactions_count; i++) {
-        weir__pattern_close(r->reactions[i].source);
-        weir__template_close(r->reactions[i].to);
-        weir__template_close(r->reactions[i].priority_text);
+        weir__reaction_clear(&r->reactions[i]);
     }
     weir__free(r->reactions);
     weir__free(r->lanes);

@@ -134,7 +134,7 @@ weir_status weir__registry_check(registry *r, weir_error *err);
 bool weir__registry_problem(registry *r, const char *line);
 /* EINVAL with the problems, as check. There is at least one. */
 weir_status weir__registry_report(const registry *r, weir_error *err);
-/* Tells the store, fills `known` and `serving`, and sorts the reactions by their ids. redeclare: as
+/* Checks once more that all is well, tells the store, fills `known` and `serving`, and sorts the reactions by their ids. redeclare: as
  * in store_reaction_declaration. EINVAL: `from` is missing and the log holds events that the
  * reaction would handle (how many is in the message); then nothing was declared. After another
  * failure it can be called again. */
@@ -143,6 +143,8 @@ weir_status weir__registry_declare(registry *r, weir_store *store, bool redeclar
  * router's task only. What fails changes nothing. */
 weir_status weir__registry_refresh(registry *r, weir_store *store, weir_error *err);
 void weir__registry_free(registry *r);
+/* Ends what a reaction owns, for who has to drop one. */
+void weir__reaction_clear(reaction *q);
 
 /* NULL: not ours. */
 reaction *weir__registry_find(registry *r, int64_t reaction_id);

@@ -3,7 +3,7 @@
  *
  * INVARIANTS
  *   (1) A declaration that is wrong leaves a problem behind, and weir__registry_check fails; so
- *       nobody sees a reaction of which a part is missing.
+ *       nobody sees a reaction of which a part is missing. One that memory ran out for is dropped.
  *   (2) Problems are one line each and name the reaction or lane; nothing in them comes unchecked
  *       from a declaration (weir__fail has cleaned it).
  */
@@ -407,6 +407,9 @@ weir_status weir__registry_reaction(registry *r, const weir_reaction *declared, 
     take_handler(&c, q, &d);
     take_failures(&c, q, &d);
     take_start(&c, q, &d);
+    if (c.full) {
+        weir__reaction_clear(&r->reactions[--r->reactions_count]);
+    }
 out:
     return c.full ? weir__fail(err, WEIR_ENOMEM, "could not keep a reaction") : WEIR_OK;
 }

@@ -160,7 +160,10 @@ static weir_status reaction_declare(registry *r, reaction *q, weir_store *store,
 
 weir_status weir__registry_declare(registry *r, weir_store *store, bool redeclare, weir_error *err)
 {
-    weir_status status = starts_find(r, store, err);
+    weir_status status = weir__registry_check(r, err);
+    if (status == WEIR_OK) {
+        status = starts_find(r, store, err);
+    }
     for (size_t i = 0; i < r->reactions_count && status == WEIR_OK; i++) {
         status = reaction_declare(r, &r->reactions[i], store, redeclare, err);
     }
