@@ -194,8 +194,8 @@ static void patterns_and_templates_are_checked(void **state)
     d.source = weir__str("a*b");
     refused(d, "reaction \"r\": source: ");
     d = right("r");
-    d.to = weir__str("mail-{strem}");
-    refused(d, "reaction \"r\": to: unknown placeholder \"{strem}\" at byte 5");
+    d.to = weir__str("mail-{flow}");
+    refused(d, "reaction \"r\": to: unknown placeholder \"{flow}\" at byte 5");
     d.to = (weir_str){ 0 };
     refused(d, "has no target, neither `to` nor `resolve`");
     d.to = weir__str("$x");
@@ -297,26 +297,26 @@ static void lanes_are_checked(void **state)
     wrong(&r, 8, "lane \"wide\": event limit is 1001, allowed 1 to 1000\n");
 }
 
-static void a_lane_that_is_misspelt_is_found_and_the_default_one_is_always_there(void **state)
+static void a_lane_that_is_unknown_is_found_and_the_default_one_is_always_there(void **state)
 {
     (void)state;
     registry r = { 0 };
     weir_reaction d = right("a");
     add(&r, d);
     d = right("b");
-    d.lane = weir__str("mial");
+    d.lane = weir__str("post");
     add(&r, d);
     add_lane(&r, (weir_lane){ .name = weir__str("mail") });
     weir_error err;
     assert_int_equal(weir__registry_check(&r, &err), WEIR_EINVAL);
-    assert_string_equal(err.message, "reaction \"b\": lane \"mial\" is not declared, though others "
+    assert_string_equal(err.message, "reaction \"b\": lane \"post\" is not declared, though others "
                                      "are");
     weir__registry_free(&r);
 
     add(&r, d);
     assert_int_equal(weir__registry_check(&r, NULL), WEIR_OK);
     assert_int_equal(r.lanes_count, 1);
-    assert_true(weir__str_equal(r.lanes[0].name, weir__str("mial")));
+    assert_true(weir__str_equal(r.lanes[0].name, weir__str("post")));
     weir__registry_free(&r);
 }
 
@@ -678,7 +678,7 @@ int main(void)
         cmocka_unit_test(handlers_and_resolvers_exclude_each_other),
         cmocka_unit_test(numbers_have_limits),
         cmocka_unit_test(lanes_are_checked),
-        cmocka_unit_test(a_lane_that_is_misspelt_is_found_and_the_default_one_is_always_there),
+        cmocka_unit_test(a_lane_that_is_unknown_is_found_and_the_default_one_is_always_there),
         cmocka_unit_test(reactions_are_compared_with_each_other),
         cmocka_unit_test(everything_that_is_wrong_is_told_at_once),
         cmocka_unit_test(there_is_a_largest_number_of_reactions),

@@ -138,8 +138,8 @@ static void a_result_is_bounded(void **state)
 static void what_is_not_a_placeholder_is_refused_with_what_is(void **state)
 {
     (void)state;
-    refused(weir__str("a-{strem}"),
-            "unknown placeholder \"{strem}\" at byte 2: allowed are {stream}");
+    refused(weir__str("a-{flow}"),
+            "unknown placeholder \"{flow}\" at byte 2: allowed are {stream}");
     refused(weir__str("{}"), "unknown placeholder \"{}\" at byte 0");
     refused(weir__str("{ stream}"), "unknown placeholder");
     refused(weir__str("{data}"), "unknown placeholder");
