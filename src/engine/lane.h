@@ -9,6 +9,27 @@
 
 #include "engine/worker_private.h"
 
+#define LANE_SHARE_MIN 0.2
+#define LANE_SHARE_MAX 0.8
+#define LANE_RESERVE   0.25 /* of the lagging slots: those ignore priority */
+
+/* How slots are divided between targets that are current and those that lag. What does not come out
+ * even is carried over, so that one slot serves each of them in turn. */
+typedef struct lane_shares {
+    double leading_carry, reserve_carry;
+    double leading_events, lagging_events; /* averages per batch, moving; 0: none seen yet */
+} lane_shares;
+
+typedef struct lane_split {
+    size_t leading, reserve;
+} lane_split;
+
+lane_split weir__lane_split(lane_shares *shares, double leading_share, size_t limit);
+/* A batch of so many events was fetched. Gives the new share of the leading: in proportion to how
+ * full the batches of either are, within the bounds. */
+double weir__lane_seen(lane_shares *shares, bool leading, size_t events);
+
+/* config.name: borrowed from the registry. */
 weir_status weir__lane_init(lane *l, worker *w, const lane_config *config, weir_error *err);
 void weir__lane_free(lane *l);
 /* No more leases; what was leased and not started is handed back (uncharged). */
