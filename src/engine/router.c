@@ -371,7 +371,7 @@ static void tell_rewound(router *r)
 static void chunk_arrived(router *r, int64_t from, int64_t now_us)
 {
     r->attempt = 0;
-    r->turn_after = from;
+    r->turn_after = r->chunk.scanned_to > from ? r->chunk.scanned_to : from;
     if (strcmp(r->epoch, r->chunk.epoch) != 0) {
         const bool known = r->epoch[0] != '\0';
         if (known) {

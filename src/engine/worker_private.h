@@ -28,13 +28,14 @@ typedef struct router {
     weir_arena clash_arena;
     char epoch[40]; /* of the log that was read last; "" at first */
     /* where to go on */
-    bool searching;     /* since we were asked, the end was not found yet */
-    bool progress;      /* and something was routed */
-    bool tried;         /* and what others hold was tried to get */
-    bool look;          /* the reactions must be read before anything else */
-    bool look_wanted;   /* they shall be read when nothing else is found */
-    int64_t turn_after; /* the position that was read from last: turns go around */
-    int64_t seen_end;   /* the end of the log as it was read since; -1: not read */
+    bool searching;   /* since we were asked, the end was not found yet */
+    bool progress;    /* and something was routed */
+    bool tried;       /* and what others hold was tried to get */
+    bool look;        /* the reactions must be read before anything else */
+    bool look_wanted; /* they shall be read when nothing else is found */
+    int64_t
+        turn_after; /* up to here was read last: whoever is beyond it is next, or else the first */
+    int64_t seen_end; /* the end of the log as it was read since; -1: not read */
     /* times, mono; INT64_MAX: never */
     int64_t leased_us;    /* leases were taken or renewed last */
     int64_t active_us;    /* something was routed last */
@@ -47,15 +48,6 @@ typedef struct router {
     int64_t retry_us; /* the store failed: not before */
     int attempt;      /* failures of the store in a row */
 } router;
-
-/* One event of a slot's batch. */
-typedef struct slot_event {
-    const weir_event *event;
-    reaction *reaction;
-    int64_t retries;  /* of its subscription when it was leased */
-    int64_t parked;   /* id of the parked event that was sent back; 0: none */
-    int64_t attempts; /* of a parked event */
-} slot_event;
 
 typedef enum slot_state { SLOT_IDLE, SLOT_ASSIGNED, SLOT_RUNNING } slot_state;
 
@@ -71,7 +63,7 @@ typedef struct slot {
     bool lost;               /* the renewal was refused */
 
     /* owned by the task while RUNNING; by the lane while IDLE */
-    struct batch *batch; /* see slot.c: the lease, its events and how far they are */
+    struct batch *batch; /* see batch.h: the lease, its events and how far they are; owned */
     effects effects;
     struct slot_programs *programs; /* see slot_program.c; owned; NULL: none was started */
     _Atomic bool interrupted;       /* the lease is lost, or the worker wants to end */

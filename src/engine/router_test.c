@@ -1,0 +1,473 @@
+/* router_test.c - routing, step by step: every rule, what fails, who may, and in which order. On
+ * memory and on SQLite.
+ *
+ * Method: workers run by hand (worker_kit_test.h); what was routed is read from the store.
+ */
+#include "engine/worker_kit_test.h"
+
+#include "base/error.h"
+#include "base/str.h"
+
+#include <stdio.h>
+
+static kit_process a, b;
+
+/* ---- rules -------------------------------------------------------------------------------- */
+
+/* Targets by the first letter of the data's region; "bad" cannot be resolved, "none" is ignored. */
+static int32_t resolve_region(void *ctx, const weir_event *event, weir_route *out, weir_error *err)
+{
+    (void)ctx;
+    const char *data = event->data.ptr;
+    if (strstr(data, "bad") != NULL) {
+        return weir__fail(err, WEIR_EINVAL, "no such region");
+    }
+    if (strstr(data, "none") == NULL) {
+        out->target = weir__str(strstr(data, "north") != NULL ? "north" : "south");
+        out->lane = weir__str("regions");
+        out->priority = 7;
+    }
+    return WEIR_OK;
+}
+
+static void declare_resolver(kit_process *p, const char *name)
+{
+    const weir_str on[] = { weir__str("Placed") };
+    const weir_lane lane_regions = { .size = sizeof lane_regions, .name = weir__str("regions") };
+    const weir_reaction d = { .size = sizeof d,
+                              .name = weir__str(name),
+                              .on = on,
+                              .on_count = 1,
+                              .resolve = resolve_region,
+                              .resolver_revision = 1,
+                              .lane = weir__str("regions"),
+                              .from = WEIR_FROM_START };
+
+    assert_int_equal(weir__registry_lane(&p->reactions, &lane_regions, NULL), WEIR_OK);
+    kit_declare(p, &d);
+}
+
+static void every_rule_is_routed(bool sqlite)
+{
+    weir_store *s = kit_open(sqlite);
+
+    kit_reaction(&a, "constant", "Placed", "all");
+    kit_reaction(&a, "stream", "Placed", "mail-{stream}");
+    kit_reaction(&a, "category", "Placed", "of-{category}");
+    kit_reaction(&a, "name", NULL, "named-{name}");
+    kit_reaction(&a, "work", "Placed", "region-{data.region}");
+    declare_resolver(&a, "resolver");
+    kit_start(&a, s, NULL);
+    const int64_t first = kit_append(s, "order-1", "Placed", "{\"region\":\"north\"}");
+    const int64_t second = kit_append(s, "order-2", "Placed", "{\"region\":\"south\"}");
+    const int64_t third = kit_append(s, "order-1", "Placed", "{\"region\":\"north\"}");
+    const int64_t other = kit_append(s, "order-1", "Paid", "{}");
+    assert_int_equal(kit_route(&a) > kit_mono_us, true);
+
+    assert_int_equal(kit_mark(s, "all", "constant"), third);
+    assert_int_equal(kit_at(s, "all", "constant"), first - 1);
+    assert_int_equal(kit_mark(s, "mail-order-1", "stream"), third);
+    assert_int_equal(kit_mark(s, "mail-order-2", "stream"), second);
+    assert_int_equal(kit_mark(s, "of-order", "category"), third);
+    assert_int_equal(kit_mark(s, "named-Placed", "name"), third);
+    assert_int_equal(kit_mark(s, "named-Paid", "name"), other);
+    assert_int_equal(kit_mark(s, "region-north", "work"), third);
+    assert_int_equal(kit_mark(s, "region-south", "work"), second);
+    assert_int_equal(kit_mark(s, "north", "resolver"), third);
+    assert_int_equal(kit_fetchable(s, "all", "constant"), 3);
+    assert_int_equal(kit_fetchable(s, "mail-order-1", "stream"), 2);
+    assert_int_equal(kit_fetchable(s, "of-order", "category"), 3);
+    assert_int_equal(kit_fetchable(s, "named-Placed", "name"), 3);
+    assert_int_equal(kit_fetchable(s, "region-north", "work"), 2);
+    assert_int_equal(kit_fetchable(s, "north", "resolver"), 2);
+    assert_int_equal(kit_routed(s, "constant"), other);
+    assert_true(kit_woken(&a, &a.worker->lanes[0].leasing));
+    kit_stop(&a);
+    kit_close(s);
+}
+
+static void a_run_of_events_is_one_mark(bool sqlite)
+{
+    weir_store *s = kit_open(sqlite);
+
+    kit_reaction(&a, "constant", "Placed", "all");
+    kit_reaction(&a, "stream", "Placed", "mail-{stream}");
+    kit_start(&a, s, NULL);
+    kit_append_many(s, "order-1", "Placed", 100);
+    kit_append_many(s, "order-2", "Placed", 100);
+    (void)kit_route(&a);
+    assert_int_equal(kit_count(&a, METRIC_MARKS), 3);
+    assert_int_equal(kit_count(&a, METRIC_ROUTED), 200);
+    assert_int_equal(kit_fetchable(s, "all", "constant"), 200);
+    kit_stop(&a);
+    kit_close(s);
+}
+
+static void a_route_has_a_bounded_number_of_marks(bool sqlite)
+{
+    weir_store *s = kit_open(sqlite);
+    char name[16];
+
+    for (int i = 0; i < 9; i++) {
+        (void)snprintf(name, sizeof name, "work-%d", i);
+        kit_reaction(&a, name, "Placed", "to-{data.region}");
+    }
+    kit_start(&a, s, NULL);
+    for (int i = 0; i < 1000; i++) {
+        (void)kit_append(s, "order-1", "Placed", "{\"region\":\"north\"}");
+    }
+    (void)kit_route(&a);
+    assert_int_equal(kit_count(&a, METRIC_MARKS), 9000);
+    assert_int_equal(weir__fault_calls(s, FAULT_ROUTE), 3);
+    assert_int_equal(kit_fetchable(s, "to-north", "work-8"), 1000);
+    kit_stop(&a);
+    kit_close(s);
+}
+
+/* ---- what fails --------------------------------------------------------------------------- */
+
+static void an_event_that_cannot_be_resolved_is_parked_and_the_others_go_on(bool sqlite)
+{
+    weir_store *s = kit_open(sqlite);
+
+    declare_resolver(&a, "resolver");
+    kit_reaction(&a, "work", "Placed", "region-{data.region}");
+    kit_start(&a, s, NULL);
+    (void)kit_append(s, "order-1", "Placed", "{\"region\":\"north\"}");
+    (void)kit_append(s, "order-1", "Placed", "{\"region\":\"bad\"}");
+    (void)kit_append(s, "order-1", "Placed", "{\"other\":\"none\"}");
+    const int64_t last = kit_append(s, "order-1", "Placed", "{\"region\":\"north\"}");
+    (void)kit_route(&a);
+    assert_int_equal(kit_parked(s, "resolver"), 1);
+    assert_int_equal(kit_parked(s, "work"), 1);
+    assert_int_equal(kit_fetchable(s, "north", "resolver"), 2);
+    assert_int_equal(kit_mark(s, "region-north", "work"), last);
+    assert_int_equal(kit_count(&a, METRIC_ROUTE_PARKED), 2);
+    assert_int_equal(kit_logged(&a, "2 route_parked reaction=resolver event="), 1);
+    assert_int_equal(kit_logged(&a, "no such region"), 1);
+    kit_stop(&a);
+    kit_close(s);
+}
+
+static void an_event_for_a_target_in_another_lane_is_parked(bool sqlite)
+{
+    weir_store *s = kit_open(sqlite);
+
+    kit_reaction(&a, "first", "Opened", "{data.to}"); /* in the lane "default" */
+    declare_resolver(&a, "resolver");                 /* in the lane "regions" */
+    kit_start(&a, s, NULL);
+    (void)kit_append(s, "order-1", "Opened", "{\"to\":\"north\"}");
+    (void)kit_append(s, "order-1", "Placed", "{\"region\":\"north\"}");
+    (void)kit_append(s, "order-1", "Placed", "{\"region\":\"north\"}");
+    const int64_t last = kit_append(s, "order-1", "Placed", "{\"region\":\"south\"}");
+    (void)kit_route(&a);
+    assert_int_equal(kit_parked(s, "resolver"), 2);
+    assert_int_equal(kit_mark(s, "north", "resolver"), -1);
+    assert_int_equal(kit_mark(s, "south", "resolver"), last);
+    assert_int_equal(kit_routed(s, "resolver"), last);
+    assert_int_equal(kit_logged(&a, "2 route_parked"), 2);
+    kit_stop(&a);
+    kit_close(s);
+}
+
+static void an_event_read_again_is_not_parked_again(bool sqlite)
+{
+    weir_store *s = kit_open(sqlite);
+
+    kit_reaction(&a, "work", "Placed", "region-{data.region}");
+    kit_start(&a, s, NULL);
+    (void)kit_append(s, "order-1", "Placed", "{}");
+    const int64_t last = kit_append(s, "order-1", "Placed", "{\"region\":\"north\"}");
+    (void)kit_route(&a);
+    assert_int_equal(kit_parked(s, "work"), 1);
+
+    /* An operator moves it back: nobody tells the router but a wake-up. */
+    store_operate op = { .verb = STORE_RESET, .reset_to = STORE_RESET_START };
+    assert_int_equal(s->ops->operate(s, &op, NULL), WEIR_OK);
+    assert_int_equal(kit_routed(s, "work"), 0);
+    const store_parked_query q = { .limit = 1 };
+    store_parked_chunk chunk = { 0 };
+    assert_int_equal(s->ops->parked(s, &q, &chunk, NULL), WEIR_OK);
+    assert_int_equal(s->ops->parked_drop(s, chunk.parked[0].id, NULL), WEIR_OK);
+    weir__arena_free(&chunk.arena);
+    weir__worker_wake(a.worker);
+    kit_run(&a, 2000000);
+    assert_int_equal(kit_routed(s, "work"), last);
+    assert_int_equal(kit_fetchable(s, "region-north", "work"), 1);
+    assert_int_equal(kit_parked(s, "work"), 0);
+    kit_stop(&a);
+    kit_close(s);
+}
+
+static void a_store_that_is_away_is_tried_again_for_ever_and_told_once(bool sqlite)
+{
+    weir_store *s = kit_open(sqlite);
+    const fault_plan away = { .verb = FAULT_ANY,
+                              .action = FAULT_FAIL_BEFORE,
+                              .nth = 1,
+                              .count = 1000000,
+                              .status = WEIR_EUNAVAILABLE };
+    const fault_plan back = { 0 };
+
+    kit_reaction(&a, "constant", "Placed", "all");
+    kit_start(&a, s, NULL);
+    const int64_t id = kit_append(s, "order-1", "Placed", "{}");
+    weir__fault_set(s, &away);
+    const uint64_t calls = weir__fault_calls(s, FAULT_ANY);
+    for (int i = 0; i < 100; i++) {
+        weir__worker_wake(a.worker); /* waking does not make it try more often */
+        kit_run(&a, 600000);
+    }
+    assert_int_equal(kit_logged(&a, "2 store_away"), 1);
+    const uint64_t tried = weir__fault_calls(s, FAULT_ANY) - calls;
+    assert_in_range(tried, 24, 60); /* two tasks, each at 2.5 to 5 s, and a few quick ones */
+    assert_int_equal(kit_count(&a, METRIC_STORE_ERRORS), tried);
+    weir__fault_set(s, &back);
+    kit_run(&a, 10000000);
+    assert_int_equal(kit_logged(&a, "1 store_back"), 1);
+    assert_int_equal(kit_mark(s, "all", "constant"), id);
+    kit_stop(&a);
+    kit_close(s);
+}
+
+/* ---- who may ------------------------------------------------------------------------------ */
+
+static void processes_with_different_reactions_do_not_pass_over_each_others_events(bool sqlite)
+{
+    weir_store *s = kit_open(sqlite);
+
+    kit_reaction(&a, "paid", "Paid", "paid");
+    kit_reaction(&b, "placed", "Placed", "placed");
+    kit_start(&a, s, NULL);
+    kit_start(&b, s, NULL);
+    const int64_t placed = kit_append(s, "order-1", "Placed", "{}");
+    const int64_t paid = kit_append(s, "order-1", "Paid", "{}");
+    (void)kit_route(&a);
+    assert_int_equal(kit_routed(s, "paid"), paid);
+    assert_int_equal(kit_routed(s, "placed"), 0);
+    (void)kit_route(&b);
+    assert_int_equal(kit_mark(s, "paid", "paid"), paid);
+    assert_int_equal(kit_mark(s, "placed", "placed"), placed);
+    kit_stop(&a);
+    kit_stop(&b);
+    kit_close(s);
+}
+
+static void one_of_two_routes_and_the_other_takes_over(bool sqlite)
+{
+    weir_store *s = kit_open(sqlite);
+
+    kit_reaction(&a, "constant", "Placed", "all");
+    kit_reaction(&b, "constant", "Placed", "all");
+    kit_start(&a, s, NULL);
+    kit_start(&b, s, NULL);
+    int64_t id = kit_append(s, "order-1", "Placed", "{}");
+    (void)kit_route(&a);
+    (void)kit_route(&b);
+    assert_int_equal(kit_count(&a, METRIC_ROUTED), 1);
+    assert_int_equal(kit_count(&b, METRIC_ROUTED), 0);
+
+    /* SIGTERM: given back before anything else. */
+    weir__worker_drain(a.worker);
+    (void)kit_route(&a);
+    id = kit_append(s, "order-1", "Placed", "{}");
+    weir__worker_wake(a.worker);
+    (void)kit_route(&a);
+    kit_run(&b, 1000000);
+    assert_int_equal(kit_mark(s, "all", "constant"), id);
+    assert_int_equal(kit_count(&b, METRIC_ROUTED), 1);
+
+    /* SIGKILL: when the lease has ended. */
+    kit_abandon(&b);
+    kit_stop(&a);
+    kit_reaction(&a, "constant", "Placed", "all");
+    kit_start(&a, s, NULL);
+    id = kit_append(s, "order-1", "Placed", "{}");
+    kit_run(&a, 1000000);
+    assert_int_not_equal(kit_mark(s, "all", "constant"), id);
+    kit_run(&a, 4000000);
+    assert_int_equal(kit_mark(s, "all", "constant"), id);
+    kit_stop(&a);
+    kit_close(s);
+}
+
+static void a_router_stopped_past_its_lease_does_no_harm(bool sqlite)
+{
+    weir_store *s = kit_open(sqlite);
+    task *t;
+
+    kit_reaction(&a, "work", "Placed", "region-{data.region}");
+    kit_reaction(&b, "work", "Placed", "region-{data.region}");
+    kit_start(&a, s, NULL);
+    kit_start(&b, s, NULL);
+    (void)kit_append(s, "order-1", "Placed", "{\"region\":\"north\"}");
+    t = &a.worker->router.task;
+    for (int i = 0; i < 10 && !a.worker->router.has_chunk; i++) {
+        (void)t->step(t);
+    }
+    assert_true(a.worker->router.has_chunk);
+
+    /* Stopped here: it has read, and not routed. Another takes over. */
+    kit_mono_us += 10000000;
+    (void)kit_append(s, "order-1", "Placed", "{\"region\":\"south\"}");
+    (void)kit_route(&b);
+    assert_int_equal(kit_count(&b, METRIC_ROUTED), 2);
+
+    (void)kit_route(&a);
+    assert_int_equal(kit_count(&a, METRIC_ROUTED), 0);
+    assert_int_equal(kit_count(&a, METRIC_STORE_ERRORS), 0);
+    assert_int_equal(kit_fetchable(s, "region-north", "work"), 1);
+    assert_int_equal(kit_fetchable(s, "region-south", "work"), 1);
+    (void)kit_append(s, "order-1", "Placed", "{\"region\":\"west\"}");
+    weir__worker_wake(a.worker);
+    (void)kit_route(&a);
+    assert_int_equal(kit_count(&a, METRIC_ROUTED), 0); /* it is b's now */
+    kit_stop(&a);
+    kit_stop(&b);
+    kit_close(s);
+}
+
+static void declare_two_names(kit_process *p)
+{
+    const weir_str on[] = { weir__str("Paid"), weir__str("Placed") };
+    const weir_reaction d = { .size = sizeof d,
+                              .name = weir__str("growing"),
+                              .on = on,
+                              .on_count = 2,
+                              .to = weir__str("all"),
+                              .from = WEIR_FROM_START };
+    kit_declare(p, &d);
+}
+
+static void a_definition_that_gains_a_name_misses_nothing(bool sqlite)
+{
+    weir_store *s = kit_open(sqlite);
+
+    kit_reaction(&a, "growing", "Placed", "all");
+    kit_reaction(&a, "other", "Placed", "others");
+    kit_start(&a, s, NULL);
+    (void)kit_append(s, "order-1", "Placed", "{}");
+    (void)kit_route(&a);
+    assert_int_equal(kit_count(&a, METRIC_MARKS), 2);
+
+    /* The new version starts beside the old one, which still has the lease. */
+    declare_two_names(&b);
+    kit_start(&b, s, NULL);
+    const int64_t paid = kit_append(s, "order-1", "Paid", "{}");
+    (void)kit_route(&b);
+    assert_int_equal(kit_routed(s, "growing"), paid - 1);
+    weir__worker_wake(a.worker);
+    (void)kit_route(&a);
+    assert_int_equal(kit_routed(s, "growing"), paid - 1); /* the old one stepped aside */
+    assert_int_equal(kit_routed(s, "other"), paid);       /* and goes on with the rest  */
+    kit_run(&b, 1000000);
+    assert_int_equal(kit_mark(s, "all", "growing"), paid);
+    assert_int_equal(kit_fetchable(s, "all", "growing"), 2);
+
+    for (int i = 0; i < 5; i++) {
+        (void)kit_append(s, "order-1", "Placed", "{}");
+        weir__worker_wake(a.worker);
+        kit_run(&a, 2000000);
+    }
+    assert_int_equal(kit_logged(&a, "2 definition_old reaction=growing"), 1);
+    assert_int_equal(kit_mark(s, "all", "growing"), paid);
+    kit_stop(&a);
+
+    /* Nor does the old one come back by restarting. */
+    kit_reaction(&a, "growing", "Placed", "all");
+    kit_start(&a, s, NULL);
+    kit_run(&a, 10000000);
+    assert_int_equal(kit_logged(&a, "2 definition_old reaction=growing"), 1);
+    assert_int_equal(kit_mark(s, "all", "growing"), paid);
+    kit_run(&b, 1000000);
+    assert_int_equal(kit_fetchable(s, "all", "growing"), 7);
+    kit_stop(&a);
+    kit_stop(&b);
+    kit_close(s);
+}
+
+/* ---- in which order ----------------------------------------------------------------------- */
+
+static void the_history_of_a_new_reaction_does_not_stop_the_others(bool sqlite)
+{
+    weir_store *s = kit_open(sqlite);
+    task *t;
+    int steps = 0;
+
+    kit_reaction(&a, "live", "Placed", "live");
+    kit_start(&a, s, NULL);
+    for (int i = 0; i < 30; i++) {
+        kit_append_many(s, "order-1", "Placed", 1000);
+    }
+    (void)kit_route(&a);
+    kit_stop(&a);
+    kit_reaction(&a, "live", "Placed", "live");
+    kit_reaction(&a, "young", "Placed", "young-{stream}");
+    kit_start(&a, s, NULL);
+    const int64_t last = kit_append(s, "order-2", "Placed", "{}");
+    t = &a.worker->router.task;
+    while (kit_mark(s, "live", "live") < last && steps < 1000) {
+        (void)t->step(t);
+        steps++;
+    }
+    assert_in_range(steps, 1, 10);
+    assert_in_range(kit_routed(s, "young"), 0, last / 2);
+    (void)kit_route(&a);
+    assert_int_equal(kit_routed(s, "young"), last);
+    assert_int_equal(kit_mark(s, "young-order-2", "young"), last);
+    kit_stop(&a);
+    kit_close(s);
+}
+
+static void an_idle_router_leaves_the_store_alone(bool sqlite)
+{
+    weir_store *s = kit_open(sqlite);
+
+    kit_reaction(&a, "constant", "Placed", "all");
+    kit_start(&a, s, NULL);
+    (void)kit_append(s, "order-1", "Placed", "{}");
+    kit_run(&a, 1000000);
+    uint64_t calls = weir__fault_calls(s, FAULT_ANY);
+    kit_run(&a, 10000000);
+    assert_in_range(weir__fault_calls(s, FAULT_ANY) - calls, 10, 20); /* still at hand */
+    kit_run(&a, 10000000);
+    calls = weir__fault_calls(s, FAULT_ROUTER_LEASE);
+    const uint64_t reads = weir__fault_calls(s, FAULT_READ_LOG);
+    kit_run(&a, 60000000);
+    assert_int_equal(weir__fault_calls(s, FAULT_ROUTER_LEASE), calls);
+    assert_int_equal(weir__fault_calls(s, FAULT_READ_LOG), reads);
+    const int64_t id = kit_append(s, "order-1", "Placed", "{}");
+    weir__worker_wake(a.worker);
+    (void)kit_route(&a);
+    assert_int_equal(kit_mark(s, "all", "constant"), id);
+    kit_stop(&a);
+    kit_close(s);
+}
+
+int main(void)
+{
+    static const kit_test tests[] = {
+        { "every rule is routed", every_rule_is_routed },
+        { "a run of events is one mark", a_run_of_events_is_one_mark },
+        { "a route has a bounded number of marks", a_route_has_a_bounded_number_of_marks },
+        { "an event that cannot be resolved is parked and the others go on",
+          an_event_that_cannot_be_resolved_is_parked_and_the_others_go_on },
+        { "an event for a target in another lane is parked",
+          an_event_for_a_target_in_another_lane_is_parked },
+        { "an event read again is not parked again", an_event_read_again_is_not_parked_again },
+        { "a store that is away is tried again for ever and told once",
+          a_store_that_is_away_is_tried_again_for_ever_and_told_once },
+        { "processes with different reactions do not pass over each others events",
+          processes_with_different_reactions_do_not_pass_over_each_others_events },
+        { "one of two routes and the other takes over",
+          one_of_two_routes_and_the_other_takes_over },
+        { "a router stopped past its lease does no harm",
+          a_router_stopped_past_its_lease_does_no_harm },
+        { "a definition that gains a name misses nothing",
+          a_definition_that_gains_a_name_misses_nothing },
+        { "the history of a new reaction does not stop the others",
+          the_history_of_a_new_reaction_does_not_stop_the_others },
+        { "an idle router leaves the store alone", an_idle_router_leaves_the_store_alone },
+    };
+    return kit_main(tests, sizeof tests / sizeof tests[0]);
+}
