@@ -1,0 +1,200 @@
+/* keeper.c - this process's side of the keeper: forks it, sends it requests, replaces it.
+ *
+ * INVARIANTS
+ *   (1) fd >= 0 exactly when pid is a keeper that has not been waited for.
+ *   (2) Between fork and weir__keeper_main no signal handler of this process can run in the keeper:
+ *       all signals are blocked.
+ *
+ * THREADS  Any. `mu` guards fd and pid. It is a leaf lock, held over the fork: at most one thread
+ * replaces a keeper that has died.
+ */
+#include <errno.h>
+#include <pthread.h>
+#include <signal.h>
+#include <string.h>
+#include <sys/socket.h>
+#include <sys/wait.h>
+#include <time.h>
+#include <unistd.h>
+
+#include "base/error.h"
+#include "base/thread.h"
+#include "engine/child/keeper.h"
+
+enum {
+    STARTS_MAX = 3,   /* keepers that one request may go through      */
+    SENDS_MAX = 2000, /* tries, a millisecond apart, to hand it over  */
+    PAUSE_NS = 1000 * 1000,
+};
+
+struct child_keeper {
+    /* immutable after open */
+    uint32_t generation; /* of forks: the keeper serves the process that opened it */
+
+    weir_mutex mu;
+    /* guarded by mu */
+    int fd; /* owned: requests. -1: none */
+    pid_t pid;
+};
+
+static weir_status keeper_fork_locked(child_keeper *k, weir_error *err) WEIR_REQUIRES(k->mu);
+static weir_status keeper_fork_locked(child_keeper *k, weir_error *err)
+{
+    sigset_t all, before;
+    int pair[2];
+
+    if (socketpair(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC, 0, pair) != 0) {
+        return weir__fail(err, WEIR_EIO, "could not make a socket: errno %d", errno);
+    }
+    (void)sigfillset(&all);
+    (void)pthread_sigmask(SIG_SETMASK, &all, &before);
+    const pid_t pid = fork();
+    if (pid == 0) {
+        weir__keeper_main(pair[1]);
+    }
+    const int fork_errno = errno;
+    (void)pthread_sigmask(SIG_SETMASK, &before, NULL);
+    (void)close(pair[1]);
+    if (pid < 0) {
+        (void)close(pair[0]);
+        return weir__fail(err, WEIR_EIO, "could not start a process: errno %d", fork_errno);
+    }
+    k->fd = pair[0];
+    k->pid = pid;
+    return WEIR_OK;
+}
+
+/* Its socket closed, the keeper ends within CHILD_KILL_US. A program of its own waiting for any
+ * child may have been faster: that is no error. */
+static void keeper_bury_locked(child_keeper *k) WEIR_REQUIRES(k->mu);
+static void keeper_bury_locked(child_keeper *k)
+{
+    if (k->fd < 0) {
+        return;
+    }
+    (void)close(k->fd);
+    while (waitpid(k->pid, NULL, 0) < 0 && errno == EINTR) {
+    }
+    k->fd = -1;
+    k->pid = 0;
+}
+
+/* 0, or errno of sendmsg. */
+static int request_send_locked(child_keeper *k, const char *command, const int fds[KEEPER_FDS])
+    WEIR_REQUIRES(k->mu);
+static int request_send_locked(child_keeper *k, const char *command, const int fds[KEEPER_FDS])
+{
+    union {
+        struct cmsghdr align;
+        char bytes[CMSG_SPACE(KEEPER_FDS * sizeof(int))];
+    } control = { .bytes = { 0 } };
+    char *text = weir__strndup(command, strlen(command)); /* iov_base is not const */
+    struct iovec part = { .iov_base = text, .iov_len = strlen(command) };
+    struct msghdr message = { .msg_iov = &part,
+                              .msg_iovlen = 1,
+                              .msg_control = control.bytes,
+                              .msg_controllen = sizeof control.bytes };
+    struct cmsghdr *header = CMSG_FIRSTHDR(&message);
+    int send_errno = 0;
+
+    if (text == NULL) {
+        return ENOMEM;
+    }
+    header->cmsg_level = SOL_SOCKET;
+    header->cmsg_type = SCM_RIGHTS;
+    header->cmsg_len = CMSG_LEN(KEEPER_FDS * sizeof(int));
+    memcpy(CMSG_DATA(header), fds, KEEPER_FDS * sizeof(int));
+    if (sendmsg(k->fd, &message, MSG_NOSIGNAL | MSG_DONTWAIT) < 0) {
+        send_errno = errno;
+    }
+    weir__free(text);
+    return send_errno;
+}
+
+/* Hands the request to a keeper that is alive. *send_errno: EAGAIN when it is too busy now. */
+static weir_status request_place(child_keeper *k, const char *command, const int fds[KEEPER_FDS],
+                                 int *send_errno, weir_error *err)
+{
+    weir_status status = WEIR_OK;
+
+    *send_errno = EPIPE;
+    weir__lock(&k->mu);
+    for (int i = 0; i < STARTS_MAX && status == WEIR_OK && *send_errno == EPIPE; i++) {
+        if (k->fd < 0) {
+            status = keeper_fork_locked(k, err);
+        }
+        if (status == WEIR_OK) {
+            *send_errno = request_send_locked(k, command, fds);
+            if (*send_errno == ECONNRESET || *send_errno == ENOTCONN) {
+                *send_errno = EPIPE;
+            }
+        }
+        if (status == WEIR_OK && *send_errno == EPIPE) {
+            keeper_bury_locked(k);
+        }
+    }
+    weir__unlock(&k->mu);
+    return status;
+}
+
+weir_status weir__keeper_start(child_keeper *k, const char *command, const int fds[KEEPER_FDS],
+                               weir_error *err)
+{
+    const struct timespec pause = { .tv_nsec = PAUSE_NS };
+    weir_status status = WEIR_OK;
+    int send_errno = EAGAIN;
+
+    if (k->generation != weir__fork_generation()) {
+        return weir__fail(err, WEIR_EMISUSE, "the keeper of programs belongs to another process");
+    }
+    for (int i = 0; i < SENDS_MAX && status == WEIR_OK && send_errno == EAGAIN; i++) {
+        if (i > 0) {
+            (void)nanosleep(&pause, NULL);
+        }
+        status = request_place(k, command, fds, &send_errno, err);
+    }
+    if (status != WEIR_OK || send_errno == 0) {
+        return status;
+    }
+    return send_errno == ENOMEM ? weir__fail(err, WEIR_ENOMEM, "out of memory")
+                                : weir__fail(err, send_errno == EAGAIN ? WEIR_EBUSY : WEIR_EIO,
+                                             "could not ask for a process: errno %d", send_errno);
+}
+
+weir_status weir__child_keeper_open(child_keeper **out, weir_error *err)
+{
+    child_keeper *k = weir__calloc(1, sizeof *k);
+    weir_status status;
+
+    if (k == NULL || !weir__mutex_init(&k->mu)) {
+        weir__free(k);
+        return weir__fail(err, WEIR_ENOMEM, "out of memory");
+    }
+    k->generation = weir__fork_generation();
+    k->fd = -1;
+    weir__lock(&k->mu);
+    status = keeper_fork_locked(k, err);
+    weir__unlock(&k->mu);
+    if (status != WEIR_OK) {
+        weir__child_keeper_close(k);
+        return status;
+    }
+    *out = k;
+    return WEIR_OK;
+}
+
+void weir__child_keeper_close(child_keeper *k)
+{
+    if (k == NULL) {
+        return;
+    }
+    if (k->generation == weir__fork_generation()) {
+        weir__lock(&k->mu);
+        keeper_bury_locked(k);
+        weir__unlock(&k->mu);
+    } else if (k->fd >= 0) {
+        (void)close(k->fd); /* the keeper is not this process's child */
+    }
+    weir__mutex_destroy(&k->mu);
+    weir__free(k);
+}
