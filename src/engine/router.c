@@ -27,7 +27,12 @@ enum {
 #define ROUTER_LOOK_US_MAX INT64_C(5000000)
 #define ROUTER_HELD_US     INT64_C(5000)
 #define ROUTER_HELD_US_MAX INT64_C(100000)
-#define ROUTER_LONG_AGO    (INT64_MIN / 4)
+/* Between two reads in vain: everything that is settled anywhere wakes us, and most of it appends
+ * nothing. */
+#define ROUTER_VAIN_US      INT64_C(250)
+#define ROUTER_VAIN_US_MAX  INT64_C(4000)
+#define ROUTER_VAIN_PAST_US INT64_C(100000)
+#define ROUTER_LONG_AGO     (INT64_MIN / 4)
 
 /* What the router knows of a reaction beside `known`. */
 typedef struct router_reaction {
@@ -42,6 +47,11 @@ typedef struct lane_clash {
     int64_t reaction;
     weir_str target, lane, error;
 } lane_clash;
+
+static int64_t least(int64_t x, int64_t y)
+{
+    return x < y ? x : y;
+}
 
 static reaction *reaction_at(const router *r, size_t i)
 {
@@ -74,15 +84,15 @@ static void drop_chunk(router *r)
 /* Tells how far everything of ours is routed at least. */
 static void publish_routed(router *r)
 {
-    int64_t least = INT64_MAX;
+    int64_t ours = INT64_MAX;
 
     for (size_t i = 0; i < reactions_count(r); i++) {
         const reaction *q = reaction_at(r, i);
-        if (weir__reaction_current(q) && q->known.routed < least) {
-            least = q->known.routed;
+        if (weir__reaction_current(q)) {
+            ours = least(ours, q->known.routed);
         }
     }
-    atomic_store_explicit(&r->worker->routed_ours, least, memory_order_relaxed);
+    atomic_store_explicit(&r->worker->routed_ours, ours, memory_order_relaxed);
 }
 
 /* ---- leases ------------------------------------------------------------------------------- */
@@ -255,8 +265,7 @@ static int64_t look(router *r, int64_t now_us)
     r->look_wanted = false;
     r->looked_us = now_us;
     r->look_at_us = INT64_MAX;
-    r->look_wait_us =
-        r->look_wait_us > ROUTER_LOOK_US_MAX / 2 ? ROUTER_LOOK_US_MAX : r->look_wait_us * 2;
+    r->look_wait_us = least(r->look_wait_us * 2, ROUTER_LOOK_US_MAX);
     for (size_t i = 0; i < reactions_count(r); i++) {
         const reaction *q = reaction_at(r, i);
         router_reaction *mine = &r->reactions[i];
@@ -343,17 +352,17 @@ static const store_pattern *common_source(const router *r, int64_t from)
 /* Where to read next: positions of what is held and not at the end take turns. false: nowhere. */
 static bool next_position(const router *r, int64_t *from)
 {
-    int64_t least = INT64_MAX, after = INT64_MAX;
+    int64_t first = INT64_MAX, after = INT64_MAX;
 
     for (size_t i = 0; i < reactions_count(r); i++) {
         const int64_t routed = reaction_at(r, i)->known.routed;
         if (!is_held(r, i) || (r->seen_end >= 0 && routed >= r->seen_end)) {
             continue;
         }
-        least = routed < least ? routed : least;
-        after = routed > r->turn_after && routed < after ? routed : after;
+        first = least(first, routed);
+        after = routed > r->turn_after ? least(after, routed) : after;
     }
-    *from = after != INT64_MAX ? after : least;
+    *from = after != INT64_MAX ? after : first;
     return *from != INT64_MAX;
 }
 
@@ -390,8 +399,7 @@ static void chunk_arrived(router *r, int64_t from, int64_t now_us)
             r->held_wait_us = ROUTER_HELD_US;
         } else {
             r->held_at_us = now_us + r->held_wait_us;
-            r->held_wait_us =
-                r->held_wait_us * 2 < ROUTER_HELD_US_MAX ? r->held_wait_us * 2 : ROUTER_HELD_US_MAX;
+            r->held_wait_us = least(r->held_wait_us * 2, ROUTER_HELD_US_MAX);
         }
     }
     r->has_chunk = r->chunk.scanned_to > from;
@@ -643,6 +651,14 @@ static int64_t route_chunk(router *r, int64_t now_us)
 static void search_ended(router *r, int64_t now_us)
 {
     r->searching = false;
+    if (r->progress || now_us - r->read_at_us > ROUTER_VAIN_PAST_US) {
+        r->vain_us = 0;
+    }
+    if (!r->progress) {
+        /* The first is free: our own routing wakes us too. */
+        r->read_at_us = now_us + r->vain_us;
+        r->vain_us = least(r->vain_us == 0 ? ROUTER_VAIN_US : r->vain_us * 2, ROUTER_VAIN_US_MAX);
+    }
     r->look_wanted = r->look_wanted && !r->progress;
     if (r->look_wanted && r->look_at_us == INT64_MAX) {
         const int64_t at_us = r->looked_us + r->look_wait_us;
@@ -652,11 +668,7 @@ static void search_ended(router *r, int64_t now_us)
 
 static int64_t sleep_until(const router *r)
 {
-    int64_t until_us = lease_due_us(r);
-
-    until_us = r->look_at_us < until_us ? r->look_at_us : until_us;
-    until_us = r->held_at_us < until_us ? r->held_at_us : until_us;
-    return until_us == INT64_MAX ? TASK_WAIT : until_us;
+    return least(lease_due_us(r), least(r->look_at_us, r->held_at_us)); /* INT64_MAX: TASK_WAIT */
 }
 
 static int64_t step_once(router *r, int64_t now_us)
@@ -680,7 +692,7 @@ static int64_t step_once(router *r, int64_t now_us)
         return take(r, now_us);
     }
     if (r->searching && next_position(r, &from)) {
-        return read_chunk(r, from, now_us);
+        return now_us < r->read_at_us && !r->progress ? r->read_at_us : read_chunk(r, from, now_us);
     }
     if (r->searching) {
         search_ended(r, now_us);
@@ -723,6 +735,7 @@ weir_status weir__router_init(router *r, worker *w, weir_error *err)
         .leased_us = ROUTER_LONG_AGO,
         .active_us = ROUTER_LONG_AGO,
         .looked_us = ROUTER_LONG_AGO,
+        .read_at_us = ROUTER_LONG_AGO,
         .look_at_us = INT64_MAX,
         .look_wait_us = ROUTER_LOOK_US,
         .held_at_us = INT64_MAX,

@@ -444,6 +444,117 @@ static void an_idle_router_leaves_the_store_alone(bool sqlite)
     kit_close(s);
 }
 
+static void waking_it_in_vain_costs_little(bool sqlite)
+{
+    weir_store *s = kit_open(sqlite);
+
+    kit_reaction(&a, "constant", "Placed", "all");
+    kit_start(&a, s, NULL);
+    (void)kit_append(s, "order-1", "Placed", "{}");
+    (void)kit_route(&a);
+    const uint64_t reads = weir__fault_calls(s, FAULT_READ_LOG);
+    for (int i = 0; i < 10000; i++) { /* for a second */
+        kit_mono_us += 100;
+        weir__worker_wake(a.worker);
+        (void)kit_route(&a);
+    }
+    assert_in_range(weir__fault_calls(s, FAULT_READ_LOG) - reads, 200, 300);
+
+    /* And something new is found at once when it was quiet, soon when it was not. */
+    int64_t id = kit_append(s, "order-1", "Placed", "{}");
+    weir__worker_wake(a.worker);
+    const int64_t again_us = kit_route(&a);
+    assert_in_range(again_us - kit_mono_us, 1, 4000);
+    kit_mono_us = again_us;
+    (void)kit_route(&a);
+    assert_int_equal(kit_mark(s, "all", "constant"), id);
+    kit_mono_us += 200000;
+    id = kit_append(s, "order-1", "Placed", "{}");
+    weir__worker_wake(a.worker);
+    (void)kit_route(&a);
+    assert_int_equal(kit_mark(s, "all", "constant"), id);
+    kit_stop(&a);
+    kit_close(s);
+}
+
+/* ---- what only other stores do ------------------------------------------------------------ */
+
+static weir_store_ops changed_ops; /* of the store under test, but for read_log */
+static const weir_store_ops *true_ops;
+static bool say_held;
+static const char *say_epoch;
+
+static weir_status read_and_change(weir_store *s, const store_log_query *q, store_chunk *chunk,
+                                   weir_error *err)
+{
+    const weir_status status = true_ops->read_log(s, q, chunk, err);
+
+    chunk->held = say_held && !chunk->more;
+    (void)snprintf(chunk->epoch, sizeof chunk->epoch, "%s", say_epoch);
+    return status;
+}
+
+static void change_reading(weir_store *s)
+{
+    true_ops = s->ops;
+    changed_ops = *s->ops;
+    changed_ops.read_log = read_and_change;
+    s->ops = &changed_ops;
+    say_held = false;
+    say_epoch = "one";
+}
+
+static void events_that_are_held_back_are_looked_for_again_soon(bool sqlite)
+{
+    weir_store *s = kit_open(sqlite);
+    int64_t waits_us[8];
+
+    change_reading(s);
+    kit_reaction(&a, "constant", "Placed", "all");
+    kit_start(&a, s, NULL);
+    (void)kit_append(s, "order-1", "Placed", "{}");
+    say_held = true;
+    for (size_t i = 0; i < 8; i++) {
+        const int64_t until_us = kit_route(&a);
+        waits_us[i] = until_us - kit_mono_us;
+        kit_mono_us = until_us;
+    }
+    assert_int_equal(waits_us[0], 5000);
+    assert_int_equal(waits_us[1], 10000);
+    assert_int_equal(waits_us[6], 100000);
+    assert_int_equal(waits_us[7], 100000);
+    say_held = false;
+    const int64_t id = kit_append(s, "order-1", "Placed", "{}");
+    assert_in_range(kit_route(&a) - kit_mono_us, 500000, INT64_MAX); /* nobody has woken it */
+    assert_int_equal(kit_mark(s, "all", "constant"), id);
+    s->ops = true_ops;
+    kit_stop(&a);
+    kit_close(s);
+}
+
+static void a_log_that_was_rewound_is_told_and_routed_from_where_the_store_is(bool sqlite)
+{
+    weir_store *s = kit_open(sqlite);
+
+    change_reading(s);
+    kit_reaction(&a, "constant", "Placed", "all");
+    kit_start(&a, s, NULL);
+    (void)kit_append(s, "order-1", "Placed", "{}");
+    (void)kit_route(&a);
+    assert_int_equal(kit_logged(&a, "log_rewound"), 0);
+    say_epoch = "two";
+    const uint64_t looks = weir__fault_calls(s, FAULT_REACTIONS);
+    const int64_t id = kit_append(s, "order-1", "Placed", "{}");
+    weir__worker_wake(a.worker);
+    (void)kit_route(&a);
+    assert_int_equal(kit_logged(&a, "3 log_rewound epoch_before=one epoch=two"), 1);
+    assert_int_equal(weir__fault_calls(s, FAULT_REACTIONS), looks + 1);
+    assert_int_equal(kit_mark(s, "all", "constant"), id);
+    s->ops = true_ops;
+    kit_stop(&a);
+    kit_close(s);
+}
+
 int main(void)
 {
     static const kit_test tests[] = {
@@ -468,6 +579,11 @@ int main(void)
         { "the history of a new reaction does not stop the others",
           the_history_of_a_new_reaction_does_not_stop_the_others },
         { "an idle router leaves the store alone", an_idle_router_leaves_the_store_alone },
+        { "waking it in vain costs little", waking_it_in_vain_costs_little },
+        { "events that are held back are looked for again soon",
+          events_that_are_held_back_are_looked_for_again_soon },
+        { "a log that was rewound is told and routed from where the store is",
+          a_log_that_was_rewound_is_told_and_routed_from_where_the_store_is },
     };
     return kit_main(tests, sizeof tests / sizeof tests[0]);
 }

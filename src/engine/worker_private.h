@@ -28,20 +28,21 @@ typedef struct router {
     weir_arena clash_arena;
     char epoch[40]; /* of the log that was read last; "" at first */
     /* where to go on */
-    bool searching;   /* since we were asked, the end was not found yet */
-    bool progress;    /* and something was routed */
-    bool tried;       /* and what others hold was tried to get */
-    bool look;        /* the reactions must be read before anything else */
-    bool look_wanted; /* they shall be read when nothing else is found */
-    int64_t
-        turn_after; /* up to here was read last: whoever is beyond it is next, or else the first */
-    int64_t seen_end; /* the end of the log as it was read since; -1: not read */
+    bool searching;     /* since we were asked, the end was not found yet */
+    bool progress;      /* and something was routed */
+    bool tried;         /* and what others hold was tried to get */
+    bool look;          /* the reactions must be read before anything else */
+    bool look_wanted;   /* they shall be read when nothing else is found */
+    int64_t turn_after; /* up to here was read last: who is beyond it is next, or else the first */
+    int64_t seen_end;   /* the end of the log as it was read since; -1: not read */
     /* times, mono; INT64_MAX: never */
     int64_t leased_us;    /* leases were taken or renewed last */
     int64_t active_us;    /* something was routed last */
     int64_t looked_us;    /* the reactions were read last */
     int64_t look_at_us;   /* read them then */
     int64_t look_wait_us; /* at least so long between two looks in vain */
+    int64_t read_at_us;   /* do not read before, after reads in vain */
+    int64_t vain_us;      /* how long to wait after the next one */
     int64_t held_at_us;   /* read what was held back then */
     int64_t held_wait_us;
     int64_t until_us; /* what the last step answered */
