@@ -1,9 +1,10 @@
 # bash completion for weir                                              -*- shell-script -*-
 #
-# Options come from the lists below; names of streams, events' categories and lanes come from the
-# store that the command line names, when there is one and it answers.
+# Options come from the lists below; names of streams and targets come from the store that the
+# command line names, when there is one and it answers.
 
-_weir_commands='append read log streams close targets init status doctor help version'
+_weir_commands='append read log streams close targets why reactions dead init status doctor unblock skip reset
+    prioritize pause resume help version'
 _weir_common='--store --json --text --help'
 
 _weir_options() {
@@ -13,23 +14,29 @@ _weir_options() {
     log) echo '--after --since --tail --limit --name --stream --category --correlation --follow' ;;
     streams) echo '--match --category --open --closed --after --limit' ;;
     close) echo '--expect --force --dry-run' ;;
-    targets) echo '--match --source --lane --blocked --limit' ;;
+    targets) echo '--match --source --lane --blocked --limit --watch' ;;
+    reactions) echo '--dry-run' ;;
+    dead) echo '--target --reaction --all --limit --dry-run --yes' ;;
+    unblock | pause | resume) echo '--match --source --lane --blocked --all --dry-run' ;;
+    skip) echo '--match --source --lane --blocked --all --dry-run --yes' ;;
+    reset) echo '--to --match --source --lane --blocked --all --dry-run --yes' ;;
+    prioritize) echo '--clear --match --source --lane --blocked --all --dry-run' ;;
     init) echo '--plan --adopt --grant' ;;
     esac
 }
 
-# Names of streams that begin with $1, of store $2, quoted for where they go: '' on the bare line,
-# or inside the quotes $3. They are data of whoever appended them: nothing here may expand them, so
+# Names of streams or targets ($4) that begin with $1, of store $2, quoted for where they go: '' on
+# the bare line, or inside the quotes $3. They are data of whoever appended them: nothing here may expand them, so
 # they never meet compgen -W. Names that JSON must escape are left out.
-_weir_streams() {
-    local arguments=(streams --json --limit 50 --match "$1*") quoting=
+_weir_names() {
+    local arguments=("$4" --json --limit 50 --match "$1*") quoting=
     [ -n "$2" ] && arguments+=(--store "$2")
     case $3 in
     \') quoting="/'/d" ;;
     \") quoting='s/[$`]/\\&/g' ;;
     *) quoting="s/[] !\"#\$&'()*;<>?[\`{|}~^]/\\\\&/g" ;;
     esac
-    weir "${arguments[@]}" 2>/dev/null | sed -n 's/^{"stream":"\([^"\\]*\)".*/\1/p' | sed "$quoting"
+    weir "${arguments[@]}" 2>/dev/null | sed -n 's/^{"\(stream\|target\)":"\([^"\\]*\)".*/\2/p' | sed "$quoting"
 }
 
 # The line up to the cursor, as words: bash also cuts at the ':' and '=' of COMP_WORDBREAKS, and what
@@ -74,6 +81,16 @@ _weir_words() {
     _weir_reply "$prefix$typed" < <(compgen -P "$prefix" -W "$*" -- "$typed")
 }
 
+# Completes what is being typed with names of streams or targets ($1).
+_weir_stored() {
+    local quote='' bare=${current//\\/}
+
+    if [[ $current == [\"\']* ]]; then
+        quote=${current:0:1} bare=${bare:1}
+    fi
+    _weir_reply "$prefix$current" < <(_weir_names "$bare" "$store" "$quote" "$1" | sed "s/^/$prefix/")
+}
+
 _weir() {
     local words current previous command='' store='' i argument=0 prefix=''
 
@@ -99,6 +116,10 @@ _weir() {
         _weir_words "$current" "$prefix" postgres:// sqlite: memory:
         return
         ;;
+    --target)
+        _weir_stored targets
+        return
+        ;;
     --expect)
         _weir_words "$current" "$prefix" any none exists
         return
@@ -109,7 +130,8 @@ _weir() {
         return
         ;;
     --meta | --correlation | --key | --reserve | --release-key | --from | --to | --limit | --at | \
-        --after | --since | --tail | --name | --stream | --category | --match | --source | --lane | --grant)
+        --after | --since | --tail | --name | --stream | --category | --match | --source | --lane | --grant | \
+        --reaction)
         return
         ;;
     esac
@@ -122,14 +144,13 @@ _weir() {
         _weir_words "$current" '' "$_weir_commands"
     elif [ "$argument" -eq 0 ]; then
         case $command in
-        append | read | close)
-            local quote='' bare=${current//\\/}
-            if [[ $current == [\"\']* ]]; then
-                quote=${current:0:1} bare=${bare:1}
-            fi
-            _weir_reply "$current" < <(_weir_streams "$bare" "$store" "$quote")
-            ;;
+        append | read | close) _weir_stored streams ;;
+        why | unblock | skip | reset | pause | resume) _weir_stored targets ;;
+        reactions) _weir_words "$current" '' ls retire ;;
+        dead) _weir_words "$current" '' ls show retry drop ;;
         esac
+    elif [[ $command =~ ^(unblock|skip|reset|prioritize|pause|resume)$ ]]; then
+        _weir_stored targets
     elif [ "$command" = append ] && [[ $current == @* ]]; then
         compopt -o filenames 2>/dev/null
         _weir_reply "$current" < <(compgen -P @ -f -- "${current#@}")

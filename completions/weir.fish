@@ -1,10 +1,15 @@
 # fish completion for weir
 
-set -l commands append read log streams close targets init status doctor help version
+set -l commands append read log streams close targets why reactions dead init status doctor unblock skip reset prioritize pause resume help version
 
 function __weir_streams
     set -l token (commandline -ct)
     weir streams --json --limit 50 --match "$token*" 2>/dev/null | string replace -rf '^{"stream":"([^"\\\\]*)".*' '$1'
+end
+
+function __weir_targets
+    set -l token (commandline -ct)
+    weir targets --json --limit 50 --match "$token*" 2>/dev/null | string replace -rf '^{"target":"([^"\\\\]*)".*' '$1'
 end
 
 complete -c weir -f
@@ -20,13 +25,25 @@ complete -c weir -n "not __fish_seen_subcommand_from $commands" -a log -d 'print
 complete -c weir -n "not __fish_seen_subcommand_from $commands" -a streams -d 'list streams'
 complete -c weir -n "not __fish_seen_subcommand_from $commands" -a close -d 'end a stream: no more appends'
 complete -c weir -n "not __fish_seen_subcommand_from $commands" -a targets -d 'list targets: state, lag, retries, who holds them'
+complete -c weir -n "not __fish_seen_subcommand_from $commands" -a why -d 'why a target is, or is not, running'
+complete -c weir -n "not __fish_seen_subcommand_from $commands" -a reactions -d 'list reactions, or end one'
+complete -c weir -n "not __fish_seen_subcommand_from $commands" -a dead -d 'parked events: list, show, send back, drop'
 complete -c weir -n "not __fish_seen_subcommand_from $commands" -a init -d 'make or upgrade the store'
 complete -c weir -n "not __fish_seen_subcommand_from $commands" -a status -d 'where the store stands: positions, lanes, size'
 complete -c weir -n "not __fish_seen_subcommand_from $commands" -a doctor -d 'check the store, and say what to do about each finding'
+complete -c weir -n "not __fish_seen_subcommand_from $commands" -a unblock -d 'let blocked and deferred targets go on, where they stopped'
+complete -c weir -n "not __fish_seen_subcommand_from $commands" -a skip -d 'set the event in the way aside, and go on after it'
+complete -c weir -n "not __fish_seen_subcommand_from $commands" -a reset -d 'rewind targets: handle events again'
+complete -c weir -n "not __fish_seen_subcommand_from $commands" -a prioritize -d 'which targets of a lane get workers first'
+complete -c weir -n "not __fish_seen_subcommand_from $commands" -a pause -d 'hold targets or a lane, until they are resumed'
+complete -c weir -n "not __fish_seen_subcommand_from $commands" -a resume -d 'let paused targets or a paused lane go on'
 complete -c weir -n "not __fish_seen_subcommand_from $commands" -a help -d 'list the commands, or explain one'
 complete -c weir -n "not __fish_seen_subcommand_from $commands" -a version -d 'print the version'
 complete -c weir -n '__fish_seen_subcommand_from help' -a "$commands"
 complete -c weir -n '__fish_seen_subcommand_from append read close' -a '(__weir_streams)'
+complete -c weir -n '__fish_seen_subcommand_from why unblock skip reset prioritize pause resume' -a '(__weir_targets)'
+complete -c weir -n '__fish_seen_subcommand_from reactions' -a 'ls retire'
+complete -c weir -n '__fish_seen_subcommand_from dead' -a 'ls show retry drop'
 
 complete -c weir -n '__fish_seen_subcommand_from append' -l expect -x -a 'any none exists' -d 'what the stream must be like'
 complete -c weir -n '__fish_seen_subcommand_from append' -l meta -x -d 'an object kept beside the data'
@@ -70,7 +87,63 @@ complete -c weir -n '__fish_seen_subcommand_from targets' -l source -x -d 'only 
 complete -c weir -n '__fish_seen_subcommand_from targets' -l lane -x -d 'only targets of this lane'
 complete -c weir -n '__fish_seen_subcommand_from targets' -l blocked -d 'only targets that are blocked'
 complete -c weir -n '__fish_seen_subcommand_from targets' -l limit -x -d 'at most N targets'
+complete -c weir -n '__fish_seen_subcommand_from targets' -l watch -d 'go on with what changes'
 
 complete -c weir -n '__fish_seen_subcommand_from init' -l plan -d 'print the SQL that would be run'
 complete -c weir -n '__fish_seen_subcommand_from init' -l adopt -d 'add the store to a database that has other tables'
 complete -c weir -n '__fish_seen_subcommand_from init' -l grant -x -d 'PostgreSQL: let a role work on the store'
+
+complete -c weir -n '__fish_seen_subcommand_from reactions' -l dry-run -d 'retire: say whether it would change anything, change nothing'
+
+complete -c weir -n '__fish_seen_subcommand_from dead' -l target -x -a '(__weir_targets)' -d 'only events of this target'
+complete -c weir -n '__fish_seen_subcommand_from dead' -l reaction -x -d 'only events of this reaction'
+complete -c weir -n '__fish_seen_subcommand_from dead' -l all -d 'retry, drop: every parked event'
+complete -c weir -n '__fish_seen_subcommand_from dead' -l limit -x -d 'ls: at most N events'
+complete -c weir -n '__fish_seen_subcommand_from dead' -l dry-run -d 'retry, drop: say how many would change, change nothing'
+complete -c weir -n '__fish_seen_subcommand_from dead' -l yes -d 'drop: do not ask'
+
+complete -c weir -n '__fish_seen_subcommand_from unblock' -l match -x -d 'targets whose name fits: mail-1, mail-*, /^mail-/'
+complete -c weir -n '__fish_seen_subcommand_from unblock' -l source -x -d 'targets with a subscription whose source fits'
+complete -c weir -n '__fish_seen_subcommand_from unblock' -l lane -x -d 'targets of this lane'
+complete -c weir -n '__fish_seen_subcommand_from unblock' -l blocked -d 'targets that are blocked'
+complete -c weir -n '__fish_seen_subcommand_from unblock' -l all -d 'every target'
+complete -c weir -n '__fish_seen_subcommand_from unblock' -l dry-run -d 'say how many would change, change nothing'
+
+complete -c weir -n '__fish_seen_subcommand_from skip' -l match -x -d 'targets whose name fits: mail-1, mail-*, /^mail-/'
+complete -c weir -n '__fish_seen_subcommand_from skip' -l source -x -d 'targets with a subscription whose source fits'
+complete -c weir -n '__fish_seen_subcommand_from skip' -l lane -x -d 'targets of this lane'
+complete -c weir -n '__fish_seen_subcommand_from skip' -l blocked -d 'targets that are blocked'
+complete -c weir -n '__fish_seen_subcommand_from skip' -l all -d 'every target'
+complete -c weir -n '__fish_seen_subcommand_from skip' -l dry-run -d 'say how many would change, change nothing'
+complete -c weir -n '__fish_seen_subcommand_from skip' -l yes -d 'do not ask'
+
+complete -c weir -n '__fish_seen_subcommand_from reset' -l match -x -d 'targets whose name fits: mail-1, mail-*, /^mail-/'
+complete -c weir -n '__fish_seen_subcommand_from reset' -l source -x -d 'targets with a subscription whose source fits'
+complete -c weir -n '__fish_seen_subcommand_from reset' -l lane -x -d 'targets of this lane'
+complete -c weir -n '__fish_seen_subcommand_from reset' -l blocked -d 'targets that are blocked'
+complete -c weir -n '__fish_seen_subcommand_from reset' -l all -d 'every target'
+complete -c weir -n '__fish_seen_subcommand_from reset' -l dry-run -d 'say how many would change, change nothing'
+complete -c weir -n '__fish_seen_subcommand_from reset' -l yes -d 'do not ask'
+complete -c weir -n '__fish_seen_subcommand_from reset' -l to -x -a start -d 'start, a position (the last that stays handled), or a time'
+
+complete -c weir -n '__fish_seen_subcommand_from prioritize' -l clear -d 'back to what its reactions declare'
+complete -c weir -n '__fish_seen_subcommand_from prioritize' -l match -x -d 'targets whose name fits: mail-1, mail-*, /^mail-/'
+complete -c weir -n '__fish_seen_subcommand_from prioritize' -l source -x -d 'targets with a subscription whose source fits'
+complete -c weir -n '__fish_seen_subcommand_from prioritize' -l lane -x -d 'targets of this lane'
+complete -c weir -n '__fish_seen_subcommand_from prioritize' -l blocked -d 'targets that are blocked'
+complete -c weir -n '__fish_seen_subcommand_from prioritize' -l all -d 'every target'
+complete -c weir -n '__fish_seen_subcommand_from prioritize' -l dry-run -d 'say how many would change, change nothing'
+
+complete -c weir -n '__fish_seen_subcommand_from pause' -l match -x -d 'targets whose name fits: mail-1, mail-*, /^mail-/'
+complete -c weir -n '__fish_seen_subcommand_from pause' -l source -x -d 'targets with a subscription whose source fits'
+complete -c weir -n '__fish_seen_subcommand_from pause' -l lane -x -d 'targets of this lane'
+complete -c weir -n '__fish_seen_subcommand_from pause' -l blocked -d 'targets that are blocked'
+complete -c weir -n '__fish_seen_subcommand_from pause' -l all -d 'every target'
+complete -c weir -n '__fish_seen_subcommand_from pause' -l dry-run -d 'say how many would change, change nothing'
+
+complete -c weir -n '__fish_seen_subcommand_from resume' -l match -x -d 'targets whose name fits: mail-1, mail-*, /^mail-/'
+complete -c weir -n '__fish_seen_subcommand_from resume' -l source -x -d 'targets with a subscription whose source fits'
+complete -c weir -n '__fish_seen_subcommand_from resume' -l lane -x -d 'targets of this lane'
+complete -c weir -n '__fish_seen_subcommand_from resume' -l blocked -d 'targets that are blocked'
+complete -c weir -n '__fish_seen_subcommand_from resume' -l all -d 'every target'
+complete -c weir -n '__fish_seen_subcommand_from resume' -l dry-run -d 'say how many would change, change nothing'

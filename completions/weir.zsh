@@ -1,13 +1,16 @@
 #compdef weir
 # zsh completion for weir
 
-_weir_streams() {
+_weir_names() {
     local -a names arguments
-    arguments=(streams --json --limit 50 --match "${PREFIX}*")
+    arguments=($1 --json --limit 50 --match "${PREFIX}*")
     [[ -n ${opt_args[--store]} ]] && arguments+=(--store ${opt_args[--store]})
-    names=(${(f)"$(weir $arguments 2>/dev/null | sed -n 's/^{"stream":"\([^"\\]*\)".*/\1/p')"})
+    names=(${(f)"$(weir $arguments 2>/dev/null | sed -n 's/^{"\(stream\|target\)":"\([^"\\]*\)".*/\2/p')"})
     compadd -a names
 }
+
+_weir_streams() { _weir_names streams }
+_weir_targets() { _weir_names targets }
 
 _weir_data() {
     if compset -P @; then
@@ -34,9 +37,18 @@ _weir() {
         'streams:list streams'
         'close:end a stream\: no more appends'
         'targets:list targets\: state, lag, retries, who holds them'
+        'why:why a target is, or is not, running'
+        'reactions:list reactions, or end one'
+        'dead:parked events\: list, show, send back, drop'
         'init:make or upgrade the store'
         'status:where the store stands\: positions, lanes, size'
         'doctor:check the store, and say what to do about each finding'
+        'unblock:let blocked and deferred targets go on, where they stopped'
+        'skip:set the event in the way aside, and go on after it'
+        'reset:rewind targets\: handle events again'
+        'prioritize:which targets of a lane get workers first'
+        'pause:hold targets or a lane, until they are resumed'
+        'resume:let paused targets or a paused lane go on'
         'help:list the commands, or explain one'
         'version:print the version'
     )
@@ -102,7 +114,94 @@ _weir() {
                 '--source[only targets with a subscription whose source fits]:PATTERN:' \
                 '--lane[only targets of this lane]:NAME:' \
                 '--blocked[only targets that are blocked]' \
-                '--limit[at most N targets]:N:'
+                '(--watch)--limit[at most N targets]:N:' \
+                '(--limit)--watch[go on with what changes]'
+            ;;
+        why)
+            _arguments $common \
+                '1:target:_weir_targets'
+            ;;
+        reactions)
+            _arguments $common \
+                '--dry-run[retire\: say whether it would change anything, change nothing]' \
+                '1:verb:(ls retire)' \
+                '2:reaction:'
+            ;;
+        dead)
+            _arguments $common \
+                '--target[only events of this target]:NAME:_weir_targets' \
+                '--reaction[only events of this reaction]:NAME:' \
+                '--all[retry, drop\: every parked event]' \
+                '--limit[ls\: at most N events]:N:' \
+                '--dry-run[retry, drop\: say how many would change, change nothing]' \
+                '--yes[drop\: do not ask]' \
+                '1:verb:(ls show retry drop)' \
+                '*:number:'
+            ;;
+        unblock)
+            _arguments $common \
+                '--match[targets whose name fits\: mail-1, mail-*, /^mail-/]:PATTERN:' \
+                '--source[targets with a subscription whose source fits]:PATTERN:' \
+                '--lane[targets of this lane]:NAME:' \
+                '--blocked[targets that are blocked]' \
+                '--all[every target]' \
+                '--dry-run[say how many would change, change nothing]' \
+                '*:target:_weir_targets'
+            ;;
+        skip)
+            _arguments $common \
+                '--match[targets whose name fits\: mail-1, mail-*, /^mail-/]:PATTERN:' \
+                '--source[targets with a subscription whose source fits]:PATTERN:' \
+                '--lane[targets of this lane]:NAME:' \
+                '--blocked[targets that are blocked]' \
+                '--all[every target]' \
+                '--dry-run[say how many would change, change nothing]' \
+                '--yes[do not ask]' \
+                '*:target:_weir_targets'
+            ;;
+        reset)
+            _arguments $common \
+                '--match[targets whose name fits\: mail-1, mail-*, /^mail-/]:PATTERN:' \
+                '--source[targets with a subscription whose source fits]:PATTERN:' \
+                '--lane[targets of this lane]:NAME:' \
+                '--blocked[targets that are blocked]' \
+                '--all[every target]' \
+                '--dry-run[say how many would change, change nothing]' \
+                '--yes[do not ask]' \
+                '--to[start, a position (the last that stays handled), or a time]:WHERE:(start)' \
+                '*:target:_weir_targets'
+            ;;
+        prioritize)
+            _arguments $common \
+                '--clear[back to what its reactions declare]' \
+                '--match[targets whose name fits\: mail-1, mail-*, /^mail-/]:PATTERN:' \
+                '--source[targets with a subscription whose source fits]:PATTERN:' \
+                '--lane[targets of this lane]:NAME:' \
+                '--blocked[targets that are blocked]' \
+                '--all[every target]' \
+                '--dry-run[say how many would change, change nothing]' \
+                '1:priority:' \
+                '*:target:_weir_targets'
+            ;;
+        pause)
+            _arguments $common \
+                '--match[targets whose name fits\: mail-1, mail-*, /^mail-/]:PATTERN:' \
+                '--source[targets with a subscription whose source fits]:PATTERN:' \
+                '--lane[targets of this lane]:NAME:' \
+                '--blocked[targets that are blocked]' \
+                '--all[every target]' \
+                '--dry-run[say how many would change, change nothing]' \
+                '*:target:_weir_targets'
+            ;;
+        resume)
+            _arguments $common \
+                '--match[targets whose name fits\: mail-1, mail-*, /^mail-/]:PATTERN:' \
+                '--source[targets with a subscription whose source fits]:PATTERN:' \
+                '--lane[targets of this lane]:NAME:' \
+                '--blocked[targets that are blocked]' \
+                '--all[every target]' \
+                '--dry-run[say how many would change, change nothing]' \
+                '*:target:_weir_targets'
             ;;
         init)
             _arguments $common \

@@ -206,7 +206,12 @@ void weir__cli_json_bool(cli_json *j, const char *name, bool value);
 void weir__cli_json_time(cli_json *j, const char *name, int64_t time_us);
 void weir__cli_json_null(cli_json *j, const char *name);
 
-/* table.c. */
+/* log.c. A descriptor that is readable once SIGINT or SIGTERM came, for cli_output.stop_fd; they
+ * are no longer fatal. -1: errno says why. */
+int weir__cli_signals_open(void);
+
+/* table.c. Adds text with what would steer a terminal made harmless. */
+bool weir__cli_shown(weir_buffer *out, weir_str text);
 bool weir__cli_table_row(cli_table *t, const cli_field *fields, size_t count);
 bool weir__cli_table_full(const cli_table *t);
 /* Writes the rows that wait, under the head when it is the first time. */
@@ -293,7 +298,10 @@ void weir__cli_ticker_stop(cli_ticker *t); /* wipes the line; not running is fin
 /* One per file, in the order of weir help. */
 extern const cli_command weir__cli_append_command, weir__cli_read_command, weir__cli_log_command,
     weir__cli_streams_command, weir__cli_close_command, weir__cli_targets_command,
+    weir__cli_why_command, weir__cli_reactions_command, weir__cli_dead_command,
     weir__cli_init_command, weir__cli_status_command, weir__cli_doctor_command,
+    weir__cli_unblock_command, weir__cli_skip_command, weir__cli_reset_command,
+    weir__cli_prioritize_command, weir__cli_pause_command, weir__cli_resume_command,
     weir__cli_help_command, weir__cli_version_command;
 
 /* help.c. */

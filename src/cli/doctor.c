@@ -3,8 +3,7 @@
  * A finding is something to act on and makes the exit status 1. A note is something to know that is
  * as it was asked for, or that Weir takes care of; it does not.
  */
-#include "api/api.h"
-#include "cli/cli.h"
+#include "cli/operate.h"
 
 #include <inttypes.h>
 #include <stdio.h>
@@ -130,7 +129,8 @@ static void print_end(doctor *d, const store_stats *stats)
                           d->findings, d->notes, stats->schema, stats->library, stats->durability);
 }
 
-/* The store, then what surrounds it: a server with wrong settings has many stores. */
+/* The store, then what surrounds it (a server with wrong settings has many stores), then the work
+ * that waits for nobody. */
 static weir_status examine(doctor *d, weir_store *store, store_stats *stats, weir_error *err)
 {
     cli_ticker ticker;
@@ -141,6 +141,11 @@ static weir_status examine(doctor *d, weir_store *store, store_stats *stats, wei
     if (status == WEIR_OK && store->ops->survey != NULL) {
         weir__cli_ticker_start(&ticker, d->c, "looking at the server");
         status = store->ops->survey(store, around, d, err);
+        weir__cli_ticker_stop(&ticker);
+    }
+    if (status == WEIR_OK) {
+        weir__cli_ticker_start(&ticker, d->c, "looking at the targets");
+        status = weir__cli_doctor_work(store, around, d, err);
         weir__cli_ticker_stop(&ticker);
     }
     return status == WEIR_OK ? store->ops->stats(store, stats, err) : status;
@@ -173,10 +178,13 @@ const cli_command weir__cli_doctor_command = {
     .block = CLI_BLOCK_OPERATE,
     .usage = "[options]",
     .summary = "check the store, and say what to do about each finding",
-    .about = "Checks the invariants of the store, its schema, the database library and how durable "
-             "it is;\n"
-             "on PostgreSQL also the server: its settings, transactions that hold it up, poolers.\n"
-             "Findings are to be acted on: with any, the exit status is 1. Notes are good to know.",
+    .about =
+        "Checks the invariants of the store, its schema, the database library and how durable "
+        "it is;\n"
+        "on PostgreSQL also the server: its settings, transactions that hold it up, poolers.\n"
+        "Names work that waits for nobody: of retired reactions, of reactions that no running\n"
+        "worker knows, in lanes that none serves.\n"
+        "Findings are to be acted on: with any, the exit status is 1. Notes are good to know.",
     .example = "weir doctor\n"
                "weir doctor --store sqlite:orders.db --json\n"
                "weir doctor --store postgres:///orders",

@@ -101,8 +101,7 @@ static weir_status seek_tail(weir *w, weir_log_options *o, int64_t tail, weir_er
     return status;
 }
 
-/* A descriptor that is readable once SIGINT or SIGTERM came; they are no longer fatal. */
-static int signals_open(void)
+int weir__cli_signals_open(void)
 {
     sigset_t set;
 
@@ -135,7 +134,7 @@ static weir_status follow(cli *c, weir *w, weir_log_options *o, weir_error *err)
     bool go_on = left > 0;
 
     c->out.line_by_line = true;
-    c->out.stop_fd = signals_open();
+    c->out.stop_fd = weir__cli_signals_open();
     if (c->out.stop_fd < 0) {
         return weir__fail(err, WEIR_EIO, "could not wait for signals: %s", strerror(errno));
     }

@@ -44,26 +44,25 @@ static bool is_direction(const unsigned char *at)
                              (at[1] == 0x81 && at[2] >= 0xA6 && at[2] <= 0xA9));
 }
 
-/* Adds text with what would steer a terminal made harmless. */
-static bool add_shown(weir_buffer *b, weir_str text)
+bool weir__cli_shown(weir_buffer *out, weir_str text)
 {
-    const size_t at = b->len;
+    const size_t at = out->len;
 
     if (text.len == 0) {
         return true;
     }
-    if (!weir__buffer_add(b, text.ptr, text.len)) {
+    if (!weir__buffer_add(out, text.ptr, text.len)) {
         return false;
     }
-    for (size_t i = at; i < b->len; i++) {
-        const unsigned char byte = (unsigned char)b->ptr[i];
+    for (size_t i = at; i < out->len; i++) {
+        const unsigned char byte = (unsigned char)out->ptr[i];
         if (byte < 0x20 || byte == 0x7F) {
-            b->ptr[i] = '?';
-        } else if (byte == 0xC2 && i + 1 < b->len && (unsigned char)b->ptr[i + 1] < 0xA0) {
-            b->ptr[i] = '?';
-            b->ptr[++i] = '?';
-        } else if (i + 2 < b->len && is_direction((const unsigned char *)b->ptr + i)) {
-            memset(b->ptr + i, '?', 3);
+            out->ptr[i] = '?';
+        } else if (byte == 0xC2 && i + 1 < out->len && (unsigned char)out->ptr[i + 1] < 0xA0) {
+            out->ptr[i] = '?';
+            out->ptr[++i] = '?';
+        } else if (i + 2 < out->len && is_direction((const unsigned char *)out->ptr + i)) {
+            memset(out->ptr + i, '?', 3);
             i += 2;
         }
     }
@@ -77,7 +76,7 @@ static bool add_cell(weir_buffer *b, const cli_field *field)
     switch (field->type) {
     case CLI_STR:
     case CLI_RAW:
-        return add_shown(b, field->text.ptr == NULL ? weir__str("-") : field->text);
+        return weir__cli_shown(b, field->text.ptr == NULL ? weir__str("-") : field->text);
     case CLI_I64:
         return weir__buffer_add_i64(b, field->number);
     case CLI_BOOL:

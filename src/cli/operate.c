@@ -1,0 +1,361 @@
+/* operate.c - weir unblock, skip, reset, prioritize, pause, resume: what operators do to targets.
+ *
+ * One call of the port each, on the targets that are named or fit; the answer is how many changed.
+ * --dry-run asks the same question of the store and changes nothing. A verb that takes work away or
+ * repeats it asks first, and says how many targets it is about.
+ */
+#include "cli/operate.h"
+#include "store/request.h"
+
+#include <inttypes.h>
+#include <stdio.h>
+
+enum { OPERATOR_BYTES_MAX = 512 };
+
+/* One list for all six: each command has a part of it, see the commands below. */
+static const cli_option options[] = {
+    { "clear", NULL, CLI_FLAG, "back to what its reactions declare" },
+    { "match", "PATTERN", CLI_WORD, "targets whose name fits: mail-1, mail-*, /^mail-/" },
+    { "source", "PATTERN", CLI_WORD, "targets with a subscription whose source fits" },
+    { "lane", "NAME", CLI_WORD, "targets of this lane" },
+    { "blocked", NULL, CLI_FLAG, "targets that are blocked" },
+    { "all", NULL, CLI_FLAG, "every target" },
+    { "dry-run", NULL, CLI_FLAG, "say how many would change, change nothing" },
+    { "yes", NULL, CLI_FLAG, "do not ask" },
+    { "to", "WHERE", CLI_WORD, "start, a position (the last that stays handled), or a time" },
+};
+enum { OPTIONS_FROM_CLEAR = 0, OPTIONS_FROM_MATCH = 1 };
+enum { OPTIONS_FILTER_COUNT = 6, OPTIONS_SKIP_COUNT = 7, OPTIONS_RESET_COUNT = 8 };
+
+/* ---- running a verb ------------------------------------------------------------------------- */
+
+static weir_status call(const cli *c, weir_store *store, store_operate *op, weir_error *err)
+{
+    cli_ticker ticker;
+
+    weir__cli_ticker_start(&ticker, c, op->dry_run ? "counting targets" : "changing targets");
+    const weir_status status = store->ops->operate(store, op, err);
+    weir__cli_ticker_stop(&ticker);
+    return status;
+}
+
+/* Counts, asks, and leaves op->dry_run as it was. *go_on false: the answer was no. */
+static weir_status ask_first(const cli *c, weir_store *store, store_operate *op, const char *what,
+                             bool *go_on, weir_error *err)
+{
+    char question[256];
+    weir_status status = WEIR_OK;
+
+    *go_on = true;
+    if (op->dry_run || weir__cli_has(c, "yes")) {
+        return status;
+    }
+    op->dry_run = true;
+    status = call(c, store, op, err);
+    op->dry_run = false;
+    if (status == WEIR_OK && op->changed > 0) {
+        (void)snprintf(question, sizeof question, "%s %" PRId64 " target%s", what, op->changed,
+                       op->changed == 1 ? "" : "s");
+        *go_on = weir__cli_ask(c, question);
+    }
+    return status;
+}
+
+/* `asks`: what the question says is done to them; NULL: nothing is asked. */
+static int run_verb(cli *c, size_t first, store_operate *op, const char *asks)
+{
+    weir *w = NULL;
+    weir_error err;
+    char by[OPERATOR_BYTES_MAX];
+    cli_target_filter f = { 0 };
+    bool go_on = true;
+    int result = asks == NULL ? CLI_DONE : weir__cli_may_ask(c);
+
+    if (result == CLI_DONE) {
+        result = weir__cli_filter_take(c, first, &f);
+    }
+    if (result != CLI_DONE) {
+        weir__cli_filter_free(&f);
+        return result;
+    }
+    op->filter = f.filter;
+    op->dry_run = weir__cli_has(c, "dry-run");
+    op->by = weir__str(weir__cli_operator(by, sizeof by));
+    weir_status status = weir__cli_open(c, op->dry_run ? CLI_OPEN_READ : CLI_OPEN_CHANGE, &w, &err);
+    if (status == WEIR_OK) {
+        status = weir__cli_filter_check(weir__store(w), &f, &err);
+    }
+    if (status == WEIR_OK && asks != NULL) {
+        status = ask_first(c, weir__store(w), op, asks, &go_on, &err);
+    }
+    if (status == WEIR_OK && go_on) {
+        status = call(c, weir__store(w), op, &err);
+    }
+    weir_close(w);
+    weir__cli_filter_free(&f);
+    if (status != WEIR_OK) {
+        return weir__cli_fail(c, &err);
+    }
+    if (!go_on) {
+        return weir__cli_declined(c);
+    }
+    weir__cli_changed(c, op->changed);
+    return CLI_DONE;
+}
+
+/* ---- unblock, skip, reset, prioritize ------------------------------------------------------- */
+
+static int run_unblock(cli *c)
+{
+    store_operate op = { .verb = STORE_UNBLOCK };
+
+    return run_verb(c, 0, &op, NULL);
+}
+
+const cli_command weir__cli_unblock_command = {
+    .name = "unblock",
+    .block = CLI_BLOCK_OPERATE,
+    .usage = "TARGET... [options]\n[filter] [options]",
+    .summary = "let blocked and deferred targets go on, where they stopped",
+    .about = "Lifts the block or the backoff of targets and forgets their failures: they go on at\n"
+             "their watermark, and nothing that was handled is handled again. Prints how many\n"
+             "changed; the exit status is 3 when no target matched.",
+    .example = "weir unblock mail-1\n"
+               "weir unblock --blocked --lane mail --dry-run",
+    .options = &options[OPTIONS_FROM_MATCH],
+    .options_count = OPTIONS_FILTER_COUNT,
+    .words_max = SIZE_MAX,
+    .run = run_unblock,
+};
+
+static int run_skip(cli *c)
+{
+    store_operate op = { .verb = STORE_SKIP };
+
+    return run_verb(c, 0, &op, "set aside the next event of");
+}
+
+const cli_command weir__cli_skip_command = {
+    .name = "skip",
+    .block = CLI_BLOCK_OPERATE,
+    .usage = "TARGET... [options]\n[filter] [options]",
+    .summary = "set the event in the way aside, and go on after it",
+    .about =
+        "Parks the one event that each target would handle next, the one it is blocked at, and\n"
+        "lets the target go on after it. weir dead shows parked events and sends them back.\n"
+        "Whoever holds the target loses its lease. Asks on a terminal; needs --yes elsewhere.",
+    .example = "weir skip mail-1 --dry-run\n"
+               "weir skip mail-1 --yes",
+    .options = &options[OPTIONS_FROM_MATCH],
+    .options_count = OPTIONS_SKIP_COUNT,
+    .words_max = SIZE_MAX,
+    .run = run_skip,
+};
+
+/* --to. CLI_DONE or CLI_USAGE. */
+static int take_where(const cli *c, store_operate *op)
+{
+    const weir_str where = weir__cli_text(c, "to");
+
+    if (where.len == 0) {
+        return weir__cli_usage(c, "--to start, --to POSITION or --to TIME is needed");
+    }
+    if (weir__str_equal(where, weir__str("start"))) {
+        op->reset_to = STORE_RESET_START;
+    } else if (weir__str_to_i64(where, &op->position) && op->position >= 0) {
+        op->reset_to = STORE_RESET_POSITION;
+    } else if (weir__time_from_text(where, &op->time_us)) {
+        op->reset_to = STORE_RESET_TIME;
+    } else {
+        return weir__cli_usage(c,
+                               "--to takes start, a position from 0, or a time such as "
+                               "2026-11-15T20:02:24Z, not \"%s\"",
+                               where.ptr);
+    }
+    return CLI_DONE;
+}
+
+static int run_reset(cli *c)
+{
+    store_operate op = { .verb = STORE_RESET };
+    const int result = take_where(c, &op);
+
+    return result == CLI_DONE ? run_verb(c, 0, &op, "rewind and handle events again of") : result;
+}
+
+const cli_command weir__cli_reset_command = {
+    .name = "reset",
+    .block = CLI_BLOCK_OPERATE,
+    .usage = "TARGET... --to WHERE [options]\n[filter] --to WHERE [options]",
+    .summary = "rewind targets: handle events again",
+    .about =
+        "Rewinds targets to the start, to a position (the last one that is not handled again) or\n"
+        "to a time (events created at or after it are handled again), never to before where a\n"
+        "reaction began. Lifts blocks and backoffs; whoever holds a target loses its lease. Asks\n"
+        "on a terminal; needs --yes elsewhere.",
+    .example = "weir reset mail-1 --to start --dry-run\n"
+               "weir reset mail-1 --to 0 --yes\n"
+               "weir reset --match 'mail-*' --to 2026-11-15T20:00:00Z --dry-run",
+    .options = &options[OPTIONS_FROM_MATCH],
+    .options_count = OPTIONS_RESET_COUNT,
+    .words_max = SIZE_MAX,
+    .run = run_reset,
+};
+
+static int run_prioritize(cli *c)
+{
+    store_operate op = { .verb = STORE_PRIORITIZE, .clear = weir__cli_has(c, "clear") };
+
+    if (op.clear) {
+        return run_verb(c, 0, &op, NULL);
+    }
+    if (c->words_count == 0) {
+        return weir__cli_usage(c, "which priority? Give a number first, or --clear");
+    }
+    if (!weir__str_to_i64(weir__str(c->words[0]), &op.priority)) {
+        return weir__cli_usage(c, "the first argument is the priority, a whole number, not \"%s\"",
+                               c->words[0]);
+    }
+    return run_verb(c, 1, &op, NULL);
+}
+
+const cli_command weir__cli_prioritize_command = {
+    .name = "prioritize",
+    .block = CLI_BLOCK_OPERATE,
+    .usage = "N TARGET... [options]\nN [filter] [options]\n--clear TARGET... [options]\n"
+             "--clear [filter] [options]",
+    .summary = "which targets of a lane get workers first",
+    .about =
+        "Sets the priority of targets to N, whatever their reactions declare, until it is\n"
+        "cleared. Targets with a higher one get free workers of their lane first; 0 is usual,\n"
+        "negative ones come last. The order of events inside a target never changes.",
+    .example = "weir prioritize 10 mail-1\n"
+               "weir prioritize --clear --match 'mail-*'",
+    .options = &options[OPTIONS_FROM_CLEAR],
+    .options_count = OPTIONS_FROM_MATCH + OPTIONS_FILTER_COUNT,
+    .words_max = SIZE_MAX,
+    .run = run_prioritize,
+};
+
+/* ---- pause, resume: targets, or a lane ------------------------------------------------------ */
+
+/* --lane alone is the lane itself: targets that come into it later are held as well. */
+static bool is_lane_alone(const cli *c)
+{
+    return weir__cli_has(c, "lane") && c->words_count == 0 && !weir__cli_has(c, "match") &&
+           !weir__cli_has(c, "source") && !weir__cli_has(c, "blocked") && !weir__cli_has(c, "all");
+}
+
+/* *known: it has a target or was paused once. *paused: it is. */
+static weir_status look_at_lane(weir_store *store, weir_str lane, bool *known, bool *paused,
+                                weir_error *err)
+{
+    store_lane_list list = { 0 };
+    const weir_status status = store->ops->lanes(store, &list, err);
+
+    *known = *paused = false;
+    for (size_t i = 0; status == WEIR_OK && i < list.lanes_count; i++) {
+        if (weir__str_equal(list.lanes[i].lane, lane)) {
+            *known = true;
+            *paused = list.lanes[i].paused;
+        }
+    }
+    weir__arena_free(&list.arena);
+    return status;
+}
+
+static weir_status pause_lane(cli *c, weir_store *store, bool pause, int64_t *changed,
+                              weir_error *err)
+{
+    const weir_str lane = weir__cli_text(c, "lane");
+    char by[OPERATOR_BYTES_MAX];
+    bool known = false, paused = false, did = false;
+    weir_status status = weir__name_check("lane", lane, true, err);
+
+    if (status == WEIR_OK) {
+        status = look_at_lane(store, lane, &known, &paused, err);
+    }
+    if (status != WEIR_OK) {
+        return status;
+    }
+    if (!known && !pause) {
+        return weir__fail(err, WEIR_ENOTFOUND, "no lane \"%s\"", lane.ptr);
+    }
+    if (!known) {
+        weir__cli_note(c, "lane \"%s\" has no target yet", lane.ptr);
+    }
+    did = paused != pause;
+    if (!weir__cli_has(c, "dry-run")) {
+        status = store->ops->lane_pause(store, lane, pause,
+                                        weir__str(weir__cli_operator(by, sizeof by)), &did, err);
+    }
+    *changed = did ? 1 : 0;
+    return status;
+}
+
+static int run_pausing(cli *c, bool pause)
+{
+    store_operate op = { .verb = pause ? STORE_PAUSE : STORE_RESUME };
+    weir *w = NULL;
+    weir_error err;
+    int64_t changed = 0;
+
+    if (!is_lane_alone(c)) {
+        return run_verb(c, 0, &op, NULL);
+    }
+    weir_status status =
+        weir__cli_open(c, weir__cli_has(c, "dry-run") ? CLI_OPEN_READ : CLI_OPEN_CHANGE, &w, &err);
+    if (status == WEIR_OK) {
+        status = pause_lane(c, weir__store(w), pause, &changed, &err);
+    }
+    weir_close(w);
+    if (status != WEIR_OK) {
+        return weir__cli_fail(c, &err);
+    }
+    weir__cli_changed(c, changed);
+    return CLI_DONE;
+}
+
+static int run_pause(cli *c)
+{
+    return run_pausing(c, true);
+}
+
+const cli_command weir__cli_pause_command = {
+    .name = "pause",
+    .block = CLI_BLOCK_OPERATE,
+    .usage = "TARGET... [options]\n[filter] [options]\n--lane NAME",
+    .summary = "hold targets or a lane, until they are resumed",
+    .about = "Holds targets: what runs finishes its batch, and nothing new is begun. --lane alone\n"
+             "pauses the lane itself, with every target that it has or gets; with another filter\n"
+             "it chooses targets. Who paused is kept and shown by weir why.",
+    .example = "weir pause mail-1\n"
+               "weir pause --lane mail\n"
+               "weir pause --lane mail --match 'mail-*'",
+    .options = &options[OPTIONS_FROM_MATCH],
+    .options_count = OPTIONS_FILTER_COUNT,
+    .words_max = SIZE_MAX,
+    .run = run_pause,
+};
+
+static int run_resume(cli *c)
+{
+    return run_pausing(c, false);
+}
+
+const cli_command weir__cli_resume_command = {
+    .name = "resume",
+    .block = CLI_BLOCK_OPERATE,
+    .usage = "TARGET... [options]\n[filter] [options]\n--lane NAME",
+    .summary = "let paused targets or a paused lane go on",
+    .about =
+        "Ends a pause. --lane alone resumes the lane itself; targets of it that were paused by\n"
+        "themselves stay so.",
+    .example = "weir resume mail-1\n"
+               "weir resume --lane mail\n"
+               "weir resume --all",
+    .options = &options[OPTIONS_FROM_MATCH],
+    .options_count = OPTIONS_FILTER_COUNT,
+    .words_max = SIZE_MAX,
+    .run = run_resume,
+};
