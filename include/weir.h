@@ -524,6 +524,68 @@ typedef struct weir_engine_options {
 /* SQL of a handler's own in the settling transaction: as weir_project_fn. */
 typedef int32_t (*weir_sql_fn)(void *ctx, void *native, weir_error *err);
 
+/* An engine that does nothing yet. w: borrowed until weir_engine_free. */
+WEIR_API WEIR_MUSTCHECK int32_t weir_engine_open(weir_engine **out, weir *w,
+                                                 const weir_engine_options *options,
+                                                 weir_error *err);
+/* Before the start. Everything is copied but ctx. What is wrong is told by weir_engine_start, all at
+ * once. EMISUSE: it runs already. */
+WEIR_API WEIR_MUSTCHECK int32_t weir_engine_lane(weir_engine *e, const weir_lane *lane,
+                                                 weir_error *err);
+WEIR_API WEIR_MUSTCHECK int32_t weir_engine_reaction(weir_engine *e, const weir_reaction *reaction,
+                                                     weir_error *err);
+/* Checks and declares the reactions, and starts the threads. EINVAL: err->detail lists all that is
+ * wrong, as far as there is room, separated by "; ". */
+WEIR_API WEIR_MUSTCHECK int32_t weir_engine_start(weir_engine *e, weir_error *err);
+/* Stops leasing, hands back what was not started, waits for what runs, at most budget_ms, then
+ * interrupts programs and lets their targets go. Nothing is charged for it. WEIR_EBUSY: a handler
+ * was still running at the end of the budget (its target is free when its lease ends). */
+WEIR_API WEIR_MUSTCHECK int32_t weir_engine_stop(weir_engine *e, int32_t budget_ms,
+                                                 weir_error *err);
+/* Blocks until nothing is ready, leased or waiting for a backoff, or timeout_ms (-1: for ever).
+ * EBUSY: time is up. */
+WEIR_API WEIR_MUSTCHECK int32_t weir_engine_wait_idle(weir_engine *e, int32_t timeout_ms,
+                                                      weir_error *err);
+/* Stopped, or never started; waits for handlers that still run. NULL is a no-op. */
+WEIR_API void weir_engine_free(weir_engine *e);
+
+/* What a handler can know. Borrowed until the delivery ends. */
+WEIR_API const weir_event *weir_delivery_event(const weir_delivery *d);
+WEIR_API weir_str weir_delivery_reaction(const weir_delivery *d);
+WEIR_API weir_str weir_delivery_target(const weir_delivery *d);
+WEIR_API int64_t weir_delivery_attempt(const weir_delivery *d); /* 1 is the first */
+WEIR_API int64_t weir_delivery_fence(const weir_delivery *d);
+WEIR_API int64_t weir_delivery_deadline_us(const weir_delivery *d); /* of the store's clock */
+WEIR_API weir_str weir_delivery_key(const weir_delivery *d); /* the same on every redelivery */
+/* The lease is another's, or the engine ends: what is done now may be done twice. */
+WEIR_API int32_t weir_delivery_interrupted(const weir_delivery *d);
+
+/* Why it failed: kept with the target, at most 1,000 bytes. */
+WEIR_API void weir_delivery_fail(weir_delivery *d, const char *why);
+/* For WEIR_DEFER: not before this time of the store's clock. */
+WEIR_API void weir_delivery_defer(weir_delivery *d, int64_t until_us);
+
+/* Effects: copied now, checked now (EINVAL), written when the delivery settles, all of them or none,
+ * once, however often the handler is run. Correlation and causation come from the event. */
+WEIR_API WEIR_MUSTCHECK int32_t weir_stage_append(weir_delivery *d,
+                                                  const weir_append_request *request,
+                                                  weir_error *err);
+/* SQL of the handler's own in the settling transaction, after its appends were judged or before:
+ * nothing is promised about the order. As weir_project_fn. */
+WEIR_API WEIR_MUSTCHECK int32_t weir_stage_sql(weir_delivery *d, weir_sql_fn fn, void *ctx,
+                                               weir_error *err);
+
+/* PULL. The next delivery of a reaction that has no handler, on any thread; WEIR_ENOTFOUND: none
+ * within timeout_ms (0: look only; -1: wait for ever). Owned until weir_settle. */
+WEIR_API WEIR_MUSTCHECK int32_t weir_next(weir_engine *e, int32_t timeout_ms, weir_delivery **out,
+                                          weir_error *err);
+/* Readable when weir_next would give something. */
+WEIR_API int32_t weir_engine_fd(const weir_engine *e);
+/* Ends it, as a handler's return value does: WEIR_DONE, ... ELOST: the lease was another's; nothing
+ * happened. */
+WEIR_API WEIR_MUSTCHECK int32_t weir_settle(weir_engine *e, weir_delivery *d, int32_t outcome,
+                                            weir_error *err);
+
 /* ---- positions, versions, texts ----------------------------------------------------------- */
 
 /* *head: the highest position; *safe: the highest at and below which nothing can still appear. Both
