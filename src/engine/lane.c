@@ -85,22 +85,19 @@ static size_t free_slots(lane *l, bool *draining)
     return count;
 }
 
-/* The router renews `known` under the same lock. */
 static size_t known_reactions(lane *l)
 {
     registry *reactions = l->worker->registry;
     lane_round *r = l->round;
     size_t count = 0;
 
-    weir__lock(&l->worker->mu);
     for (size_t i = 0; i < reactions->reactions_count; i++) {
         const reaction *q = &reactions->reactions[i];
-        if (weir__reaction_current(q)) {
-            r->known[count++] =
-                (store_known_reaction){ .reaction = q->known.id, .number = q->known.number };
+        const int64_t number = weir__reaction_number(q);
+        if (number != 0) {
+            r->known[count++] = (store_known_reaction){ .reaction = q->known.id, .number = number };
         }
     }
-    weir__unlock(&l->worker->mu);
     return count;
 }
 

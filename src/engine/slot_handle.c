@@ -82,13 +82,11 @@ void weir__slot_failed(slot *s, bool permanent, weir_str why, size_t bytes_max)
         return;
     }
     batch_hold hold = { .kind = HOLD_RETRY, .index = b->next, .attempt = attempt, .error = error };
-    if (!spent) {
-        const uint64_t random = s->task.scheduler->random(s->task.scheduler);
-        hold.backoff_us = weir__reaction_backoff_us(q, attempt, random);
-    } else if (q->poison == POISON_RETRY) {
-        hold.backoff_us = q->backoff.cap_us;
-    } else {
+    if (spent && q->poison == POISON_BLOCK) {
         hold.kind = HOLD_BLOCK;
+    } else {
+        const uint64_t random = s->task.scheduler->random(s->task.scheduler);
+        hold.backoff_us = weir__reaction_backoff_us(q, spent ? INT64_MAX : attempt, random);
     }
     weir__batch_hold_add(b, hold);
     b->next++;

@@ -30,7 +30,7 @@ typedef struct sql_run {
 static weir_status project_run(slot *s, void *native, weir_error *err)
 {
     batch *b = s->batch;
-    const batch_part *p = weir__batch_part_of(b, &b->events[b->first]);
+    const batch_part *p = weir__batch_part_of(b, &b->events[weir__batch_first_run(b)]);
     const reaction *q = p->reaction;
     const size_t count = b->next - b->first;
     const weir_event **events = weir__calloc(count, sizeof *events);

@@ -1,0 +1,397 @@
+/* lane_test.c - leasing for free slots, the shares of leading and lagging targets, keeping a target,
+ * renewing, and handing back. On memory and on SQLite.
+ *
+ * Method: as slot_test.c. A handler stands for a long time by moving the clock itself, and lets the
+ * renewal run meanwhile.
+ */
+#include "engine/slot_kit_test.h"
+
+#include "base/str.h"
+#include "engine/batch.h"
+
+#include <stdio.h>
+
+static kit_process a, b;
+static recorder one, two;
+
+static weir_store *begin(void **state)
+{
+    weir_store *s = kit_open(*state != NULL);
+    one = (recorder){ .store = s };
+    two = (recorder){ .store = s };
+    return s;
+}
+
+static void end(weir_store *s)
+{
+    kit_check(s);
+    kit_stop(&a);
+    kit_close(s);
+}
+
+static void with_lane(int32_t threads, int32_t event_limit)
+{
+    const weir_lane narrow = { WEIR_LANE_INIT, .name = weir__str("default"), .threads = threads,
+                               .event_limit = event_limit, .lease_us = 6 * S };
+    kit_lane(&a, &narrow);
+}
+
+static void append(weir_store *s, const char *stream, size_t count)
+{
+    kit_append_many(s, stream, "Placed", count);
+}
+
+/* ---- shares ------------------------------------------------------------------------------- */
+
+static void C22_one_slot_serves_leading_lagging_and_reserve_in_turn(void **state)
+{
+    lane_shares shares = { 0 };
+    size_t leading = 0, reserve = 0;
+    (void)state;
+    for (int i = 0; i < 1000; i++) {
+        const lane_split split = weir__lane_split(&shares, 0.2, 1);
+        assert_in_range(split.leading + split.reserve, 0, 1);
+        leading += split.leading;
+        reserve += split.reserve;
+    }
+    assert_in_range(leading, 199, 201);
+    assert_in_range(reserve, 199, 201); /* a quarter of the 800 others */
+}
+
+static void C22_four_lagging_slots_have_one_in_reserve(void **state)
+{
+    lane_shares shares = { 0 };
+    (void)state;
+    for (int i = 0; i < 20; i++) {
+        const lane_split split = weir__lane_split(&shares, 0.2, 5);
+        assert_int_equal(split.leading, 1);
+        assert_int_equal(split.reserve, 1);
+    }
+}
+
+static void the_shares_follow_the_work_within_their_bounds(void **state)
+{
+    lane_shares shares = { 0 };
+    double share = 0;
+    (void)state;
+    assert_true(weir__lane_seen(&shares, true, 1) == 0.5); /* nothing is known of the others */
+    for (int i = 0; i < 100; i++) {
+        (void)weir__lane_seen(&shares, true, 1);
+        share = weir__lane_seen(&shares, false, 10);
+    }
+    assert_true(share == 0.2); /* those that lag have the work */
+    for (int i = 0; i < 100; i++) {
+        (void)weir__lane_seen(&shares, false, 1);
+        share = weir__lane_seen(&shares, true, 10);
+    }
+    assert_true(share == 0.8);
+    for (int i = 0; i < 100; i++) {
+        (void)weir__lane_seen(&shares, false, 10);
+        share = weir__lane_seen(&shares, true, 10);
+    }
+    assert_true(share > 0.49 && share < 0.51);
+}
+
+/* ---- leasing ------------------------------------------------------------------------------ */
+
+static void leases_as_many_as_slots_are_free_and_fetches_once(void **state)
+{
+    weir_store *s = begin(state);
+    with_lane(2, 10);
+    kit_handler(&a, &one, "one", "{stream}", NULL);
+    kit_start(&a, s, NULL);
+    append(s, "order-1", 1);
+    append(s, "order-2", 1);
+    append(s, "order-3", 1);
+    (void)kit_route(&a);
+    (void)kit_steps(&a.worker->lanes[0].leasing);
+    assert_int_equal(kit_count(&a, METRIC_LEASED), 2);
+    assert_int_equal(weir__fault_calls(s, FAULT_FETCH), 1);
+    assert_int_equal(weir__fault_calls(s, FAULT_LEASE), 1);
+    kit_drive(&a, 1);
+    assert_int_equal(one.calls, 3);
+    assert_int_equal(kit_logged(&a, "0 leased target=order-"), 3);
+    end(s);
+}
+
+static void a_target_is_kept_for_eight_batches_while_nobody_waits(void **state)
+{
+    weir_store *s = begin(state);
+    with_lane(2, 2);
+    kit_handler(&a, &one, "one", "{stream}", NULL);
+    kit_start(&a, s, NULL);
+    append(s, "order-1", 20);
+    kit_drive(&a, 1);
+    assert_int_equal(one.calls, 20);
+    /* 8 batches under one lease, then a second lease. */
+    assert_int_equal(kit_target_of(s, "order-1").fence, 2);
+    end(s);
+}
+
+static void a_target_is_let_go_while_others_wait(void **state)
+{
+    weir_store *s = begin(state);
+    with_lane(1, 2);
+    kit_handler(&a, &one, "one", "{stream}", NULL);
+    kit_start(&a, s, NULL);
+    append(s, "order-1", 4);
+    append(s, "order-2", 4);
+    kit_drive(&a, 1);
+    assert_int_equal(one.calls, 8);
+    assert_int_equal(kit_target_of(s, "order-1").fence, 2);
+    assert_int_equal(kit_target_of(s, "order-2").fence, 2);
+    end(s);
+}
+
+static void C22_every_reaction_that_is_behind_has_its_share_of_a_batch(void **state)
+{
+    weir_store *s = begin(state);
+    with_lane(1, 4);
+    kit_handler(&a, &one, "one", "all", NULL);
+    kit_handler(&a, &two, "two", "all", NULL);
+    kit_start(&a, s, NULL);
+    append(s, "order-1", 5);
+    (void)kit_route(&a);
+    (void)kit_steps(&a.worker->lanes[0].leasing);
+    const batch *first = a.worker->lanes[0].slots[0].batch;
+    assert_int_equal(first->events_count, 4);
+    assert_false(first->parts[0].exhausted);
+    kit_drive(&a, 1);
+    assert_int_equal(one.calls, 5);
+    assert_int_equal(two.calls, 5);
+    end(s);
+}
+
+static void reactions_of_an_old_definition_are_not_leased(void **state)
+{
+    weir_store *s = begin(state);
+    const weir_str names[] = { weir__str("Placed"), weir__str("Moved") };
+    const weir_reaction newer = { .on = names, .on_count = 2 };
+    kit_handler(&a, &one, "one", "all", NULL);
+    kit_start(&a, s, NULL);
+    append(s, "order-1", 1);
+    (void)kit_route(&a);
+    kit_handler(&b, &two, "one", "all", &newer);
+    kit_start(&b, s, NULL);
+    (void)kit_steps(&a.worker->lanes[0].leasing); /* does not know yet: the store does */
+    assert_int_equal(kit_count(&a, METRIC_LEASED), 0);
+    kit_drive(&b, 2 * S);
+    assert_int_equal(one.calls, 0);
+    assert_int_equal(two.calls, 1);
+    kit_stop(&b);
+    end(s);
+}
+
+/* ---- renewing ----------------------------------------------------------------------------- */
+
+/* The handler takes 20 s; the renewal runs each second. */
+static void takes_long(recorder *r, weir_delivery *d)
+{
+    (void)d;
+    for (int i = 0; i < 20; i++) {
+        kit_mono_us += 1 * S;
+        (void)kit_steps(&r->process->worker->lanes[0].renewing);
+        const kit_target t = kit_target_of(r->store, "all");
+        if (r->ctx == NULL) {
+            assert_int_equal(t.state, STORE_TARGET_LEASED);
+        }
+    }
+}
+
+static void C26_a_lease_is_renewed_while_its_handler_runs(void **state)
+{
+    weir_store *s = begin(state);
+    with_lane(1, 10);
+    one.during = takes_long;
+    kit_handler(&a, &one, "one", "all", NULL);
+    kit_start(&a, s, NULL);
+    append(s, "order-1", 1);
+    kit_drive(&a, 1);
+    assert_int_equal(kit_at(s, "all", "one"), 1);
+    assert_in_range(weir__fault_calls(s, FAULT_EXTEND), 9, 10); /* each 2 s */
+    assert_int_equal(kit_target_of(s, "all").fence, 1);
+    end(s);
+}
+
+static void C26_a_lease_is_not_renewed_past_the_deadline(void **state)
+{
+    weir_store *s = begin(state);
+    const weir_reaction more = { .deadline_us = 5 * S };
+    with_lane(1, 10);
+    one.during = takes_long;
+    one.ctx = &one; /* the lease may end */
+    kit_handler(&a, &one, "one", "all", &more);
+    kit_start(&a, s, NULL);
+    append(s, "order-1", 1);
+    kit_drive(&a, 1);
+    assert_int_equal(weir__fault_calls(s, FAULT_EXTEND), 2);
+    assert_int_equal(kit_at(s, "all", "one"), 1); /* nobody else took it: the fence decides */
+    assert_int_equal(kit_count(&a, METRIC_LOST), 0);
+    end(s);
+}
+
+static void loses(recorder *r, weir_delivery *d)
+{
+    size_t *times = r->ctx;
+    if (d->event->id == 2 && *times > 0) {
+        (*times)--;
+        kit_take_away(r->store, "all", 0);
+        assert_false(atomic_load(d->interrupted));
+        kit_mono_us += 3 * S;
+        (void)kit_steps(&r->process->worker->lanes[0].renewing);
+        assert_true(atomic_load(d->interrupted));
+    }
+}
+
+static void C26_a_renewal_that_is_refused_interrupts_and_is_counted_once(void **state)
+{
+    weir_store *s = begin(state);
+    size_t times = 1;
+    with_lane(1, 10);
+    kit_handler(&a, &one, "one", "all", NULL);
+    kit_start(&a, s, NULL);
+    append(s, "order-1", 1);
+    kit_drive(&a, 1);
+    one.during = loses;
+    one.ctx = &times;
+    append(s, "order-1", 2);
+    kit_drive(&a, 10 * S);
+    assert_int_equal(kit_count(&a, METRIC_LOST), 1);
+    /* The third event of the batch that was lost is not run by the loser. */
+    assert_string_equal(one.seen, "one:1/1 one:2/1 one:1/1 one:2/1 one:3/1 ");
+    assert_int_equal(kit_retries(s, "all", "one"), 0);
+    end(s);
+}
+
+static void what_waits_for_the_store_is_renewed_too(void **state)
+{
+    weir_store *s = begin(state);
+    const fault_plan plan = {
+        .verb = FAULT_FETCH, .action = FAULT_FAIL_BEFORE, .nth = 1, .count = 6, .status = WEIR_EBUSY
+    };
+    with_lane(1, 10);
+    kit_handler(&a, &one, "one", "all", NULL);
+    kit_start(&a, s, NULL);
+    append(s, "order-1", 1);
+    weir__fault_set(s, &plan);
+    kit_drive(&a, 60 * S);
+    assert_int_equal(weir__fault_hits(s), 6);
+    assert_true(weir__fault_calls(s, FAULT_EXTEND) > 0);
+    assert_int_equal(one.calls, 1);
+    assert_int_equal(kit_target_of(s, "all").fence, 1);
+    end(s);
+}
+
+/* ---- the end ------------------------------------------------------------------------------ */
+
+static void C42_what_was_leased_and_not_started_is_handed_back(void **state)
+{
+    weir_store *s = begin(state);
+    with_lane(2, 10);
+    kit_handler(&a, &one, "one", "{stream}", NULL);
+    kit_start(&a, s, NULL);
+    append(s, "order-1", 1);
+    append(s, "order-2", 1);
+    (void)kit_route(&a);
+    (void)kit_steps(&a.worker->lanes[0].leasing);
+    assert_int_equal(kit_target_of(s, "order-1").state, STORE_TARGET_LEASED);
+    assert_false(weir__lane_idle(&a.worker->lanes[0]));
+    weir__worker_drain(a.worker);
+    kit_drive(&a, 1);
+    assert_true(weir__worker_idle(a.worker));
+    assert_int_equal(one.calls, 0);
+    assert_int_equal(kit_target_of(s, "order-1").state, STORE_TARGET_READY);
+    assert_int_equal(kit_target_of(s, "order-2").lost, 0);
+    assert_int_equal(kit_count(&a, METRIC_RELEASED), 2);
+    end(s);
+}
+
+static void C42_a_lease_that_was_not_fetched_yet_is_handed_back(void **state)
+{
+    weir_store *s = begin(state);
+    kit_handler(&a, &one, "one", "all", NULL);
+    kit_start(&a, s, NULL);
+    append(s, "order-1", 1);
+    (void)kit_route(&a);
+    (void)a.worker->lanes[0].leasing.step(&a.worker->lanes[0].leasing);
+    assert_int_equal(kit_target_of(s, "all").state, STORE_TARGET_LEASED);
+    weir__worker_drain(a.worker);
+    kit_drive(&a, 1);
+    assert_true(weir__worker_idle(a.worker));
+    assert_int_equal(kit_target_of(s, "all").state, STORE_TARGET_READY);
+    end(s);
+}
+
+static void drains(recorder *r, weir_delivery *d)
+{
+    if (d->event->id == 2) {
+        weir__worker_drain(r->process->worker);
+    }
+}
+
+static void C42_a_batch_ends_with_the_event_that_runs(void **state)
+{
+    weir_store *s = begin(state);
+    one.during = drains;
+    one.effect = "effect";
+    kit_handler(&a, &one, "one", "all", NULL);
+    kit_start(&a, s, NULL);
+    append(s, "order-1", 5);
+    kit_drive(&a, 1);
+    assert_int_equal(one.calls, 2);
+    assert_true(weir__worker_idle(a.worker));
+    assert_int_equal(kit_at(s, "all", "one"), 2);
+    assert_int_equal(kit_version(s, "effect"), 1);
+    assert_int_equal(kit_target_of(s, "all").state, STORE_TARGET_READY);
+    end(s);
+}
+
+static void C26_a_worker_that_dies_costs_a_lost_lease_and_no_retry(void **state)
+{
+    weir_store *s = begin(state);
+    kit_handler(&a, &one, "one", "all", NULL);
+    kit_start(&a, s, NULL);
+    kit_handler(&b, &two, "one", "all", NULL);
+    kit_start(&b, s, NULL);
+    append(s, "order-1", 1);
+    (void)kit_route(&a);
+    (void)kit_steps(&a.worker->lanes[0].leasing);
+    kit_abandon(&a);
+    kit_drive(&b, 4 * S);
+    assert_int_equal(two.calls, 0);
+    kit_drive(&b, 3 * S); /* the lease of 5 s has ended, and somebody looked */
+    assert_string_equal(two.seen, "one:1/1 ");
+    kit_check(s);
+    kit_stop(&b);
+    kit_close(s);
+}
+
+#define TEST(test)                                                                                 \
+    { #test " on memory", test, NULL, NULL, NULL },                                                \
+    {                                                                                              \
+#test " on SQLite", test, NULL, NULL, &sqlite                                              \
+    }
+
+int main(void)
+{
+    static bool sqlite = true;
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(C22_one_slot_serves_leading_lagging_and_reserve_in_turn),
+        cmocka_unit_test(C22_four_lagging_slots_have_one_in_reserve),
+        cmocka_unit_test(the_shares_follow_the_work_within_their_bounds),
+        TEST(leases_as_many_as_slots_are_free_and_fetches_once),
+        TEST(a_target_is_kept_for_eight_batches_while_nobody_waits),
+        TEST(a_target_is_let_go_while_others_wait),
+        TEST(C22_every_reaction_that_is_behind_has_its_share_of_a_batch),
+        TEST(reactions_of_an_old_definition_are_not_leased),
+        TEST(C26_a_lease_is_renewed_while_its_handler_runs),
+        TEST(C26_a_lease_is_not_renewed_past_the_deadline),
+        TEST(C26_a_renewal_that_is_refused_interrupts_and_is_counted_once),
+        TEST(what_waits_for_the_store_is_renewed_too),
+        TEST(C42_what_was_leased_and_not_started_is_handed_back),
+        TEST(C42_a_lease_that_was_not_fetched_yet_is_handed_back),
+        TEST(C42_a_batch_ends_with_the_event_that_runs),
+        TEST(C26_a_worker_that_dies_costs_a_lost_lease_and_no_retry),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
