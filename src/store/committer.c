@@ -10,8 +10,9 @@
  *   (3) A caller that was taken into a batch gets exactly one answer; its record lives on its own
  *       stack and is not touched after it was told. When the store is busy, those whose own time to
  *       wait is not up get none yet: they go back to the front of the queue.
- *   (4) The leader is the first of its batch, the one that has waited longest, so a batch never
- *       waits for longer than any of its callers may.
+ *   (4) The leader is the first of its batch: the one that had waited longest of those who could
+ *       go when it was appointed. So a batch hardly ever waits for longer than its callers may; it
+ *       is the leader's time that counts.
  *   (5) A batch waits for nothing that somebody outside of it holds (STORE_APPEND_NOWAIT). A caller
  *       whose stream or key is held waits for it alone, in its own thread, when its batch is over
  *       and somebody else leads: whoever queues up behind it is not held up.
@@ -378,7 +379,6 @@ static void lead(committer *c, waiter *self)
     weir__lock(&c->mu);
     c->waiting_count -= answered;
     put_back_locked(c, waiters + answered, count - answered);
-    memset(&self->flight->names, 0, sizeof self->flight->names);
     weir__unlock(&c->mu);
     for (size_t i = 0; i < answered; i++) {
         if (waiters[i] != self) {
@@ -386,7 +386,9 @@ static void lead(committer *c, waiter *self)
         }
     }
 
-    /* Last, so that those who come back at once with their next append are in the next batch. */
+    /* Last, so that those who come back at once with their next append are in the next batch. Until
+     * then the flight keeps its names, or half of the callers of one hot stream would start without
+     * the other half. */
     weir__lock(&c->mu);
     self->flight->taken = false;
     waiter *next = appoint_locked(c);
