@@ -131,6 +131,7 @@ static void fields_become_text_that_stays_one_line(void **state)
         weir__log_text_field("error", weir__str(awkward)),
         weir__log_text_field("empty", (weir_str){ 0 }),
         weir__log_text_field("spaced", weir__str("a b")),
+        weir__log_text_field("quote", weir__str("a\"b")),
     };
     weir_buffer text = { 0 };
 
@@ -139,7 +140,7 @@ static void fields_become_text_that_stays_one_line(void **state)
     assert_true(weir__buffer_add(&text, "", 1));
     assert_string_equal(text.ptr, "target=mail-order-1 fence=-42 "
                                   "error=\"two\\nlines \\\"quoted\\\" \\\\ =\" empty=\"\" "
-                                  "spaced=\"a b\"");
+                                  "spaced=\"a b\" quote=\"a\\\"b\"");
     weir__buffer_free(&text);
 }
 

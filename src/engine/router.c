@@ -290,8 +290,8 @@ static int compare_names(const void *a, const void *b)
     return weir__str_compare(*(const weir_str *)a, *(const weir_str *)b);
 }
 
-/* Fills names with those of the reactions that will be given the chunk. Too many, or all: everything
- * is read. */
+/* Fills names with those of the reactions that will be given the chunk. Too many, or all:
+ * everything is read. */
 static bool filter_names(router *r, int64_t from, store_filter *filter)
 {
     size_t count = 0;

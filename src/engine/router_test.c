@@ -90,15 +90,50 @@ static void a_run_of_events_is_one_mark(bool sqlite)
 {
     weir_store *s = kit_open(sqlite);
 
-    kit_reaction(&a, "constant", "Placed", "all");
+    char name[16];
+
+    for (int i = 0; i < 60; i++) { /* so many that they meet in the table */
+        (void)snprintf(name, sizeof name, "constant-%d", i);
+        kit_reaction(&a, name, "Placed", "all");
+    }
     kit_reaction(&a, "stream", "Placed", "mail-{stream}");
     kit_start(&a, s, NULL);
     kit_append_many(s, "order-1", "Placed", 100);
     kit_append_many(s, "order-2", "Placed", 100);
     (void)kit_route(&a);
-    assert_int_equal(kit_count(&a, METRIC_MARKS), 3);
+    assert_int_equal(kit_count(&a, METRIC_MARKS), 60 + 2);
     assert_int_equal(kit_count(&a, METRIC_ROUTED), 200);
-    assert_int_equal(kit_fetchable(s, "all", "constant"), 200);
+    for (int i = 0; i < 60; i++) {
+        (void)snprintf(name, sizeof name, "constant-%d", i);
+        assert_int_equal(kit_fetchable(s, "all", name), 200);
+    }
+    kit_stop(&a);
+    kit_close(s);
+}
+
+static void every_source_is_listened_to(bool sqlite)
+{
+    weir_store *s = kit_open(sqlite);
+    static const char *const sources[] = { "order-*", "bill-*" };
+
+    for (size_t i = 0; i < 2; i++) {
+        const weir_str on[] = { weir__str("Placed") };
+        const weir_reaction d = { .size = sizeof d,
+                                  .name = weir__str(sources[i]),
+                                  .on = on,
+                                  .on_count = 1,
+                                  .source = weir__str(sources[i]),
+                                  .to = weir__str("all"),
+                                  .from = WEIR_FROM_START };
+        kit_declare(&a, &d);
+    }
+    kit_start(&a, s, NULL);
+    const int64_t order = kit_append(s, "order-1", "Placed", "{}");
+    const int64_t bill = kit_append(s, "bill-1", "Placed", "{}");
+    (void)kit_append(s, "other-1", "Placed", "{}");
+    (void)kit_route(&a);
+    assert_int_equal(kit_mark(s, "all", "order-*"), order);
+    assert_int_equal(kit_mark(s, "all", "bill-*"), bill);
     kit_stop(&a);
     kit_close(s);
 }
@@ -273,9 +308,11 @@ static void one_of_two_routes_and_the_other_takes_over(bool sqlite)
     id = kit_append(s, "order-1", "Placed", "{}");
     weir__worker_wake(a.worker);
     (void)kit_route(&a);
+    const uint64_t routes = weir__fault_calls(s, FAULT_ROUTE);
     kit_run(&b, 1000000);
     assert_int_equal(kit_mark(s, "all", "constant"), id);
     assert_int_equal(kit_count(&b, METRIC_ROUTED), 1);
+    assert_int_equal(weir__fault_calls(s, FAULT_ROUTE), routes + 1); /* it knew where to begin */
 
     /* SIGKILL: when the lease has ended. */
     kit_abandon(&b);
@@ -322,6 +359,39 @@ static void a_router_stopped_past_its_lease_does_no_harm(bool sqlite)
     weir__worker_wake(a.worker);
     (void)kit_route(&a);
     assert_int_equal(kit_count(&a, METRIC_ROUTED), 0); /* it is b's now */
+    kit_stop(&a);
+    kit_stop(&b);
+    kit_close(s);
+}
+
+/* The monotonic clock stands still while a machine sleeps; leases end all the same. */
+static void a_router_whose_machine_slept_lets_go(bool sqlite)
+{
+    weir_store *s = kit_open(sqlite);
+
+    kit_reaction(&a, "constant", "Placed", "all");
+    kit_reaction(&b, "constant", "Placed", "all");
+    kit_start(&a, s, NULL);
+    kit_start(&b, s, NULL);
+    (void)kit_append(s, "order-1", "Placed", "{}");
+    (void)kit_route(&a);
+    kit_suspended_us += 10000000;
+    (void)kit_append(s, "order-1", "Placed", "{}");
+    (void)kit_route(&b);
+    assert_int_equal(kit_count(&b, METRIC_ROUTED), 1);
+    weir__worker_wake(a.worker);
+    kit_mono_us += 10000;
+    (void)kit_route(&a); /* whatever it does now is refused, and it learns why */
+    for (int i = 0; i < 5; i++) {
+        (void)kit_append(s, "order-1", "Placed", "{}");
+        kit_mono_us += 10000;
+        weir__worker_wake(a.worker);
+        (void)kit_route(&a);
+        weir__worker_wake(b.worker);
+        (void)kit_route(&b);
+    }
+    assert_in_range(kit_count(&a, METRIC_ROUTED), 1, 2);
+    assert_int_equal(kit_count(&a, METRIC_ROUTED) + kit_count(&b, METRIC_ROUTED), 7);
     kit_stop(&a);
     kit_stop(&b);
     kit_close(s);
@@ -411,11 +481,61 @@ static void the_history_of_a_new_reaction_does_not_stop_the_others(bool sqlite)
         steps++;
     }
     assert_in_range(steps, 1, 10);
+    assert_int_equal(kit_count(&a, METRIC_MARKS), 2); /* one of each: nothing is given twice */
     assert_in_range(kit_routed(s, "young"), 0, last / 2);
     (void)kit_route(&a);
     assert_int_equal(kit_routed(s, "young"), last);
     assert_int_equal(kit_mark(s, "young-order-2", "young"), last);
     kit_stop(&a);
+    kit_close(s);
+}
+
+static void reactions_further_ahead_are_not_given_events_again(bool sqlite)
+{
+    weir_store *s = kit_open(sqlite);
+
+    kit_reaction(&a, "ahead", "Placed", "to-{data.region}");
+    kit_start(&a, s, NULL);
+    for (int i = 0; i < 10; i++) {
+        (void)kit_append(s, "order-1", "Placed", "{\"region\":\"north\"}");
+    }
+    (void)kit_route(&a);
+    kit_stop(&a);
+    kit_reaction(&a, "ahead", "Placed", "to-{data.region}");
+    kit_reaction(&a, "young", "Placed", "young");
+    kit_start(&a, s, NULL);
+    (void)kit_append(s, "order-1", "Placed", "{\"region\":\"north\"}");
+    (void)kit_route(&a); /* one chunk has all of it */
+    assert_int_equal(kit_count(&a, METRIC_MARKS), 2);
+    assert_int_equal(kit_fetchable(s, "young", "young"), 11);
+    assert_int_equal(kit_fetchable(s, "to-north", "ahead"), 11);
+    kit_stop(&a);
+    kit_close(s);
+}
+
+static void leases_are_renewed_during_a_long_catch_up(bool sqlite)
+{
+    weir_store *s = kit_open(sqlite);
+    task *t;
+
+    kit_reaction(&a, "constant", "Placed", "all");
+    kit_reaction(&b, "constant", "Placed", "all");
+    kit_start(&a, s, NULL);
+    kit_start(&b, s, NULL);
+    for (int i = 0; i < 30; i++) {
+        kit_append_many(s, "order-1", "Placed", 1000);
+    }
+    t = &a.worker->router.task;
+    for (int i = 0; i < 100 && kit_routed(s, "constant") < 30000; i++) {
+        (void)t->step(t);
+        kit_mono_us += 400000; /* a slow store */
+        weir__worker_wake(b.worker);
+        (void)kit_route(&b);
+    }
+    assert_int_equal(kit_count(&a, METRIC_ROUTED), 30000);
+    assert_int_equal(kit_count(&b, METRIC_ROUTED), 0);
+    kit_stop(&a);
+    kit_stop(&b);
     kit_close(s);
 }
 
@@ -578,6 +698,11 @@ int main(void)
           a_definition_that_gains_a_name_misses_nothing },
         { "the history of a new reaction does not stop the others",
           the_history_of_a_new_reaction_does_not_stop_the_others },
+        { "every source is listened to", every_source_is_listened_to },
+        { "a router whose machine slept lets go", a_router_whose_machine_slept_lets_go },
+        { "reactions further ahead are not given events again",
+          reactions_further_ahead_are_not_given_events_again },
+        { "leases are renewed during a long catch-up", leases_are_renewed_during_a_long_catch_up },
         { "an idle router leaves the store alone", an_idle_router_leaves_the_store_alone },
         { "waking it in vain costs little", waking_it_in_vain_costs_little },
         { "events that are held back are looked for again soon",

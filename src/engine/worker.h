@@ -47,11 +47,11 @@ void weir__worker_drain(worker *w);
 /* Handlers that can be interrupted (programs) are told to end. */
 void weir__worker_interrupt(worker *w);
 bool weir__worker_idle(worker *w); /* drained, and no slot runs */
-/* Nothing is ready, leased or waiting for a backoff, everything of ours is routed, and no slot runs:
- * as the last poll said. Any thread. */
+/* Nothing is ready, leased or waiting for a backoff, everything of ours is routed, and no slot
+ * runs: as the last poll said. Any thread. */
 bool weir__worker_out_of_work(worker *w);
-/* Forgets the last poll and asks for one now: until it was made, we are not out of work. For whoever
- * begins to wait for the end of work. Any thread. */
+/* Forgets the last poll and asks for one now: until it was made, we are not out of work. For
+ * whoever begins to wait for the end of work. Any thread. */
 void weir__worker_ask(worker *w);
 metrics *weir__worker_metrics(worker *w);
 weir_str weir__worker_name(const worker *w); /* the holder's text */

@@ -12,12 +12,13 @@
 enum { KIT_STEPS_MAX = 200000 };
 
 int64_t kit_mono_us = 1000000;
+int64_t kit_suspended_us;
 static char dir[64]; /* of the SQLite store that is open; "": none */
 
 static int64_t hand_wall(void *ctx)
 {
     (void)ctx;
-    return kit_mono_us + KIT_WALL_AHEAD_US;
+    return kit_mono_us + kit_suspended_us + KIT_WALL_AHEAD_US;
 }
 
 static int64_t hand_mono(void *ctx)

@@ -30,6 +30,7 @@ typedef struct kit_process {
 } kit_process;
 
 extern int64_t kit_mono_us;
+extern int64_t kit_suspended_us; /* so long only the store's clock went on */
 
 /* A test that is run on memory and on SQLite. */
 typedef struct kit_test {

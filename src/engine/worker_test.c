@@ -1,5 +1,5 @@
-/* worker_test.c - a worker as a whole: its poller's sleep, its beat, when it is out of work, and how
- * it ends. On memory and on SQLite.
+/* worker_test.c - a worker as a whole: its poller's sleep, its beat, when it is out of work, and
+ * how it ends. On memory and on SQLite.
  *
  * Method: as router_test.c. Targets are leased by the test itself, so lanes do not run.
  */
@@ -245,6 +245,16 @@ static void some_lanes_only_are_asked_for_one_by_one(bool sqlite)
     assert_int_equal(a.woken_count, 0);
     assert_true(weir__worker_out_of_work(w));
 
+    /* Asked in the middle of a cycle: what was answered before does not count. */
+    weir__worker_ask(w);
+    (void)w->poller.task.step(&w->poller.task);
+    weir__worker_ask(w);
+    (void)w->poller.task.step(&w->poller.task);
+    assert_false(weir__worker_out_of_work(w));
+    (void)kit_poll(&a);
+    assert_true(weir__worker_out_of_work(w));
+
+    kit_mono_us += 10 * MS;
     (void)kit_append(s, "order-1", "slow", "{}");
     (void)kit_route(&a);
     kit_forget(&a);
@@ -252,6 +262,20 @@ static void some_lanes_only_are_asked_for_one_by_one(bool sqlite)
     (void)kit_poll(&a);
     assert_true(kit_woken(&a, &w->lanes[1].leasing));
     assert_false(kit_woken(&a, &w->lanes[0].leasing));
+    assert_false(weir__worker_out_of_work(w));
+
+    /* Ready in the first lane only. */
+    store_operate op = { .verb = STORE_PAUSE, .by = weir__str("test") };
+    assert_int_equal(s->ops->operate(s, &op, NULL), WEIR_OK);
+    weir__worker_ask(w);
+    (void)kit_poll(&a);
+    assert_true(weir__worker_out_of_work(w));
+    (void)kit_append(s, "order-1", "mail", "{}");
+    kit_mono_us += 10 * MS;
+    weir__worker_wake(w);
+    (void)kit_route(&a);
+    weir__worker_ask(w);
+    (void)kit_poll(&a);
     assert_false(weir__worker_out_of_work(w));
     kit_stop(&a);
     kit_close(s);
@@ -324,7 +348,7 @@ static void out_of_work_is_what_a_poll_after_the_question_says(bool sqlite)
 
 /* ---- being known, ending ------------------------------------------------------------------ */
 
-/* How many workers the store lists that have not ended; the last of them is copied, numbers only. */
+/* How many workers the store lists that have not ended; the last of them is copied: numbers. */
 static size_t living(weir_store *s, store_worker *out)
 {
     store_worker_list list = { 0 };
