@@ -20,6 +20,8 @@
  *       the store wakes up: append, route, settle, release, defer, block, operate, parked_retry. A
  *       wake-up is a hint and may be lost when a process dies between commit and wake-up.
  *   (7) A failed verb leaves its outputs as they were, unless its comment says otherwise.
+ *   (8) Who works is known, as they said it, until an hour after they ended. That is a hint:
+ *       nothing is decided by it, and unlike (1) the last of it may be lost in a crash.
  *
  * LOCK ORDER inside a transaction, for adapters that lock rows: the caller's own SQL; idempotency
  * keys; reserved keys; stream heads; reaction rows; target rows, each class in bytewise order.
@@ -588,8 +590,8 @@ typedef struct store_snapshot {
     weir_str data;     /* any bytes */
 } store_snapshot;
 
-/* A process that works, or has worked a short while ago. Who is in the list is a hint for people and
- * for those who share out work: leases and fences decide, never this. */
+/* A process that works, or has worked a short while ago. Who is in the list is a hint, for people
+ * and for those who share out work: leases and fences decide, never this. */
 typedef struct store_worker {
     int64_t id;    /* out: the store's number for it */
     weir_str name; /* as its leases' holder; no two starts of a process have the same, and it is at
@@ -603,10 +605,12 @@ typedef struct store_worker {
     int64_t since_us; /* out: when it was first heard of */
     int64_t until_us; /* out: it has ended when that has passed and nothing was heard */
     bool draining;    /* finishes what it has and takes nothing new */
+    int64_t holds;    /* out, when it is counted: targets with a live lease of that holder */
 } store_worker;
 
 typedef struct store_worker_list {
     weir_arena arena;
+    bool count_holds;      /* in: costs a scan of the targets */
     store_worker *workers; /* by name */
     size_t workers_count;
 } store_worker_list;
@@ -846,8 +850,7 @@ typedef struct weir_store_ops {
     /* WORKERS. beat: makes the worker known, or renews it: until = now + lease_us; everything else
      * becomes what is said, but `since`. lease_us 0: it has gone, its row is removed; one that is
      * not known is fine. Forgets workers that have ended STORE_WORKER_KEPT_US ago, at most
-     * STORE_WORKERS_FORGOTTEN_MAX of them. Against promise (1) the last beats may be lost in a
-     * crash of the store, and nobody is woken. */
+     * STORE_WORKERS_FORGOTTEN_MAX of them. Nobody is woken. */
     weir_status (*worker_beat)(weir_store *s, const store_worker *worker, int64_t lease_us,
                                weir_error *err);
     /* All that have not ended, or ended less than STORE_WORKER_KEPT_US ago. */

@@ -45,6 +45,12 @@ static int64_t memory_keys_count(const char *place, weir_store *s)
     return (int64_t)weir__memory_handle(s)->core->keys.count;
 }
 
+static int64_t memory_workers_count(const char *place, weir_store *s)
+{
+    (void)place;
+    return (int64_t)weir__memory_handle(s)->core->workers.count;
+}
+
 int main(int argc, char **argv)
 {
     static const kit_adapter adapter = {
@@ -56,6 +62,7 @@ int main(int argc, char **argv)
         .url = memory_url,
         .steps = memory_steps,
         .keys_count = memory_keys_count,
+        .workers_count = memory_workers_count,
     };
     return kit_main(argc, argv, &adapter);
 }

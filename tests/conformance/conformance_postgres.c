@@ -195,6 +195,14 @@ static int64_t postgres_keys_count(const char *place, weir_store *s)
     return number(look(), sql);
 }
 
+static int64_t postgres_workers_count(const char *place, weir_store *s)
+{
+    char sql[KIT_PLACE_BYTES + 64];
+    (void)s;
+    snprintf(sql, sizeof sql, "SELECT count(*) FROM %s.workers", place);
+    return number(look(), sql);
+}
+
 static void *postgres_own_begin(const char *place, int64_t now_us)
 {
     char sql[256];
@@ -289,6 +297,7 @@ int main(int argc, char **argv)
         .own_write = postgres_own_write,
         .own_count = postgres_own_count,
         .keys_count = postgres_keys_count,
+        .workers_count = postgres_workers_count,
         .own_begin = postgres_own_begin,
         .own_end = postgres_own_end,
         .own = postgres_own,

@@ -119,6 +119,12 @@ static int64_t sqlite_keys_count(const char *place, weir_store *s)
     return number(place, "SELECT count(*) FROM weir_keys");
 }
 
+static int64_t sqlite_workers_count(const char *place, weir_store *s)
+{
+    (void)s;
+    return number(place, "SELECT count(*) FROM weir_workers");
+}
+
 int main(int argc, char **argv)
 {
     static const kit_adapter adapter = {
@@ -133,6 +139,7 @@ int main(int argc, char **argv)
         .own_write = sqlite_own_write,
         .own_count = sqlite_own_count,
         .keys_count = sqlite_keys_count,
+        .workers_count = sqlite_workers_count,
     };
     return kit_main(argc, argv, &adapter);
 }

@@ -77,6 +77,8 @@ typedef struct kit_adapter {
     /* How many idempotency keys the store keeps, expired ones included; nobody writes meanwhile.
      * NULL: it cannot tell. */
     int64_t (*keys_count)(const char *place, weir_store *s);
+    /* The same for workers, those that ended included. */
+    int64_t (*workers_count)(const char *place, weir_store *s);
     /* A connection of the caller's own, named "a caller of its own", with a transaction begun on it
      * in which it is now_us; and its end, false: it did not end so. For ops->append_in; both NULL:
      * the store has no such thing. Whatever is left is ended by destroy. */
@@ -250,8 +252,10 @@ kit_theme kit_parking(void);
 kit_theme kit_services(void);  /* snapshots, wake-ups, checks */
 kit_theme kit_kept_time(void); /* adapters with KIT_KEEPS_TIME            */
 kit_theme kit_holding(void);
+kit_theme kit_workers(void);
 kit_theme kit_own_transactions(void); /* adapters with own_begin */
 kit_theme kit_key_counts(void);       /* adapters that can count their keys */
+kit_theme kit_worker_counts(void);    /* and their workers */
 kit_theme kit_counted(void);          /* adapters that can count their steps      */
 kit_theme kit_public(void);           /* through weir.h: adapters with a URL    */
 kit_theme kit_processes(void);        /* adapters with KIT_PROCESSES             */

@@ -309,6 +309,64 @@ static void op_snapshot(world *w)
     }
 }
 
+/* ---- workers ------------------------------------------------------------------------------ */
+
+static void worker_say(world *w, int store, const store_worker *worker)
+{
+    say(w, store, "  worker %.*s host %.*s pid %lld since %lld until %lld draining %d holds %lld",
+        (int)worker->name.len, worker->name.ptr, (int)worker->host.len, worker->host.ptr,
+        (long long)worker->pid, (long long)worker->since_us, (long long)worker->until_us,
+        worker->draining, (long long)worker->holds);
+    for (size_t i = 0; i < worker->lanes_count; i++) {
+        say(w, store, " %.*s", (int)worker->lanes[i].len, worker->lanes[i].ptr);
+    }
+    for (size_t i = 0; i < worker->known_count; i++) {
+        say(w, store, " %lld/%lld", (long long)worker->known[i].reaction,
+            (long long)worker->known[i].number);
+    }
+    say(w, store, "\n");
+}
+
+static void op_workers(world *w)
+{
+    const bool count = one_in(w, 2);
+    what(w, "workers%s", count ? " with what they hold" : "");
+    for (int store = 0; store < w->stores_count; store++) {
+        store_worker_list list = { .count_holds = count };
+        weir_error err;
+        say_status(w, store, w->stores[store]->ops->workers(w->stores[store], &list, &err), &err);
+        for (size_t i = 0; i < list.workers_count; i++) {
+            worker_say(w, store, &list.workers[i]);
+        }
+        weir__arena_free(&list.arena);
+    }
+}
+
+/* As holders of leases are called (target_ops.c), and others. */
+static void op_worker_beat(world *w)
+{
+    static const int64_t leases_us[] = { 0, 1, 30000000, 30000000, INT64_MAX };
+    const weir_str lanes[] = { weir__str("slow"), weir__str("fast"), weir__str("") };
+    const store_known_reaction known[] = { { 1, 2 }, { INT64_MAX, 1 }, { 3, INT64_MAX } };
+    const int64_t lease_us = leases_us[chance(w, sizeof leases_us / sizeof leases_us[0])];
+    const store_worker worker = { .name = weir__str(text(w, "worker-%d", (int)chance(w, 8))),
+                                  .host = weir__str(one_in(w, 2) ? "here" : "there"),
+                                  .pid = (int64_t)chance(w, 100),
+                                  .lanes = lanes,
+                                  .lanes_count = chance(w, 4),
+                                  .known = known,
+                                  .known_count = chance(w, 4),
+                                  .draining = one_in(w, 3) };
+    what(w, "worker_beat %.*s for %lld", (int)worker.name.len, worker.name.ptr,
+         (long long)lease_us);
+    for (int store = 0; store < w->stores_count; store++) {
+        weir_error err;
+        say_status(w, store,
+                   w->stores[store]->ops->worker_beat(w->stores[store], &worker, lease_us, &err),
+                   &err);
+    }
+}
+
 const operation operator_operations[] = {
     { "operate", 30, op_operate },
     { "lane_pause", 4, op_lane_pause },
@@ -319,6 +377,8 @@ const operation operator_operations[] = {
     { "parked_retry", 6, op_parked_retry },
     { "parked_drop", 3, op_parked_drop },
     { "snapshot", 8, op_snapshot },
+    { "worker_beat", 6, op_worker_beat },
+    { "workers", 4, op_workers },
     { NULL, 0, NULL },
 };
 

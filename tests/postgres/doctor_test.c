@@ -142,6 +142,8 @@ static void what_differs_from_what_this_version_makes_is_told(void **state)
           "ALTER TABLE keys SET LOGGED" },
         { "ALTER TABLE lanes RENAME TO tracks", "act schema: table lanes is missing",
           "ALTER TABLE tracks RENAME TO lanes" },
+        { "ALTER TABLE workers RENAME TO hands", "act schema: table workers is missing",
+          "ALTER TABLE hands RENAME TO workers" },
         { "ALTER FUNCTION clock_us() VOLATILE SECURITY DEFINER",
           "act schema: function clock_us() is not as this version makes it",
           "ALTER FUNCTION clock_us() VOLATILE SECURITY INVOKER" },

@@ -201,6 +201,45 @@ static void the_plan_is_what_opening_runs(void **state)
     weir__buffer_free(&sql);
 }
 
+static size_t workers_known(pg_test *t, weir_store *s)
+{
+    store_worker_list list = { 0 };
+    TEST_OK(t, s->ops->workers(s, &list, &t->err));
+    const size_t count = list.workers_count;
+    weir__arena_free(&list.arena);
+    return count;
+}
+
+static void a_store_without_the_table_of_workers_gets_it(void **state)
+{
+    pg_test *t = *state;
+    store_options o = test_options(t);
+    weir_buffer sql = { 0 };
+    const store_worker worker = { .name = weir__str("w"), .host = weir__str("h") };
+    (void)test_store(t);
+    test_exec(t->conn, "DROP FUNCTION \"%s\".worker_beat; DROP TABLE \"%s\".workers", t->schema,
+              t->schema);
+    o.open_flags = WEIR_OPEN_READONLY;
+    weir_store *reader = test_store_with(t, &o);
+    assert_int_equal(workers_known(t, reader), 0);
+    o.open_flags = WEIR_OPEN_EXISTING;
+    TEST_OK(t, weir__postgres_plan(&o, &sql, &t->err));
+    assert_true(weir__buffer_add(&sql, "", 1));
+    const char *table = strstr(sql.ptr, "CREATE TABLE");
+    assert_non_null(table);
+    assert_non_null(strstr(table, ".workers ("));
+    assert_null(strstr(table + 1, "CREATE TABLE")); /* that one alone */
+    weir__buffer_free(&sql);
+    weir_store *s = test_store_with(t, &o);
+    TEST_OK(t, s->ops->worker_beat(s, &worker, 60000000, &t->err));
+    assert_int_equal(workers_known(t, reader), 1);
+    assert_as_made(t, s);
+    assert_int_equal(test_number(t->conn, "SELECT schema FROM \"%s\".store", t->schema), 1);
+    TEST_OK(t, weir__postgres_plan(&o, &sql, &t->err));
+    assert_int_equal(sql.len, 0);
+    weir__buffer_free(&sql);
+}
+
 static void a_name_with_spaces_and_capitals_is_a_schema(void **state)
 {
     pg_test *t = *state;
@@ -425,6 +464,9 @@ static void work_once(pg_test *t, weir_store *s)
                             .advances_count = 1 };
     TEST_OK(t, s->ops->settle(s, &settle, &t->err));
     assert_false(settle.behind);
+    const store_worker worker = { .name = weir__str("test"), .host = weir__str("host") };
+    TEST_OK(t, s->ops->worker_beat(s, &worker, 60000000, &t->err));
+    assert_int_equal(workers_known(t, s), 1);
     weir__arena_free(&leases.arena);
     weir__arena_free(&arena);
 }
@@ -460,6 +502,7 @@ static void a_granted_role_works_and_writes_no_table(void **state)
         { "DELETE FROM \"", "\".keys" },
         { "UPDATE \"", "\".targets SET fence = 0" },
         { "UPDATE \"", "\".store SET epoch = ''" },
+        { "DELETE FROM \"", "\".workers" },
         { "ALTER TABLE \"", "\".events DISABLE TRIGGER ALL" },
         { "DROP TABLE \"", "\".events" },
         { "CREATE TABLE \"", "\".mine (x integer)" },
@@ -552,6 +595,7 @@ int main(int argc, char **argv)
         PG_TEST(a_newer_store_is_used_while_it_says_so),
         PG_TEST(an_older_store_is_not_read_before_it_is_upgraded),
         PG_TEST(the_plan_is_what_opening_runs),
+        PG_TEST(a_store_without_the_table_of_workers_gets_it),
         PG_TEST(a_name_with_spaces_and_capitals_is_a_schema),
         PG_TEST(a_table_of_somebody_elses_is_refused_and_left_alone),
         PG_TEST(events_refuse_to_be_changed_even_by_a_superuser),

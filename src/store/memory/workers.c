@@ -56,6 +56,7 @@ static memory_worker *row_new(memory_core *c, const store_worker *from)
     weir_str *lanes = (weir_str *)(void *)(w->bytes + known_bytes);
     char *place = w->bytes + known_bytes + lanes_bytes;
     w->worker = *from;
+    w->worker.holds = 0;
     w->worker.name = put_text(&place, from->name);
     w->worker.host = put_text(&place, from->host);
     w->worker.known = known;
@@ -159,6 +160,21 @@ static bool copy(weir_arena *arena, const store_worker *from, store_worker *out)
     return ok;
 }
 
+/* What each of them holds; they are sorted. */
+static void count_holds(const memory_core *c, int64_t now_us, store_worker *workers, size_t count)
+{
+    for (size_t i = 0; i < c->targets_count; i++) {
+        const struct target_state *state = &c->targets[i]->state;
+        const store_worker key = { .name = state->holder };
+        store_worker *found = state->leased && state->until_us > now_us
+                                  ? bsearch(&key, workers, count, sizeof key, compare_workers)
+                                  : NULL;
+        if (found != NULL) {
+            found->holds++;
+        }
+    }
+}
+
 static weir_status list_locked(const memory_core *c, int64_t now_us, store_worker_list *list,
                                weir_error *err)
 {
@@ -178,6 +194,9 @@ static weir_status list_locked(const memory_core *c, int64_t now_us, store_worke
         }
     }
     qsort(workers, count, sizeof *workers, compare_workers);
+    if (list->count_holds) {
+        count_holds(c, now_us, workers, count);
+    }
     list->workers = workers;
     list->workers_count = count;
     return WEIR_OK;

@@ -121,17 +121,35 @@ static bool add_line(const pg_store *s, weir_buffer *sql, const char *text)
     return weir__pg_sql_add(s, sql, text) && weir__buffer_add_text(sql, "\n");
 }
 
-/* Everything of schema 1, then whatever came later. version 0: the schema is there, and empty. */
-static bool script_in(const pg_store *s, const pg_schema *schema, int64_t version, weir_buffer *sql)
+typedef struct found_store {
+    bool schema; /* at least the schema is there, perhaps with others' tables */
+    bool there;
+    int64_t version, client_least;
+    bool workers; /* it has that table */
+} found_store;
+
+static bool up_to_date(const found_store *found, const pg_schema *schema)
+{
+    return found->there && (found->version > schema->version ||
+                            (found->version == schema->version && found->workers));
+}
+
+/* Everything of schema 1, then whatever came later, into a schema that is there. */
+static bool script_in(const pg_store *s, const pg_schema *schema, const found_store *found,
+                      weir_buffer *sql)
 {
     bool ok = true;
+    int64_t version = found->there ? found->version : 0;
     if (version == 0) {
-        static const char *const parts[] = { sql_schema_clock, sql_schema, sql_targets_schema,
+        static const char *const parts[] = { sql_schema_clock,     sql_schema,
+                                             sql_targets_schema,   sql_workers_schema,
                                              sql_schema_immutable, sql_schema_rows };
         for (size_t i = 0; ok && i < sizeof parts / sizeof parts[0]; i++) {
             ok = add_line(s, sql, parts[i]);
         }
         version = 1;
+    } else if (!found->workers) {
+        ok = add_line(s, sql, sql_workers_schema);
     }
     for (size_t i = 0; ok && i < schema->steps_count; i++) {
         if (schema->steps[i].version > version) {
@@ -145,23 +163,16 @@ bool weir__pg_schema_model(weir_buffer *sql)
 {
     char name[] = "pg_temp";
     const pg_store model = { .schema = name };
-    return script_in(&model, &weir__pg_schema_current, 0, sql);
+    return script_in(&model, &weir__pg_schema_current, &(found_store){ .schema = true }, sql);
 }
 
 /* ---- looking and changing -------------------------------------------------------------------- */
-
-typedef struct found_store {
-    bool schema; /* at least the schema is there, perhaps with others' tables */
-    bool there;
-    int64_t version, client_least;
-} found_store;
 
 /* The schema itself when it is missing, and what is missing in it. */
 static bool script(const pg_store *s, const pg_schema *schema, const found_store *found,
                    weir_buffer *sql)
 {
-    return (found->schema || add_line(s, sql, sql_schema_make)) &&
-           script_in(s, schema, found->there ? found->version : 0, sql);
+    return (found->schema || add_line(s, sql, sql_schema_make)) && script_in(s, schema, found, sql);
 }
 
 /* A table of the right name without the right columns. */
@@ -186,6 +197,7 @@ static weir_status look(pg_store *s, pg_conn *conn, found_store *found, weir_err
     }
     found->there = weir__pg_bool(result, 0, 0);
     found->schema = weir__pg_bool(result, 0, 1);
+    found->workers = weir__pg_bool(result, 0, 2);
     pq.PQclear(result);
     if (!found->there) {
         return WEIR_OK;
@@ -226,7 +238,7 @@ static weir_status change_locked(pg_store *s, const pg_schema *schema, pg_conn *
     found_store found;
     weir_buffer sql = { 0 };
     weir_status status = look(s, conn, &found, err);
-    if (status != WEIR_OK || (found.there && found.version >= schema->version)) {
+    if (status != WEIR_OK || up_to_date(&found, schema)) {
         return status; /* somebody else was first */
     }
     if (!script(s, schema, &found, &sql) || !weir__buffer_add(&sql, "", 1)) {
@@ -288,7 +300,7 @@ weir_status weir__pg_schema_open(pg_store *s, const pg_schema *schema, pg_conn *
                           " by weir init, or by opening it once for writing",
                           found.version, schema->version);
     }
-    if ((!found.there || found.version < schema->version) && (flags & WEIR_OPEN_READONLY) == 0) {
+    if (!up_to_date(&found, schema) && (flags & WEIR_OPEN_READONLY) == 0) {
         status = change(s, schema, conn, err);
         if (status == WEIR_OK) {
             status = look(s, conn, &found, err);
@@ -347,7 +359,7 @@ weir_status weir__pg_schema_plan(pg_store *s, const pg_schema *schema, pg_conn *
 {
     found_store found;
     const weir_status status = look(s, conn, &found, err);
-    if (status != WEIR_OK || (found.there && found.version >= schema->version)) {
+    if (status != WEIR_OK || up_to_date(&found, schema)) {
         return status;
     }
     const bool ok = weir__buffer_add_text(sql, "BEGIN;\n") && script(s, schema, &found, sql) &&

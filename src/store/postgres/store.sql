@@ -51,6 +51,8 @@ UPDATE weir.store SET version_base = $1
 RETURNING one;
 
 -- name: store_exists
--- $1: the schema's name. Whether there is a store, and whether there is at least the schema.
+-- $1: the schema's name. Whether there is a store, whether there is at least the schema, and whether
+-- the store has the table that schema 1 got last.
 SELECT to_regclass('weir.store') IS NOT NULL,
-       EXISTS (SELECT FROM pg_catalog.pg_namespace AS n WHERE n.nspname = $1);
+       EXISTS (SELECT FROM pg_catalog.pg_namespace AS n WHERE n.nspname = $1),
+       to_regclass('weir.workers') IS NOT NULL;

@@ -121,7 +121,9 @@ CREATE TABLE weir.lanes (
     paused_by text NOT NULL DEFAULT ''
 );
 
--- Who works, and who ended within the last hour. A hint: nothing else refers to it.
+-- Who works, and who ended within the last hour. A hint: nothing else refers to it. The first
+-- stores of schema 1 were made without it; it is added when they are opened.
+-- name: workers_schema
 CREATE TABLE weir.workers (
     id bigint GENERATED ALWAYS AS IDENTITY PRIMARY KEY,
     name text COLLATE "C" NOT NULL UNIQUE,

@@ -1,7 +1,7 @@
 /* workers.c - who works on the store: one row for each process, written at every beat.
  *
- * INVARIANT  The rows are a hint: nothing is decided by them, and the commit of a beat does not wait
- * for the disk (worker_functions.sql).
+ * INVARIANT  The rows are a hint: nothing is decided by them, and the commit of a beat does not
+ * wait for the disk (worker_functions.sql).
  */
 #include "base/error.h"
 #include "base/str.h"
@@ -24,6 +24,7 @@ enum {
     WORKER_KNOWN_COUNT,
     WORKER_REACTIONS,
     WORKER_NUMBERS,
+    WORKER_HOLDS,
 };
 
 /* ---- beating ------------------------------------------------------------------------------- */
@@ -126,7 +127,8 @@ static weir_status read_worker(const PGresult *result, int row, weir_arena *aren
                            .pid = weir__pg_i64(result, row, WORKER_PID),
                            .since_us = weir__pg_i64(result, row, WORKER_SINCE),
                            .until_us = weir__pg_i64(result, row, WORKER_UNTIL),
-                           .draining = weir__pg_bool(result, row, WORKER_DRAINING) };
+                           .draining = weir__pg_bool(result, row, WORKER_DRAINING),
+                           .holds = weir__pg_i64(result, row, WORKER_HOLDS) };
     if (!weir__pg_text_copy(arena, result, row, WORKER_NAME, &out->name) ||
         !weir__pg_text_copy(arena, result, row, WORKER_HOST, &out->host) ||
         !read_lanes(result, row, arena, out)) {
@@ -139,15 +141,21 @@ weir_status weir__pg_workers(weir_store *base, store_worker_list *list, weir_err
 {
     pg_params p = { 0 };
     PGresult *result = NULL;
+    weir_error own = { 0 };
+    weir_error *why = err != NULL ? err : &own;
 
     weir__arena_reset(&list->arena);
     list->workers = NULL;
     list->workers_count = 0;
     weir__pg_add_i64(&p, STORE_WORKER_KEPT_US);
+    weir__pg_add_bool(&p, list->count_holds);
     weir_status status = weir__pg_call(
         pg_of(base), &(pg_call){ .sql = sql_workers, .params = &p, .repeat = PG_REPEAT }, &result,
         err);
     weir__pg_params_free(&p);
+    if (status == WEIR_EIO && strcmp(why->store_code, "42P01") == 0) {
+        return WEIR_OK; /* a store of before there were workers, opened for reading alone */
+    }
     if (status != WEIR_OK) {
         return status;
     }

@@ -42,6 +42,17 @@ typedef enum found_kind {
     FOUND_STORE,
 } found_kind;
 
+typedef struct found_store {
+    found_kind kind;
+    int64_t version; /* 0: no store */
+    bool workers;    /* it has weir_workers */
+} found_store;
+
+static bool up_to_date(const sqlite_store *s, const found_store *found)
+{
+    return found->version == s->schema->version && found->workers;
+}
+
 /* One number, or two, from a query without parameters. */
 static weir_status query_numbers(sqlite_conn *conn, const char *sql, int64_t *first,
                                  int64_t *second, weir_error *err)
@@ -68,18 +79,26 @@ static weir_status query_numbers(sqlite_conn *conn, const char *sql, int64_t *fi
     return status;
 }
 
-static weir_status look(sqlite_store *s, sqlite_conn *conn, found_kind *kind, int64_t *version,
-                        weir_error *err)
+static weir_status look(sqlite_store *s, sqlite_conn *conn, found_store *found, weir_error *err)
 {
     int64_t any = 0;
     int64_t store = 0;
+    int64_t workers = 0;
     weir_status status = query_numbers(conn, sql_schema_look, &any, &store, err);
     if (status != WEIR_OK) {
         return weir__wrap(err, status, "open \"%s\"", s->given);
     }
-    *kind = store != 0 ? FOUND_STORE : any != 0 ? FOUND_FOREIGN : FOUND_NOTHING;
-    *version = 0;
-    return store == 0 ? WEIR_OK : query_numbers(conn, sql_schema_version, version, NULL, err);
+    *found = (found_store){ .kind = store != 0 ? FOUND_STORE
+                                    : any != 0 ? FOUND_FOREIGN
+                                               : FOUND_NOTHING };
+    if (store != 0) {
+        status = query_numbers(conn, sql_schema_version, &found->version, NULL, err);
+    }
+    if (status == WEIR_OK && store != 0) {
+        status = query_numbers(conn, sql_schema_has_workers, &workers, NULL, err);
+        found->workers = workers != 0;
+    }
+    return status;
 }
 
 static weir_status refuse_missing(sqlite_store *s, weir_error *err)
@@ -147,6 +166,9 @@ static weir_status run_create(sqlite_store *s, weir_error *err)
         status = weir__sqlite_exec(conn, sql_targets_schema, err);
     }
     if (status == WEIR_OK) {
+        status = weir__sqlite_exec(conn, sql_workers_schema, err);
+    }
+    if (status == WEIR_OK) {
         status = weir__sqlite_statement(conn, sql_schema_new_row, &stmt, err);
     }
     if (status == WEIR_OK) {
@@ -159,9 +181,10 @@ static weir_status run_create(sqlite_store *s, weir_error *err)
     return status;
 }
 
-/* Everything between BEGIN and COMMIT: from schema `from` (0: nothing there) to ours. */
-static weir_status change(sqlite_store *s, int64_t from, weir_error *err)
+/* Everything between BEGIN and COMMIT: from what was found to our schema. */
+static weir_status change(sqlite_store *s, const found_store *found, weir_error *err)
 {
+    int64_t from = found->version;
     weir_status status = weir__sqlite_exec(&s->writer, "BEGIN IMMEDIATE", err);
     if (status != WEIR_OK) {
         return status;
@@ -169,6 +192,8 @@ static weir_status change(sqlite_store *s, int64_t from, weir_error *err)
     if (from == 0) {
         status = run_create(s, err);
         from = SQLITE_SCHEMA_VERSION;
+    } else if (!found->workers) {
+        status = weir__sqlite_exec(&s->writer, sql_workers_schema, err);
     }
     if (status == WEIR_OK) {
         status = run_steps(s, from, err);
@@ -210,64 +235,63 @@ weir_status weir__sqlite_schema_prepare(sqlite_store *s, bool *made, weir_error 
 {
     WEIR_ASSERT(s->side.held);
     const uint32_t flags = s->options.open_flags;
-    found_kind kind = FOUND_NOTHING;
-    int64_t version = 0;
+    found_store found = { .kind = FOUND_NOTHING };
 
     *made = false;
-    weir_status status = look(s, &s->writer, &kind, &version, err);
+    weir_status status = look(s, &s->writer, &found, err);
     if (status != WEIR_OK) {
         return status;
     }
-    if (kind == FOUND_NOTHING && (flags & WEIR_OPEN_EXISTING) != 0) {
+    if (found.kind == FOUND_NOTHING && (flags & WEIR_OPEN_EXISTING) != 0) {
         return refuse_missing(s, err);
     }
-    if (kind == FOUND_FOREIGN && (flags & WEIR_OPEN_ADOPT) == 0) {
+    if (found.kind == FOUND_FOREIGN && (flags & WEIR_OPEN_ADOPT) == 0) {
         return refuse_foreign(s, err);
     }
-    if (version > s->schema->version) {
-        return refuse_newer(s, version, err);
+    if (found.version > s->schema->version) {
+        return refuse_newer(s, found.version, err);
     }
-    if (kind == FOUND_NOTHING) {
+    if (found.kind == FOUND_NOTHING) {
         status = weir__sqlite_exec(&s->writer, "PRAGMA page_size=4096", err);
         if (status != WEIR_OK) {
             return status;
         }
     }
     status = ensure_wal(s, err);
-    if (status != WEIR_OK || version == s->schema->version) {
+    if (status != WEIR_OK || up_to_date(s, &found)) {
         return status;
     }
-    status = change(s, version, err);
+    status = change(s, &found, err);
     if (status != WEIR_OK) {
-        return weir__wrap(err, status, version == 0 ? "create a store in \"%s\"" : "upgrade \"%s\"",
+        return weir__wrap(err, status,
+                          found.version == 0 ? "create a store in \"%s\"" : "upgrade \"%s\"",
                           s->given);
     }
-    *made = version == 0;
+    *made = found.version == 0;
     return WEIR_OK;
 }
 
 weir_status weir__sqlite_schema_verify(sqlite_store *s, sqlite_conn *conn, weir_error *err)
 {
-    found_kind kind = FOUND_NOTHING;
-    int64_t version = 0;
-    const weir_status status = look(s, conn, &kind, &version, err);
+    found_store found = { .kind = FOUND_NOTHING };
+    const weir_status status = look(s, conn, &found, err);
     if (status != WEIR_OK) {
         return status;
     }
-    if (kind == FOUND_NOTHING) {
+    if (found.kind == FOUND_NOTHING) {
         return refuse_missing(s, err);
     }
-    if (kind == FOUND_FOREIGN) {
+    if (found.kind == FOUND_FOREIGN) {
         return refuse_foreign(s, err);
     }
-    if (version > s->schema->version) {
-        return refuse_newer(s, version, err);
+    if (found.version > s->schema->version) {
+        return refuse_newer(s, found.version, err);
     }
-    if (version < s->schema->version) {
+    if (found.version < s->schema->version) {
         return weir__fail(err, WEIR_EMISUSE,
                           "\"%s\" has schema %" PRId64 ", which must be upgraded to %" PRId64
                           " by opening it once for writing",
-                          s->given, version, s->schema->version);
+                          s->given, found.version, s->schema->version);
     }
     return WEIR_OK;
 }
@@ -288,7 +312,8 @@ static bool add_creation(sqlite_store *s, weir_buffer *out)
                    "INSERT INTO weir_store (one, schema, epoch, created, clock_us)\n"
                    "VALUES (1, %d, '%s', %" PRId64 ", %" PRId64 ");",
                    SQLITE_SCHEMA_VERSION, epoch, now_us, now_us);
-    return add_sql(out, sql_schema) && add_sql(out, sql_targets_schema) && add_sql(out, row);
+    return add_sql(out, sql_schema) && add_sql(out, sql_targets_schema) &&
+           add_sql(out, sql_workers_schema) && add_sql(out, row);
 }
 
 static bool add_steps(const sqlite_store *s, int64_t from, weir_buffer *out)
@@ -308,32 +333,32 @@ weir_status weir__sqlite_schema_plan(sqlite_store *s, sqlite_conn *conn, weir_bu
                                      weir_error *err)
 {
     const uint32_t flags = s->options.open_flags;
-    found_kind kind = FOUND_NOTHING;
-    int64_t version = 0;
+    found_store found = { .kind = FOUND_NOTHING };
     if (conn != NULL) {
-        const weir_status status = look(s, conn, &kind, &version, err);
+        const weir_status status = look(s, conn, &found, err);
         if (status != WEIR_OK) {
             return status;
         }
     }
-    if (kind == FOUND_NOTHING && (flags & (WEIR_OPEN_EXISTING | WEIR_OPEN_READONLY)) != 0) {
+    if (found.kind == FOUND_NOTHING && (flags & (WEIR_OPEN_EXISTING | WEIR_OPEN_READONLY)) != 0) {
         return refuse_missing(s, err);
     }
-    if (kind == FOUND_FOREIGN && (flags & WEIR_OPEN_ADOPT) == 0) {
+    if (found.kind == FOUND_FOREIGN && (flags & WEIR_OPEN_ADOPT) == 0) {
         return refuse_foreign(s, err);
     }
-    if (version > s->schema->version) {
-        return refuse_newer(s, version, err);
+    if (found.version > s->schema->version) {
+        return refuse_newer(s, found.version, err);
     }
-    if (version == s->schema->version) {
+    if (up_to_date(s, &found)) {
         return WEIR_OK;
     }
-    bool ok =
-        version != 0 || ((kind != FOUND_NOTHING || add_sql(out, "PRAGMA page_size = 4096;")) &&
-                         add_sql(out, "PRAGMA journal_mode = WAL;"));
+    bool ok = found.version != 0 ||
+              ((found.kind != FOUND_NOTHING || add_sql(out, "PRAGMA page_size = 4096;")) &&
+               add_sql(out, "PRAGMA journal_mode = WAL;"));
     ok = ok && add_sql(out, "BEGIN IMMEDIATE;");
-    ok = ok && (version != 0 || add_creation(s, out));
-    ok = ok && add_steps(s, version == 0 ? SQLITE_SCHEMA_VERSION : version, out);
+    ok = ok && (found.version != 0 || add_creation(s, out));
+    ok = ok && (found.version == 0 || found.workers || add_sql(out, sql_workers_schema));
+    ok = ok && add_steps(s, found.version == 0 ? SQLITE_SCHEMA_VERSION : found.version, out);
     ok = ok && add_sql(out, "COMMIT;");
     return ok ? WEIR_OK : weir__fail(err, WEIR_ENOMEM, "could not allocate memory for the schema");
 }
@@ -344,6 +369,9 @@ weir_status weir__sqlite_schema_build(sqlite_store *s, sqlite_conn *conn, weir_e
     weir_status status = weir__sqlite_exec(conn, sql_schema, err);
     if (status == WEIR_OK) {
         status = weir__sqlite_exec(conn, sql_targets_schema, err);
+    }
+    if (status == WEIR_OK) {
+        status = weir__sqlite_exec(conn, sql_workers_schema, err);
     }
     for (size_t i = 0; i < s->schema->steps_count && status == WEIR_OK; i++) {
         status = weir__sqlite_exec(conn, s->schema->steps[i].sql, err);

@@ -117,3 +117,6 @@ SELECT
 
 -- name: schema_version
 SELECT schema FROM weir_store WHERE one = 1;
+
+-- name: schema_has_workers
+SELECT count(*) FROM main.sqlite_schema WHERE type = 'table' AND name = 'weir_workers';

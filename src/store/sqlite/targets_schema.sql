@@ -115,7 +115,9 @@ CREATE TABLE weir_lanes (
     paused_by TEXT    NOT NULL DEFAULT ''
 ) STRICT, WITHOUT ROWID;
 
--- Who works, and who ended within the last hour. A hint: nothing else refers to it.
+-- Who works, and who ended within the last hour. A hint: nothing else refers to it. The first
+-- stores of schema 1 were made without it; it is added when they are opened.
+-- name: workers_schema
 CREATE TABLE weir_workers (
     id          INTEGER PRIMARY KEY AUTOINCREMENT,
     name        TEXT    NOT NULL UNIQUE,

@@ -293,6 +293,27 @@ static void what_hands_out_a_fence_is_synced_although_the_rest_is_not(void **sta
     testing_close(&other);
 }
 
+static void a_hint_is_not_synced_and_what_comes_after_it_is(void **state)
+{
+    testing *t = *state;
+    sqlite_conn *conn = NULL;
+    int64_t now_us = 0;
+    enum { NORMAL = 1, FULL = 2 };
+
+    for (int i = 0; i < 4; i++) {
+        const uint32_t flags = i % 2 == 1 ? SQLITE_TX_HINT : 0;
+        begin(store_of(t), flags, &conn, &now_us);
+        assert_int_equal(pragma(conn, "PRAGMA synchronous"), flags == 0 ? FULL : NORMAL);
+        assert_int_equal(weir__sqlite_write_end(store_of(t), WEIR_OK, false, &t->err), WEIR_OK);
+    }
+    /* A worker's beat is one, an append is none. */
+    const store_worker worker = { .name = weir__str("w"), .host = weir__str("h") };
+    assert_int_equal(t->store->ops->worker_beat(t->store, &worker, 1000, &t->err), WEIR_OK);
+    assert_false(store_of(t)->sync_full);
+    assert_int_equal(testing_append(t->store, "order-1", &t->err), WEIR_OK);
+    assert_true(store_of(t)->sync_full);
+}
+
 static void every_connection_has_the_settings_that_keep_processes_safe(void **state)
 {
     testing *t = *state;
@@ -544,6 +565,7 @@ int main(int argc, char **argv)
         TEST(a_ninth_reader_is_told_when_nobody_makes_room),
         TEST(an_open_cursor_does_not_keep_a_reader_in_its_transaction),
         TEST(what_hands_out_a_fence_is_synced_although_the_rest_is_not),
+        TEST(a_hint_is_not_synced_and_what_comes_after_it_is),
         TEST(every_connection_has_the_settings_that_keep_processes_safe),
         TEST(the_wal_is_started_over_and_does_not_grow_with_the_log),
         TEST(a_reader_that_stays_stops_checkpoints_but_no_append),

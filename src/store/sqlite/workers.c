@@ -179,7 +179,8 @@ static weir_status read_worker(sqlite3_stmt *stmt, weir_arena *arena, store_work
                            .pid = sqlite3_column_int64(stmt, 3),
                            .since_us = sqlite3_column_int64(stmt, 6),
                            .until_us = sqlite3_column_int64(stmt, 7),
-                           .draining = sqlite3_column_int(stmt, 8) != 0 };
+                           .draining = sqlite3_column_int(stmt, 8) != 0,
+                           .holds = sqlite3_column_int64(stmt, 9) };
     if (out->name.ptr == NULL || out->host.ptr == NULL) {
         return weir__fail(err, WEIR_ENOMEM, "could not copy a worker");
     }
@@ -188,24 +189,31 @@ static weir_status read_worker(sqlite3_stmt *stmt, weir_arena *arena, store_work
                              : status;
 }
 
-/* The rows, one after another in `found`; their texts and lists in the arena. */
-static weir_status workers_in(sqlite_conn *conn, int64_t after_us, weir_arena *arena,
+/* The rows, one after another in `found`; their texts and lists in the list's arena. */
+static weir_status workers_in(sqlite_conn *conn, int64_t now_us, store_worker_list *list,
                               weir_buffer *found, weir_error *err)
 {
     sqlite3_stmt *stmt = NULL;
+    bool there = false;
     bool row = true;
-    weir_status status = weir__sqlite_statement(conn, sql_workers_list, &stmt, err);
-    if (status != WEIR_OK) {
+    int64_t one = 0;
+    weir_status status = weir__sqlite_get_int(conn, sql_workers_there, NULL, 0, &there, &one, err);
+    if (status == WEIR_OK && there) {
+        status = weir__sqlite_statement(conn, sql_workers_list, &stmt, err);
+    }
+    if (status != WEIR_OK || !there) {
         return status;
     }
-    sqlite3_bind_int64(stmt, 1, after_us);
+    sqlite3_bind_int64(stmt, 1, now_us - STORE_WORKER_KEPT_US);
+    sqlite3_bind_int64(stmt, 2, now_us);
+    sqlite3_bind_int64(stmt, 3, list->count_holds ? 1 : 0);
     while (status == WEIR_OK) {
         store_worker worker = { 0 };
         status = weir__sqlite_step(conn, stmt, &row, err);
         if (status != WEIR_OK || !row) {
             break;
         }
-        status = read_worker(stmt, arena, &worker, err);
+        status = read_worker(stmt, &list->arena, &worker, err);
         if (status == WEIR_OK && !weir__buffer_add(found, &worker, sizeof worker)) {
             status = weir__fail(err, WEIR_ENOMEM, "could not allocate the list of workers");
         }
@@ -230,7 +238,7 @@ weir_status weir__sqlite_workers(weir_store *base, store_worker_list *list, weir
     }
     status = weir__sqlite_read_now(s, conn, &now_us, err);
     if (status == WEIR_OK) {
-        status = workers_in(conn, now_us - STORE_WORKER_KEPT_US, &list->arena, &found, err);
+        status = workers_in(conn, now_us, list, &found, err);
     }
     weir__sqlite_read_end(s, conn);
     if (status == WEIR_OK && found.len > 0) {

@@ -20,8 +20,19 @@ DELETE FROM weir_workers WHERE name = ?1;
 DELETE FROM weir_workers
  WHERE id IN (SELECT id FROM weir_workers WHERE lease_until <= ?1 LIMIT ?2);
 
+-- No row: a store of before there were workers, opened for reading alone.
+-- name: workers_there
+SELECT 1 FROM main.sqlite_schema WHERE type = 'table' AND name = 'weir_workers';
+
+-- ?2: now; ?3: whether to count what they hold. Leases are found by their index, which has no other
+-- rows.
 -- name: workers_list
-SELECT id, name, host, pid, lanes, known, since, lease_until, draining
-  FROM weir_workers
- WHERE lease_until > ?1
- ORDER BY name;
+SELECT w.id, w.name, w.host, w.pid, w.lanes, w.known, w.since, w.lease_until, w.draining,
+       coalesce(h.holds, 0)
+  FROM weir_workers AS w
+  LEFT JOIN (SELECT holder, count(*) AS holds
+               FROM weir_targets INDEXED BY weir_targets_leased
+              WHERE ?3 AND holder IS NOT NULL AND lease_until > ?2
+              GROUP BY holder) AS h ON h.holder = w.name
+ WHERE w.lease_until > ?1
+ ORDER BY w.name;

@@ -2,7 +2,8 @@
 
 PREPARE s1 AS
 SELECT to_regclass('weir.store') IS NOT NULL,
-       EXISTS (SELECT FROM pg_catalog.pg_namespace AS n WHERE n.nspname = $1);
+       EXISTS (SELECT FROM pg_catalog.pg_namespace AS n WHERE n.nspname = $1),
+       to_regclass('weir.workers') IS NOT NULL;
 EXECUTE s1 ('weir');
 PREPARE s2 AS
 SELECT schema, client_least, epoch, number FROM weir.store;
@@ -281,14 +282,20 @@ SELECT weir.worker_beat($1, $2, $3, $4, $5, $6, $7, $8, $9, $10);
 EXECUTE s40 ('client', 'host', '7', '{default,mail}', '{1}', '{1}', 'f', '60000000', '3600000000', '64');
 EXECUTE s40 ('client', 'host', '7', '{default,mail}', '{1}', '{1}', 'f', '60000000', '3600000000', '64');
 PREPARE s41 AS
-SELECT id, name, host, pid, since, lease_until, draining,
-       cardinality(lanes), array_to_string(lanes, chr(10)),
-       cardinality(reactions), array_to_string(reactions, chr(10)),
-       array_to_string(numbers, chr(10))
-  FROM weir.workers
- WHERE lease_until > weir.clock_us() - $1
- ORDER BY name;
-EXECUTE s41 ('3600000000');
+WITH n AS MATERIALIZED (SELECT weir.clock_us() AS now_us)
+SELECT w.id, w.name, w.host, w.pid, w.since, w.lease_until, w.draining,
+       cardinality(w.lanes), array_to_string(w.lanes, chr(10)),
+       cardinality(w.reactions), array_to_string(w.reactions, chr(10)),
+       array_to_string(w.numbers, chr(10)), coalesce(h.holds, 0)
+  FROM n
+ CROSS JOIN weir.workers AS w
+  LEFT JOIN (SELECT t.holder, count(*) AS holds
+               FROM weir.targets AS t
+              WHERE $2 AND t.holder IS NOT NULL AND t.lease_until > (SELECT now_us FROM n)
+              GROUP BY t.holder) AS h ON h.holder = w.name
+ WHERE w.lease_until > n.now_us - $1
+ ORDER BY w.name;
+EXECUTE s41 ('3600000000', 'f');
 EXECUTE s40 ('client', 'host', '7', '{default,mail}', '{1}', '{1}', 'f', '0', '3600000000', '64');
 PREPARE s42 AS
 SELECT weir.snapshot_put($1, $2, $3, $4);

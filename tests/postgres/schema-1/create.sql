@@ -157,6 +157,7 @@ CREATE TABLE weir.lanes (
     paused boolean NOT NULL DEFAULT false,
     paused_by text NOT NULL DEFAULT ''
 );
+
 CREATE TABLE weir.workers (
     id bigint GENERATED ALWAYS AS IDENTITY PRIMARY KEY,
     name text COLLATE "C" NOT NULL UNIQUE,
