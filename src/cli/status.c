@@ -11,6 +11,7 @@ typedef struct status_facts {
     store_lane_list lanes;
     store_reaction_list reactions;
     store_holder_list holders; /* of what keeps `safe` below `head` */
+    store_worker_list workers;
 } status_facts;
 
 static weir_status collect(const cli *c, weir *w, status_facts *f, weir_error *err)
@@ -36,6 +37,10 @@ static weir_status collect(const cli *c, weir *w, status_facts *f, weir_error *e
     }
     if (status == WEIR_OK) {
         status = store->ops->reactions(store, &f->reactions, err);
+    }
+    if (status == WEIR_OK) {
+        f->workers.count_holds = true;
+        status = store->ops->workers(store, &f->workers, err);
     }
     weir__free(url);
     return status;
@@ -86,6 +91,29 @@ static void json_lanes(cli_json *j, const status_facts *f)
         } else {
             weir__cli_json_null(j, "paused_by");
         }
+        weir__cli_json_close(j, '}');
+    }
+    weir__cli_json_close(j, ']');
+}
+
+static void json_workers(cli_json *j, const status_facts *f)
+{
+    weir__cli_json_open(j, "workers", '[');
+    for (size_t i = 0; i < f->workers.workers_count; i++) {
+        const store_worker *w = &f->workers.workers[i];
+        weir__cli_json_open(j, NULL, '{');
+        weir__cli_json_str(j, "worker", w->name);
+        weir__cli_json_str(j, "host", w->host);
+        weir__cli_json_i64(j, "pid", w->pid);
+        weir__cli_json_open(j, "lanes", '[');
+        for (size_t n = 0; n < w->lanes_count; n++) {
+            weir__cli_json_str(j, NULL, w->lanes[n]);
+        }
+        weir__cli_json_close(j, ']');
+        weir__cli_json_time(j, "since", w->since_us);
+        weir__cli_json_time(j, "until", w->until_us);
+        weir__cli_json_i64(j, "holds", w->holds);
+        weir__cli_json_bool(j, "draining", w->draining);
         weir__cli_json_close(j, '}');
     }
     weir__cli_json_close(j, ']');
@@ -151,8 +179,7 @@ static bool print_json(cli *c, const status_facts *f)
     json_holders(&j, f);
     json_routers(&j, f);
     json_lanes(&j, f);
-    weir__cli_json_open(&j, "workers", '[');
-    weir__cli_json_close(&j, ']');
+    json_workers(&j, f);
     weir__cli_json_i64(&j, "streams", f->stats.streams);
     weir__cli_json_i64(&j, "targets", f->stats.targets);
     weir__cli_json_i64(&j, "blocked", f->stats.blocked);
@@ -192,6 +219,33 @@ static void print_holders(cli_output *o, const status_facts *f)
     weir__cli_table_free(&table);
 }
 
+/* Who works, in a table of its own; one that has ended says when. */
+static void print_workers(cli_output *o, const status_facts *f)
+{
+    cli_table table = { 0 };
+    weir_buffer text = { 0 };
+    for (size_t i = 0; i < f->workers.workers_count; i++) {
+        const store_worker *w = &f->workers.workers[i];
+        const bool ended = w->until_us <= f->positions.now_us;
+        const cli_field fields[] = {
+            { .name = "worker", .type = CLI_STR, .text = w->name },
+            { .name = "host", .type = CLI_STR, .text = w->host },
+            { .name = "pid", .type = CLI_I64, .number = w->pid },
+            { .name = "since", .type = CLI_STAMP, .number = w->since_us },
+            { .name = "ended", .type = ended ? CLI_STAMP : CLI_NULL, .number = w->until_us },
+            { .name = "holds", .type = CLI_I64, .number = w->holds },
+            { .name = "draining", .type = CLI_BOOL, .number = w->draining },
+        };
+        (void)weir__cli_table_row(&table, fields, sizeof fields / sizeof fields[0]);
+    }
+    if (f->workers.workers_count > 0 && weir__cli_table_flush(&table, &text)) {
+        (void)weir__cli_print(o, "\n");
+        (void)weir__cli_put(o, (weir_str){ text.ptr, text.len });
+    }
+    weir__buffer_free(&text);
+    weir__cli_table_free(&table);
+}
+
 static void print_text(cli *c, const status_facts *f)
 {
     cli_output *o = &c->out;
@@ -222,6 +276,7 @@ static void print_text(cli *c, const status_facts *f)
     (void)weir__cli_print(o, "parked      %" PRId64 "\n", f->stats.parked);
     (void)weir__cli_print(o, "reactions   %zu\n", f->reactions.reactions_count);
     print_holders(o, f);
+    print_workers(o, f);
     if (f->lanes.lanes_count > 0) {
         (void)weir__cli_print(o, "\n");
     }
@@ -258,6 +313,7 @@ static int run(cli *c)
     weir__arena_free(&facts.lanes.arena);
     weir__arena_free(&facts.reactions.arena);
     weir__arena_free(&facts.holders.arena);
+    weir__arena_free(&facts.workers.arena);
     weir__free(facts.store);
     weir_close(w);
     return status == WEIR_OK ? CLI_DONE : weir__cli_fail(c, &err);
@@ -271,8 +327,8 @@ const cli_command weir__cli_status_command = {
     .about =
         "Prints the highest position (head), the highest one at and below which nothing can still\n"
         "appear (safe), which transactions keep the second below the first, what is blocked and\n"
-        "parked, the lanes, who routes, and facts about the store itself: schema, library,\n"
-        "durability, bytes on disk.",
+        "parked, the lanes, who routes, who works, and facts about the store itself: schema,\n"
+        "library, durability, bytes on disk.",
     .example = "weir status\n"
                "weir status --json\n"
                "weir status --store postgres:///orders",

@@ -340,6 +340,45 @@ static void status_tells_about_lanes_and_routers(void **state)
     assert_non_null(strstr(f->printed, "LANE "));
 }
 
+static void status_tells_who_works(void **state)
+{
+    fixture *f = *state;
+    const weir_str lanes[] = { weir__str("default"), weir__str("mail") };
+    store_worker worker = { .name = weir__str("shop@one/7-x"),
+                            .host = weir__str("one"),
+                            .pid = 7,
+                            .lanes = lanes,
+                            .lanes_count = 2,
+                            .draining = true };
+    declare(f);
+    route(f, "order-1", "default", 0, append(f, "order-1", "Placed"));
+    assert_int_equal(run(f, &weir__cli_status_command, ""), CLI_DONE);
+    assert_non_null(strstr(f->printed, "\"workers\":[]"));
+    assert_int_equal(f->store->ops->worker_beat(f->store, &worker, (int64_t)HOUR_S * 1000000, NULL),
+                     WEIR_OK);
+    worker = (store_worker){ .name = weir__str("silent"), .host = weir__str("two"), .pid = 8 };
+    assert_int_equal(f->store->ops->worker_beat(f->store, &worker, 1, NULL), WEIR_OK);
+    const store_lease_request request = { .lane = weir__str("default"),
+                                          .holder = weir__str("shop@one/7-x"),
+                                          .lease_us = (int64_t)HOUR_S * 1000000,
+                                          .limit = 1,
+                                          .all_reactions = true };
+    store_lease_list leases = { 0 };
+    assert_int_equal(f->store->ops->lease(f->store, &request, &leases, NULL), WEIR_OK);
+    assert_int_equal(leases.leases_count, 1);
+    weir__arena_free(&leases.arena);
+    assert_int_equal(run(f, &weir__cli_status_command, ""), CLI_DONE);
+    assert_non_null(strstr(f->printed, "\"workers\":[{\"worker\":\"shop@one/7-x\",\"host\":\"one\","
+                                       "\"pid\":7,\"lanes\":[\"default\",\"mail\"],"
+                                       "\"since\":\"20"));
+    assert_non_null(strstr(f->printed, "Z\",\"holds\":1,\"draining\":true},{\"worker\":\"silent\","
+                                       "\"host\":\"two\",\"pid\":8,\"lanes\":[],\"since\":\"20"));
+    assert_non_null(strstr(f->printed, "Z\",\"holds\":0,\"draining\":false}]"));
+    assert_int_equal(run(f, &weir__cli_status_command, "--text"), CLI_DONE);
+    assert_non_null(strstr(f->printed, "\nWORKER "));
+    assert_non_null(strstr(f->printed, "\nshop@one/7-x"));
+}
+
 static void closing_is_held_while_a_reaction_has_work_unless_forced(void **state)
 {
     fixture *f = *state;
@@ -366,6 +405,7 @@ int main(void)
                                         open_memory, close_fixture),
         cmocka_unit_test_setup_teardown(status_tells_about_lanes_and_routers, open_memory,
                                         close_fixture),
+        cmocka_unit_test_setup_teardown(status_tells_who_works, open_memory, close_fixture),
         cmocka_unit_test_setup_teardown(closing_is_held_while_a_reaction_has_work_unless_forced,
                                         open_memory, close_fixture),
     };
