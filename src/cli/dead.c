@@ -33,6 +33,7 @@ typedef struct dead {
     size_t ids_count;
     bool dry_run;
     int64_t count; /* that changed, would change, or were shown */
+    int64_t found; /* to be changed, or left as they are already */
     bool enough;   /* the rest of a page is not wanted */
 } dead;
 
@@ -159,6 +160,7 @@ static weir_status show_parked(dead *d, const store_parked *p, weir_error *err)
 static weir_status count_parked(dead *d, const store_parked *p, weir_error *err)
 {
     (void)err;
+    d->found++;
     /* One that was sent back already, or has nowhere to go, is not sent back. */
     d->count += d->verb == DEAD_DROP || (!p->sent_back && p->target.len > 0) ? 1 : 0;
     return WEIR_OK;
@@ -185,34 +187,15 @@ static weir_status change_parked(dead *d, const store_parked *p, weir_error *err
     return status;
 }
 
-static weir_status accept_parked(dead *d, const store_parked *p, weir_error *err)
-{
-    (void)p;
-    (void)err;
-    d->count++;
-    return WEIR_OK;
-}
-
-/* All named ones are there, or something fits, before the first is touched. */
-static weir_status check(dead *d, weir_error *err)
-{
-    weir_status status = each(d, accept_parked, err);
-
-    if (status == WEIR_OK && d->count == 0) {
-        status = weir__fail(err, WEIR_ENOTFOUND, "no parked event matched");
-    }
-    d->count = 0;
-    return status;
-}
-
 static weir_status change(dead *d, bool *go_on, weir_error *err)
 {
     char question[128];
-    weir_status status = check(d, err);
+    /* Before the first is touched: all that are named are there, or something fits. */
+    weir_status status = each(d, count_parked, err);
 
     *go_on = true;
-    if (status == WEIR_OK) {
-        status = each(d, count_parked, err);
+    if (status == WEIR_OK && d->found == 0) {
+        status = weir__fail(err, WEIR_ENOTFOUND, "no parked event matched");
     }
     if (status != WEIR_OK || d->dry_run) {
         return status;

@@ -242,6 +242,7 @@ verbs() {
     status "skip without --yes" 2 weir skip p-s-1
     like "says what is needed" "$(errors)" 'needs --yes where nobody can be asked'
     is "skip --dry-run" "$(weir skip p-s-1 --dry-run)" '{"would_change":1}'
+    is "a name that is given twice is one target" "$(weir skip p-s-1 p-s-1 --dry-run)" '{"would_change":1}'
     is "parks nothing" "$(weir dead ls)" ""
     status "skip, and the answer is no" 1 on_terminal n "$WEIR" skip p-s-1
     like "it asked" "$out" 'weir: skip: set aside the next event of 1 target\? \[y/N\] '
@@ -411,10 +412,16 @@ watching() {
     ok "--watch begins with what is there" wait_for "two lines" 20 bash -c '[ "$(wc -l <watched)" = 2 ]'
     ok "a change" weir pause p-s-1
     ok "is a line" line_with '"target":"p-s-1",.*"state":"paused"' "the pause"
-    ok "a lease" state hold p-s-2 w9 1
+    ok "a lease" state hold p-s-2 w9 600
     ok "is a line" line_with '"target":"p-s-2",.*"state":"leased",.*"leased_by":"w9"' "the lease"
+    ok "it is renewed" state extend p-s-2 900
+    ok "and something else happens" weir prioritize 7 p-s-1
+    ok "which is a line" line_with '"target":"p-s-1",.*"priority":7' "the priority"
+    is "the renewal is none" "$(grep -c '"state":"leased"' watched)" 1
+    ok "it is to end soon" state extend p-s-2 1
     ok "its end is one, though nothing wakes" wait_for "its end" 20 bash -c 'tail -n 1 watched | grep -q "\"target\":\"p-s-2\",.*\"state\":\"ready\""'
-    is "targets that did not change are not repeated" "$(grep -c p-s-1 watched)" 2
+    is "targets that did not change are not repeated" "$(grep -c p-s-1 watched)" 3
+    ok "a priority is cleared" weir prioritize --clear p-s-1
     kill -INT $watcher
     wait $watcher
     is "SIGINT ends it with 0" $? 0

@@ -4,6 +4,7 @@
  *   target_state route REACTION LANE PREFIX    every event that is not routed yet
  *   target_state misroute REACTION ERROR       the next event: it is parked, without a target
  *   target_state hold TARGET HOLDER SECONDS    leases it; prints the fence
+ *   target_state extend TARGET SECONDS         renews its lease, whoever has it
  *   target_state lose TARGET TIMES             leases it so often and lets each lease end
  *   target_state finish TARGET                 handles all that waits
  *   target_state block TARGET ERROR            fails at its next event
@@ -336,6 +337,24 @@ static void hold(const char *target, const char *holder, const char *length)
     (void)printf("%" PRId64 "\n", l->fence);
 }
 
+static void extend(const char *target, const char *length)
+{
+    store_targets_chunk chunk = { 0 };
+    const weir_str name = weir__str(target);
+    const store_targets_query q = { .filter = { .names = &name, .names_count = 1 }, .limit = 1 };
+
+    check(store->ops->targets(store, &q, &chunk, &failed), "targets");
+    if (chunk.targets_count == 0) {
+        give_up("no such target");
+    }
+    store_fenced item = { .target = chunk.targets[0].id, .fence = chunk.targets[0].fence };
+    check(store->ops->extend(store, seconds(length), &item, 1, &failed), "extend");
+    if (item.status != WEIR_OK) {
+        give_up("nobody holds the target");
+    }
+    weir__arena_free(&chunk.arena);
+}
+
 /* ---- arguments ------------------------------------------------------------------------------ */
 
 /* argc: of the verb's own arguments. false: no such verb, or not so. */
@@ -349,6 +368,8 @@ static bool run(const char *verb, int argc, char **argv)
         misroute(argv[0], argv[1]);
     } else if (strcmp(verb, "hold") == 0 && argc == 3) {
         hold(argv[0], argv[1], argv[2]);
+    } else if (strcmp(verb, "extend") == 0 && argc == 2) {
+        extend(argv[0], argv[1]);
     } else if (strcmp(verb, "lose") == 0 && argc == 2) {
         lose(argv[0], seconds(argv[1]) / SECOND_US);
     } else if (strcmp(verb, "finish") == 0 && argc == 1) {
