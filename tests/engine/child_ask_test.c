@@ -104,7 +104,7 @@ static void ending_between_questions_costs_nothing(void **state)
     (void)state;
     for (int i = 0; i < 20; i++) {
         assert_int_equal(kit_ask(c, "{}"), CHILD_DONE);
-        kit_await_end(answered_by());
+        kit_await_gone(answered_by()); /* its keeper has seen it end */
     }
     weir__child_close(c);
 }
@@ -199,10 +199,12 @@ static void what_hangs_is_killed_with_all_its_group(void **state)
 static void a_program_that_closes_stdout_is_not_waited_for(void **state)
 {
     child *c = open_child("exec >&-; echo $$ >pid; sleep 1000");
+    const int64_t began_us = kit_now_us();
 
     (void)state;
     assert_int_equal(kit_ask(c, "{}"), CHILD_RETRY);
     kit_expect(CHILD_RETRY, "closed its stdout without answering");
+    assert_true(kit_now_us() - began_us < WAIT_US / 2);
     assert_true(kit_is_gone(kit_pid("pid")));
     weir__child_close(c);
 }
@@ -218,21 +220,43 @@ static void a_grandchild_that_holds_stdout_is_not_waited_for(void **state)
     weir__child_close(c);
 }
 
-static void an_answer_that_comes_before_the_question_was_read_waits(void **state)
+/* An array of blanks, of more than a pipe holds. */
+static char *long_line(void)
 {
-    const size_t len = 200000; /* more than a pipe holds */
+    const size_t len = 200000;
     char *line = malloc(len + 1);
-    child *c = open_child("echo '{\"ok\":true}'; read -r line; exec cat");
 
-    (void)state;
     assert_non_null(line);
     memset(line, ' ', len);
     line[0] = '[';
     line[len - 1] = ']';
     line[len] = '\0';
+    return line;
+}
+
+static void an_answer_that_comes_before_the_question_was_read_waits(void **state)
+{
+    char *line = long_line();
+    child *c = open_child("echo '{\"ok\":true}'; read -r line; exec cat");
+
+    (void)state;
     assert_int_equal(kit_ask(c, line), CHILD_DONE);
     assert_int_equal(kit_ask(c, "{\"retry\":\"echo\"}"), CHILD_RETRY);
     kit_expect(CHILD_RETRY, "echo"); /* in step: nothing of the first line is left */
+    weir__child_close(c);
+    free(line);
+}
+
+static void a_program_that_cannot_be_asked_again_is_replaced(void **state)
+{
+    char *line = long_line();
+    child *c = open_child("exec <&-; echo $$ >pid; echo '{\"ok\":true}'; sleep 1000");
+
+    (void)state;
+    assert_int_equal(kit_ask(c, line), CHILD_DONE);
+    const pid_t first = kit_pid("pid");
+    assert_int_equal(kit_ask(c, line), CHILD_DONE);
+    assert_true(kit_is_gone(first));
     weir__child_close(c);
     free(line);
 }
@@ -278,6 +302,7 @@ int main(void)
         cmocka_unit_test(a_program_that_closes_stdout_is_not_waited_for),
         cmocka_unit_test(a_grandchild_that_holds_stdout_is_not_waited_for),
         cmocka_unit_test(an_answer_that_comes_before_the_question_was_read_waits),
+        cmocka_unit_test(a_program_that_cannot_be_asked_again_is_replaced),
         cmocka_unit_test(a_stop_ends_the_program),
     };
     return cmocka_run_group_tests_name("child_ask", tests, kit_set_up, kit_tear_down);

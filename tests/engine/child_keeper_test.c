@@ -41,8 +41,8 @@ static void a_program_starts_with_clean_signals_and_descriptors(void **state)
         WEIR_OK);
     assert_int_equal(result.kind, CHILD_DONE);
     assert_int_equal(weir__child_run(own,
-                                     "[ \"$(ps -o pgid= -p $$ | tr -d ' ')\" = $$ ] && "
-                                     "[ \"$(ps -o tty= -p $$)\" = '?' ]",
+                                     "set -- $(ps -o pgid=,sid=,tty= -p $$);"
+                                     "[ \"$1 $2 $3\" = \"$$ $PPID ?\" ]",
                                      &call, &result, NULL),
                      WEIR_OK);
     assert_int_equal(result.kind, CHILD_DONE);

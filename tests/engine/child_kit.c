@@ -126,6 +126,15 @@ bool kit_is_gone(pid_t pid)
     return kill(pid, 0) != 0 && errno == ESRCH;
 }
 
+void kit_await_gone(pid_t pid)
+{
+    const int64_t until_us = kit_now_us() + WAIT_US;
+
+    while (!kit_is_gone(pid)) {
+        pause_shortly(until_us, "a process to be waited for");
+    }
+}
+
 /* Orphans may stay zombies until the machine's first process gets round to them. */
 static bool is_zombie(pid_t pid)
 {

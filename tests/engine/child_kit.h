@@ -40,7 +40,8 @@ void kit_expect(int32_t kind, const char *part);
 pid_t kit_pid(const char *file);
 void kit_await_file(const char *file);
 bool kit_is_gone(pid_t pid); /* not even a zombie */
-void kit_await_end(pid_t pid);
+void kit_await_gone(pid_t pid);
+void kit_await_end(pid_t pid); /* a zombie will do: its parent may be anybody */
 int64_t kit_now_us(void);
 /* Leaves an empty file of that name. */
 void kit_touch(const char *file);
