@@ -170,6 +170,7 @@ static void cycle_ended(poller *p, int64_t now_us)
     weir__lock(&w->mu);
     w->polled = *answer;
     w->polled.lane = (weir_str){ 0 };
+    w->polled_ours = p->routed_ours;
     w->polled_once = w->ask_number == p->ask_number;
     weir__unlock(&w->mu);
     if (answer->head > answer->routed_least) {
@@ -200,6 +201,7 @@ static void cycle_begins(poller *p)
     weir__lock(&w->mu);
     p->ask_number = w->ask_number;
     weir__unlock(&w->mu);
+    p->routed_ours = atomic_load_explicit(&w->routed_ours, memory_order_relaxed);
 }
 
 static int64_t poll_step(poller *p)

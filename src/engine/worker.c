@@ -278,11 +278,11 @@ bool weir__worker_out_of_work(worker *w)
 {
     /* Idle before the poll is read: what a slot settles is in a later poll. */
     const bool idle = all_lanes_idle(w);
-    const int64_t ours = atomic_load_explicit(&w->routed_ours, memory_order_relaxed);
 
     weir__lock(&w->mu);
     const bool polled = w->polled_once;
     const store_poll poll = w->polled;
+    const int64_t ours = w->polled_ours;
     weir__unlock(&w->mu);
     return idle && polled && !poll.ready && poll.due_us == INT64_MAX &&
            poll.lease_end_us == INT64_MAX && (poll.routed_least >= poll.head || ours >= poll.head);

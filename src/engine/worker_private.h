@@ -106,6 +106,7 @@ typedef struct poller {
     size_t lane_index;      /* of the lanes that are asked for one by one */
     store_poll sum;         /* of those asked so far in this cycle */
     int64_t ask_number;     /* as worker.ask_number when this cycle began */
+    int64_t routed_ours;    /* the same of worker.routed_ours             */
     bool beat_draining;     /* what the last beat said */
     int64_t retry_us;       /* mono: the store failed: not before */
     int attempt;
@@ -130,6 +131,7 @@ struct worker {
     weir_mutex mu;
     /* guarded by mu */
     store_poll polled;
+    int64_t polled_ours; /* routed_ours before it: what that marked, the poll has seen */
     bool polled_once, draining;
     int64_t ask_number; /* how often somebody asked for a new poll */
 
