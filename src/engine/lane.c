@@ -68,16 +68,24 @@ typedef struct lane_round {
     store_chunk chunk;
     size_t lease_index, sent_back_index; /* ROUND_SENT_BACK: the next to read */
     bool full;                           /* as many were leased as were asked for */
+    int64_t wait_us;                     /* mono: the store failed, not before */
 } lane_round;
 
-static size_t free_slots(lane *l, bool *draining)
+static bool is_draining(lane *l)
+{
+    weir__lock(&l->worker->mu);
+    const bool draining = l->draining;
+    weir__unlock(&l->worker->mu);
+    return draining;
+}
+
+static size_t free_slots(lane *l)
 {
     size_t count = 0;
     weir__lock(&l->worker->mu);
     for (size_t i = 0; i < l->slots_count; i++) {
         count += l->slots[i].state == SLOT_IDLE;
     }
-    *draining = l->draining;
     if (count == 0) {
         l->crowded = true; /* whoever woke us may have work: the next slot that can asks for it */
     }
@@ -152,15 +160,46 @@ static void assign(lane *l)
     weir__task_wake(&l->renewing);
 }
 
+/* Woken or not, the store is left alone until then. */
+static int64_t store_failed(lane *l, const weir_error *err)
+{
+    l->round->wait_us = weir__worker_store_failed(l->worker, &l->leasing, &l->attempt, err);
+    return l->round->wait_us;
+}
+
+/* The target came back to the lane that has just let it go: nobody was before it. */
+static bool came_back(const lane *l, const store_leased *leased)
+{
+    for (size_t i = 0; i < l->slots_count; i++) {
+        const slot *s = &l->slots[i];
+        if (s->last_target == leased->target && s->last_fence + 1 == leased->fence) {
+            return true;
+        }
+    }
+    return false;
+}
+
+/* Others wait when all that was asked for was given, and to others than those who had it. */
+static void set_crowded(lane *l)
+{
+    const lane_round *r = l->round;
+    size_t back = 0;
+    weir__lock(&l->worker->mu);
+    for (size_t i = 0; i < r->leases.leases_count; i++) {
+        back += came_back(l, &r->leases.leases[i]);
+    }
+    l->crowded = r->full && back < r->leases.leases_count;
+    weir__unlock(&l->worker->mu);
+}
+
 static int64_t lease(lane *l)
 {
     worker *w = l->worker;
     lane_round *r = l->round;
-    bool draining = false;
     weir_error err;
 
-    size_t limit = free_slots(l, &draining);
-    if (limit == 0 || draining) {
+    size_t limit = is_draining(l) ? 0 : free_slots(l);
+    if (limit == 0) {
         return TASK_WAIT;
     }
     limit = limit < (size_t)l->config.target_limit ? limit : (size_t)l->config.target_limit;
@@ -184,14 +223,12 @@ static int64_t lease(lane *l)
     const weir_status status = w->store->ops->lease(w->store, &request, &r->leases, &err);
     if (status != WEIR_OK) {
         r->shares = before;
-        return weir__worker_store_failed(w, &l->leasing, &l->attempt, &err);
+        return store_failed(l, &err);
     }
     l->attempt = 0;
     weir__metric_observe(&w->metrics, METRIC_LEASE_US, weir__task_now(&l->leasing) - begin_us);
     r->full = r->leases.leases_count == limit;
-    weir__lock(&w->mu);
-    l->crowded = r->full;
-    weir__unlock(&w->mu);
+    set_crowded(l);
     if (r->leases.leases_count == 0) {
         r->shares = before; /* nobody had the share: it is still due */
         return TASK_WAIT;
@@ -216,7 +253,6 @@ static bool is_leading(const lane_round *r, size_t index)
 static int64_t begin(lane *l)
 {
     lane_round *r = l->round;
-    bool draining = false;
 
     for (size_t i = 0; i < r->leases.leases_count; i++) {
         batch *b = r->slots[i]->batch;
@@ -235,7 +271,7 @@ static int64_t begin(lane *l)
     }
     r->phase = ROUND_LEASE;
     weir__arena_reset(&r->fetched.arena); /* batches have their own copies */
-    return r->full && free_slots(l, &draining) > 0 ? TASK_NOW : TASK_WAIT;
+    return r->full && free_slots(l) > 0 ? TASK_NOW : TASK_WAIT;
 }
 
 static int64_t begin_broken(lane *l)
@@ -319,7 +355,7 @@ static int64_t fetch(lane *l)
         l->attempt = 0;
         add_fetched(r, items, owners, count);
     } else {
-        again_us = weir__worker_store_failed(w, &l->leasing, &l->attempt, &err);
+        again_us = store_failed(l, &err);
         r->phase = ROUND_FETCH;
         if (status == WEIR_ENOTFOUND) { /* trying again does not help */
             (void)begin_broken(l);
@@ -364,7 +400,7 @@ static int64_t read_sent_back(lane *l)
     const store_log_query query = { .after = back->event - 1, .to = back->event, .limit = 1 };
     const weir_status status = w->store->ops->read_log(w->store, &query, &r->chunk, &err);
     if (status != WEIR_OK) {
-        return weir__worker_store_failed(w, &l->leasing, &l->attempt, &err);
+        return store_failed(l, &err);
     }
     l->attempt = 0;
     if (r->chunk.events_count == 1) {
@@ -378,17 +414,21 @@ static int64_t read_sent_back(lane *l)
 static int64_t leasing_step(task *t)
 {
     lane *l = (lane *)((char *)t - offsetof(lane, leasing));
-    bool draining = false;
+    lane_round *r = l->round;
 
-    switch (l->round->phase) {
+    if (r->phase != ROUND_LEASE && is_draining(l)) {
+        return begin_broken(l);
+    }
+    if (r->wait_us > weir__task_now(t)) {
+        return r->wait_us;
+    }
+    switch (r->phase) {
     case ROUND_LEASE:
         return lease(l);
     case ROUND_FETCH:
-        (void)free_slots(l, &draining);
-        return draining ? begin_broken(l) : fetch(l);
+        return fetch(l);
     case ROUND_SENT_BACK:
-        (void)free_slots(l, &draining);
-        return draining ? begin_broken(l) : read_sent_back(l);
+        return read_sent_back(l);
     }
     return TASK_WAIT;
 }
@@ -419,6 +459,8 @@ static size_t renewable(lane *l, store_fenced *items, slot **slots, size_t *held
 static void lose(lane *l, slot *s, const store_fenced *item)
 {
     worker *w = l->worker;
+    char name[STORE_NAME_BYTES_MAX] = "";
+    size_t name_len = 0;
     bool lost = false;
 
     weir__lock(&w->mu);
@@ -427,10 +469,14 @@ static void lose(lane *l, slot *s, const store_fenced *item)
         s->lost = true;
         s->interrupted = true;
         lost = true;
+        if (s->batch->ready) { /* until then it is being filled */
+            name_len = s->batch->name.len < sizeof name ? s->batch->name.len : sizeof name;
+            memcpy(name, s->batch->name.ptr, name_len);
+        }
     }
     weir__unlock(&w->mu);
     if (lost) {
-        const log_field fields[] = { { .name = "target_id", .number = item->target },
+        const log_field fields[] = { { .name = "target", .text = { .ptr = name, .len = name_len } },
                                      { .name = "fence", .number = item->fence } };
         weir__metric_add(&w->metrics, METRIC_LOST, 1);
         weir__worker_log(w, 2, "lost", fields, sizeof fields / sizeof fields[0]);

@@ -238,6 +238,8 @@ weir_status weir__worker_settle(worker *w, weir_delivery *d, int32_t outcome, we
                           "the delivery was taken back: its lease is another's, or "
                           "its deadline has passed");
     }
+    const int64_t taken_us = d->deadline_mono_us - d->reaction->deadline_us;
+    weir__metric_observe(&w->metrics, METRIC_HANDLER_US, weir__task_now(&s->task) - taken_us);
     if (outcome != WEIR_DONE) {
         s->batch->phase = PHASE_RUN;
         weir__slot_answered(s, d, outcome, 0, 0);

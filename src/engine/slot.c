@@ -63,9 +63,14 @@ void weir__slot_idle(slot *s, bool behind)
 {
     worker *w = weir__slot_worker(s);
     weir__effects_cut(&s->effects, 0, 0);
+    s->batch->events_count = 0;
+    weir__arena_reset(&s->batch->arena);
+    weir__arena_reset(&s->batch->fetched.arena);
     weir__lock(&w->mu);
     WEIR_ASSERT(s->state == SLOT_RUNNING);
     s->state = SLOT_IDLE;
+    s->last_target = s->target;
+    s->last_fence = s->fence;
     s->target = 0;
     s->fence = 0;
     s->lost = false;

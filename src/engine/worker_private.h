@@ -59,9 +59,10 @@ typedef struct slot {
 
     /* guarded by worker.mu */
     slot_state state;
-    int64_t target, fence;   /* while not IDLE */
-    int64_t extend_until_us; /* mono: the deadline of what runs; not renewed after it */
-    bool lost;               /* the renewal was refused */
+    int64_t target, fence;           /* while not IDLE */
+    int64_t extend_until_us;         /* mono: the deadline of what runs; not renewed after it */
+    bool lost;                       /* the renewal was refused */
+    int64_t last_target, last_fence; /* of the lease before, while IDLE */
 
     /* owned by the task while RUNNING; by the lane while IDLE */
     struct batch *batch; /* see batch.h: the lease, its events and how far they are; owned */
