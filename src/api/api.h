@@ -26,4 +26,9 @@ weir_status weir__open_store(weir **out, weir_store *store, store_url *url, weir
 /* WEIR_EMISUSE in a forked child, WEIR_EINVAL for NULL. Every function of weir.h begins with it. */
 weir_status weir__handle_check(const weir *w, weir_error *err);
 
+/* What weir_engine_stop begins with: from now on nothing is leased. Does not wait. It runs. */
+void weir__engine_drain(weir_engine *e);
+/* Whether all that ran has ended since. Does not wait. */
+bool weir__engine_drained(weir_engine *e);
+
 #endif

@@ -242,12 +242,13 @@ static weir_status start_worker(weir_engine *e, weir_error *err)
 int32_t weir_engine_start(weir_engine *e, weir_error *err)
 {
     weir_status status = engine_check(e, err);
-    if (status == WEIR_OK && e->state != ENGINE_OPEN) {
+    if (status != WEIR_OK) {
+        return status;
+    }
+    if (e->state != ENGINE_OPEN) {
         return weir__fail(err, WEIR_EMISUSE, "the engine was started already");
     }
-    if (status == WEIR_OK) {
-        status = weir__registry_check(&e->registry, err);
-    }
+    status = weir__registry_check(&e->registry, err);
     /* Before any thread: it is a copy of this process. */
     if (status == WEIR_OK && has_program(&e->registry)) {
         status = weir__child_keeper_open(&e->keeper, err);
@@ -259,7 +260,7 @@ int32_t weir_engine_start(weir_engine *e, weir_error *err)
     if (status == WEIR_OK) {
         status = start_worker(e, err);
     }
-    if (e != NULL && status != WEIR_OK) {
+    if (status != WEIR_OK) {
         start_undo(e);
         return status;
     }
@@ -295,6 +296,16 @@ int32_t weir_engine_wait_idle(weir_engine *e, int32_t timeout_ms, weir_error *er
     return await(e, weir__worker_out_of_work, until_us_of(timeout_ms))
                ? WEIR_OK
                : weir__fail(err, WEIR_EBUSY, "there is still work after %d ms", timeout_ms);
+}
+
+void weir__engine_drain(weir_engine *e)
+{
+    weir__worker_drain(e->worker);
+}
+
+bool weir__engine_drained(weir_engine *e)
+{
+    return weir__worker_idle(e->worker);
 }
 
 int32_t weir_engine_stop(weir_engine *e, int32_t budget_ms, weir_error *err)

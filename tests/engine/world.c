@@ -71,7 +71,9 @@ static void drop_schema(void)
 {
     char sql[128];
     PGconn *conn = PQconnectdb(server());
-    (void)snprintf(sql, sizeof sql, "DROP SCHEMA IF EXISTS %s CASCADE", here.schema);
+    (void)snprintf(sql, sizeof sql,
+                   "SET client_min_messages = error; DROP SCHEMA IF EXISTS %s CASCADE",
+                   here.schema);
     PQclear(PQexec(conn, sql));
     PQfinish(conn);
 }
@@ -116,10 +118,10 @@ int32_t world_try_append(weir *w, const char *stream, const char *name, const ch
     const weir_new_event *const events[] = { &event };
     const weir_append_request request = { WEIR_APPEND_REQUEST_INIT, .events = events,
                                           .events_count = 1 };
-    weir_append_result *result = NULL;
+    const weir_append_result *result = NULL;
     const int32_t status = weir_append(w, &request, &result, err);
     if (status == WEIR_OK && id != NULL) {
-        *id = result->events[0].id;
+        *id = result->streams[0]->id;
     }
     weir_append_result_free(result);
     return status;
@@ -177,7 +179,8 @@ size_t world_parked(const char *reaction)
 void world_operate(store_verb verb, const char *target)
 {
     const weir_str names[] = { weir__str(target) };
-    store_operate op = { .verb = verb, .filter = { .names = names, .names_count = 1 },
+    store_operate op = { .verb = verb,
+                         .filter = { .names = names, .names_count = 1 },
                          .by = weir__str("test") };
     WORLD_OK(here.store->ops->operate(here.store, &op, &here.err));
     assert_int_equal(op.changed, 1);
