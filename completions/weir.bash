@@ -3,7 +3,7 @@
 # Options come from the lists below; names of streams and targets come from the store that the
 # command line names, when there is one and it answers.
 
-_weir_commands='append read log streams close targets why reactions dead init status doctor unblock skip reset
+_weir_commands='append read log streams close work targets why reactions dead init status doctor unblock skip reset
     prioritize pause resume help version'
 _weir_common='--store --json --text --help'
 
@@ -14,6 +14,8 @@ _weir_options() {
     log) echo '--after --since --tail --limit --name --stream --category --correlation --follow' ;;
     streams) echo '--match --category --open --closed --after --limit' ;;
     close) echo '--expect --force --dry-run' ;;
+    work) echo '--config --on --to --run --exec --name --source --lane --priority --retries --from --lanes --threads
+        --until-idle --redeclare --budget --log --verbose --check' ;;
     targets) echo '--match --source --lane --blocked --limit --watch' ;;
     reactions) echo '--dry-run' ;;
     dead) echo '--target --reaction --all --limit --dry-run --yes' ;;
@@ -124,14 +126,18 @@ _weir() {
         _weir_words "$current" "$prefix" any none exists
         return
         ;;
-    --batch)
+    --log)
+        _weir_words "$current" "$prefix" text json
+        return
+        ;;
+    --batch | --config)
         compopt -o filenames 2>/dev/null
         _weir_reply "$current" < <(compgen -f -- "$current")
         return
         ;;
     --meta | --correlation | --key | --reserve | --release-key | --from | --to | --limit | --at | \
         --after | --since | --tail | --name | --stream | --category | --match | --source | --lane | --grant | \
-        --reaction)
+        --reaction | --on | --run | --exec | --priority | --retries | --lanes | --threads | --budget)
         return
         ;;
     esac

@@ -1,6 +1,6 @@
 # fish completion for weir
 
-set -l commands append read log streams close targets why reactions dead init status doctor unblock skip reset prioritize pause resume help version
+set -l commands append read log streams close work targets why reactions dead init status doctor unblock skip reset prioritize pause resume help version
 
 function __weir_streams
     set -l token (commandline -ct)
@@ -24,6 +24,7 @@ complete -c weir -n "not __fish_seen_subcommand_from $commands" -a read -d 'prin
 complete -c weir -n "not __fish_seen_subcommand_from $commands" -a log -d 'print the events of all streams, and follow what comes'
 complete -c weir -n "not __fish_seen_subcommand_from $commands" -a streams -d 'list streams'
 complete -c weir -n "not __fish_seen_subcommand_from $commands" -a close -d 'end a stream: no more appends'
+complete -c weir -n "not __fish_seen_subcommand_from $commands" -a work -d 'run reactions: handlers for events, in order'
 complete -c weir -n "not __fish_seen_subcommand_from $commands" -a targets -d 'list targets: state, lag, retries, who holds them'
 complete -c weir -n "not __fish_seen_subcommand_from $commands" -a why -d 'why a target is, or is not, running'
 complete -c weir -n "not __fish_seen_subcommand_from $commands" -a reactions -d 'list reactions, or end one'
@@ -81,6 +82,26 @@ complete -c weir -n '__fish_seen_subcommand_from streams' -l limit -x -d 'at mos
 complete -c weir -n '__fish_seen_subcommand_from close' -l expect -x -a 'exists' -d 'only when the stream is at this version'
 complete -c weir -n '__fish_seen_subcommand_from close' -l force -d 'although reactions have not handled all of it'
 complete -c weir -n '__fish_seen_subcommand_from close' -l dry-run -d 'say what would happen'
+
+complete -c weir -n '__fish_seen_subcommand_from work' -l config -r -F -d 'the reactions of this file'
+complete -c weir -n '__fish_seen_subcommand_from work' -l on -x -d 'events with this name'
+complete -c weir -n '__fish_seen_subcommand_from work' -l to -x -d 'the target'
+complete -c weir -n '__fish_seen_subcommand_from work' -l run -x -d 'a command per event'
+complete -c weir -n '__fish_seen_subcommand_from work' -l exec -x -d 'a command that stays'
+complete -c weir -n '__fish_seen_subcommand_from work' -l name -x -d 'what the reaction is called'
+complete -c weir -n '__fish_seen_subcommand_from work' -l source -x -d 'only streams that fit'
+complete -c weir -n '__fish_seen_subcommand_from work' -l lane -x -d 'the lane of its targets'
+complete -c weir -n '__fish_seen_subcommand_from work' -l priority -x -d 'its priority'
+complete -c weir -n '__fish_seen_subcommand_from work' -l retries -x -d 'attempts after the first one'
+complete -c weir -n '__fish_seen_subcommand_from work' -l from -x -a 'start now' -d 'where a new reaction begins'
+complete -c weir -n '__fish_seen_subcommand_from work' -l lanes -x -d 'only these lanes'
+complete -c weir -n '__fish_seen_subcommand_from work' -l threads -x -d 'how many handlers at once'
+complete -c weir -n '__fish_seen_subcommand_from work' -l until-idle -d 'end when nothing is left to do'
+complete -c weir -n '__fish_seen_subcommand_from work' -l redeclare -d 'these definitions count'
+complete -c weir -n '__fish_seen_subcommand_from work' -l budget -x -d 'how long handlers may take to end'
+complete -c weir -n '__fish_seen_subcommand_from work' -l log -x -a 'text json' -d 'form of the log'
+complete -c weir -n '__fish_seen_subcommand_from work' -l verbose -d 'log every lease'
+complete -c weir -n '__fish_seen_subcommand_from work' -l check -d 'only say what is wrong'
 
 complete -c weir -n '__fish_seen_subcommand_from targets' -l match -x -d 'only targets whose name fits'
 complete -c weir -n '__fish_seen_subcommand_from targets' -l source -x -d 'only targets with a subscription whose source fits'

@@ -36,6 +36,7 @@ _weir() {
         'log:print the events of all streams, and follow what comes'
         'streams:list streams'
         'close:end a stream\: no more appends'
+        'work:run reactions\: handlers for events, in order'
         'targets:list targets\: state, lag, retries, who holds them'
         'why:why a target is, or is not, running'
         'reactions:list reactions, or end one'
@@ -107,6 +108,28 @@ _weir() {
                 '--force[although reactions have not handled all of it]' \
                 '--dry-run[say what would happen]' \
                 '1:stream:_weir_streams'
+            ;;
+        work)
+            _arguments $common \
+                '--config[the reactions of this file]:FILE:_files' \
+                '*--on[events with this name]:NAME:' \
+                '--to[the target]:TARGET:' \
+                '--run[a command per event]:CMD:' \
+                '--exec[a command that stays]:CMD:' \
+                '--name[what the reaction is called]:NAME:' \
+                '--source[only streams that fit]:PATTERN:' \
+                '--lane[the lane of its targets]:NAME:' \
+                '--priority[its priority]:N:' \
+                '--retries[attempts after the first one]:N:' \
+                '--from[where a new reaction begins]:PLACE:(start now)' \
+                '*--lanes[only these lanes]:NAMES:' \
+                '--threads[how many handlers at once]:N:' \
+                '--until-idle[end when nothing is left to do]' \
+                '--redeclare[these definitions count]' \
+                '--budget[how long handlers may take to end]:TIME:' \
+                '--log[form of the log]:FORM:(text json)' \
+                '--verbose[log every lease]' \
+                '--check[only say what is wrong]'
             ;;
         targets)
             _arguments $common \
