@@ -1,0 +1,178 @@
+/* sim.h - workers on one memory store, in a world whose time and chance come from a seed.
+ *
+ *   sim_test.c  runs seeds
+ *   world.c     time, chance, who runs next; the processes, their crashes and their pauses
+ *   events.c    what is appended, the handlers, the operator
+ *   model.c     what has to be true, derived from the log alone; see there
+ *
+ * The objects are the worker's own (weir__worker_tasks); only what threads.c does is done here. A
+ * step is one step of a task, or one deed of the world (an append, an operator's verb, a crash).
+ * A call of the store that is delayed, and a handler that is slow, let other steps happen in the
+ * middle of theirs; so steps nest, and whatever looks at the store looks after each one of them.
+ *
+ * Everything runs on one thread, and one seed is always the same run.
+ */
+#ifndef WEIR_TESTS_SIM_H
+#define WEIR_TESTS_SIM_H
+
+#include "engine/worker_private.h"
+#include "store/fault/fault.h"
+
+enum {
+    SIM_PROCESSES = 4, /* at most; those that were killed start again */
+    SIM_STREAMS = 10,
+    SIM_KEYS = 10,
+    SIM_TARGETS = SIM_STREAMS + SIM_KEYS + 1,
+    SIM_TASKS_MAX = 16, /* of one process */
+    SIM_STEPS = 2000,
+    SIM_DRAIN_STEPS_MAX = 20000,
+    SIM_DEPTH_MAX = 3, /* steps in the middle of steps */
+    SIM_LOST_MAX = 6,
+};
+
+typedef enum sim_reaction { COPY, AUDIT, TALLY, BILL, MAIL, SIM_REACTIONS } sim_reaction;
+
+/* Who has taken a step: what it may change depends on that. */
+typedef enum sim_actor {
+    ACTOR_ROUTER,
+    ACTOR_POLLER,
+    ACTOR_LEASING,
+    ACTOR_RENEWING,
+    ACTOR_SLOT,
+    ACTOR_START,    /* a process declares its reactions */
+    ACTOR_CLOSE,    /* a worker hands back              */
+    ACTOR_APPEND,   /* the world                        */
+    ACTOR_OPERATOR, /* anything but SKIP                */
+    ACTOR_SKIP,
+} sim_actor;
+
+typedef struct sim sim;
+typedef struct sim_process sim_process;
+
+typedef struct sim_task {
+    task *task;
+    sim_process *process;
+    sim_actor actor;
+    lane *lane; /* LEASING, RENEWING, SLOT */
+    slot *slot; /* SLOT */
+    int64_t due_us;
+    bool woken, running;
+} sim_task;
+
+/* A lease that somebody believes to have. */
+typedef struct sim_belief {
+    int64_t target, fence;
+} sim_belief;
+
+struct sim_process {
+    sim *sim;
+    int number;
+    bool up, draining;
+    bool newer;               /* has the definitions that gained an event name */
+    int frames;               /* of its steps that are under way */
+    bool frozen;              /* all of it stands still, in the middle of a step */
+    int64_t stopped_until_us; /* stands still between steps */
+    int64_t start_us;         /* when it starts again */
+    int64_t close_us;         /* draining: when it ends at the latest */
+    int64_t wake_us;          /* when a wake-up arrives; INT64_MAX: none is on its way */
+    weir_store *store;        /* owned: a fault store over a handle of its own */
+    registry reactions;
+    worker *worker;
+    scheduler scheduler;
+    sim_task tasks[SIM_TASKS_MAX];
+    size_t tasks_count;
+};
+
+/* An event for one reaction on one target, as the log says. */
+typedef struct sim_event {
+    int64_t id;
+    bool required; /* else it may be handled, see model.c */
+    int effects, parked;
+    bool was_parked;
+} sim_event;
+
+typedef struct sim_line {
+    sim_event *events; /* owned; by id */
+    size_t count, capacity;
+    size_t covered; /* events[0..covered) are at or below `at` */
+    int64_t last;   /* the event whose effect came last */
+    /* as the store has it */
+    bool subscribed;
+    int64_t at, mark, retries;
+    int64_t sent_back;
+} sim_line;
+
+/* A target as the store had it when it was looked at last. */
+typedef struct sim_row {
+    int64_t id; /* 0: not there */
+    int64_t fence, until_us, due_us, lost, priority;
+    bool behind, blocked, paused;
+    char holder[128];
+} sim_row;
+
+struct sim {
+    uint64_t seed, random;
+    int64_t mono_us;
+    weir_clock clock;
+    weir_store *store; /* owned: a handle without faults */
+    store_watch *watch;
+    sim_process processes[SIM_PROCESSES];
+    bool trace;
+    bool faults;        /* chance may do harm */
+    bool silent;        /* no wake-up arrives */
+    bool newer_exists;  /* the definitions with one more name may be started */
+    int64_t newer_from; /* and were declared when so much was routed; INT64_MAX: not yet */
+    int depth;
+    int64_t steps;
+    /* model */
+    sim_line lines[SIM_REACTIONS][SIM_TARGETS];
+    sim_row rows[SIM_TARGETS];
+    int64_t routed[SIM_REACTIONS], reaction_ids[SIM_REACTIONS];
+    int64_t log_seen, last_source; /* the last event that somebody listens to */
+    size_t parked_count;
+    store_targets_chunk targets;
+    store_reaction_list reactions;
+    store_chunk chunk;
+    store_parked_chunk parked;
+    uint64_t effects, losses, crashes, unknowns; /* to see that something happens */
+    bool failed;
+    char problem[1000];
+};
+
+extern const char *const sim_reaction_names[SIM_REACTIONS];
+
+/* ---- chance and telling ---- */
+uint64_t sim_random(sim *s);
+bool sim_chance(sim *s, uint64_t in_thousand);
+int64_t sim_between(sim *s, int64_t least, int64_t most);
+void sim_fail(sim *s, const char *format, ...) __attribute__((format(printf, 2, 3)));
+void sim_trace(sim *s, const char *format, ...) __attribute__((format(printf, 2, 3)));
+
+/* ---- world.c ---- */
+/* Runs a seed; false: s->problem says what is wrong. *digest is the same for the same run. */
+bool sim_run(sim *s, uint64_t seed, bool trace, uint64_t *digest);
+/* Lets others step, about so long, in the middle of a step of p. frozen: not p itself. */
+void sim_meanwhile(sim_process *p, int64_t us, bool frozen);
+int64_t sim_store_now(sim *s);
+
+/* ---- events.c ---- */
+/* Fills the registry; everything the handlers need is in the process. */
+void sim_declare(sim_process *p);
+void sim_append(sim *s);
+void sim_operate(sim *s);
+/* Takes away whatever keeps targets from running but time. */
+void sim_relent(sim *s);
+
+/* ---- model.c ---- */
+/* Looks at the store after a step and compares it with what was there before and with the model.
+ * beliefs: the leases that the actor had when its step began. */
+void sim_look(sim *s, sim_actor actor, const sim_process *p, const sim_belief *beliefs,
+              size_t count);
+/* COPY has its newer definition from here on. */
+void sim_newer_from(sim *s, int64_t routed);
+/* All that was asked for is done. */
+bool sim_done(sim *s);
+void sim_check_end(sim *s);
+void sim_model_free(sim *s);
+
+#endif
