@@ -472,8 +472,9 @@ typedef struct weir_reaction {
     weir_str to;     /* target: text with {stream}, {category}, {name}, {data.a.b}; or resolve   */
     weir_resolve_fn resolve;
     int64_t resolver_revision;
-    weir_str lane;          /* empty: "default"                                                 */
-    weir_str priority_text; /* a template that gives an integer; empty: priority                */
+    weir_str lane; /* empty: "default"                                                 */
+    weir_str
+        priority_text; /* a template; what gives no integer is 0; empty: priority                */
     int64_t priority;
     int32_t retries; /* after the first attempt; 0: 3; -1: none                               */
     int32_t backoff; /* WEIR_BACKOFF_*                                                          */

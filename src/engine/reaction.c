@@ -76,21 +76,23 @@ static weir_status resolver_ask(const reaction *q, const weir_event *e, weir_are
     return status == WEIR_OK ? WEIR_OK : weir__wrap(err, status, "the resolver's answer");
 }
 
+/* What the template gives, 0 when it gives no integer. Never a reason not to route: the events of a
+ * target that can be derived lie between its marks, so one that was set aside would be handled all
+ * the same. */
 static weir_status priority_fill(const reaction *q, const weir_event *e, weir_arena *arena,
                                  int64_t *out, weir_error *err)
 {
     weir_str text = { 0 };
+    *out = q->priority;
     if (q->priority_text == NULL) {
-        *out = q->priority;
         return WEIR_OK;
     }
     const weir_status status = weir__template_fill(q->priority_text, e, arena, &text, err);
-    if (status != WEIR_OK) {
+    if (status == WEIR_ENOMEM) {
         return status;
     }
-    if (!weir__str_to_i64(text, out)) {
-        return weir__fail(err, WEIR_EINVAL, "\"%.*s\" is not an integer",
-                          (int)(text.len > 64 ? 64 : text.len), text.ptr);
+    if (status != WEIR_OK || !weir__str_to_i64(text, out)) {
+        *out = 0;
     }
     return WEIR_OK;
 }
