@@ -18,9 +18,11 @@ is "the repeated payment is a replay of the first" \
 like "the reserved key names its owner" "$text" '"code":"taken".*"stream":"user-1"'
 like "all versions of the counter are there" "$text" 'versions 0 to 199, no gap'
 like "and the follower saw them" "$text" 'The follower printed each of them once'
+like "a killed worker costs no mail and doubles none" "$text" "79 orders, 79 mails, none twice"
+like "the event that cannot be handled blocks its target" "$text" "mail-shop-4 is blocked since"
 like "it says what to try next" "$text" 'log --follow'
 is "the file holds what was shown" \
-    "$("$WEIR" log --json --store "sqlite:$tmp/demo/shop.db" | wc -l)" 206
+    "$("$WEIR" log --json --store "sqlite:$tmp/demo/shop.db" | wc -l)" 365
 is "and is in order" "$(sqlite3 "file:$tmp/demo/shop.db?mode=ro" 'PRAGMA integrity_check')" ok
 ok "it can be run again" demo "$WEIR"
 
