@@ -1,5 +1,5 @@
-/* batch.h - what a slot works on: a leased target, the next events of its subscriptions, and how far
- * they are.
+/* batch.h - what a slot works on: a leased target, the next events of its subscriptions, and how
+ * far they are.
  *
  * A batch has a part for each reaction of the lease. Events run in the order (position, reaction);
  * those that were parked and sent back come first. [first, next) is the segment: events that were

@@ -241,10 +241,11 @@ static int64_t lease(lane *l)
 /* Which of the leases were given as leading is not told: the most current ones were. */
 static bool is_leading(const lane_round *r, size_t index)
 {
+    const int64_t mine = r->leases.leases[index].watermark;
     size_t better = 0;
     for (size_t i = 0; i < r->leases.leases_count; i++) {
-        better += r->leases.leases[i].watermark > r->leases.leases[index].watermark ||
-                  (r->leases.leases[i].watermark == r->leases.leases[index].watermark && i < index);
+        const int64_t theirs = r->leases.leases[i].watermark;
+        better += theirs > mine || (theirs == mine && i < index);
     }
     return better < r->split.leading;
 }
@@ -484,6 +485,27 @@ static void lose(lane *l, slot *s, const store_fenced *item)
     }
 }
 
+/* One call for all of them. When to do it again. */
+static int64_t extend(lane *l, store_fenced *items, slot *const *slots, size_t count)
+{
+    weir_store *store = l->worker->store;
+    const int64_t again_us = weir__task_now(&l->renewing) + l->config.lease_us / 3;
+    weir_error err;
+
+    if (store->ops->extend(store, l->config.lease_us, items, count, &err) != WEIR_OK) {
+        const int64_t backoff_us =
+            weir__worker_store_failed(l->worker, &l->renewing, &l->renew_attempt, &err);
+        return backoff_us < again_us ? backoff_us : again_us;
+    }
+    l->renew_attempt = 0;
+    for (size_t i = 0; i < count; i++) {
+        if (items[i].status != WEIR_OK) {
+            lose(l, slots[i], &items[i]);
+        }
+    }
+    return again_us;
+}
+
 static int64_t renewing_step(task *t)
 {
     lane *l = (lane *)((char *)t - offsetof(lane, renewing));
@@ -491,43 +513,21 @@ static int64_t renewing_step(task *t)
     store_fenced *items = weir__calloc(l->slots_count, sizeof *items);
     slot **slots = weir__calloc(l->slots_count, sizeof(slot *));
     int64_t again_us = now_us + l->config.lease_us / 3;
-    size_t count = 0, held = 0;
-    weir_error err;
+    size_t held = 1;
 
-    if (items == NULL || slots == NULL) {
-        goto out;
-    }
-    count = renewable(l, items, slots, &held);
-    if (held == 0) {
-        l->renew_us = 0;
-        again_us = TASK_WAIT; /* the next lease wakes us */
-    } else if (l->renew_us == 0) {
-        l->renew_us = again_us; /* just leased */
-    } else if (now_us < l->renew_us) {
-        again_us = l->renew_us; /* woken by a lease: not due */
-    } else if (count > 0) {
-        weir_store *store = l->worker->store;
-        if (store->ops->extend(store, l->config.lease_us, items, count, &err) != WEIR_OK) {
-            const int64_t backoff_us =
-                weir__worker_store_failed(l->worker, t, &l->renew_attempt, &err);
-            again_us = backoff_us < again_us ? backoff_us : again_us;
-            count = 0;
-        } else {
-            l->renew_attempt = 0;
+    if (items != NULL && slots != NULL) {
+        const size_t count = renewable(l, items, slots, &held);
+        if (held > 0 && l->renew_us > now_us) {
+            again_us = l->renew_us; /* woken by a lease: not due */
+        } else if (count > 0 && l->renew_us > 0) {
+            again_us = extend(l, items, slots, count);
         }
-        l->renew_us = again_us;
-        for (size_t i = 0; i < count; i++) {
-            if (items[i].status != WEIR_OK) {
-                lose(l, slots[i], &items[i]);
-            }
-        }
-    } else {
-        l->renew_us = again_us;
     }
-out:
+    /* Nothing is held: the next lease wakes us, and is renewed a third of its time later. */
+    l->renew_us = held == 0 ? 0 : again_us;
     weir__free(items);
     weir__free(slots);
-    return again_us;
+    return held == 0 ? TASK_WAIT : again_us;
 }
 
 /* ---- the lane ----------------------------------------------------------------------------- */

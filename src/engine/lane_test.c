@@ -1,5 +1,5 @@
-/* lane_test.c - leasing for free slots, the shares of leading and lagging targets, keeping a target,
- * renewing, and handing back. On memory and on SQLite.
+/* lane_test.c - leasing for free slots, the shares of leading and lagging targets, keeping a
+ * target, renewing, and handing back. On memory and on SQLite.
  *
  * Method: as slot_test.c. A handler stands for a long time by moving the clock itself, and lets the
  * renewal run meanwhile.

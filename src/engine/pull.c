@@ -223,7 +223,7 @@ weir_status weir__worker_settle(worker *w, weir_delivery *d, int32_t outcome, we
 {
     pulled *p = d->pulled;
     weir_status status = WEIR_OK;
-    weir_error own;
+    weir_error own = { .size = sizeof own };
 
     err = err == NULL ? &own : err; /* what fails is told to the log, too */
     WEIR_ASSERT(p != NULL);

@@ -6,8 +6,8 @@
  *      |                             |  +---(the store is away)------+
  *      +--(lost, drained, too long)--+--(lost, or the deadline has passed)--> taken back
  *
- * While it is SETTLING the settling thread runs the slot, and its task does nothing. A delivery that
- * was taken back belongs to who pulled it alone: it has its own copy of the event and its own
+ * While it is SETTLING the settling thread runs the slot, and its task does nothing. A delivery
+ * that was taken back belongs to who pulled it alone: it has its own copy of the event and its own
  * effects, and its settle answers WEIR_ELOST.
  */
 #ifndef WEIR_ENGINE_PULL_H

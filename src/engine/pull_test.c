@@ -1,5 +1,5 @@
-/* pull_test.c - deliveries that are run elsewhere: taken, settled, lost, taken back, asked again. On
- * memory and on SQLite.
+/* pull_test.c - deliveries that are run elsewhere: taken, settled, lost, taken back, asked again.
+ * On memory and on SQLite.
  *
  * Method: as slot_test.c; the test is who pulls.
  */

@@ -1,8 +1,8 @@
 /* slot_project_test.c - projections: events that are handled inside the settling transaction, and
  * SQL that handlers stage. On SQLite, where there is a transaction to look at, and on memory.
  *
- * Method: as slot_test.c. A projection counts events in a table of its own on the native handle; what
- * it wrote is there exactly when the progress is.
+ * Method: as slot_test.c. A projection counts events in a table of its own on the native handle;
+ * what it wrote is there exactly when the progress is.
  */
 #include "engine/slot_kit_test.h"
 

@@ -60,9 +60,9 @@ void weir__worker_abandon(worker *w);
 
 /* PULL: a delivery that waits, or NULL. Owned until weir__worker_settle. Any thread. */
 weir_delivery *weir__worker_next(worker *w);
-/* Ends it as a handler's return value does (WEIR_DONE, ...), on the calling thread. Blocks as a call
- * into the store does. WEIR_OK: what was staged is written, or the failure is. Otherwise nothing of
- * it was written:
+/* Ends it as a handler's return value does (WEIR_DONE, ...), on the calling thread. Blocks as a
+ * call into the store does. WEIR_OK: what was staged is written, or the failure will be. Otherwise
+ * nothing of it was written:
  *   ELOST                     the lease was another's, or the deadline has passed; ended
  *   ECONFLICT, ETAKEN, ...    an append was refused; ended: it is delivered again, or counts as a
  *                             failure when that was the last try
