@@ -162,6 +162,10 @@ done
 sed -n '/^lanes:/,/^```/p' "$WEIR_SOURCE/man/weir.yaml.5.scd" | grep -v '```' >sample.yaml
 ok "the sample of weir.yaml(5) is well" weir work --check --config sample.yaml
 
+sed -n '/^```yaml/,/^```/p' "$WEIR_SOURCE/README.md" | grep -v '```' >readme.yaml
+ok "and so is that of the README" weir work --check --config readme.yaml
+is "which has two reactions" "$(member reactions <<<"$out")" 2
+
 # The examples of weir work --help.
 printf '#!/bin/sh\ncat >/dev/null\n' >send-mail
 chmod +x send-mail
