@@ -50,7 +50,7 @@ static size_t count_notes(void)
     return count;
 }
 
-static bool has_notes(void *ctx)
+static bool has_notes(const void *ctx)
 {
     return count_notes() >= *(const size_t *)ctx;
 }
@@ -739,9 +739,10 @@ static int32_t wait_at_gate(void *ctx, weir_delivery *d)
     return WEIR_DONE;
 }
 
-static bool somebody_inside(void *ctx)
+static bool somebody_inside(const void *ctx)
 {
-    return atomic_load(&((gate *)ctx)->inside) > 0;
+    const gate *g = ctx;
+    return atomic_load(&g->inside) > 0;
 }
 
 static void *open_gate_later(void *ctx)

@@ -197,7 +197,7 @@ void world_pause_us(int64_t us)
     (void)nanosleep(&t, NULL);
 }
 
-void world_await(bool (*holds)(void *ctx), void *ctx, const char *what)
+void world_await(bool (*holds)(const void *ctx), const void *ctx, const char *what)
 {
     const int64_t until_us = world_now_us() + WORLD_WAIT_US;
     while (!holds(ctx)) {
@@ -312,7 +312,7 @@ typedef struct awaited {
     size_t count;
 } awaited;
 
-static bool journal_has(void *ctx)
+static bool journal_has(const void *ctx)
 {
     const awaited *a = ctx;
     return world_journal(a->word, NULL, NULL) >= a->count;

@@ -69,7 +69,7 @@ void world_operate(store_verb verb, const char *target);
 int64_t world_now_us(void); /* monotonic. Any thread */
 void world_pause_us(int64_t us);
 /* Fails the test when it does not hold within WORLD_WAIT_US. */
-void world_await(bool (*holds)(void *ctx), void *ctx, const char *what);
+void world_await(bool (*holds)(const void *ctx), const void *ctx, const char *what);
 
 /* ---- worker processes --------------------------------------------------------------------- */
 

@@ -1,0 +1,445 @@
+/* kill_test.c - workers that are killed with SIGKILL, crash, or are stopped past their lease, on
+ * SQLite and PostgreSQL: what is promised about effects, order and leases holds all the same.
+ *
+ * Workers are processes (worker_program.c). Each line of their journal is written before the
+ * handler does anything else, so it says what was begun; what counts is in the store.
+ */
+#include "world.h"
+
+#include <libpq-fe.h>
+#include <signal.h>
+#include <sqlite3.h>
+#include <stdlib.h>
+#include <unistd.h>
+
+enum { EVENTS_MAX = 4096, STREAMS = 8 };
+
+/* ---- what must be true after a storm -------------------------------------------------------- */
+
+typedef struct id_list {
+    int64_t ids[EVENTS_MAX];
+    size_t count;
+} id_list;
+
+static int collect_id(void *ctx, const weir_event *e)
+{
+    id_list *list = ctx;
+    assert_true(list->count < EVENTS_MAX);
+    list->ids[list->count++] = e->id;
+    return 0;
+}
+
+/* data is {"of":ID}. */
+static int collect_of(void *ctx, const weir_event *e)
+{
+    id_list *list = ctx;
+    assert_true(list->count < EVENTS_MAX && e->data.len > 6);
+    list->ids[list->count++] = strtoll(e->data.ptr + 6, NULL, 10);
+    return 0;
+}
+
+static char *stream_name(size_t i)
+{
+    static char name[32];
+    (void)snprintf(name, sizeof name, "in-%zu", i);
+    return name;
+}
+
+/* Every event of the stream has exactly one effect, in their order. */
+static void check_effects(const char *reaction, const char *stream)
+{
+    static id_list events, effects;
+    char out[64];
+    events.count = effects.count = 0;
+    (void)snprintf(out, sizeof out, "out-%s-%s", reaction, stream);
+    (void)world_read(stream, collect_id, &events);
+    (void)world_read(out, collect_of, &effects);
+    assert_int_equal(effects.count, events.count);
+    for (size_t i = 0; i < events.count; i++) {
+        assert_int_equal(effects.ids[i], events.ids[i]);
+    }
+}
+
+typedef struct order {
+    const char *reaction, *stream;
+    id_list events;
+    size_t begun; /* so many of them, in order */
+    size_t again;
+} order;
+
+static void see_order(void *ctx, const char *line)
+{
+    order *o = ctx;
+    char reaction[64], target[64];
+    long long event = 0;
+    if (sscanf(line, "handled %*d %*d %63s %63s %lld", reaction, target, &event) != 3 ||
+        strcmp(reaction, o->reaction) != 0 || strcmp(target, o->stream) != 0) {
+        return;
+    }
+    size_t index = 0;
+    while (index < o->events.count && o->events.ids[index] != event) {
+        index++;
+    }
+    assert_true(index < o->events.count);
+    assert_true(index <= o->begun); /* none before the one before it */
+    o->again += index < o->begun;
+    o->begun = index == o->begun ? index + 1 : o->begun;
+}
+
+/* Every event was begun, none before the one that comes before it. Returns how many were again. */
+static size_t check_order(const char *reaction, const char *stream)
+{
+    static order o;
+    o = (order){ .reaction = reaction, .stream = stream };
+    (void)world_read(stream, collect_id, &o.events);
+    (void)world_journal("handled", see_order, &o);
+    assert_int_equal(o.begun, o.events.count);
+    return o.again;
+}
+
+static bool everything_has_its_effect(const void *ctx)
+{
+    char out[64];
+    for (size_t i = 0; i < STREAMS; i++) {
+        (void)snprintf(out, sizeof out, "out-%s-%s", (const char *)ctx, stream_name(i));
+        if (world_read(out, NULL, NULL) < world_read(stream_name(i), NULL, NULL)) {
+            return false;
+        }
+    }
+    return true;
+}
+
+/* ---- storms --------------------------------------------------------------------------------- */
+
+static pid_t start_worker(const char *const *more)
+{
+    const char *arguments[32] = { here.url, here.journal, "lost_max=1000",
+                                  "lane=default:4:300:10" };
+    size_t count = 4;
+    while (*more != NULL && count < 31) {
+        arguments[count++] = *more++;
+    }
+    return world_start(getenv("WORKER_PROGRAM"), NULL, arguments);
+}
+
+typedef struct line_count {
+    pid_t pid;
+    size_t count;
+} line_count;
+
+static void count_line(void *ctx, const char *line)
+{
+    line_count *c = ctx;
+    int pid = 0;
+    c->count += sscanf(line, "%*s %*d %d", &pid) == 1 && pid == c->pid;
+}
+
+static size_t lines_of(const char *word, pid_t pid)
+{
+    line_count c = { .pid = pid };
+    (void)world_journal(word, count_line, &c);
+    return c.count;
+}
+
+/* A handler of that worker was begun: what it does is not settled yet, most likely. Or it had time
+ * enough: somebody else may have all the work. */
+static void await_its_turn(pid_t pid, size_t before)
+{
+    const int64_t until_us = world_now_us() + 300000;
+    while (lines_of("handled", pid) == before && world_now_us() < until_us) {
+        world_pause_us(500);
+    }
+}
+
+/* Kills so often one of `workers` of them, in the middle of a handler, while events come. */
+static void storm(const char *const *arguments, size_t workers, size_t kills, const char *data)
+{
+    pid_t pids[4];
+    assert_true(workers <= 4);
+    for (size_t i = 0; i < workers; i++) {
+        pids[i] = start_worker(arguments);
+    }
+    world_await_journal("running", workers);
+    for (size_t kill = 0; kill < kills; kill++) {
+        const pid_t victim = pids[kill % workers];
+        const size_t before = lines_of("handled", victim);
+        for (size_t i = 0; i < 2 * STREAMS; i++) {
+            (void)world_append(stream_name(i % STREAMS), "Came", data);
+        }
+        await_its_turn(victim, before);
+        world_kill(victim);
+        pids[kill % workers] = start_worker(arguments);
+    }
+}
+
+static void C33_effects_are_exactly_once_and_in_order_while_workers_are_killed(void **state)
+{
+    const char *const arguments[] = { "reaction=r", "do=effect", "ms=10", NULL };
+    size_t again = 0;
+    (void)state;
+    storm(arguments, 3, 16, NULL);
+    world_await(everything_has_its_effect, "r", "every event has its effect");
+    for (size_t i = 0; i < STREAMS; i++) {
+        check_effects("r", stream_name(i));
+        again += check_order("r", stream_name(i));
+    }
+    assert_true(again > 0); /* otherwise nobody was killed in the middle of anything */
+}
+
+/* ---- balances ------------------------------------------------------------------------------- */
+
+static char table[128];
+
+static int64_t sqlite_number(const char *sql)
+{
+    char path[128];
+    sqlite3 *db = NULL;
+    sqlite3_stmt *statement = NULL;
+    int64_t number = 0;
+    (void)snprintf(path, sizeof path, "%s/store.db", here.dir);
+    assert_int_equal(sqlite3_open(path, &db), SQLITE_OK);
+    (void)sqlite3_busy_timeout(db, 20000);
+    assert_int_equal(sqlite3_prepare_v2(db, sql, -1, &statement, NULL), SQLITE_OK);
+    const int code = sqlite3_step(statement);
+    assert_true(code == SQLITE_ROW || code == SQLITE_DONE);
+    number = code == SQLITE_ROW ? sqlite3_column_int64(statement, 0) : 0;
+    (void)sqlite3_finalize(statement);
+    (void)sqlite3_close(db);
+    return number;
+}
+
+static int64_t postgres_number(const char *sql)
+{
+    PGconn *conn = PQconnectdb(getenv("WEIR_TEST_POSTGRES"));
+    PGresult *result = PQexec(conn, sql);
+    if (PQresultStatus(result) == PGRES_FATAL_ERROR) {
+        fail_msg("%s", PQerrorMessage(conn));
+    }
+    const int64_t number = PQntuples(result) == 1 ? strtoll(PQgetvalue(result, 0, 0), NULL, 10) : 0;
+    PQclear(result);
+    PQfinish(conn);
+    return number;
+}
+
+static int64_t sql_number(const char *format, ...) WEIR_PRINTF(1, 2);
+static int64_t sql_number(const char *format, ...)
+{
+    char sql[256];
+    va_list args;
+    va_start(args, format);
+    (void)vsnprintf(sql, sizeof sql, format, args);
+    va_end(args);
+    return world_is("sqlite") ? sqlite_number(sql) : postgres_number(sql);
+}
+
+static void create_balances(void)
+{
+    (void)snprintf(table, sizeof table, "%s%sbalances", here.schema,
+                   world_is("postgres") ? "." : "");
+    (void)sql_number("CREATE TABLE %s (account text, amount bigint)", table);
+    for (size_t i = 0; i < STREAMS; i++) {
+        (void)sql_number("INSERT INTO %s VALUES ('%s', 0)", table, stream_name(i));
+    }
+}
+
+/* How much more is in the table than was deposited, each deposit being 1. */
+static int64_t too_much(void)
+{
+    int64_t deposited = 0;
+    for (size_t i = 0; i < STREAMS; i++) {
+        deposited += (int64_t)world_read(stream_name(i), NULL, NULL);
+    }
+    return sql_number("SELECT sum(amount) FROM %s", table) - deposited;
+}
+
+static bool nothing_is_left(const void *ctx)
+{
+    (void)ctx;
+    for (size_t i = 0; i < STREAMS; i++) {
+        const store_target *t = world_target(stream_name(i));
+        if (t == NULL || t->behind || t->holder.len > 0) {
+            return false;
+        }
+    }
+    store_poll poll = { 0 };
+    WORLD_OK(here.store->ops->poll(here.store, &poll, &here.err));
+    return poll.routed_least >= poll.head;
+}
+
+static void C33_a_balance_inside_the_settle_survives_kills(void **state)
+{
+    char in_table[160];
+    const char *const arguments[] = { "reaction=b", "do=balance", "ms=3", in_table, NULL };
+    (void)state;
+    create_balances();
+    (void)snprintf(in_table, sizeof in_table, "table=%s", table);
+    storm(arguments, 2, 10, "{\"amount\":1}");
+    world_await(nothing_is_left, NULL, "every deposit is handled");
+    assert_int_equal(too_much(), 0);
+}
+
+/* The test above would see a duplicate. */
+static void C33_control_a_balance_outside_of_the_settle_is_counted_twice(void **state)
+{
+    char in_table[160];
+    const char *const arguments[] = { "reaction=b", "do=outside", "ms=10", in_table, NULL };
+    (void)state;
+    create_balances();
+    (void)snprintf(in_table, sizeof in_table, "table=%s", table);
+    storm(arguments, 2, 6, "{\"amount\":1}");
+    world_await(nothing_is_left, NULL, "every deposit is handled");
+    assert_true(too_much() > 0);
+}
+
+static bool example_is_done(const void *ctx)
+{
+    return sql_number("SELECT coalesce(sum(amount), 0) FROM %s", table) >= *(const int64_t *)ctx;
+}
+
+static bool example_has_begun(const void *ctx)
+{
+    (void)ctx;
+    return sql_number("SELECT count(*) FROM sqlite_schema WHERE name = '%s'", table) > 0;
+}
+
+static void C33_the_example_of_balances_survives_kills(void **state)
+{
+    char path[128], stream[32];
+    const char *const arguments[] = { path, NULL };
+    int64_t deposited = 0;
+    (void)state;
+    (void)snprintf(path, sizeof path, "%s/store.db", here.dir);
+    (void)snprintf(table, sizeof table, "balances");
+    pid_t pid = world_start(getenv("BALANCE_EXAMPLE"), NULL, arguments);
+    world_await(example_has_begun, NULL, "the example has made its table");
+    for (int kill = 0; kill < 6; kill++) {
+        for (int i = 0; i < 40; i++) {
+            (void)snprintf(stream, sizeof stream, "account-%d", i % 5);
+            (void)world_append(stream, "Deposited", "{\"amount\":3}");
+            deposited += 3;
+        }
+        world_pause_us(50000 * (kill % 3));
+        world_kill(pid);
+        pid = world_start(getenv("BALANCE_EXAMPLE"), NULL, arguments);
+    }
+    world_await(example_is_done, &deposited, "every deposit is in the table");
+    world_signal(pid, SIGTERM);
+    assert_int_equal(world_end(pid), 0);
+    assert_int_equal(sql_number("SELECT sum(amount) FROM %s", table), deposited);
+    assert_int_equal(sql_number("SELECT count(*) FROM %s", table), 5);
+}
+
+/* ---- leases --------------------------------------------------------------------------------- */
+
+static bool has_lost(const void *ctx)
+{
+    return lines_of("log.lost", *(const pid_t *)ctx) > 0;
+}
+
+/* Stops it where it holds no lock of the database: whoever writes can. */
+static void stop_gently(pid_t pid)
+{
+    char url[WORLD_URL_BYTES + 32];
+    (void)snprintf(url, sizeof url, "%s%s", here.url, world_is("sqlite") ? "?busy=50ms" : "");
+    const weir_options options = { WEIR_OPTIONS_INIT, .store_url = url };
+    weir *w = NULL;
+    WORLD_OK(weir_open(&w, &options, &here.err));
+    for (;;) {
+        world_signal(pid, SIGSTOP);
+        const int32_t status = world_try_append(w, "probe-1", "Probed", NULL, NULL, &here.err);
+        if (status != WEIR_EBUSY) {
+            WORLD_OK(status);
+            break;
+        }
+        world_signal(pid, SIGCONT);
+        world_pause_us(1000);
+    }
+    weir_close(w);
+}
+
+static bool first_has_its_effect(const void *ctx)
+{
+    (void)ctx;
+    return world_read("out-r-in-0", NULL, NULL) > 0;
+}
+
+/* T5: the other one takes the target between the end of the handler and its settle. */
+static void T4_T5_a_stopped_worker_is_replaced_and_its_settle_is_refused_and_counted(void **state)
+{
+    (void)state;
+    const pid_t zombie =
+        world_worker("lane=default:1:400:10", "reaction=r", "do=effect", "ms=300", NULL);
+    (void)world_append("in-0", "Came", NULL);
+    world_await_journal("handled", 1);
+    stop_gently(zombie);
+    const pid_t other = world_worker("lane=default:1:400:10", "reaction=r", "do=effect", NULL);
+    world_await(first_has_its_effect, NULL, "the other has finished it");
+    assert_int_equal(lines_of("handled", other), 1);
+    world_signal(zombie, SIGCONT);
+    pid_t loser = zombie;
+    world_await(has_lost, &loser, "the stopped one has lost its lease");
+    world_signal(zombie, SIGTERM);
+    assert_int_equal(world_end(zombie), 0);
+    check_effects("r", "in-0");
+    const store_target *t = world_target("in-0");
+    assert_int_equal(t->subscriptions[0].retries, 0); /* C34: nothing is charged */
+    assert_false(t->blocked);
+}
+
+static void C26_a_lease_shorter_than_its_handler_is_renewed(void **state)
+{
+    (void)state;
+    for (int i = 0; i < 2; i++) {
+        (void)world_worker("lane=default:1:300:10", "reaction=r", "do=effect", "ms=1500", NULL);
+    }
+    (void)world_append("in-0", "Came", NULL);
+    world_await(first_has_its_effect, NULL, "it is handled");
+    assert_int_equal(world_journal("handled", NULL, NULL), 1);
+    assert_int_equal(world_journal("log.lost", NULL, NULL), 0);
+    assert_int_equal(world_target("in-0")->lost, 0);
+}
+
+static bool target_is_blocked(const void *ctx)
+{
+    const store_target *t = world_target(ctx);
+    return t != NULL && t->blocked;
+}
+
+static void T13_a_handler_that_crashes_its_worker_ten_times_blocks_its_target(void **state)
+{
+    (void)state;
+    (void)world_append("in-0", "Came", NULL);
+    const int64_t id = world_append("in-0", "Crash", NULL);
+    for (int i = 0; i < 10; i++) {
+        const pid_t pid =
+            world_worker("lane=default:1:100:10", "reaction=r", "do=crash", "retries=1", NULL);
+        assert_int_equal(world_end(pid), -SIGABRT);
+        assert_false(target_is_blocked("in-0"));
+    }
+    (void)world_append("in-1", "Came", NULL);
+    const size_t begun = world_journal("handled", NULL, NULL);
+    (void)world_worker("lane=default:1:100:10", "reaction=r", "do=crash", "retries=1", NULL);
+    world_await(target_is_blocked, "in-0", "the target is blocked");
+    world_await_journal("handled", begun + 1); /* C44: the other target is handled */
+    const store_target *t = world_target("in-0");
+    assert_int_equal(t->lost, 10);
+    assert_int_equal(t->subscriptions[0].retries, 0);
+    assert_non_null(memmem(t->error.ptr, t->error.len, "lease", 5));
+    assert_true(t->subscriptions[0].at < id);
+    assert_true(world_journal("handled", NULL, NULL) >= 10 + 1);
+}
+
+int main(int argc, char **argv)
+{
+    static const struct CMUnitTest tests[] = {
+        WORLD_TEST(C33_effects_are_exactly_once_and_in_order_while_workers_are_killed),
+        WORLD_TEST(C33_a_balance_inside_the_settle_survives_kills),
+        WORLD_TEST(C33_control_a_balance_outside_of_the_settle_is_counted_twice),
+        WORLD_TEST(T4_T5_a_stopped_worker_is_replaced_and_its_settle_is_refused_and_counted),
+        WORLD_TEST(C26_a_lease_shorter_than_its_handler_is_renewed),
+        WORLD_TEST(T13_a_handler_that_crashes_its_worker_ten_times_blocks_its_target),
+        WORLD_TEST(C33_the_example_of_balances_survives_kills), /* SQLite only */
+    };
+    const size_t others = argc > 1 && strcmp(argv[1], "sqlite") == 0 ? 0 : 1;
+    return world_main(argc, argv, tests, sizeof tests / sizeof tests[0] - others);
+}
