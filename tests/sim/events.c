@@ -60,6 +60,10 @@ static int32_t handle(void *ctx, weir_delivery *d)
               (int)d->target.len, d->target.ptr, (long long)d->fence, (long long)d->attempt);
     if (!s->faults) {
         stage(s, d);
+        if (s->quiet && sim_chance(s, 400)) {
+            d->defer_us = sim_store_now(s) + sim_between(s, 0, 3000000);
+            return sim_chance(s, 500) ? WEIR_DEFER : (d->attempt == 1 ? WEIR_RETRY : WEIR_DONE);
+        }
         return WEIR_DONE;
     }
     if (sim_chance(s, 500)) {

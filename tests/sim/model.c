@@ -550,6 +550,16 @@ void sim_newer_from(sim *s, int64_t routed)
 
 /* ---- the end ------------------------------------------------------------------------------ */
 
+bool sim_blocked(const sim *s)
+{
+    for (int t = 0; t < SIM_TARGETS; t++) {
+        if (s->rows[t].blocked) {
+            return true;
+        }
+    }
+    return false;
+}
+
 bool sim_done(sim *s)
 {
     for (int r = 0; r < SIM_REACTIONS; r++) {

@@ -120,6 +120,7 @@ struct sim {
     bool trace;
     bool faults;        /* chance may do harm */
     bool silent;        /* no wake-up arrives */
+    bool quiet;         /* no faults, and some of the work is to be done later */
     bool newer_exists;  /* the definitions with one more name may be started */
     int64_t newer_from; /* and were declared when so much was routed; INT64_MAX: not yet */
     int depth;
@@ -170,6 +171,7 @@ void sim_look(sim *s, sim_actor actor, const sim_process *p, const sim_belief *b
               size_t count);
 /* COPY has its newer definition from here on. */
 void sim_newer_from(sim *s, int64_t routed);
+bool sim_blocked(const sim *s); /* one of the targets is */
 /* All that was asked for is done. */
 bool sim_done(sim *s);
 void sim_check_end(sim *s);

@@ -15,6 +15,10 @@
 #define WALL_AHEAD_US INT64_C(1700000000000000)
 #define STEP_US_MAX   3000
 #define NEVER         INT64_MAX
+/* Longer than any lease, backoff and cycle of the fallback poll, a few of them in a row. */
+#define DRAIN_US_MAX INT64_C(60000000)
+#define IDLE_US      INT64_C(15000000) /* until even the routers have given up their leases */
+#define QUIET_US_MAX INT64_C(30000000)
 
 /* ---- chance and telling ------------------------------------------------------------------- */
 
@@ -466,7 +470,7 @@ static bool advance(sim *s)
         pass_on_wakes(s);
         return true;
     }
-    if (s->faults && sim_chance(s, 6)) {
+    if (s->faults && sim_chance(s, 10)) {
         harm(s);
         return true;
     }
@@ -562,23 +566,43 @@ static void relent(sim *s)
     s->silent = false;
 }
 
-static void drain(sim *s)
+/* Until all is done. Nobody helps but the passing of time. */
+static void run_to_the_end(sim *s, int64_t us_max)
 {
     const int64_t begin = s->steps, begin_us = s->mono_us;
 
-    relent(s);
     while (!s->failed && !sim_done(s)) {
         if (!advance(s)) {
             sim_fail(s, "there is work, and nobody will ever look");
-        } else if (s->steps - begin > SIM_DRAIN_STEPS_MAX) {
-            sim_fail(s, "there is work after %d steps without faults", SIM_DRAIN_STEPS_MAX);
-        } else if (s->steps % 200 == 0) {
-            sim_relent(s); /* what was lost too often in the meantime */
+        } else if (s->steps - begin > SIM_DRAIN_STEPS_MAX || s->mono_us - begin_us > us_max) {
+            sim_fail(s, "there is work after %lld steps and %lld s without faults",
+                     (long long)(s->steps - begin), (long long)(s->mono_us - begin_us) / 1000000);
+        } else if (sim_blocked(s)) {
+            sim_relent(s); /* it had lost its lease too often before */
             pass_on_wakes(s);
         }
     }
     sim_trace(s, "everything was handled after %lld steps and %lld ms without faults",
               (long long)(s->steps - begin), (long long)(s->mono_us - begin_us) / 1000);
+}
+
+/* Faults stop, and everything gets done. Then nobody hears anything any more, and a little work
+ * comes, some of it to be done later: it gets done as well, since somebody looks by himself. */
+static void drain(sim *s)
+{
+    relent(s);
+    run_to_the_end(s, DRAIN_US_MAX);
+    sim_trace(s, "no wake-up arrives any more");
+    s->silent = true;
+    s->quiet = true;
+    const int64_t idle_us = s->mono_us + IDLE_US;
+    while (!s->failed && s->mono_us < idle_us && advance(s)) {
+    }
+    for (int i = 0; i < 3 && !s->failed; i++) {
+        sim_append(s);
+        pass_on_wakes(s);
+    }
+    run_to_the_end(s, QUIET_US_MAX);
 }
 
 bool sim_run(sim *s, uint64_t seed, bool trace, uint64_t *digest)
