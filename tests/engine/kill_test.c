@@ -336,27 +336,6 @@ static bool has_lost(const void *ctx)
     return lines_of("log.lost", *(const pid_t *)ctx) > 0;
 }
 
-/* Stops it where it holds no lock of the database: whoever writes can. */
-static void stop_gently(pid_t pid)
-{
-    char url[WORLD_URL_BYTES + 32];
-    (void)snprintf(url, sizeof url, "%s%s", here.url, world_is("sqlite") ? "?busy=50ms" : "");
-    const weir_options options = { WEIR_OPTIONS_INIT, .store_url = url };
-    weir *w = NULL;
-    WORLD_OK(weir_open(&w, &options, &here.err));
-    for (;;) {
-        world_signal(pid, SIGSTOP);
-        const int32_t status = world_try_append(w, "probe-1", "Probed", NULL, NULL, &here.err);
-        if (status != WEIR_EBUSY) {
-            WORLD_OK(status);
-            break;
-        }
-        world_signal(pid, SIGCONT);
-        world_pause_us(1000);
-    }
-    weir_close(w);
-}
-
 static bool first_has_its_effect(const void *ctx)
 {
     (void)ctx;
@@ -371,7 +350,7 @@ static void T4_T5_a_stopped_worker_is_replaced_and_its_settle_is_refused_and_cou
         world_worker("lane=default:1:400:10", "reaction=r", "do=effect", "ms=300", NULL);
     (void)world_append("in-0", "Came", NULL);
     world_await_journal("handled", 1);
-    stop_gently(zombie);
+    world_stop(zombie);
     const pid_t other = world_worker("lane=default:1:400:10", "reaction=r", "do=effect", NULL);
     world_await(first_has_its_effect, NULL, "the other has finished it");
     assert_int_equal(lines_of("handled", other), 1);

@@ -16,7 +16,7 @@
  *     table=NAME  of do=balance and do=outside
  *
  * The journal gets one line per thing, each written by one write, with the time in us and the pid:
- *   running|stopped TIME PID
+ *   running TIME PID TIME_OF_DAY      stopped TIME PID
  *   handled TIME PID REACTION TARGET EVENT ATTEMPT      (do=outside: after its mistake)
  *   log.EVENT TIME PID JSON      what the engine says, from level info on
  * It exits with 0 after a SIGTERM, with 3 when its budget was not enough.
@@ -354,7 +354,7 @@ int main(int argc, char **argv)
     if (weir_engine_start(e, &err) != WEIR_OK) {
         give_up("starting", &err);
     }
-    say("running %lld %d", now_us(), (int)getpid());
+    say("running %lld %d %lld", now_us(), (int)getpid(), (long long)time(NULL));
     (void)sigwait(&ends, &signal_number);
     const int32_t status = weir_engine_stop(e, (int32_t)budget_ms, &err);
     say("stopped %lld %d", now_us(), (int)getpid());

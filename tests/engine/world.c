@@ -262,6 +262,26 @@ void world_signal(pid_t pid, int signal)
     assert_int_equal(kill(pid, signal), 0);
 }
 
+void world_stop(pid_t pid)
+{
+    char url[WORLD_URL_BYTES + 32];
+    (void)snprintf(url, sizeof url, "%s%s", here.url, world_is("sqlite") ? "?busy=50ms" : "");
+    const weir_options options = { WEIR_OPTIONS_INIT, .store_url = url };
+    weir *w = NULL;
+    WORLD_OK(weir_open(&w, &options, &here.err));
+    for (;;) {
+        world_signal(pid, SIGSTOP);
+        const int32_t status = world_try_append(w, "probe-1", "Probed", NULL, NULL, &here.err);
+        if (status != WEIR_EBUSY) {
+            WORLD_OK(status);
+            break;
+        }
+        world_signal(pid, SIGCONT);
+        world_pause_us(1000);
+    }
+    weir_close(w);
+}
+
 int world_end(pid_t pid)
 {
     int status = 0;

@@ -79,6 +79,8 @@ pid_t world_worker(const char *argument, ...);
 /* The same with this text as LD_PRELOAD; NULL: none. Does not wait. */
 pid_t world_start(const char *program, const char *preload, const char *const *arguments);
 void world_signal(pid_t pid, int signal);
+/* SIGSTOP, where it holds no lock of the database: others can append. */
+void world_stop(pid_t pid);
 /* Waits for its end: the exit status, or minus the signal. */
 int world_end(pid_t pid);
 void world_kill(pid_t pid); /* SIGKILL, and waits */
