@@ -86,11 +86,16 @@ static size_t free_slots(lane *l)
     for (size_t i = 0; i < l->slots_count; i++) {
         count += l->slots[i].state == SLOT_IDLE;
     }
-    if (count == 0) {
-        l->crowded = true; /* whoever woke us may have work: the next slot that can asks for it */
-    }
     weir__unlock(&l->worker->mu);
     return count;
+}
+
+/* Whoever woke us may have work: the next slot that is free has us ask for it. */
+static void ask_later(lane *l)
+{
+    weir__lock(&l->worker->mu);
+    l->crowded = true;
+    weir__unlock(&l->worker->mu);
 }
 
 static size_t known_reactions(lane *l)
@@ -200,6 +205,7 @@ static int64_t lease(lane *l)
 
     size_t limit = is_draining(l) ? 0 : free_slots(l);
     if (limit == 0) {
+        ask_later(l);
         return TASK_WAIT;
     }
     limit = limit < (size_t)l->config.target_limit ? limit : (size_t)l->config.target_limit;

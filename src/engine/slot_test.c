@@ -699,6 +699,32 @@ static void what_was_sent_back_and_fails_is_parked_again(void **state)
     end(s);
 }
 
+static void what_was_sent_back_blocks_nothing(void **state)
+{
+    weir_store *s = begin(state);
+    const weir_str names[] = { weir__str("all") };
+    store_operate skip = { .verb = STORE_SKIP,
+                           .filter = { .names = names, .names_count = 1 },
+                           .by = weir__str("test") };
+    char text[100];
+    one.fail_event = 1;
+    one.outcome = WEIR_PERMANENT;
+    one.why = "never";
+    kit_handler(&a, &one, "one", "all", NULL); /* whose policy is to block */
+    kit_start(&a, s, NULL);
+    append(s, "order-1", 2);
+    kit_drive(&a, 1);
+    assert_int_equal(kit_target_of(s, "all").state, STORE_TARGET_BLOCKED);
+    assert_int_equal(s->ops->operate(s, &skip, NULL), WEIR_OK);
+    assert_int_equal(s->ops->parked_retry(s, kit_parked_id(s, text, sizeof text), NULL), WEIR_OK);
+    kit_drive(&a, 2 * S);
+    assert_int_equal(kit_target_of(s, "all").state, STORE_TARGET_IDLE);
+    assert_int_equal(kit_at(s, "all", "one"), 2);
+    (void)kit_parked_id(s, text, sizeof text);
+    assert_string_equal(text, "1/2 never");
+    end(s);
+}
+
 #define TEST(test)                                                                                 \
     { #test " on memory", test, NULL, NULL, NULL },                                                \
     {                                                                                              \
@@ -737,6 +763,7 @@ int main(void)
         TEST(a_settle_that_breaks_the_store_again_and_again_is_a_failure),
         TEST(what_was_sent_back_is_handled_first_and_removed),
         TEST(what_was_sent_back_and_fails_is_parked_again),
+        TEST(what_was_sent_back_blocks_nothing),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
