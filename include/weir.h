@@ -1,4 +1,4 @@
-/* weir.h - the public interface of libweir: an event store.
+/* weir.h - the public interface of libweir: an event store, and an engine that reacts to events.
  *
  * A store keeps streams of events. An event is an immutable fact with a global position (`id`,
  * from 1, growing, may have gaps) and a place in its stream (`version`, 0, 1, 2, ... without
