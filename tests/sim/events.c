@@ -170,14 +170,19 @@ void sim_append(sim *s)
 
 /* ---- the operator ------------------------------------------------------------------------- */
 
-static bool operate(sim *s, store_verb verb, const char *target, int64_t priority)
+static void operate(sim *s, store_verb verb, const char *target, int64_t number)
 {
     const weir_str names[] = { weir__str(target == NULL ? "" : target) };
     store_operate op = { .verb = verb,
                          .filter = { .names = names, .names_count = target == NULL ? 0 : 1 },
                          .by = weir__str("sim"),
-                         .priority = priority,
-                         .clear = priority == 0 };
+                         .reset_to = STORE_RESET_POSITION,
+                         .position = number,
+                         .priority = number,
+                         .clear = number == 0 };
+    static const sim_actor actors[] = {
+        [STORE_SKIP] = ACTOR_SKIP, [STORE_RESET] = ACTOR_RESET, [STORE_RESUME] = ACTOR_OPERATOR
+    };
     weir_error err = { .size = sizeof err };
 
     s->steps++;
@@ -187,8 +192,7 @@ static bool operate(sim *s, store_verb verb, const char *target, int64_t priorit
     if (status != WEIR_OK && status != WEIR_ENOTFOUND) {
         sim_fail(s, "operator's verb %d: %s", (int)verb, err.message);
     }
-    sim_look(s, verb == STORE_SKIP ? ACTOR_SKIP : ACTOR_OPERATOR, NULL, NULL, 0);
-    return status == WEIR_OK;
+    sim_look(s, actors[verb] == ACTOR_ROUTER ? ACTOR_OPERATOR : actors[verb], NULL, NULL, 0);
 }
 
 static void lane_pause(sim *s, const char *name, bool paused)
@@ -218,7 +222,7 @@ static void send_back(sim *s)
     sim_look(s, ACTOR_OPERATOR, NULL, NULL, 0);
 }
 
-static void some_target(sim *s, char *name, size_t bytes)
+static int some_target(sim *s, char *name, size_t bytes)
 {
     const size_t i = sim_random(s) % SIM_TARGETS;
 
@@ -229,37 +233,51 @@ static void some_target(sim *s, char *name, size_t bytes)
     } else {
         (void)snprintf(name, bytes, "w-%zu", i - SIM_STREAMS);
     }
+    return (int)i;
+}
+
+static void reset(sim *s, int target, const char *name)
+{
+    const int64_t least = sim_reset_least(s, target);
+    const int64_t position = sim_between(s, least, s->log_seen > least ? s->log_seen : least);
+
+    sim_trace(s, "operator: resets %s to %lld", name, (long long)position);
+    sim_will_reset(s, target, position);
+    operate(s, STORE_RESET, name, position);
 }
 
 void sim_operate(sim *s)
 {
     char target[32];
 
-    some_target(s, target, sizeof target);
-    switch (sim_random(s) % 10) {
+    const int index = some_target(s, target, sizeof target);
+    switch (sim_random(s) % 11) {
     case 0:
-        (void)operate(s, STORE_SKIP, target, 0);
+        operate(s, STORE_SKIP, target, 0);
         break;
     case 1:
-        (void)operate(s, STORE_PRIORITIZE, target, sim_between(s, 0, 20));
+        operate(s, STORE_PRIORITIZE, target, sim_between(s, 0, 20));
         break;
     case 2:
-        (void)operate(s, STORE_PAUSE, target, 0);
+        operate(s, STORE_PAUSE, target, 0);
         break;
     case 3:
     case 4:
-        (void)operate(s, STORE_RESUME, NULL, 0);
+        operate(s, STORE_RESUME, NULL, 0);
         break;
     case 5:
         s->steps++;
         lane_pause(s, sim_chance(s, 500) ? "fast" : "slow", sim_chance(s, 300));
         break;
     case 6:
+        reset(s, index, target);
+        break;
     case 7:
+    case 8:
         send_back(s);
         break;
     default:
-        (void)operate(s, STORE_UNBLOCK, NULL, 0);
+        operate(s, STORE_UNBLOCK, NULL, 0);
     }
 }
 
@@ -267,6 +285,6 @@ void sim_relent(sim *s)
 {
     lane_pause(s, "fast", false);
     lane_pause(s, "slow", false);
-    (void)operate(s, STORE_RESUME, NULL, 0);
-    (void)operate(s, STORE_UNBLOCK, NULL, 0);
+    operate(s, STORE_RESUME, NULL, 0);
+    operate(s, STORE_UNBLOCK, NULL, 0);
 }

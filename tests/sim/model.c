@@ -4,7 +4,8 @@
  * and what was done, as the handlers' own events tell. After every step the store's answers are
  * compared with it, and with what they were before the step:
  *
- *   - fences and every subscription's `at` only grow;
+ *   - fences and every subscription's `at` only grow, but for a reset, which moves `at` to where it
+ *     says, and after which what is above it is done once more;
  *   - of a line, an event at or below `at` has one effect or is parked, exactly one of them; an
  *     event above it has neither. So nothing is skipped, nothing is done twice, and progress and
  *     effects are one;
@@ -189,7 +190,7 @@ static int reaction_of_name(weir_str name)
     return -1;
 }
 
-static void see_reactions(sim *s)
+static void see_reactions(sim *s, sim_actor actor)
 {
     if (s->store->ops->reactions(s->store, &s->reactions, NULL) != WEIR_OK) {
         sim_fail(s, "could not read the reactions");
@@ -198,11 +199,17 @@ static void see_reactions(sim *s)
     for (size_t i = 0; i < s->reactions.reactions_count; i++) {
         const store_reaction *q = &s->reactions.reactions[i];
         const int r = reaction_of_name(q->name);
-        if (q->routed < s->routed[r]) {
+        if (q->routed < s->routed[r] && actor != ACTOR_RESET) {
             sim_fail(s, "%s was routed up to %lld, and now up to %lld", sim_reaction_names[r],
                      (long long)s->routed[r], (long long)q->routed);
         }
         s->routed[r] = q->routed;
+        if (q->routed >= s->routed_high[r]) {
+            s->routed_high[r] = q->routed;
+            for (int t = 0; t < SIM_TARGETS; t++) {
+                s->lines[r][t].was_reset = false;
+            }
+        }
         s->reaction_ids[r] = q->id;
     }
 }
@@ -369,6 +376,7 @@ static void check_row(sim *s, int t, const sim_row *now, sim_actor actor, const 
         }
         break;
     case ACTOR_SKIP:
+    case ACTOR_RESET:
         break;
     case ACTOR_OPERATOR:
         if (!lease_same) {
@@ -388,6 +396,7 @@ static void check_row(sim *s, int t, const sim_row *now, sim_actor actor, const 
 static void check_line(sim *s, int r, int t)
 {
     sim_line *line = &s->lines[r][t];
+    const int64_t routed = line->was_reset ? s->routed[r] : s->routed_high[r];
     int64_t last = 0; /* the last that was routed and has to be handled */
 
     for (; line->covered < line->count && line->events[line->covered].id <= line->at;
@@ -396,7 +405,7 @@ static void check_line(sim *s, int r, int t)
     }
     for (size_t i = line->count; i > 0 && last == 0; i--) {
         const sim_event *e = &line->events[i - 1];
-        last = e->required && e->id <= s->routed[r] ? e->id : 0;
+        last = e->required && e->id <= routed ? e->id : 0;
     }
     const bool work = last > line->at || (last > 0 && !line->subscribed);
     if (work != (line->at < line->mark)) {
@@ -520,8 +529,8 @@ void sim_look(sim *s, sim_actor actor, const sim_process *p, const sim_belief *b
     if (actor == ACTOR_SLOT || world) {
         see_log(s);
     }
-    if (actor == ACTOR_ROUTER || actor == ACTOR_START) {
-        see_reactions(s);
+    if (actor == ACTOR_ROUTER || actor == ACTOR_START || actor == ACTOR_RESET) {
+        see_reactions(s, actor);
     }
     if (actor == ACTOR_SLOT || actor == ACTOR_ROUTER || actor == ACTOR_SKIP ||
         actor == ACTOR_OPERATOR) {
@@ -534,6 +543,39 @@ void sim_look(sim *s, sim_actor actor, const sim_process *p, const sim_belief *b
     }
     if (actor == ACTOR_LEASING) {
         check_beliefs(s);
+    }
+}
+
+int64_t sim_reset_least(const sim *s, int target)
+{
+    int64_t least = 0;
+
+    for (int r = 0; r < SIM_REACTIONS; r++) {
+        const sim_line *line = &s->lines[r][target];
+        for (size_t i = 0; i < line->count; i++) {
+            const sim_event *e = &line->events[i];
+            least = e->parked > 0 && e->id > least ? e->id : least;
+        }
+    }
+    return least;
+}
+
+void sim_will_reset(sim *s, int target, int64_t position)
+{
+    for (int r = 0; r < SIM_REACTIONS; r++) {
+        sim_line *line = &s->lines[r][target];
+        if (!line->subscribed || line->at <= position) {
+            continue;
+        }
+        line->at = position;
+        line->last = line->last < position ? line->last : position;
+        line->was_reset = r == BILL || r == MAIL; /* only the router can find their events */
+        line->covered = 0;
+        for (size_t i = 0; i < line->count; i++) {
+            if (line->events[i].id > position) {
+                line->events[i].effects = 0;
+            }
+        }
     }
 }
 

@@ -42,8 +42,9 @@ typedef enum sim_actor {
     ACTOR_START,    /* a process declares its reactions */
     ACTOR_CLOSE,    /* a worker hands back              */
     ACTOR_APPEND,   /* the world                        */
-    ACTOR_OPERATOR, /* anything but SKIP                */
+    ACTOR_OPERATOR, /* anything but the following        */
     ACTOR_SKIP,
+    ACTOR_RESET,
 } sim_actor;
 
 typedef struct sim sim;
@@ -100,6 +101,7 @@ typedef struct sim_line {
     bool subscribed;
     int64_t at, mark, retries;
     int64_t sent_back;
+    bool was_reset; /* and what the router has to read again for it was not read yet */
 } sim_line;
 
 /* A target as the store had it when it was looked at last. */
@@ -129,7 +131,8 @@ struct sim {
     sim_line lines[SIM_REACTIONS][SIM_TARGETS];
     sim_row rows[SIM_TARGETS];
     int64_t routed[SIM_REACTIONS], reaction_ids[SIM_REACTIONS];
-    int64_t log_seen, last_source; /* the last event that somebody listens to */
+    int64_t routed_high[SIM_REACTIONS]; /* as far as it was before a reset */
+    int64_t log_seen, last_source;      /* the last event that somebody listens to */
     size_t parked_count;
     store_targets_chunk targets;
     store_reaction_list reactions;
@@ -171,6 +174,10 @@ void sim_look(sim *s, sim_actor actor, const sim_process *p, const sim_belief *b
               size_t count);
 /* COPY has its newer definition from here on. */
 void sim_newer_from(sim *s, int64_t routed);
+/* The operator is about to let everything after the position be handled again. */
+void sim_will_reset(sim *s, int target, int64_t position);
+/* The lowest position to which a target can be reset: above it nothing is parked. */
+int64_t sim_reset_least(const sim *s, int target);
 bool sim_blocked(const sim *s); /* one of the targets is */
 /* All that was asked for is done. */
 bool sim_done(sim *s);
