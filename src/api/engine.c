@@ -229,12 +229,13 @@ static weir_status start_worker(weir_engine *e, weir_error *err)
     status = weir__worker_open(&e->worker, store, &e->registry, &o,
                                weir__threads_scheduler(e->threads), err);
     if (status == WEIR_OK) {
-        status = weir__threads_watch(e->threads, store, store_woken, e->worker, err);
-    }
-    if (status == WEIR_OK) {
         size_t count;
         task *const *tasks = weir__worker_tasks(e->worker, &count);
         status = weir__threads_start(e->threads, tasks, count, err);
+    }
+    /* After the tasks, which can be woken only now. It begins with a wake-up: nothing is missed. */
+    if (status == WEIR_OK) {
+        status = weir__threads_watch(e->threads, store, store_woken, e->worker, err);
     }
     return status;
 }
@@ -324,6 +325,8 @@ int32_t weir_engine_stop(weir_engine *e, int32_t budget_ms, weir_error *err)
     if (!weir__threads_stop(e->threads, idle ? INT64_MAX : mono_us())) {
         return weir__fail(err, WEIR_EBUSY, "a handler was still running after %d ms", budget_ms);
     }
+    weir__threads_free(e->threads); /* before the worker: it has the tasks */
+    e->threads = NULL;
     weir__worker_close(e->worker);
     e->worker = NULL;
     return WEIR_OK;
