@@ -14,7 +14,7 @@
 enum { LINES_MAX = 8192 };
 #define SECOND_US INT64_C(1000000)
 
-/* ---- the journal, parsed ---------------------------------------------------------------------- */
+/* ---- the journal, parsed ----------------------------------------------------------------- */
 
 typedef struct handled {
     long long time_us, event, attempt;
@@ -96,7 +96,7 @@ static void await_all(void)
     world_await(all_is_routed_and_handled, NULL, "everything is handled");
 }
 
-/* ---- routing ---------------------------------------------------------------------------------- */
+/* ---- routing ----------------------------------------------------------------------------- */
 
 static void act_8_1_D_what_another_process_appends_is_handled_soon_on_an_idle_system(void **state)
 {
@@ -197,7 +197,7 @@ static void a_router_paused_past_its_lease_spoils_nothing(void **state)
     (void)b;
 }
 
-/* ---- several services, several versions --------------------------------------------------------- */
+/* ---- several services, several versions -------------------------------------------------- */
 
 static void C32_two_services_with_different_reactions_share_a_store(void **state)
 {
@@ -292,7 +292,7 @@ static void two_workers_share_one_store_and_handle_each_event_once(void **state)
     assert_true(of_a > 0 && of_a < 200);
 }
 
-/* ---- time ------------------------------------------------------------------------------------- */
+/* ---- time -------------------------------------------------------------------------------- */
 
 static void heal(void)
 {
@@ -375,7 +375,7 @@ static void T19_workers_whose_clocks_are_an_hour_off_steal_and_miss_nothing(void
     assert_int_equal(world_journal("log.lost", NULL, NULL), 0);
 }
 
-/* ---- shutdown, priority ------------------------------------------------------------------------- */
+/* ---- shutdown, priority ------------------------------------------------------------------ */
 
 static void T21_shutdown_under_load_ends_in_its_budget_and_charges_nothing(void **state)
 {
@@ -433,7 +433,7 @@ static void T15_a_target_without_priority_is_leased_within_twenty_rounds(void **
     assert_true(before <= (size_t)SLOTS * ROUNDS);
 }
 
-/* ---- the server -------------------------------------------------------------------------------- */
+/* ---- the server -------------------------------------------------------------------------- */
 
 static void restart_server(void)
 {

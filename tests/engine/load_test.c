@@ -82,7 +82,7 @@ static int32_t note_only(void *ctx, weir_delivery *d)
     return WEIR_DONE;
 }
 
-/* ---- appending ---------------------------------------------------------------------------------- */
+/* ---- appending --------------------------------------------------------------------------- */
 
 static int32_t stage_into_one_stream(void *ctx, weir_delivery *d)
 {
@@ -149,7 +149,7 @@ static void act_8_1_M_nothing_is_stepped_over_while_appends_race(void **state)
     }
 }
 
-/* ---- leasing ------------------------------------------------------------------------------------ */
+/* ---- leasing ----------------------------------------------------------------------------- */
 
 static void act_8_1_K_a_target_is_leased_for_its_work_and_never_without(void **state)
 {
@@ -199,7 +199,7 @@ static void act_8_1_G_a_holder_cannot_move_its_own_position_back(void **state)
     wait_idle(0);
 }
 
-/* ---- memory ------------------------------------------------------------------------------------- */
+/* ---- memory ------------------------------------------------------------------------------ */
 
 static int32_t watch_the_heap(void *ctx, weir_delivery *d)
 {
