@@ -422,10 +422,10 @@ enum {
 typedef int32_t (*weir_handle_fn)(void *ctx, weir_delivery *delivery);
 
 /* Runs inside the settling transaction, with a batch of events of one target, in order. `native`:
- * sqlite3 * or PGconn *, borrowed, NULL for memory; it must not begin, end or save anything. What it
- * writes there and the progress are committed together, or neither. Not WEIR_OK: undone, and counts
- * as one failure of the first event; err->message says why. At most 5 s unless the reaction says
- * less. */
+ * sqlite3 * or PGconn *, borrowed, NULL for memory; it must not begin, end or save anything. What
+ * it writes there and the progress are committed together, or neither. Not WEIR_OK: undone, and
+ * counts as one failure of the first event; err->message says why. At most 5 s unless the reaction
+ * says less. */
 typedef int32_t (*weir_project_fn)(void *ctx, void *native, const weir_event *const *events,
                                    size_t events_count, weir_error *err);
 
@@ -529,8 +529,8 @@ typedef int32_t (*weir_sql_fn)(void *ctx, void *native, weir_error *err);
 WEIR_API WEIR_MUSTCHECK int32_t weir_engine_open(weir_engine **out, weir *w,
                                                  const weir_engine_options *options,
                                                  weir_error *err);
-/* Before the start. Everything is copied but ctx. What is wrong is told by weir_engine_start, all at
- * once. EMISUSE: it runs already. */
+/* Before the start. Everything is copied but ctx. What is wrong is told by weir_engine_start, all
+ * at once. EMISUSE: it runs already. */
 WEIR_API WEIR_MUSTCHECK int32_t weir_engine_lane(weir_engine *e, const weir_lane *lane,
                                                  weir_error *err);
 WEIR_API WEIR_MUSTCHECK int32_t weir_engine_reaction(weir_engine *e, const weir_reaction *reaction,
@@ -566,8 +566,8 @@ WEIR_API void weir_delivery_fail(weir_delivery *d, const char *why);
 /* For WEIR_DEFER: not before this time of the store's clock. */
 WEIR_API void weir_delivery_defer(weir_delivery *d, int64_t until_us);
 
-/* Effects: copied now, checked now (EINVAL), written when the delivery settles, all of them or none,
- * once, however often the handler is run. Correlation and causation come from the event. */
+/* Effects: copied now, checked now (EINVAL), written when the delivery settles, all of them or
+ * none, once, however often the handler is run. Correlation and causation come from the event. */
 WEIR_API WEIR_MUSTCHECK int32_t weir_stage_append(weir_delivery *d,
                                                   const weir_append_request *request,
                                                   weir_error *err);
@@ -583,7 +583,8 @@ WEIR_API WEIR_MUSTCHECK int32_t weir_next(weir_engine *e, int32_t timeout_ms, we
 /* Readable when weir_next would give something. */
 WEIR_API int32_t weir_engine_fd(const weir_engine *e);
 /* Ends it, as a handler's return value does: WEIR_DONE, ... ELOST: the lease was another's; nothing
- * happened. */
+ * happened. ECONFLICT, ETAKEN: an append was refused; it is delivered again, or has failed. EBUSY,
+ * EUNAVAILABLE, EIO and ENOMEM do not end it: call again. EUNKNOWN: nobody can say; ended. */
 WEIR_API WEIR_MUSTCHECK int32_t weir_settle(weir_engine *e, weir_delivery *d, int32_t outcome,
                                             weir_error *err);
 

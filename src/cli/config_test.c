@@ -1,5 +1,5 @@
-/* config_test.c - weir.yaml: what it says becomes what weir.h has, and everything that is wrong with
- * one is told at once, with its place.
+/* config_test.c - weir.yaml: what it says becomes what weir.h has, and everything that is wrong
+ * with one is told at once, with its place.
  *
  * Each test writes a file and reads it. The sentences that users see are compared whole.
  */

@@ -4,8 +4,10 @@
  *
  *   SIGHUP            the file is read again. When it is well, an engine with what it says begins,
  *                     and the one before takes nothing more and ends when what it runs has ended:
- *                     both share the store, whose fences keep them apart. Otherwise nothing changes.
- *   SIGTERM, SIGINT   nothing more is begun; what runs has the budget to end. A second one: at once.
+ *                     both share the store, whose fences keep them apart. Otherwise nothing
+ *                     changes.
+ *   SIGTERM, SIGINT   nothing more is begun; what runs has the budget to end. A second one: at
+ *                     once.
  *
  * INVARIANT  At most two engines: a file that is read while one still ends is read again after it.
  */

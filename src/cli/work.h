@@ -6,7 +6,7 @@
 #include "cli/config_reactions.h"
 #include "engine/log.h"
 
-/* work_log.c. Lines on stderr, key=value or JSON, from any thread. Immutable after it was set up. */
+/* work_log.c. Lines on stderr, key=value or JSON, from any thread. Immutable once it was set up. */
 typedef struct work_log {
     bool json;
     bool verbose; /* debug as well: every lease and every settle */

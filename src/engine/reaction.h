@@ -134,10 +134,10 @@ weir_status weir__registry_check(registry *r, weir_error *err);
 bool weir__registry_problem(registry *r, const char *line);
 /* EINVAL with the problems, as check. There is at least one. */
 weir_status weir__registry_report(const registry *r, weir_error *err);
-/* Checks once more that all is well, tells the store, fills `known` and `serving`, and sorts the reactions by their ids. redeclare: as
- * in store_reaction_declaration. EINVAL: `from` is missing and the log holds events that the
- * reaction would handle (how many is in the message); then nothing was declared. After another
- * failure it can be called again. */
+/* Checks once more that all is well, tells the store, fills `known` and `serving`, and sorts
+  * the reactions by their ids. redeclare: as in store_reaction_declaration. EINVAL: `from` is
+  * missing and the log holds events that the reaction would handle (how many is in the message);
+  * then nothing was declared. After another failure it can be called again. */
 weir_status weir__registry_declare(registry *r, weir_store *store, bool redeclare, weir_error *err);
 /* Asks the store again: how far everything is routed, and which definitions are current. By the
  * router's task only. What fails changes nothing. */

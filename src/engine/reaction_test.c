@@ -1,8 +1,8 @@
 /* reaction_test.c - what is refused when it is declared, all at once; where events go; how long a
  * failure waits.
  *
- * Every refusal starts from one reaction that is right and breaks one thing of it, and looks for the
- * line that says so, so that nothing else can be what was refused. */
+ * Every refusal starts from one reaction that is right and breaks one thing of it, and looks for
+ * the line that says so, so that nothing else can be what was refused. */
 #include "engine/reaction.h"
 
 #include "base/error.h"

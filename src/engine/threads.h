@@ -2,7 +2,7 @@
  *
  *     weir__threads_open(&t, &err);                       a scheduler, no threads yet
  *     weir__worker_open(..., weir__threads_scheduler(t), ...);
- *     weir__threads_start(t, tasks, count, &err);         every task is run at once, then as it says
+ *     weir__threads_start(t, tasks, count, &err);         every task at once, then as it says
  *     weir__threads_watch(t, store, fn, ctx, &err);       fn is called when the store was woken
  *     weir__threads_stop(t, until_us);                    no step begins any more
  *     weir__threads_free(t);                              after all have ended

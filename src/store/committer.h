@@ -1,13 +1,13 @@
 /* committer.h - group commit: concurrent appends of one handle share transactions.
  *
- * The first caller becomes the leader: it takes what waits (itself included), runs one transaction,
- * and wakes each of the others with its own result. Callers that have a stream or a key in common are
- * judged in arrival order; others may go side by side (ops->group_commit). A
+ * The first caller becomes the leader: it takes what waits (itself included), runs one
+ * transaction, and wakes each of the others with its own result. Callers that have a stream or a
+ * key in common are judged in arrival order; others may go side by side (ops->group_commit). A
  * transaction that fails as a whole is undone and each caller is run alone, once, so that one
- * caller's trouble is not its neighbours'. Only a store that was busy is not asked again for those
- * whose time to wait is up (store_append.deadline_us). A caller whose stream or key somebody else
- * holds (another process, a user's own transaction) does not hold up its batch: it waits alone. At
- * most COMMITTER_WAITING_MAX callers wait for a batch; one more is WEIR_EBUSY.
+ * caller's trouble is not its neighbours'. Only a store that was busy is not asked again for
+ * those whose time to wait is up (store_append.deadline_us). A caller whose stream or key
+ * somebody else holds (another process, a user's own transaction) does not hold up its batch: it
+ * waits alone. At most COMMITTER_WAITING_MAX callers wait for a batch; one more is WEIR_EBUSY.
  */
 #ifndef WEIR_STORE_COMMITTER_H
 #define WEIR_STORE_COMMITTER_H
