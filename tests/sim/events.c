@@ -1,7 +1,9 @@
 /* events.c - see sim.h: what is appended, what the handlers do with it, and what an operator does.
  *
  * Every handler stages one event that says which event, reaction, target and fence it was for. So
- * the log tells, without asking any worker, what was done, how often, and under which lease.
+ * the log tells, without asking any worker, what was done, how often, and under which lease. Now
+ * and then one also stages an event for a stream that all compete for, at the version it has: such
+ * a settle may lose a race.
  *
  *   COPY   on Placed, in the newer definition on Changed too   t-{stream}   blocks what fails
  *   AUDIT  on Placed and Changed                               t-{stream}   retries for ever
@@ -29,6 +31,22 @@ static int reaction_index(weir_str name)
     return -1;
 }
 
+/* What the handlers compete for. The version is the one it has while the handler runs. */
+static weir_expectation expect_shared(sim *s)
+{
+    weir_expectation e = { WEIR_EXPECTATION_INIT, .expect = WEIR_EXPECT_NONE,
+                           .stream = weir__str("shared") };
+    weir_arena arena = { 0 };
+    store_stream_info info;
+
+    if (s->store->ops->stream_info(s->store, e.stream, &arena, &info, NULL) == WEIR_OK) {
+        e.expect = WEIR_EXPECT_EXACT;
+        e.version = info.version;
+    }
+    weir__arena_free(&arena);
+    return e;
+}
+
 static void stage(sim *s, weir_delivery *d)
 {
     char stream[64], data[128];
@@ -40,11 +58,18 @@ static void stage(sim *s, weir_delivery *d)
     (void)snprintf(
         data, sizeof data, "{\"event\":%lld,\"reaction\":%d,\"fence\":%lld,\"to\":\"%.*s\"}",
         (long long)d->event->id, index, (long long)d->fence, (int)d->target.len, d->target.ptr);
-    const weir_new_event event = { WEIR_NEW_EVENT_INIT, .stream = weir__str(stream),
-                                   .name = weir__str("Done"), .data = weir__str(data) };
-    const weir_new_event *const events[] = { &event };
+    const weir_new_event done = { WEIR_NEW_EVENT_INIT, .stream = weir__str(stream),
+                                  .name = weir__str("Done"), .data = weir__str(data) };
+    const weir_new_event shared = { WEIR_NEW_EVENT_INIT, .stream = weir__str("shared"),
+                                    .name = weir__str("Shared") };
+    const weir_expectation expectation = expect_shared(s);
+    const weir_new_event *const events[] = { &done, &shared };
+    const weir_expectation *const expectations[] = { &expectation };
+    const bool race = sim_chance(s, 100);
     const weir_append_request request = { WEIR_APPEND_REQUEST_INIT, .events = events,
-                                          .events_count = 1 };
+                                          .events_count = race ? 2 : 1,
+                                          .expectations = expectations,
+                                          .expectations_count = race ? 1 : 0 };
     if (weir__stage_append(d, &request, &err) != WEIR_OK) {
         sim_fail(s, "could not stage: %s", err.message);
     }
@@ -82,7 +107,7 @@ static int32_t handle(void *ctx, weir_delivery *d)
         weir__delivery_fail(d, weir__str("by chance"));
         return WEIR_RETRY;
     }
-    if (sim_chance(s, 10)) {
+    if (sim_chance(s, 25)) {
         return WEIR_PERMANENT;
     }
     if (sim_chance(s, 20)) {
@@ -149,6 +174,9 @@ void sim_append(sim *s)
     (void)snprintf(stream, sizeof stream, "%s-%d", kind < 60 ? "order" : "pay",
                    (int)(sim_random(s) % SIM_STREAMS));
     (void)snprintf(data, sizeof data, "{\"k\":\"%d\"}", (int)(sim_random(s) % SIM_KEYS));
+    if (sim_chance(s, 40)) {
+        (void)snprintf(data, sizeof data, "{\"no\":\"k\"}");
+    }
     const store_new_event events[] = {
         { .name = weir__str(name), .data = weir__str(data), .meta = weir__str("{}") },
         { .name = weir__str("Changed"), .data = weir__str(data), .meta = weir__str("{}") },
@@ -212,9 +240,10 @@ static void send_back(sim *s)
     s->steps++;
     if (s->store->ops->parked(s->store, &q, &chunk, NULL) == WEIR_OK && chunk.parked_count > 0) {
         const store_parked *one = &chunk.parked[sim_random(s) % chunk.parked_count];
+        const weir_status wanted = one->target.len > 0 ? WEIR_OK : WEIR_EMISUSE;
         sim_trace(s, "operator: sends %lld back to %.*s", (long long)one->event,
                   (int)one->reaction_name.len, one->reaction_name.ptr);
-        if (s->store->ops->parked_retry(s->store, one->id, NULL) != WEIR_OK) {
+        if (s->store->ops->parked_retry(s->store, one->id, NULL) != wanted) {
             sim_fail(s, "could not send back");
         }
     }

@@ -1,8 +1,8 @@
 /* model.c - see sim.h: what has to be true.
  *
- * The model is made from the log: which events each reaction has to handle for each target (a line),
- * and what was done, as the handlers' own events tell. After every step the store's answers are
- * compared with it, and with what they were before the step:
+ * The model is made from the log: which events each reaction has to handle for each target (a
+ * line), and what was done, as the handlers' own events tell. After every step the store's
+ * answers are compared with it, and with what they were before the step:
  *
  *   - fences and every subscription's `at` only grow, but for a reset, which moves `at` to where it
  *     says, and after which what is above it is done once more;
@@ -113,7 +113,9 @@ static void see_source(sim *s, const weir_event *e)
         }
     } else if (weir__str_equal(e->name, weir__str("Paid"))) {
         (void)snprintf(text, sizeof text, "%.*s", (int)e->data.len, e->data.ptr);
-        (void)sscanf(text, "{\"k\":\"%d\"}", &number);
+        if (sscanf(text, "{\"k\":\"%d\"}", &number) != 1) {
+            number = SIM_NOWHERE - SIM_STREAMS;
+        }
         add_event(s, BILL, SIM_STREAMS + number, e->id, true);
         add_event(s, MAIL, SIM_STREAMS + number, e->id, true);
     }
@@ -178,7 +180,7 @@ static void see_log(sim *s)
     }
 }
 
-/* ---- reactions and parked events ------------------------------------------------------------- */
+/* ---- reactions and parked events ------------------------------------------------------------ */
 
 static int reaction_of_name(weir_str name)
 {
@@ -227,7 +229,7 @@ static void see_parked(sim *s)
     }
     s->parked_count = s->parked.parked_count;
     for (int r = 0; r < SIM_REACTIONS; r++) {
-        for (int t = 0; t < SIM_TARGETS; t++) {
+        for (int t = 0; t <= SIM_NOWHERE; t++) {
             sim_line *line = &s->lines[r][t];
             line->sent_back = 0;
             for (size_t i = 0; i < line->count; i++) {
@@ -237,7 +239,7 @@ static void see_parked(sim *s)
     }
     for (size_t i = 0; i < s->parked.parked_count; i++) {
         const store_parked *one = &s->parked.parked[i];
-        const int t = target_index(one->target);
+        const int t = one->target.len == 0 ? SIM_NOWHERE : target_index(one->target);
         sim_line *line = t < 0 ? NULL : &s->lines[reaction_of_name(one->reaction_name)][t];
         sim_event *e = line == NULL ? NULL : find_event(line, one->event);
         if (e == NULL) {
@@ -481,6 +483,21 @@ static void check_lines(sim *s)
     }
 }
 
+/* Events whose target cannot be found are parked when they are routed, once. */
+static void check_nowhere(sim *s)
+{
+    for (int r = 0; r < SIM_REACTIONS; r++) {
+        const sim_line *line = &s->lines[r][SIM_NOWHERE];
+        for (size_t i = 0; i < line->count; i++) {
+            const sim_event *e = &line->events[i];
+            if (e->effects > 0 || e->parked != (e->id <= s->routed_high[r])) {
+                sim_fail(s, "event %lld of %s has no target, and is parked %d times",
+                         (long long)e->id, sim_reaction_names[r], e->parked);
+            }
+        }
+    }
+}
+
 /* Effects and parked events of this step, against `at`. */
 static void check_done(sim *s)
 {
@@ -540,6 +557,9 @@ void sim_look(sim *s, sim_actor actor, const sim_process *p, const sim_belief *b
     check_lines(s);
     if (actor == ACTOR_SLOT || actor == ACTOR_SKIP) {
         check_done(s);
+    }
+    if (actor == ACTOR_ROUTER) {
+        check_nowhere(s);
     }
     if (actor == ACTOR_LEASING) {
         check_beliefs(s);
@@ -636,7 +656,7 @@ void sim_check_end(sim *s)
 void sim_model_free(sim *s)
 {
     for (int r = 0; r < SIM_REACTIONS; r++) {
-        for (int t = 0; t < SIM_TARGETS; t++) {
+        for (int t = 0; t <= SIM_NOWHERE; t++) {
             weir__free(s->lines[r][t].events);
         }
     }

@@ -23,7 +23,8 @@ enum {
     SIM_STREAMS = 10,
     SIM_KEYS = 10,
     SIM_TARGETS = SIM_STREAMS + SIM_KEYS + 1,
-    SIM_TASKS_MAX = 16, /* of one process */
+    SIM_NOWHERE = SIM_TARGETS, /* the line of events whose target cannot be found */
+    SIM_TASKS_MAX = 16,        /* of one process */
     SIM_STEPS = 2000,
     SIM_DRAIN_STEPS_MAX = 20000,
     SIM_DEPTH_MAX = 3, /* steps in the middle of steps */
@@ -128,7 +129,7 @@ struct sim {
     int depth;
     int64_t steps;
     /* model */
-    sim_line lines[SIM_REACTIONS][SIM_TARGETS];
+    sim_line lines[SIM_REACTIONS][SIM_TARGETS + 1];
     sim_row rows[SIM_TARGETS];
     int64_t routed[SIM_REACTIONS], reaction_ids[SIM_REACTIONS];
     int64_t routed_high[SIM_REACTIONS]; /* as far as it was before a reset */
@@ -138,7 +139,9 @@ struct sim {
     store_reaction_list reactions;
     store_chunk chunk;
     store_parked_chunk parked;
-    uint64_t effects, losses, crashes, unknowns; /* to see that something happens */
+    /* to see that something happens: what was done, and what the workers counted */
+    uint64_t effects, crashes;
+    uint64_t counted[METRIC_COUNTERS];
     bool failed;
     char problem[1000];
 };

@@ -109,9 +109,6 @@ static void worker_log(void *ctx, int level, const char *event, const log_field 
     sim_process *p = ctx;
     weir_buffer text = { 0 };
 
-    if (strcmp(event, "lost") == 0) {
-        p->sim->losses++;
-    }
     if (p->sim->trace && weir__log_to_text(&text, fields, count)) {
         sim_trace(p->sim, "    p%d says %d %s %.*s", p->number, level, event, (int)text.len,
                   text.ptr == NULL ? "" : text.ptr);
@@ -222,10 +219,19 @@ static void ended(sim_process *p)
     p->start_us = s->mono_us + sim_between(s, 0, s->faults ? 3000000 : 0);
 }
 
+/* What the worker has counted is kept, before it is no more. */
+static void keep_counts(sim_process *p)
+{
+    for (int i = 0; i < METRIC_COUNTERS; i++) {
+        p->sim->counted[i] += weir__metric_get(weir__worker_metrics(p->worker), (metric_counter)i);
+    }
+}
+
 static void crash(sim_process *p)
 {
     sim_trace(p->sim, "p%d is killed", p->number);
     p->sim->crashes++;
+    keep_counts(p);
     weir__worker_abandon(p->worker);
     ended(p);
 }
@@ -250,6 +256,7 @@ static void close_process(sim_process *p)
     const size_t count = beliefs_of(p, NULL, beliefs);
 
     sim_trace(p->sim, "p%d ends", p->number);
+    keep_counts(p);
     weir__worker_close(p->worker);
     sim_look(p->sim, ACTOR_CLOSE, p, beliefs, count);
     ended(p);
@@ -534,6 +541,7 @@ static void close_world(sim *s)
 {
     for (int i = 0; i < SIM_PROCESSES; i++) {
         if (s->processes[i].up) {
+            keep_counts(&s->processes[i]);
             weir__worker_abandon(s->processes[i].worker);
             ended(&s->processes[i]);
         }
