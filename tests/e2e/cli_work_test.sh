@@ -2,6 +2,8 @@
 # cli_work_test.sh - weir work: reactions from flags and from weir.yaml, its log, and its signals (SIGTERM, a
 # second one, SIGHUP) with handlers that run meanwhile. Handlers are held by files, never by time: one that
 # shall run on waits for a file that the test makes.
+#
+#   cli_work_test.sh [postgres]    on SQLite files, or in schemas of $WEIR_TEST_POSTGRES
 # shellcheck disable=SC2016 # handlers expand for themselves
 . "$(dirname "$0")/tap.sh" || exit 1
 unset WEIR_STORE
@@ -10,7 +12,16 @@ mkdir bin && ln -s "$WEIR" bin/weir
 export PATH=$tmp/bin:$PATH
 
 # In a directory of its own, with a store of its own.
-fresh() { mkdir "$tmp/$1" && cd "$tmp/$1" || exit 1; }
+kind=${1:-sqlite}
+fresh() {
+    mkdir "$tmp/$1" && cd "$tmp/$1" || exit 1
+    if [ "$kind" = postgres ]; then
+        local separator='?'
+        [[ $WEIR_TEST_POSTGRES == *\?* ]] && separator='&'
+        export WEIR_STORE="$WEIR_TEST_POSTGRES${separator}schema=work_$1"
+        ok "weir init for $1" weir init
+    fi
+}
 append() { weir append "$@" >/dev/null 2>>append.err || fail "append $*"; }
 member() { python3 -c 'import json, sys
 for line in sys.stdin:
@@ -128,7 +139,8 @@ is "the other was not" "$(weir dead ls | wc -l)" 0
 ok "both lanes" timeout 60 weir work --lanes slow,fast --until-idle
 is "a poison event is parked" "$(weir dead ls | member reaction)" park
 is "and nothing was handled twice" "$(wc -l <counted)" 2
-is "the store of the file is used" "$(ls ./*.db)" ./orders.db
+is "the store of the file is used, unless WEIR_STORE says otherwise" "$(find . -name '*.db')" \
+    "$([ "$kind" = sqlite ] && echo ./orders.db)"
 
 cat >bad.yaml <<'END'
 reactions:
