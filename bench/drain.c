@@ -296,7 +296,7 @@ static void drain(int argc, char **argv)
     weir_close(w);
 }
 
-/* As many reactions as targets: each handles every event. The last one may have priority. */
+/* As many reactions as targets: each handles every event. The one in the middle may have priority. */
 static void priority(int argc, char **argv)
 {
     static tally tallies[TARGETS_MAX];
@@ -311,7 +311,7 @@ static void priority(int argc, char **argv)
     add_reaction(e, "warm", "Warm", "warm-{stream}", "default", 0, count_one, &warm);
     for (int64_t i = 0; i < targets; i++) {
         char name[32];
-        const int64_t preferred = i == targets - 1 ? bench_number(argc, argv, "preferred", 0) : 0;
+        const int64_t preferred = i == targets / 2 ? bench_number(argc, argv, "preferred", 0) : 0;
         (void)snprintf(name, sizeof name, "target-%04" PRId64, i);
         tallies[i] = (tally){ .want = count, .done = &done };
         add_reaction(e, name, "OrderPlaced", name, "default", preferred, count_one, &tallies[i]);
@@ -324,8 +324,13 @@ static void priority(int argc, char **argv)
         wait_done(&done);
     }
     rest(e, tallies, targets);
-    (void)printf("{\"events\":%" PRId64 ",\"wall_us\":%" PRId64 ",\"preferred_us\":%" PRId64 "}\n",
-                 count * targets, settled_us - from_us, tallies[targets - 1].done_us - from_us);
+    (void)printf("{\"events\":%" PRId64 ",\"wall_us\":%" PRId64 ",\"preferred_us\":%" PRId64
+                 ",\"done_us\":[",
+                 count * targets, settled_us - from_us, tallies[targets / 2].done_us - from_us);
+    for (int64_t i = 0; i < targets; i++) {
+        (void)printf("%s%" PRId64, i == 0 ? "" : ",", tallies[i].done_us - from_us);
+    }
+    (void)printf("]}\n");
     engine_end(e);
     weir_close(w);
 }

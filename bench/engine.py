@@ -151,7 +151,7 @@ def raw_priority(bench, store, count, targets, preferred):
                    check=True)
     store.analyze()
     return bench.run("raw_engine", "drain", "--url", url, "--count", count * targets, "--slots", 5,
-                     "--batch", 20, "--watch", targets)
+                     "--batch", 20, "--watch", targets // 2 + 1)
 
 
 def weir_priority(bench, store, count, targets, preferred):
@@ -165,7 +165,7 @@ def weir_priority(bench, store, count, targets, preferred):
 def priority(bench, _, limit):
     count, targets = 500 // bench.scale, 50
     for store in stores(bench):
-        raws, weirs, totals, states = [], [], [], []
+        raws, weirs, totals, states, done = [], [], [], [], []
         times = {"raw": [], "weir": []}
         for _ in range(bench.rounds):
             for side, run, factors in (("raw", raw_priority, raws), ("weir", weir_priority, weirs)):
@@ -174,6 +174,7 @@ def priority(bench, _, limit):
                 times[side].append([without["preferred_us"], preferred["preferred_us"],
                                     without["wall_us"], preferred["wall_us"]])
             totals.append(preferred["wall_us"] / without["wall_us"])
+            done.append(sorted(without["done_us"]))
             states.append(without["state"] == preferred["state"])
         ratios = [w / r for r, w in zip(raws, weirs)]
         middle = statistics.median(ratios)
@@ -183,7 +184,9 @@ def priority(bench, _, limit):
             "weir": round(statistics.median(weirs), 2), "ratio": round(middle, 3),
             "ratio_spread": [min(ratios), max(ratios)], "target": 0.9, "sooner_at_least": 7,
             "met": middle >= 0.9 and statistics.median(weirs) >= 7 and all(states),
-            "state_identical": all(states), "times_us": times, "rounds": bench.rounds})
+            "state_identical": all(states), "times_us": times,
+            "without_first_middle_last_us": [[d[0], d[len(d) // 2], d[-1]] for d in done],
+            "rounds": bench.rounds})
         limit(bench, f"priority {store.name}, time of all, of that without", "x", totals, 1.05)
 
 

@@ -440,7 +440,8 @@ static void fill(int argc, char **argv)
         append(&r, i / streams, i % streams);
     }
     for (int64_t i = 1; i <= targets; i++) {
-        const int64_t preferred = i == targets ? bench_number(argc, argv, "preferred", 0) : 0;
+        const int64_t preferred =
+            i == targets / 2 + 1 ? bench_number(argc, argv, "preferred", 0) : 0;
         run(&r,
             "INSERT INTO targets (source, priority, at, mark) VALUES ('', %" PRId64 ", 0, %" PRId64
             ")",
