@@ -360,8 +360,9 @@ static bool first_has_its_effect(const void *ctx)
 static void T4_T5_a_stopped_worker_is_replaced_and_its_settle_is_refused_and_counted(void **state)
 {
     (void)state;
+    /* Long enough for all of them to have begun before the first ends, on a slow machine too. */
     const pid_t zombie =
-        world_worker("lane=default:8:400:10", "reaction=r", "do=effect", "ms=300", NULL);
+        world_worker("lane=default:8:400:10", "reaction=r", "do=effect", "ms=3000", NULL);
     for (size_t i = 0; i < STREAMS; i++) {
         (void)world_append(stream_name(i), "Came", NULL);
     }
