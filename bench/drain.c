@@ -296,7 +296,7 @@ static void drain(int argc, char **argv)
     weir_close(w);
 }
 
-/* As many reactions as targets: each handles every event. The one in the middle may have priority. */
+/* As many reactions as targets, each with every event. The one in the middle may have priority. */
 static void priority(int argc, char **argv)
 {
     static tally tallies[TARGETS_MAX];
