@@ -98,22 +98,6 @@ static void ask_later(lane *l)
     weir__unlock(&l->worker->mu);
 }
 
-static size_t known_reactions(lane *l)
-{
-    registry *reactions = l->worker->registry;
-    lane_round *r = l->round;
-    size_t count = 0;
-
-    for (size_t i = 0; i < reactions->reactions_count; i++) {
-        const reaction *q = &reactions->reactions[i];
-        const int64_t number = weir__reaction_number(q);
-        if (number != 0) {
-            r->known[count++] = (store_known_reaction){ .reaction = q->known.id, .number = number };
-        }
-    }
-    return count;
-}
-
 /* The slot that gets a lease: marked under the lock, filled outside of it. */
 static slot *slot_take(lane *l, const store_leased *leased)
 {
@@ -219,7 +203,7 @@ static int64_t lease(lane *l)
         .leading = r->split.leading,
         .reserve = r->split.reserve,
         .known = r->known,
-        .known_count = known_reactions(l),
+        .known_count = weir__registry_known(w->registry, r->known),
         .lost_max = w->options.lost_max,
     };
     if (request.known_count == 0) {

@@ -14,7 +14,6 @@
 #include "engine/router.h"
 
 #define POLLER_IDLE_US_MAX  INT64_C(5000000)
-#define POLLER_HASTE_US     INT64_C(50000) /* somebody waits for the end of work */
 #define POLLER_SLEEP_US_MIN INT64_C(5000)
 #define POLLER_LONG_AGO     (INT64_MIN / 4)
 
@@ -26,7 +25,7 @@ static int64_t least(int64_t a, int64_t b)
 /* The shortest of the lanes'. */
 static int64_t cycle_us(const worker *w)
 {
-    int64_t cycle = w->options.until_idle_hint ? POLLER_HASTE_US : POLLER_IDLE_US_MAX;
+    int64_t cycle = POLLER_IDLE_US_MAX;
 
     for (size_t i = 0; i < w->lanes_count; i++) {
         cycle = least(cycle, w->lanes[i].config.cycle_us);
@@ -69,7 +68,6 @@ static weir_status beat(poller *p, int64_t lease_us, bool draining, weir_error *
 {
     worker *w = p->worker;
     weir_arena arena = { 0 };
-    size_t known_count = 0;
     weir_status status;
     weir_str *lanes = weir__arena_alloc(&arena, (w->lanes_count + 1) * sizeof *lanes);
     store_known_reaction *known =
@@ -82,21 +80,13 @@ static weir_status beat(poller *p, int64_t lease_us, bool draining, weir_error *
     for (size_t i = 0; i < w->lanes_count; i++) {
         lanes[i] = w->lanes[i].config.name;
     }
-    for (size_t i = 0; i < w->registry->reactions_count; i++) {
-        const reaction *q = &w->registry->reactions[i];
-        const int64_t number = weir__reaction_number(q);
-        if (number != 0) {
-            known[known_count++] =
-                (store_known_reaction){ .reaction = q->known.id, .number = number };
-        }
-    }
     const store_worker row = { .name = weir__worker_name(w),
                                .host = weir__str(w->host),
                                .pid = w->pid,
                                .lanes = lanes,
                                .lanes_count = w->lanes_count,
                                .known = known,
-                               .known_count = known_count,
+                               .known_count = weir__registry_known(w->registry, known),
                                .draining = draining };
     status = w->store->ops->worker_beat(w->store, &row, lease_us, err);
 out:
@@ -143,7 +133,7 @@ static int64_t next_poll_us(poller *p, const store_poll *answer, int64_t now_us)
     int64_t next_us = now_us + sleep_us -
                       (int64_t)(w->scheduler->random(w->scheduler) % ((uint64_t)sleep_us / 8 + 1));
 
-    if (still && (stuck || (!answer->ready && !unrouted)) && !w->options.until_idle_hint) {
+    if (still && (stuck || (!answer->ready && !unrouted))) {
         p->idle_us = least(p->idle_us * 2, POLLER_IDLE_US_MAX);
     } else {
         p->idle_us = cycle_us(w);

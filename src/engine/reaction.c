@@ -15,6 +15,19 @@ enum { WAIT_US_MIN = 1000 };
 
 /* ---- routes -------------------------------------------------------------------------------- */
 
+size_t weir__registry_known(const registry *r, store_known_reaction *out)
+{
+    size_t count = 0;
+    for (size_t i = 0; i < r->reactions_count; i++) {
+        const reaction *q = &r->reactions[i];
+        const int64_t number = weir__reaction_number(q);
+        if (number != 0) {
+            out[count++] = (store_known_reaction){ .reaction = q->known.id, .number = number };
+        }
+    }
+    return count;
+}
+
 bool weir__reaction_listens(const reaction *q, weir_str event_name, weir_str stream)
 {
     const bool named = q->all_names ? event_name.len > 0 && event_name.ptr[0] != '$'

@@ -159,6 +159,10 @@ static inline bool weir__reaction_current(const reaction *q)
     return weir__reaction_number(q) != 0;
 }
 
+/* The reactions that this process may handle, as the store is told; out has room for all. Any
+ * thread. */
+size_t weir__registry_known(const registry *r, store_known_reaction *out);
+
 bool weir__reaction_listens(const reaction *q, weir_str event_name, weir_str stream);
 /* Where this event goes. WEIR_EINVAL: it cannot be said (a template member that is missing, a
  * resolver that fails); err says why, and the event is to be parked. out->target empty: the

@@ -27,7 +27,6 @@
 
 typedef struct runner {
     task *task; /* borrowed */
-    threads *threads;
     pthread_t thread;
     bool started; /* owned by the starter */
 
@@ -149,7 +148,6 @@ weir_status weir__threads_start(threads *t, task *const *tasks, size_t count, we
     for (size_t i = 0; i < count; i++) {
         runner *r = &t->runners[i];
         r->task = tasks[i];
-        r->threads = t;
         if (!weir__mutex_init(&r->mu)) {
             return weir__fail(err, WEIR_ENOMEM, "could not make a lock");
         }

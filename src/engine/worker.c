@@ -202,7 +202,6 @@ weir_status weir__worker_open(worker **out, weir_store *store, registry *reactio
     w->routed_ours = INT64_MIN;
     set_defaults(&w->options);
     set_name(w, options->application);
-    w->since_us = weir__clock_wall(sched->clock);
     weir_status status = weir__router_init(&w->router, w, err);
     if (status == WEIR_OK) {
         status = open_lanes(w, options, err);

@@ -25,7 +25,6 @@ typedef struct worker_options {
     int64_t router_lease_us; /* 3 s */
     int64_t beat_us;       /* how often the store is told that we live: 10 s; lease is 3 times it */
     int64_t payload_bytes; /* largest data or meta of an append */
-    bool until_idle_hint;  /* poll without backing off: somebody waits for the end of work */
     worker_log_fn log;     /* may be NULL */
     void *log_ctx;
     const weir_str *lanes; /* run these of the registry's lanes only; borrowed until open returns */

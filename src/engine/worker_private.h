@@ -121,7 +121,7 @@ struct worker {
     metrics metrics;
     char name[256]; /* application@host:pid:random */
     char host[128];
-    int64_t pid, since_us;
+    int64_t pid;
     router router;
     poller poller;
     lane *lanes; /* owned */
