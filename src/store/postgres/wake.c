@@ -30,6 +30,7 @@
 
 #include "base/error.h"
 #include "base/random.h"
+#include "store/postgres/listener_sql.h"
 
 #include <errno.h>
 #include <poll.h>
@@ -96,13 +97,13 @@ const char *weir__pg_wake_mode(pg_store *s)
 /* Over a connection that is idle. false: there is none, or it did not work. */
 static bool notify_by_pool(pg_wake *w, const char *channel)
 {
-    char sql[LISTENER_CHANNEL_BYTES + 16];
+    char sql[LISTENER_CHANNEL_BYTES + sizeof sql_listener_notify];
     weir_error err;
     pg_conn *conn = weir__pg_take_idle(w->store);
     if (conn == NULL) {
         return false;
     }
-    (void)snprintf(sql, sizeof sql, "NOTIFY %s", channel);
+    (void)snprintf(sql, sizeof sql, "%s %s", sql_listener_notify, channel);
     const weir_status status = weir__pg_run_script(conn, sql, ANSWER_US, &err);
     weir__pg_give(conn);
     return status == WEIR_OK;
