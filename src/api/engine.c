@@ -319,7 +319,8 @@ int32_t weir_engine_stop(weir_engine *e, int32_t budget_ms, weir_error *err)
     bool idle = await(e, weir__worker_idle, until_us_of(budget_ms < 0 ? 0 : budget_ms));
     if (!idle) {
         weir__worker_interrupt(e->worker);
-        idle = await(e, weir__worker_idle, mono_us() + INTERRUPT_US);
+        /* Programs are ended and their end is waited for; a function cannot be. */
+        idle = e->keeper != NULL && await(e, weir__worker_idle, mono_us() + INTERRUPT_US);
     }
     e->state = ENGINE_STOPPED;
     if (!weir__threads_stop(e->threads, idle ? INT64_MAX : mono_us())) {

@@ -793,7 +793,7 @@ static void C42_a_handler_that_outlives_the_budget_is_told_and_charged_nothing(v
     world_await(somebody_inside, &g, "a handler runs");
     const int64_t begin_us = world_now_us();
     WORLD_IS(weir_engine_stop(engine, 100, &here.err), WEIR_EBUSY);
-    assert_true(world_now_us() - begin_us < 8000000);
+    assert_true(world_now_us() - begin_us < 2000000); /* a budget is one, also on a slow machine */
     atomic_store(&g.open, true);
     weir_engine_free(engine);
     engine = NULL;
