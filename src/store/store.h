@@ -61,6 +61,8 @@ enum {
     STORE_PAYLOAD_BYTES_DEFAULT = 1024 * 1024,
     STORE_CHUNK_EVENTS_MAX = 1000,        /* events looked at in one read transaction          */
     STORE_CHUNK_BYTES_SOFT = 1024 * 1024, /* a chunk ends with the event that reaches this     */
+    STORE_CHUNK_BARE_MAX = 8000,          /* the same of events without data and meta          */
+    STORE_FETCH_EVENTS_MAX = 10000,       /* events of one fetch, all items together           */
     STORE_FETCH_BYTES_SOFT = 4 * 1024 * 1024,
     STORE_LEASE_TARGETS_MAX = 1000,    /* targets per lease call                            */
     STORE_RANK_SHIFT = 10,             /* leasing orders watermarks to within 1,024         */
@@ -178,6 +180,8 @@ typedef struct store_log_query {
     int64_t to;    /* inclusive; INT64_MAX (forwards) or 0 (backwards): no bound               */
     bool backward;
     int64_t limit; /* >= 1                                                                     */
+    bool bare;     /* without data and meta, which are given as empty: cheaper, and many more
+                      at once: up to STORE_CHUNK_BARE_MAX                                      */
     const store_filter *filter; /* borrowed; NULL: everything                                    */
 } store_log_query;
 
@@ -438,6 +442,7 @@ typedef struct store_settle {
     /* results */
     int64_t lease_until_us; /* STORE_END_KEEP */
     bool behind;            /* there is more for this target */
+    weir_status status;     /* of `turn` only: WEIR_OK, WEIR_ELOST or WEIR_ENOTFOUND */
 } store_settle;
 
 /* One of many targets in a call; each gets its own answer. */
@@ -639,7 +644,7 @@ typedef void (*store_survey_fn)(void *ctx, bool act, const char *rule, const cha
 
 /* ---- the vtable --------------------------------------------------------------------------- */
 
-enum { STORE_OPS_VERSION = 3 };
+enum { STORE_OPS_VERSION = 4 };
 
 typedef struct weir_store_ops {
     uint32_t version; /* STORE_OPS_VERSION; methods are only ever added at the end */
@@ -746,7 +751,7 @@ typedef struct weir_store_ops {
     /* FETCH. The next events of each item's subscription with after < id <= up_to: found through
      * the reaction's current definition (names, source), the rule and the subscription's value, or
      * through work rows; events the reaction does not listen to are not given. All items in one
-     * short transaction, at most STORE_CHUNK_EVENTS_MAX events together, ending with the one that
+     * short transaction, at most STORE_FETCH_EVENTS_MAX events together, ending with the one that
      * brings data and meta to STORE_FETCH_BYTES_SOFT. ENOTFOUND: no such subscription. */
     weir_status (*fetch)(weir_store *s, const store_fetch_item *items, size_t count,
                          store_fetch_list *list, weir_error *err);
@@ -855,6 +860,16 @@ typedef struct weir_store_ops {
                                weir_error *err);
     /* All that have not ended, or ended less than STORE_WORKER_KEPT_US ago. */
     weir_status (*workers)(weir_store *s, store_worker_list *list, weir_error *err);
+
+    /* TURN. What ends and what begins, in one transaction: each of `settles` as SETTLE, then LEASE,
+     * which sees what they have freed. The settles are of distinct targets, at most
+     * STORE_LEASE_TARGETS_MAX, and have nothing but advances and STORE_END_RELEASE. Each has its
+     * own answer in its `status`: one that was lost (ELOST), or whose target or subscription is
+     * not there (ENOTFOUND), writes nothing, and the others go on. lease: NULL or limit 0: nothing
+     * is leased. Not WEIR_OK: nothing happened for anybody, or with EUNKNOWN nobody can say; list
+     * is empty. */
+    weir_status (*turn)(weir_store *s, store_settle *const *settles, size_t settles_count,
+                        const store_lease_request *lease, store_lease_list *list, weir_error *err);
 } weir_store_ops;
 
 struct weir_store {

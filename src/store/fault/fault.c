@@ -612,6 +612,26 @@ static weir_status fault_workers(weir_store *base, store_worker_list *list, weir
     return call_end(&call, status, err);
 }
 
+static weir_status fault_turn(weir_store *base, store_settle *const *settles, size_t settles_count,
+                              const store_lease_request *lease, store_lease_list *list,
+                              weir_error *err)
+{
+    fault_store *s = self_of(base);
+    fault_call call;
+    weir_status status = call_begin(s, FAULT_TURN, &call, err);
+    if (status == WEIR_OK) {
+        do {
+            status = s->inner->ops->turn(s->inner, settles, settles_count, lease, list, err);
+        } while (call_again(&call));
+    }
+    status = call_end(&call, status, err);
+    if (status != WEIR_OK) {
+        list->leases = NULL;
+        list->leases_count = 0;
+    }
+    return status;
+}
+
 static void fault_watch_close(store_watch *watch)
 {
     if (watch != NULL) {
@@ -722,6 +742,7 @@ static const weir_store_ops fault_ops = {
     .holders = fault_holders,
     .worker_beat = fault_worker_beat,
     .workers = fault_workers,
+    .turn = fault_turn,
 };
 
 weir_status weir__fault_open(weir_store **out, weir_store *inner, weir_error *err)

@@ -51,6 +51,7 @@ typedef enum fault_verb {
     FAULT_HOLDERS,
     FAULT_WORKER_BEAT,
     FAULT_WORKERS,
+    FAULT_TURN,
     FAULT_VERBS_COUNT,
 } fault_verb;
 

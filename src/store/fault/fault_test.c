@@ -219,6 +219,8 @@ static weir_status call_target_verb(setup *s, fault_verb verb)
         status = o->worker_beat(w, &worker, 1000, err);
     } else if (verb == FAULT_WORKERS) {
         status = o->workers(w, &workers, err);
+    } else if (verb == FAULT_TURN) {
+        status = o->turn(w, NULL, 0, &request, &leases, err);
     }
     weir__arena_free(&leases.arena);
     weir__arena_free(&fetched.arena);

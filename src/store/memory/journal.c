@@ -9,6 +9,7 @@
  *   (1) Between transactions the journal is empty and every target is placed where its state says.
  *   (2) A target that was taken out of its sets (weir__tx_edit) has its TARGET_EDITED entry before
  *       all saves of its state, so that undoing puts it back when its state is the old one again.
+ *       Between TARGET_PLACED and a second TARGET_EDITED it is in its sets, as its state says then.
  *   (3) What is not undone has no meaning of its own: room that was made, words and lanes that were
  *       interned, expired keys that were removed.
  */
@@ -36,6 +37,7 @@ typedef enum journal_kind {
     STREAM_ADDED,       /* a: stream                                 */
     TARGET_ADDED,       /* a: target                                 */
     TARGET_EDITED,      /* a: target                                 */
+    TARGET_PLACED,      /* a: target                                 */
     SUBSCRIPTION_ADDED, /* a: subscription                           */
     DEFINITION_ADDED,   /* a: reaction                               */
     REACTION_ADDED,     /* a: reaction                               */
@@ -255,6 +257,30 @@ bool weir__tx_edit(memory_core *c, memory_target *target)
     return true;
 }
 
+static void place_again(memory_target *target)
+{
+    weir__memory_derive(target);
+    weir__memory_place(target);
+    target->edited_serial = 0;
+}
+
+bool weir__tx_place(memory_core *c)
+{
+    const journal *j = &c->journal;
+    const size_t count = j->count;
+    for (size_t i = 0; i < count; i++) {
+        memory_target *target = j->entries[i].a;
+        if (j->entries[i].kind != TARGET_EDITED || target->edited_serial != j->serial) {
+            continue;
+        }
+        if (!note(c, TARGET_PLACED, target, NULL)) {
+            return false;
+        }
+        place_again(target);
+    }
+    return true;
+}
+
 static void undo_event(memory_core *c, memory_event *event)
 {
     c->log_count--;
@@ -321,6 +347,9 @@ static void undo(memory_core *c, const journal_entry *e)
     case TARGET_EDITED:
         weir__memory_place(e->a);
         break;
+    case TARGET_PLACED:
+        weir__memory_unplace(e->a);
+        break;
     case SUBSCRIPTION_ADDED:
         undo_subscription(e->a);
         break;
@@ -350,6 +379,12 @@ void weir__tx_undo_to(memory_core *c, size_t savepoint)
     }
 }
 
+static bool still_edited(const memory_core *c, const journal_entry *e)
+{
+    return (e->kind == TARGET_EDITED || e->kind == TARGET_ADDED) &&
+           ((const memory_target *)e->a)->edited_serial == c->journal.serial;
+}
+
 static void commit(memory_core *c)
 {
     journal *j = &c->journal;
@@ -357,9 +392,8 @@ static void commit(memory_core *c)
         const journal_entry *e = &j->entries[i];
         if (e->kind == FREED) {
             weir__free(e->a);
-        } else if (e->kind == TARGET_EDITED || e->kind == TARGET_ADDED) {
-            weir__memory_derive(e->a);
-            weir__memory_place(e->a);
+        } else if (still_edited(c, e)) {
+            place_again(e->a);
         }
     }
     j->count = 0;

@@ -326,8 +326,15 @@ static bool take(leasing *l, memory_target *t, weir_arena *arena, store_leased *
     return weir__memory_text_copy(arena, t->item.key, &out->name) && fill_work(l, t, arena, out);
 }
 
-static weir_status lease_locked(memory_handle *h, const store_lease_request *r,
-                                store_lease_list *list, weir_error *err) WEIR_REQUIRES(h->core->mu)
+void weir__memory_leases_clear(store_lease_list *list)
+{
+    weir__arena_reset(&list->arena);
+    list->leases = NULL;
+    list->leases_count = 0;
+}
+
+weir_status weir__memory_lease_in(memory_handle *h, const store_lease_request *r,
+                                  store_lease_list *list, weir_error *err)
 {
     leasing l = { .core = h->core, .request = r, .now_us = weir__memory_now(h) };
     memory_lane *lane = weir__memory_lane_find(h->core, r->lane);
@@ -379,14 +386,12 @@ weir_status weir__memory_lease(weir_store *base, const store_lease_request *r,
     if (status != WEIR_OK) {
         return status;
     }
-    weir__arena_reset(&list->arena);
-    list->leases = NULL;
-    list->leases_count = 0;
+    weir__memory_leases_clear(list);
     if (r->limit == 0) {
         return WEIR_OK;
     }
     weir__lock(&h->core->mu);
-    status = lease_locked(h, r, list, err);
+    status = weir__memory_lease_in(h, r, list, err);
     status = weir__tx_end(h, status, false);
     weir__unlock(&h->core->mu);
     return status;

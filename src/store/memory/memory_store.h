@@ -327,6 +327,8 @@ bool weir__tx_add_reaction(memory_core *c, memory_reaction *reaction);
  * transaction; committing derives its values and places it again. Whoever changes a target, or what
  * its values derive from, calls this first. */
 bool weir__tx_edit(memory_core *c, memory_target *target);
+/* Derives and places what has been edited so far, so that the rest of the transaction finds it. */
+bool weir__tx_place(memory_core *c);
 
 /* A place to go back to, for parts that may be refused on their own. Not across weir__tx_edit. */
 size_t weir__tx_savepoint(const memory_core *c);
@@ -432,6 +434,12 @@ void weir__memory_targets_free(memory_core *c);
 
 /* ---- lease.c ------------------------------------------------------------------------------ */
 
+/* Empties the list. */
+void weir__memory_leases_clear(store_lease_list *list);
+/* Leases inside a transaction, into an empty list; r->limit is not 0. */
+weir_status weir__memory_lease_in(memory_handle *h, const store_lease_request *r,
+                                  store_lease_list *list, weir_error *err)
+    WEIR_REQUIRES(h->core->mu);
 /* Test only: nodes visited so far by the sets that leasing uses. */
 uint64_t weir__memory_lease_steps(weir_store *base);
 
@@ -443,6 +451,9 @@ memory_event *weir__memory_next_event(const memory_core *c, memory_subscription 
 
 /* ---- settle.c, parked.c ------------------------------------------------------------------- */
 
+/* Settles inside a transaction, which a failure spoils. */
+weir_status weir__memory_settle_in(memory_handle *h, store_settle *settle, weir_error *err)
+    WEIR_REQUIRES(h->core->mu);
 /* Keeps a failure on a target that is being edited, and counts it. */
 weir_status weir__memory_failure(memory_core *c, memory_target *t, const store_failure *failure,
                                  weir_error *err);
@@ -550,6 +561,9 @@ weir_status weir__memory_snapshot_drop(weir_store *base, weir_str category, weir
 weir_status weir__memory_worker_beat(weir_store *base, const store_worker *worker, int64_t lease_us,
                                      weir_error *err);
 weir_status weir__memory_workers(weir_store *base, store_worker_list *list, weir_error *err);
+weir_status weir__memory_turn(weir_store *base, store_settle *const *settles, size_t settles_count,
+                              const store_lease_request *lease, store_lease_list *list,
+                              weir_error *err);
 weir_status weir__memory_check(weir_store *base, store_finding_fn fn, void *ctx, weir_error *err);
 
 #endif

@@ -139,8 +139,7 @@ static weir_status end_lease(memory_core *c, memory_target *t, const store_settl
     return weir__memory_lease_end(c, t) ? WEIR_OK : weir__memory_full(err);
 }
 
-static weir_status settle_locked(memory_handle *h, store_settle *settle, weir_error *err)
-    WEIR_REQUIRES(h->core->mu)
+weir_status weir__memory_settle_in(memory_handle *h, store_settle *settle, weir_error *err)
 {
     memory_core *c = h->core;
     const int64_t now_us = weir__memory_now(h);
@@ -191,7 +190,7 @@ weir_status weir__memory_settle(weir_store *base, store_settle *settle, weir_err
         return status;
     }
     weir__lock(&h->core->mu);
-    status = settle_locked(h, settle, err);
+    status = weir__memory_settle_in(h, settle, err);
     status = weir__tx_end(h, status, true);
     weir__unlock(&h->core->mu);
     return status;

@@ -271,6 +271,7 @@ static const weir_store_ops memory_ops = {
     .holders = weir__holders_none,
     .worker_beat = weir__memory_worker_beat,
     .workers = weir__memory_workers,
+    .turn = weir__memory_turn,
 };
 
 weir_status weir__memory_open(weir_store **out, const store_options *options, weir_error *err)

@@ -408,7 +408,7 @@ static weir_status lane_paused(const leasing *l, bool *paused, weir_error *err)
     return status;
 }
 
-static weir_status lease_in(leasing *l, weir_error *err)
+static weir_status choose_and_take(leasing *l, weir_error *err)
 {
     bool paused = false;
     weir_status status = lane_paused(l, &paused, err);
@@ -452,20 +452,18 @@ static weir_status hand_out(leasing *l, store_lease_list *list, weir_error *err)
     return WEIR_OK;
 }
 
-weir_status weir__sqlite_lease(weir_store *base, const store_lease_request *r,
-                               store_lease_list *list, weir_error *err)
+void weir__sqlite_leases_clear(store_lease_list *list)
 {
-    sqlite_store *s = (sqlite_store *)base;
-    leasing l = { .request = r, .arena = &list->arena };
-    weir_status status = WEIR_OK;
-
     weir__arena_reset(&list->arena);
     list->leases = NULL;
     list->leases_count = 0;
-    if (r->limit == 0) {
-        return WEIR_OK;
-    }
-    WEIR_ASSERT(r->limit <= STORE_LEASE_TARGETS_MAX);
+}
+
+weir_status weir__sqlite_lease_in(sqlite_conn *conn, int64_t now_us, const store_lease_request *r,
+                                  store_lease_list *list, weir_error *err)
+{
+    leasing l = { .conn = conn, .request = r, .now_us = now_us, .arena = &list->arena };
+    WEIR_ASSERT(r->limit > 0 && r->limit <= STORE_LEASE_TARGETS_MAX);
     if (r->known_count > 0) {
         l.known = weir__calloc(r->known_count, sizeof *l.known);
         if (l.known == NULL) {
@@ -474,18 +472,33 @@ weir_status weir__sqlite_lease(weir_store *base, const store_lease_request *r,
         memcpy(l.known, r->known, r->known_count * sizeof *l.known);
         qsort(l.known, r->known_count, sizeof *l.known, compare_known);
     }
-    status = weir__sqlite_write_begin(s, SQLITE_TX_DURABLE, &l.conn, &l.now_us, err);
+    weir_status status = choose_and_take(&l, err);
     if (status == WEIR_OK) {
-        status = lease_in(&l, err);
-        if (status == WEIR_OK) {
-            status = hand_out(&l, list, err);
-        }
-        status = weir__sqlite_write_end(s, status, false, err);
-    }
-    if (status != WEIR_OK) {
-        list->leases = NULL;
-        list->leases_count = 0;
+        status = hand_out(&l, list, err);
     }
     weir__free(l.known);
+    return status;
+}
+
+weir_status weir__sqlite_lease(weir_store *base, const store_lease_request *r,
+                               store_lease_list *list, weir_error *err)
+{
+    sqlite_store *s = (sqlite_store *)base;
+    sqlite_conn *conn = NULL;
+    int64_t now_us = 0;
+
+    weir__sqlite_leases_clear(list);
+    if (r->limit == 0) {
+        return WEIR_OK;
+    }
+    weir_status status = weir__sqlite_write_begin(s, SQLITE_TX_DURABLE, &conn, &now_us, err);
+    if (status != WEIR_OK) {
+        return status;
+    }
+    status = weir__sqlite_lease_in(conn, now_us, r, list, err);
+    status = weir__sqlite_write_end(s, status, false, err);
+    if (status != WEIR_OK) {
+        weir__sqlite_leases_clear(list);
+    }
     return status;
 }

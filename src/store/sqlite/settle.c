@@ -8,6 +8,7 @@
  *       turned into a rollback, and the settle is refused.
  *   (3) `held` is 1 exactly while the target is blocked or paused.
  */
+#include "base/assert.h"
 #include "base/error.h"
 #include "store/sqlite/settle_sql.h"
 #include "store/sqlite/targets.h"
@@ -258,6 +259,20 @@ static weir_status settle_target(sqlite_conn *conn, const store_settle *settle, 
         status = end_lease(conn, settle, now_us, err);
     }
     return status == WEIR_OK ? weir__sqlite_derive(conn, settle->target, behind, err) : status;
+}
+
+weir_status weir__sqlite_settle_plain(sqlite_conn *conn, const store_settle *settle, int64_t now_us,
+                                      bool *behind, weir_error *err)
+{
+    int64_t at = 0;
+    WEIR_ASSERT(settle->sql == NULL && settle->appends_count == 0 && settle->parks_count == 0 &&
+                settle->parked_done_count == 0 && settle->failure.reaction == 0 &&
+                settle->end == STORE_END_RELEASE);
+    weir_status status = check_fence(conn, settle->target, settle->fence, err);
+    for (size_t i = 0; i < settle->advances_count && status == WEIR_OK; i++) {
+        status = find_subscription(conn, settle->target, settle->advances[i].reaction, &at, err);
+    }
+    return status == WEIR_OK ? settle_target(conn, settle, now_us, behind, err) : status;
 }
 
 weir_status weir__sqlite_settle(weir_store *base, store_settle *settle, weir_error *err)

@@ -143,6 +143,9 @@ weir_status weir__sqlite_poll(weir_store *base, store_poll *poll, weir_error *er
 weir_status weir__sqlite_worker_beat(weir_store *base, const store_worker *worker, int64_t lease_us,
                                      weir_error *err);
 weir_status weir__sqlite_workers(weir_store *base, store_worker_list *list, weir_error *err);
+weir_status weir__sqlite_turn(weir_store *base, store_settle *const *settles, size_t settles_count,
+                              const store_lease_request *lease, store_lease_list *list,
+                              weir_error *err);
 /* The targets' part of check: findings about targets, subscriptions, work rows and parked
  * events. */
 weir_status weir__sqlite_check_targets(sqlite_store *s, sqlite_conn *conn, store_finding_fn fn,

@@ -226,4 +226,5 @@ const weir_store_ops weir__sqlite_ops = {
     .holders = weir__holders_none,
     .worker_beat = weir__sqlite_worker_beat,
     .workers = weir__sqlite_workers,
+    .turn = weir__sqlite_turn,
 };

@@ -71,6 +71,19 @@ weir_status weir__sqlite_park(sqlite_conn *conn, int64_t target, const store_par
  * its lease as well, so that the holder's next write is refused. */
 weir_status weir__sqlite_clear(sqlite_conn *conn, int64_t target, bool take, weir_error *err);
 
+/* Settles what has nothing but advances and ends with a release. ELOST, ENOTFOUND: nothing was
+ * written, the transaction can go on. *behind: as in store_settle. */
+weir_status weir__sqlite_settle_plain(sqlite_conn *conn, const store_settle *settle, int64_t now_us,
+                                      bool *behind, weir_error *err);
+
+/* ---- lease.c ------------------------------------------------------------------------------- */
+
+/* Empties the list. */
+void weir__sqlite_leases_clear(store_lease_list *list);
+/* Leases into an empty list; r->limit is not 0. The transaction is SQLITE_TX_DURABLE. */
+weir_status weir__sqlite_lease_in(sqlite_conn *conn, int64_t now_us, const store_lease_request *r,
+                                  store_lease_list *list, weir_error *err);
+
 /* ---- fetch.c ------------------------------------------------------------------------------- */
 
 /* A reaction's current definition, ready to be matched. */
