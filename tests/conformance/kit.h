@@ -247,6 +247,7 @@ kit_theme kit_reading(void);
 kit_theme kit_reacting(void);
 kit_theme kit_leasing(void);
 kit_theme kit_settling(void);
+kit_theme kit_turning(void);
 kit_theme kit_operating(void);
 kit_theme kit_parking(void);
 kit_theme kit_services(void);  /* snapshots, wake-ups, checks */
