@@ -200,73 +200,6 @@ CREATE OR REPLACE FUNCTION weir.append_hash(number integer, kind integer, name t
 RETURNS bigint LANGUAGE sql IMMUTABLE PARALLEL SAFE AS $$
     SELECT hashtextextended(name COLLATE "C", number::bigint * 4 + kind)
 $$;
-CREATE OR REPLACE FUNCTION weir.source_matches(source text, stream text)
-RETURNS boolean LANGUAGE sql IMMUTABLE PARALLEL SAFE AS $$
-    SELECT CASE
-        WHEN source = '*' THEN true
-        WHEN length(source) > 1 AND left(source, 1) = '/' AND right(source, 1) = '/'
-            THEN stream COLLATE "C" ~ substr(source, 2, length(source) - 2)
-        WHEN right(source, 1) = '*' THEN starts_with(stream, left(source, -1))
-        ELSE stream = source
-    END
-$$;
-CREATE OR REPLACE FUNCTION weir.unhandled(stream_name text) RETURNS text[]
-LANGUAGE plpgsql STABLE SECURITY DEFINER SET search_path = pg_catalog, pg_temp AS $$
-DECLARE
-    r record;
-    found_names text[] := '{}';
-    handled bigint;
-    low bigint;
-    high bigint;
-    middle bigint;
-    middle_id bigint;
-BEGIN
-    FOR r IN
-        SELECT q.id, q.name, q.since, q.routed, d.names, d.rule
-          FROM weir.reactions AS q
-          JOIN weir.definitions AS d ON d.reaction = q.id AND d.number = q.number
-         WHERE NOT q.retired AND weir.source_matches(d.source, stream_name)
-         ORDER BY q.id
-    LOOP
-        handled := CASE r.rule
-            WHEN 1 THEN (SELECT min(s.at) FROM weir.subscriptions AS s
-                          WHERE s.reaction = r.id AND s.value = stream_name)
-            WHEN 2 THEN (SELECT min(s.at) FROM weir.subscriptions AS s
-                          WHERE s.reaction = r.id AND s.value = split_part(stream_name, '-', 1))
-            WHEN 4 THEN r.since
-            ELSE (SELECT min(s.at) FROM weir.subscriptions AS s WHERE s.reaction = r.id)
-        END;
-        handled := greatest(least(coalesce(handled, r.routed), r.routed), r.since);
-        SELECT min(e.version), max(e.version) + 1 INTO low, high
-          FROM weir.events AS e WHERE e.stream = stream_name;
-        WHILE low < high LOOP
-            middle := low + (high - low) / 2;
-            SELECT e.id INTO middle_id
-              FROM weir.events AS e WHERE e.stream = stream_name AND e.version = middle;
-            IF middle_id > handled THEN
-                high := middle;
-            ELSE
-                low := middle + 1;
-            END IF;
-        END LOOP;
-        PERFORM FROM weir.events AS e
-          WHERE e.stream = stream_name AND e.version >= low
-            AND CASE WHEN r.names IS NULL THEN left(e.name, 1) <> '$'
-                     ELSE e.name = ANY (r.names) END
-            AND (e.id > r.routed OR CASE r.rule
-                WHEN 3 THEN e.id > (SELECT min(s.at) FROM weir.subscriptions AS s
-                                     WHERE s.reaction = r.id AND s.value = e.name)
-                WHEN 4 THEN EXISTS (SELECT FROM weir.work AS w
-                                     WHERE w.reaction = r.id AND w.event = e.id)
-                ELSE true END)
-          LIMIT 1;
-        IF FOUND THEN
-            found_names := found_names || r.name;
-        END IF;
-    END LOOP;
-    RETURN found_names;
-END
-$$;
 CREATE OR REPLACE FUNCTION weir.append_expire(now_us bigint) RETURNS void
 LANGUAGE plpgsql VOLATILE AS $$
 BEGIN
@@ -2676,6 +2609,74 @@ BEGIN
                               WHERE o.lease_until <= started - kept_us
                               LIMIT forget_max
                                 FOR UPDATE SKIP LOCKED));
+END
+$$;
+
+CREATE OR REPLACE FUNCTION weir.source_matches(source text, stream text)
+RETURNS boolean LANGUAGE sql IMMUTABLE PARALLEL SAFE AS $$
+    SELECT CASE
+        WHEN source = '*' THEN true
+        WHEN length(source) > 1 AND left(source, 1) = '/' AND right(source, 1) = '/'
+            THEN stream COLLATE "C" ~ substr(source, 2, length(source) - 2)
+        WHEN right(source, 1) = '*' THEN starts_with(stream, left(source, -1))
+        ELSE stream = source
+    END
+$$;
+CREATE OR REPLACE FUNCTION weir.unhandled(stream_name text) RETURNS text[]
+LANGUAGE plpgsql STABLE SECURITY DEFINER SET search_path = pg_catalog, pg_temp AS $$
+DECLARE
+    r record;
+    found_names text[] := '{}';
+    handled bigint;
+    low bigint;
+    high bigint;
+    middle bigint;
+    middle_id bigint;
+BEGIN
+    FOR r IN
+        SELECT q.id, q.name, q.since, q.routed, d.names, d.rule
+          FROM weir.reactions AS q
+          JOIN weir.definitions AS d ON d.reaction = q.id AND d.number = q.number
+         WHERE NOT q.retired AND weir.source_matches(d.source, stream_name)
+         ORDER BY q.id
+    LOOP
+        handled := CASE r.rule
+            WHEN 1 THEN (SELECT min(s.at) FROM weir.subscriptions AS s
+                          WHERE s.reaction = r.id AND s.value = stream_name)
+            WHEN 2 THEN (SELECT min(s.at) FROM weir.subscriptions AS s
+                          WHERE s.reaction = r.id AND s.value = split_part(stream_name, '-', 1))
+            WHEN 4 THEN r.since
+            ELSE (SELECT min(s.at) FROM weir.subscriptions AS s WHERE s.reaction = r.id)
+        END;
+        handled := greatest(least(coalesce(handled, r.routed), r.routed), r.since);
+        SELECT min(e.version), max(e.version) + 1 INTO low, high
+          FROM weir.events AS e WHERE e.stream = stream_name;
+        WHILE low < high LOOP
+            middle := low + (high - low) / 2;
+            SELECT e.id INTO middle_id
+              FROM weir.events AS e WHERE e.stream = stream_name AND e.version = middle;
+            IF middle_id > handled THEN
+                high := middle;
+            ELSE
+                low := middle + 1;
+            END IF;
+        END LOOP;
+        PERFORM FROM weir.events AS e
+          WHERE e.stream = stream_name AND e.version >= low
+            AND CASE WHEN r.names IS NULL THEN left(e.name, 1) <> '$'
+                     ELSE e.name = ANY (r.names) END
+            AND (e.id > r.routed OR CASE r.rule
+                WHEN 3 THEN e.id > (SELECT min(s.at) FROM weir.subscriptions AS s
+                                     WHERE s.reaction = r.id AND s.value = e.name)
+                WHEN 4 THEN EXISTS (SELECT FROM weir.work AS w
+                                     WHERE w.reaction = r.id AND w.event = e.id)
+                ELSE true END)
+          LIMIT 1;
+        IF FOUND THEN
+            found_names := found_names || r.name;
+        END IF;
+    END LOOP;
+    RETURN found_names;
 END
 $$;
 
