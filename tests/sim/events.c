@@ -10,6 +10,8 @@
  *   TALLY  on Placed                                           all          blocks
  *   BILL   on Paid                                             w-{data.k}   parks
  *   MAIL   on Paid                                             w-{data.k}   blocks
+ *   SUM    on Placed, a projection                             t-{stream}   parks
+ *   TAKE   on Paid, pulled                                     w-{data.k}   blocks
  */
 #include "sim.h"
 
@@ -17,7 +19,8 @@
 
 #include <stdio.h>
 
-const char *const sim_reaction_names[SIM_REACTIONS] = { "copy", "audit", "tally", "bill", "mail" };
+const char *const sim_reaction_names[SIM_REACTIONS] = { "copy", "audit", "tally", "bill",
+                                                        "mail", "sum",   "take" };
 
 /* ---- handlers ----------------------------------------------------------------------------- */
 
@@ -75,9 +78,8 @@ static void stage(sim *s, weir_delivery *d)
     }
 }
 
-static int32_t handle(void *ctx, weir_delivery *d)
+int32_t sim_handled(sim_process *p, weir_delivery *d)
 {
-    sim_process *p = ctx;
     sim *s = p->sim;
 
     sim_trace(s, "p%d %.*s handles %lld of %.*s, fence %lld, attempt %lld", p->number,
@@ -117,6 +119,11 @@ static int32_t handle(void *ctx, weir_delivery *d)
     return WEIR_DONE;
 }
 
+static int32_t handle(void *ctx, weir_delivery *d)
+{
+    return sim_handled(ctx, d);
+}
+
 /* ---- declaring ---------------------------------------------------------------------------- */
 
 static void declare_lane(sim_process *p, const char *name, int64_t lease_us)
@@ -143,18 +150,24 @@ void sim_declare(sim_process *p)
     declare_lane(p, "slow", 500000);
     for (int i = 0; i < SIM_REACTIONS; i++) {
         weir_reaction *r = &all[i];
+        const bool of_payment = i == BILL || i == MAIL || i == TAKE;
         *r = common;
         r->name = weir__str(sim_reaction_names[i]);
-        r->on = i == BILL || i == MAIL ? paid : both;
+        r->on = of_payment ? paid : both;
         r->on_count = i == AUDIT || (i == COPY && p->newer) ? 2 : 1;
-        r->source = weir__str(i == BILL || i == MAIL ? "*" : "order-*");
-        r->to =
-            weir__str(i == TALLY ? "all" : (i == BILL || i == MAIL ? "w-{data.k}" : "t-{stream}"));
-        r->lane = weir__str(i == COPY || i == AUDIT ? "fast" : "slow");
+        r->source = weir__str(of_payment ? "*" : "order-*");
+        r->to = weir__str(i == TALLY ? "all" : (of_payment ? "w-{data.k}" : "t-{stream}"));
+        r->lane = weir__str(of_payment || i == TALLY ? "slow" : "fast");
     }
     all[AUDIT].poison = WEIR_POISON_RETRY;
     all[BILL].poison = WEIR_POISON_PARK;
     all[BILL].priority = 5;
+    all[SUM].handle = NULL;
+    all[SUM].project = sim_project;
+    all[SUM].poison = WEIR_POISON_PARK;
+    all[SUM].deadline_us = SIM_PROJECT_US;
+    all[TAKE].handle = NULL;
+    all[TAKE].deadline_us = SIM_PULL_US;
     for (int i = 0; i < SIM_REACTIONS; i++) {
         if (weir__registry_reaction(&p->reactions, &all[i], NULL) != WEIR_OK) {
             sim_fail(p->sim, "could not declare a reaction");

@@ -109,6 +109,7 @@ static void see_source(sim *s, const weir_event *e)
         add_event(s, AUDIT, number, e->id, true);
         add_event(s, COPY, number, e->id, placed || e->id > s->newer_from);
         if (placed) {
+            add_event(s, SUM, number, e->id, true);
             add_event(s, TALLY, SIM_TARGETS - 1, e->id, true);
         }
     } else if (weir__str_equal(e->name, weir__str("Paid"))) {
@@ -118,22 +119,13 @@ static void see_source(sim *s, const weir_event *e)
         }
         add_event(s, BILL, SIM_STREAMS + number, e->id, true);
         add_event(s, MAIL, SIM_STREAMS + number, e->id, true);
+        add_event(s, TAKE, SIM_STREAMS + number, e->id, true);
     }
 }
 
-static void see_effect(sim *s, const weir_event *e)
+/* Reaction r has done an event of target t. */
+static void see_done(sim *s, int r, int t, long long id, long long fence)
 {
-    char text[200], to[64] = "";
-    long long id = 0, fence = 0;
-    int r = 0;
-
-    (void)snprintf(text, sizeof text, "%.*s", (int)e->data.len, e->data.ptr);
-    if (sscanf(text, "{\"event\":%lld,\"reaction\":%d,\"fence\":%lld,\"to\":\"%63[^\"]", &id, &r,
-               &fence, to) != 4) {
-        sim_fail(s, "an effect that nobody knows: %s", text);
-        return;
-    }
-    const int t = target_index(weir__str(to));
     sim_line *line = &s->lines[r][t];
     sim_event *done = find_event(line, id);
     if (done == NULL) {
@@ -151,6 +143,36 @@ static void see_effect(sim *s, const weir_event *e)
                  (long long)line->last);
     }
     line->last = id > line->last ? id : line->last;
+}
+
+static void see_effect(sim *s, const weir_event *e)
+{
+    char text[200], to[64] = "";
+    long long id = 0, fence = 0;
+    int r = 0;
+
+    (void)snprintf(text, sizeof text, "%.*s", (int)e->data.len, e->data.ptr);
+    if (sscanf(text, "{\"event\":%lld,\"reaction\":%d,\"fence\":%lld,\"to\":\"%63[^\"]", &id, &r,
+               &fence, to) != 4) {
+        sim_fail(s, "an effect that nobody knows: %s", text);
+        return;
+    }
+    see_done(s, r, target_index(weir__str(to)), id, fence);
+}
+
+/* What projections have written: which target it was for follows from the event. */
+static void see_projected(sim *s)
+{
+    for (size_t i = 0; i < s->projected_count && !s->failed; i++) {
+        const sim_projected *row = &s->projected[i];
+        int t = 0;
+        while (t < SIM_STREAMS - 1 && find_event(&s->lines[SUM][t], row->event) == NULL) {
+            t++;
+        }
+        see_done(s, SUM, t, row->event, row->fence);
+        s->projections++;
+    }
+    s->projected_count = 0;
 }
 
 /* Reads on in the log. Those that are effects are checked when `at` is known. */
@@ -178,6 +200,7 @@ static void see_log(sim *s)
             see_source(s, e);
         }
     }
+    see_projected(s);
 }
 
 /* ---- reactions and parked events ------------------------------------------------------------ */
@@ -589,7 +612,8 @@ void sim_will_reset(sim *s, int target, int64_t position)
         }
         line->at = position;
         line->last = line->last < position ? line->last : position;
-        line->was_reset = r == BILL || r == MAIL; /* only the router can find their events */
+        line->was_reset =
+            r == BILL || r == MAIL || r == TAKE; /* only the router can find their events */
         line->covered = 0;
         for (size_t i = 0; i < line->count; i++) {
             if (line->events[i].id > position) {

@@ -3,6 +3,7 @@
  *   sim_test.c  runs seeds
  *   world.c     time, chance, who runs next; the processes, their crashes and their pauses
  *   events.c    what is appended, the handlers, the operator
+ *   forms.c     projections, and deliveries that are pulled
  *   model.c     what has to be true, derived from the log alone; see there
  *
  * The objects are the worker's own (weir__worker_tasks); only what threads.c does is done here. A
@@ -10,7 +11,8 @@
  * A call of the store that is delayed, and a handler that is slow, let other steps happen in the
  * middle of theirs; so steps nest, and whatever looks at the store looks after each one of them.
  *
- * Everything runs on one thread, and one seed is always the same run.
+ * Everything runs on one thread, and one seed is always the same run. So what needs threads or
+ * processes is not here: programs as handlers are tried for real, in tests/engine/.
  */
 #ifndef WEIR_TESTS_SIM_H
 #define WEIR_TESTS_SIM_H
@@ -29,9 +31,13 @@ enum {
     SIM_DRAIN_STEPS_MAX = 20000,
     SIM_DEPTH_MAX = 3, /* steps in the middle of steps */
     SIM_LOST_MAX = 6,
+    SIM_TAKEN_MAX = 3, /* deliveries that one process has pulled */
+    SIM_PROJECTED_MAX = 64,
 };
+#define SIM_PULL_US    INT64_C(1000000) /* the deadline of what is pulled */
+#define SIM_PROJECT_US INT64_C(200000)
 
-typedef enum sim_reaction { COPY, AUDIT, TALLY, BILL, MAIL, SIM_REACTIONS } sim_reaction;
+typedef enum sim_reaction { COPY, AUDIT, TALLY, BILL, MAIL, SUM, TAKE, SIM_REACTIONS } sim_reaction;
 
 /* Who has taken a step: what it may change depends on that. */
 typedef enum sim_actor {
@@ -66,6 +72,19 @@ typedef struct sim_belief {
     int64_t target, fence;
 } sim_belief;
 
+/* A delivery that was pulled. */
+typedef struct sim_taken {
+    weir_delivery *delivery; /* NULL: none */
+    int64_t settle_us;
+    bool staged, settling;
+    int32_t outcome;
+} sim_taken;
+
+/* A row that a projection has left. */
+typedef struct sim_projected {
+    int64_t event, fence;
+} sim_projected;
+
 struct sim_process {
     sim *sim;
     int number;
@@ -77,7 +96,9 @@ struct sim_process {
     int64_t start_us;         /* when it starts again */
     int64_t close_us;         /* draining: when it ends at the latest */
     int64_t wake_us;          /* when a wake-up arrives; INT64_MAX: none is on its way */
-    weir_store *store;        /* owned: a fault store over a handle of its own */
+    int64_t pull_us;          /* when it looks for something to pull; INT64_MAX: not */
+    sim_taken taken[SIM_TAKEN_MAX];
+    weir_store *store; /* owned: a fault store over a handle of its own */
     registry reactions;
     worker *worker;
     scheduler scheduler;
@@ -128,6 +149,10 @@ struct sim {
     int64_t newer_from; /* and were declared when so much was routed; INT64_MAX: not yet */
     int depth;
     int64_t steps;
+    int64_t projecting[SIM_PROJECTED_MAX]; /* events, in the settle under way */
+    size_t projecting_count;
+    sim_projected projected[SIM_PROJECTED_MAX]; /* rows that were not looked at yet */
+    size_t projected_count;
     /* model */
     sim_line lines[SIM_REACTIONS][SIM_TARGETS + 1];
     sim_row rows[SIM_TARGETS];
@@ -140,7 +165,7 @@ struct sim {
     store_chunk chunk;
     store_parked_chunk parked;
     /* to see that something happens: what was done, and what the workers counted */
-    uint64_t effects, crashes;
+    uint64_t effects, crashes, projections, pulls, pulls_lost;
     uint64_t counted[METRIC_COUNTERS];
     bool failed;
     char problem[1000];
@@ -161,14 +186,36 @@ bool sim_run(sim *s, uint64_t seed, bool trace, uint64_t *digest);
 /* Lets others step, about so long, in the middle of a step of p. frozen: not p itself. */
 void sim_meanwhile(sim_process *p, int64_t us, bool frozen);
 int64_t sim_store_now(sim *s);
+/* Makes a call of a worker's that may use the store: with a fault, maybe, and a look after it. Was
+ * the store called? */
+bool sim_call(sim_process *p, sim_actor actor, const sim_belief *beliefs, size_t count,
+              void (*call)(void *ctx), void *ctx);
+/* Every lease that the process believes to have; of one lane only, unless that is NULL. */
+size_t sim_beliefs(const sim_process *p, const lane *only, sim_belief *out);
 
 /* ---- events.c ---- */
 /* Fills the registry; everything the handlers need is in the process. */
 void sim_declare(sim_process *p);
+/* Stages what a handler does, and gives its answer. */
+int32_t sim_handled(sim_process *p, weir_delivery *d);
 void sim_append(sim *s);
 void sim_operate(sim *s);
 /* Takes away whatever keeps targets from running but time. */
 void sim_relent(sim *s);
+
+/* ---- forms.c ---- */
+/* Rows of projections are kept or dropped with the settles of this handle. */
+void sim_watch_settles(sim *s, weir_store *store);
+int32_t sim_project(void *ctx, void *native, const weir_event *const *events, size_t events_count,
+                    weir_error *err);
+/* worker_options.pull_cb, of a process */
+void sim_pull_told(void *ctx);
+/* When sim_pull has something to do. */
+int64_t sim_pull_next_us(const sim_process *p);
+/* Takes a delivery, or settles one. */
+void sim_pull(sim_process *p);
+/* The process ends, whatever it has. */
+void sim_pull_end(sim_process *p);
 
 /* ---- model.c ---- */
 /* Looks at the store after a step and compares it with what was there before and with the model.

@@ -55,6 +55,22 @@ static const struct {
     { "events parked", METRIC_PARKED, 4 },       { "calls that failed", METRIC_STORE_ERRORS, 100 },
 };
 
+/* What the simulator itself has seen, summed up. */
+typedef struct seen {
+    uint64_t effects, crashes, rows, pulls, pulls_lost;
+} seen;
+
+static bool enough_seen(const seen *sum, uint64_t seeds)
+{
+    (void)printf("# %llu seeds, %llu effects, %llu crashes\n", (unsigned long long)seeds,
+                 (unsigned long long)sum->effects, (unsigned long long)sum->crashes);
+    (void)printf("# %llu rows of projections, %llu deliveries pulled, %llu of them lost\n",
+                 (unsigned long long)sum->rows, (unsigned long long)(sum->pulls + sum->pulls_lost),
+                 (unsigned long long)sum->pulls_lost);
+    return sum->crashes >= seeds && sum->rows >= 20 * seeds && sum->pulls >= 20 * seeds &&
+           sum->pulls_lost >= seeds / 2;
+}
+
 static bool enough_happened(const uint64_t *counted, uint64_t seeds)
 {
     bool enough = true;
@@ -69,7 +85,8 @@ static bool enough_happened(const uint64_t *counted, uint64_t seeds)
 
 static bool every_promise_holds_in_every_seed(uint64_t seeds)
 {
-    uint64_t digest = 0, done = 0, crashes = 0;
+    uint64_t digest = 0;
+    seen sum = { 0 };
     uint64_t counted[METRIC_COUNTERS] = { 0 };
     int failures = 0;
 
@@ -78,15 +95,16 @@ static bool every_promise_holds_in_every_seed(uint64_t seeds)
             (void)printf("# seed %llu: %s\n", (unsigned long long)seed, world.problem);
             failures++;
         }
-        done += world.effects;
-        crashes += world.crashes;
+        sum.effects += world.effects;
+        sum.crashes += world.crashes;
+        sum.rows += world.projections;
+        sum.pulls += world.pulls;
+        sum.pulls_lost += world.pulls_lost;
         for (int i = 0; i < METRIC_COUNTERS; i++) {
             counted[i] += world.counted[i];
         }
     }
-    (void)printf("# %llu seeds, %llu effects, %llu crashes\n", (unsigned long long)seeds,
-                 (unsigned long long)done, (unsigned long long)crashes);
-    return failures == 0 && enough_happened(counted, seeds) && crashes >= seeds;
+    return enough_seen(&sum, seeds) && enough_happened(counted, seeds) && failures == 0;
 }
 
 typedef struct sim_test {

@@ -176,6 +176,9 @@ static void start(sim_process *p)
 
     p->newer = s->newer_exists && (sim_chance(s, 500) || p->number == 0);
     p->store = open_store(s);
+    if (p->store != NULL) {
+        sim_watch_settles(s, p->store);
+    }
     if (p->store == NULL || weir__fault_open(&p->store, p->store, &err) != WEIR_OK) {
         return;
     }
@@ -185,7 +188,9 @@ static void start(sim_process *p)
                                      .log = worker_log,
                                      .log_ctx = p,
                                      .lanes = lanes,
-                                     .lanes_count = some_lanes ? 1 : 0 };
+                                     .lanes_count = some_lanes ? 1 : 0,
+                                     .pull_cb = sim_pull_told,
+                                     .pull_ctx = p };
     const int64_t routed = s->routed[COPY];
     if (weir__registry_declare(&p->reactions, p->store, false, &err) != WEIR_OK ||
         weir__worker_open(&p->worker, p->store, &p->reactions, &options, &p->scheduler, &err) !=
@@ -200,6 +205,7 @@ static void start(sim_process *p)
     p->draining = false;
     p->stopped_until_us = 0;
     p->wake_us = NEVER;
+    p->pull_us = NEVER;
     add_tasks(p);
     sim_trace(s, "p%d starts with the %s definitions", p->number, p->newer ? "newer" : "first");
     sim_look(s, ACTOR_START, p, NULL, 0);
@@ -232,12 +238,12 @@ static void crash(sim_process *p)
     sim_trace(p->sim, "p%d is killed", p->number);
     p->sim->crashes++;
     keep_counts(p);
+    sim_pull_end(p);
     weir__worker_abandon(p->worker);
     ended(p);
 }
 
-/* Every lease that the process believes to have; of one lane only, unless that is NULL. */
-static size_t beliefs_of(const sim_process *p, const lane *only, sim_belief *out)
+size_t sim_beliefs(const sim_process *p, const lane *only, sim_belief *out)
 {
     size_t count = 0;
 
@@ -253,10 +259,11 @@ static size_t beliefs_of(const sim_process *p, const lane *only, sim_belief *out
 static void close_process(sim_process *p)
 {
     sim_belief beliefs[SIM_TASKS_MAX];
-    const size_t count = beliefs_of(p, NULL, beliefs);
+    const size_t count = sim_beliefs(p, NULL, beliefs);
 
     sim_trace(p->sim, "p%d ends", p->number);
     keep_counts(p);
+    sim_pull_end(p);
     weir__worker_close(p->worker);
     sim_look(p->sim, ACTOR_CLOSE, p, beliefs, count);
     ended(p);
@@ -314,41 +321,57 @@ static void plan_fault(sim_process *p)
     weir__fault_set(p->store, &plan);
 }
 
-static void run(sim_task *t)
+bool sim_call(sim_process *p, sim_actor actor, const sim_belief *beliefs, size_t count,
+              void (*call)(void *ctx), void *ctx)
 {
     static const fault_plan none = { 0 };
-    sim_process *p = t->process;
     sim *s = p->sim;
-    sim_belief beliefs[SIM_TASKS_MAX];
-    size_t count = 0;
 
-    if (t->actor == ACTOR_RENEWING) {
-        count = beliefs_of(p, t->lane, beliefs);
-    } else if (t->slot != NULL && t->slot->state != SLOT_IDLE) {
-        beliefs[count++] = (sim_belief){ .target = t->slot->target, .fence = t->slot->fence };
-    }
     s->steps++;
-    t->woken = false;
-    t->running = true;
     p->frames++;
     const uint64_t calls = weir__fault_calls(p->store, FAULT_ANY);
     plan_fault(p);
-    t->due_us = t->task->step(t->task);
+    call(ctx);
     if (weir__fault_hits(p->store) > 0) {
         sim_trace(s, "p%d had a fault", p->number);
     }
     weir__fault_set(p->store, &none);
     p->frames--;
-    t->running = false;
     const bool called = weir__fault_calls(p->store, FAULT_ANY) != calls;
-    sim_trace(s, "p%d %s %.*s%s", p->number, t->task->name,
-              t->lane == NULL ? 0 : (int)t->lane->config.name.len,
-              t->lane == NULL ? "" : t->lane->config.name.ptr, called ? "" : " (no call)");
     if (called) {
-        sim_look(s, t->actor, p, beliefs, count);
+        sim_look(s, actor, p, beliefs, count);
         pass_on_wakes(s);
     }
     s->mono_us += sim_between(s, 10, STEP_US_MAX);
+    return called;
+}
+
+static void step(void *ctx)
+{
+    sim_task *t = ctx;
+    const sim_process *p = t->process;
+
+    t->due_us = t->task->step(t->task);
+    sim_trace(p->sim, "p%d %s %.*s", p->number, t->task->name,
+              t->lane == NULL ? 0 : (int)t->lane->config.name.len,
+              t->lane == NULL ? "" : t->lane->config.name.ptr);
+}
+
+static void run(sim_task *t)
+{
+    sim_process *p = t->process;
+    sim_belief beliefs[SIM_TASKS_MAX];
+    size_t count = 0;
+
+    if (t->actor == ACTOR_RENEWING) {
+        count = sim_beliefs(p, t->lane, beliefs);
+    } else if (t->slot != NULL && t->slot->state != SLOT_IDLE) {
+        beliefs[count++] = (sim_belief){ .target = t->slot->target, .fence = t->slot->fence };
+    }
+    t->woken = false;
+    t->running = true;
+    (void)sim_call(p, t->actor, beliefs, count, step, t);
+    t->running = false;
 }
 
 /* ---- who is next -------------------------------------------------------------------------- */
@@ -406,7 +429,7 @@ static int64_t next_time(sim *s)
                 own_us = least(own_us, t->woken ? s->mono_us : t->due_us);
             }
         }
-        own_us = least(own_us, p->wake_us);
+        own_us = least(own_us, least(p->wake_us, sim_pull_next_us(p)));
         own_us = p->draining ? least(own_us, p->close_us) : own_us;
         if (own_us < p->stopped_until_us) {
             own_us = p->stopped_until_us;
@@ -427,6 +450,9 @@ static void attend(sim *s)
         if (can_run(p) && p->wake_us <= s->mono_us) {
             p->wake_us = NEVER;
             weir__worker_wake(p->worker);
+        }
+        if (can_run(p) && sim_pull_next_us(p) <= s->mono_us) {
+            sim_pull(p);
         }
         if (can_run(p) && p->draining && p->frames == 0 &&
             (p->close_us <= s->mono_us || weir__worker_idle(p->worker))) {
@@ -542,6 +568,7 @@ static void close_world(sim *s)
     for (int i = 0; i < SIM_PROCESSES; i++) {
         if (s->processes[i].up) {
             keep_counts(&s->processes[i]);
+            sim_pull_end(&s->processes[i]);
             weir__worker_abandon(s->processes[i].worker);
             ended(&s->processes[i]);
         }
