@@ -677,12 +677,13 @@ typedef struct weir_store_ops {
     weir_status (*append)(weir_store *s, store_append *const *appends, size_t count,
                           weir_error *err);
 
-    /* READS. One short transaction each; `chunk` is reset and filled; events come with all fields.
+    /* READS. One short transaction each; `chunk` is reset and filled; events come with all fields,
+     * unless they are asked for without.
      * read_stream: ENOTFOUND: no such stream. more = false when the bounds are exhausted.
-     * read_log: looks at no more than STORE_CHUNK_EVENTS_MAX events; forwards it stays at or below
-     * `safe`. It may give no event and yet have `more`: go on from scanned_to. At the end
-     * scanned_to is at least every position that was looked at, and `safe` (bounded by `to`) when
-     * more is false. */
+     * read_log: looks at no more than STORE_CHUNK_EVENTS_MAX events (bare: STORE_CHUNK_BARE_MAX);
+     * forwards it stays at or below `safe`. It may give no event and yet have `more`: go on from
+     * scanned_to. At the end scanned_to is at least every position that was looked at, and `safe`
+     * (bounded by `to`) when more is false. */
     weir_status (*read_stream)(weir_store *s, const store_stream_query *q, store_chunk *chunk,
                                weir_error *err);
     weir_status (*read_log)(weir_store *s, const store_log_query *q, store_chunk *chunk,

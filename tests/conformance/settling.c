@@ -711,7 +711,7 @@ static void C33_fetching_needs_a_subscription(void **state)
  * events would be stepped over. */
 static void C28_fetching_says_of_which_items_nothing_is_left(void **state)
 {
-    enum { MANY = STORE_CHUNK_EVENTS_MAX - 2 };
+    enum { WHOLE = 10, MANY = STORE_FETCH_EVENTS_MAX / WHOLE - 1 };
     kit *k = *state;
     static int64_t ids[MANY];
     const store_reaction r = target_with(k, MANY, ids);
@@ -719,18 +719,23 @@ static void C28_fetching_says_of_which_items_nothing_is_left(void **state)
     const store_fetch_item whole = {
         .target = l.target, .reaction = r.id, .up_to = INT64_MAX, .limit = MANY + 1
     };
-    store_fetch_item items[] = { whole, whole, whole, whole };
+    store_fetch_item items[WHOLE + 3];
+    for (size_t i = 0; i < WHOLE + 3; i++) {
+        items[i] = whole;
+    }
     store_fetch_list list = { 0 };
-    items[1].after = ids[MANY - 2]; /* one event left, two asked for */
-    items[1].limit = 2;
-    items[2].after = ids[MANY - 2]; /* one left, one asked for: the list is full after it */
-    items[2].limit = 1;
-    KIT_OK(k, k->store->ops->fetch(k->store, items, 4, &list, &k->err));
-    assert_int_equal(list.events_count, STORE_CHUNK_EVENTS_MAX);
-    assert_true(list.exhausted[0]);
-    assert_true(list.exhausted[1]);
-    assert_false(list.exhausted[2]);
-    assert_false(list.exhausted[3]); /* got nothing, and has everything left */
+    items[WHOLE].after = ids[MANY - 2]; /* one event left, two asked for */
+    items[WHOLE].limit = 2;
+    items[WHOLE + 1].after =
+        ids[MANY - WHOLE]; /* as many left as asked for, and the list is full */
+    items[WHOLE + 1].limit = WHOLE - 1;
+    KIT_OK(k, k->store->ops->fetch(k->store, items, WHOLE + 3, &list, &k->err));
+    assert_int_equal(list.events_count, STORE_FETCH_EVENTS_MAX);
+    for (size_t i = 0; i <= WHOLE; i++) {
+        assert_true(list.exhausted[i]);
+    }
+    assert_false(list.exhausted[WHOLE + 1]);
+    assert_false(list.exhausted[WHOLE + 2]); /* got nothing, and has everything left */
     items[0].limit = MANY;
     KIT_OK(k, k->store->ops->fetch(k->store, items, 1, &list, &k->err));
     assert_int_equal(list.events_count, MANY);

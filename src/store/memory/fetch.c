@@ -124,7 +124,7 @@ typedef struct filling {
 
 static bool is_full(const filling *f)
 {
-    return f->list->events_count >= STORE_CHUNK_EVENTS_MAX || f->bytes >= STORE_FETCH_BYTES_SOFT;
+    return f->list->events_count >= STORE_FETCH_EVENTS_MAX || f->bytes >= STORE_FETCH_BYTES_SOFT;
 }
 
 static weir_status fetch_item(const memory_core *c, const store_fetch_item *item,
@@ -147,7 +147,7 @@ static weir_status fetch_item(const memory_core *c, const store_fetch_item *item
             break;
         }
         weir_event *copy = weir__arena_alloc(&list->arena, sizeof *copy);
-        if (copy == NULL || !weir__memory_event_copy(&list->arena, e, same, copy)) {
+        if (copy == NULL || !weir__memory_event_copy(&list->arena, e, same, false, copy)) {
             return weir__memory_full(err);
         }
         list->events[list->events_count++] =
@@ -159,6 +159,17 @@ static weir_status fetch_item(const memory_core *c, const store_fetch_item *item
     return WEIR_OK;
 }
 
+/* No more than this can come. */
+static size_t room_for(const store_fetch_item *items, size_t count)
+{
+    size_t room = 0;
+    for (size_t i = 0; i < count && room < STORE_FETCH_EVENTS_MAX; i++) {
+        const size_t left = STORE_FETCH_EVENTS_MAX - room;
+        room += (uint64_t)items[i].limit < left ? (size_t)items[i].limit : left;
+    }
+    return room;
+}
+
 weir_status weir__memory_fetch(weir_store *base, const store_fetch_item *items, size_t count,
                                store_fetch_list *list, weir_error *err)
 {
@@ -168,7 +179,8 @@ weir_status weir__memory_fetch(weir_store *base, const store_fetch_item *items, 
 
     weir__arena_reset(&list->arena);
     list->events_count = 0;
-    list->events = weir__arena_alloc(&list->arena, STORE_CHUNK_EVENTS_MAX * sizeof *list->events);
+    const size_t room = room_for(items, count);
+    list->events = weir__arena_alloc(&list->arena, (room + 1) * sizeof *list->events);
     f.exhausted = weir__arena_alloc(&list->arena, (count + 1) * sizeof *f.exhausted);
     if (list->events == NULL || f.exhausted == NULL) {
         return weir__memory_full(err);

@@ -224,11 +224,12 @@ bool weir__memory_text_copy(weir_arena *arena, weir_str text, weir_str *out)
 }
 
 bool weir__memory_event_copy(weir_arena *arena, const memory_event *e, const weir_event *same,
-                             weir_event *out)
+                             bool bare, weir_event *out)
 {
     weir_str stream = e->stream->item.key;
     weir_str name = e->name->item.key;
-    const size_t bytes = (size_t)e->data_bytes + e->meta_bytes;
+    const size_t data_bytes = bare ? 0 : e->data_bytes;
+    const size_t meta_bytes = bare ? 0 : e->meta_bytes;
 
     /* Neighbours are often of one stream or name: their texts are then shared. */
     if (same != NULL && weir__str_equal(same->stream, stream)) {
@@ -241,7 +242,7 @@ bool weir__memory_event_copy(weir_arena *arena, const memory_event *e, const wei
     } else if (!weir__memory_text_copy(arena, name, &name)) {
         return false;
     }
-    const char *copy = weir__arena_copy(arena, e->bytes, bytes);
+    const char *copy = bare ? "" : weir__arena_copy(arena, e->bytes, data_bytes + meta_bytes);
     if (copy == NULL) {
         return false;
     }
@@ -252,8 +253,8 @@ bool weir__memory_event_copy(weir_arena *arena, const memory_event *e, const wei
         .created_us = e->created_us,
         .stream = stream,
         .name = name,
-        .data = { .ptr = copy, .len = e->data_bytes },
-        .meta = { .ptr = copy + e->data_bytes, .len = e->meta_bytes },
+        .data = { .ptr = copy, .len = data_bytes },
+        .meta = { .ptr = copy + data_bytes, .len = meta_bytes },
     };
     return true;
 }

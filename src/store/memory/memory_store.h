@@ -361,9 +361,10 @@ bool weir__memory_room(void *items, size_t count, size_t *capacity, size_t minim
 void weir__memory_log_free(memory_core *c);
 
 /* The copy of an event for a caller, texts in the arena. `same`: the event copied before it, whose
- * stream and name can be shared; may be NULL. false: out of memory. */
+ * stream and name can be shared; may be NULL. `bare`: without data and meta. false: out of
+ * memory. */
 bool weir__memory_event_copy(weir_arena *arena, const memory_event *e, const weir_event *same,
-                             weir_event *out);
+                             bool bare, weir_event *out);
 bool weir__memory_text_copy(weir_arena *arena, weir_str text, weir_str *out);
 
 /* ---- append.c ----------------------------------------------------------------------------- */

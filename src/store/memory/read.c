@@ -9,33 +9,47 @@
 
 #include <string.h>
 
+/* A chunk on its way. */
+typedef struct filling {
+    store_chunk *chunk;
+    bool bare;
+    size_t events_max, bytes_max;
+} filling;
+
 /* Room for the events of a chunk. */
-static bool chunk_begin(store_chunk *chunk, int64_t limit)
+static bool chunk_begin(filling *f, store_chunk *chunk, int64_t limit, bool bare)
 {
-    const size_t max = limit < STORE_CHUNK_EVENTS_MAX ? (size_t)limit : STORE_CHUNK_EVENTS_MAX;
+    const size_t most = bare ? STORE_CHUNK_BARE_MAX : STORE_CHUNK_EVENTS_MAX;
+    *f = (filling){
+        .chunk = chunk,
+        .bare = bare,
+        .events_max = (uint64_t)limit < most ? (size_t)limit : most,
+        .bytes_max = bare ? SIZE_MAX : STORE_CHUNK_BYTES_SOFT,
+    };
     weir__arena_reset(&chunk->arena);
-    chunk->events = weir__arena_alloc(&chunk->arena, max * sizeof(weir_event));
+    chunk->events = weir__arena_alloc(&chunk->arena, f->events_max * sizeof(weir_event));
     chunk->events_count = 0;
     chunk->scanned_to = 0;
     chunk->more = false;
     return chunk->events != NULL;
 }
 
-static bool chunk_add(store_chunk *chunk, const memory_event *e)
+static bool chunk_add(const filling *f, const memory_event *e)
 {
+    store_chunk *chunk = f->chunk;
     const weir_event *same =
         chunk->events_count == 0 ? NULL : &chunk->events[chunk->events_count - 1];
-    if (!weir__memory_event_copy(&chunk->arena, e, same, &chunk->events[chunk->events_count])) {
+    if (!weir__memory_event_copy(&chunk->arena, e, same, f->bare,
+                                 &chunk->events[chunk->events_count])) {
         return false;
     }
     chunk->events_count++;
     return true;
 }
 
-static bool chunk_is_full(const store_chunk *chunk, int64_t limit)
+static bool chunk_is_full(const filling *f)
 {
-    return (int64_t)chunk->events_count >= limit || chunk->events_count >= STORE_CHUNK_EVENTS_MAX ||
-           chunk->arena.bytes_used >= STORE_CHUNK_BYTES_SOFT;
+    return f->chunk->events_count >= f->events_max || f->chunk->arena.bytes_used >= f->bytes_max;
 }
 
 /* How many of a stream's events were created at or before a time: they come first. */
@@ -63,7 +77,8 @@ static weir_status read_stream_locked(const memory_core *c, const store_stream_q
         weir__error_stream(err, q->stream);
         return WEIR_ENOTFOUND;
     }
-    if (!chunk_begin(chunk, q->limit)) {
+    filling f;
+    if (!chunk_begin(&f, chunk, q->limit, false)) {
         return weir__memory_full(err);
     }
     /* The bounds as versions that exist, lowest and highest. */
@@ -73,9 +88,9 @@ static weir_status read_stream_locked(const memory_core *c, const store_stream_q
     low = low < c->version_base ? c->version_base : low;
     high = high > top ? top : high;
 
-    while (low <= high && !chunk_is_full(chunk, q->limit)) {
+    while (low <= high && !chunk_is_full(&f)) {
         const int64_t version = q->backward ? high-- : low++;
-        if (!chunk_add(chunk, s->events.items[version - c->version_base])) {
+        if (!chunk_add(&f, s->events.items[version - c->version_base])) {
             return weir__memory_full(err);
         }
     }
@@ -114,20 +129,21 @@ static bool event_wanted(const store_filter *filter, const memory_event *e)
 
 /* Looks at one event after the other until the chunk, the bounds or its patience end. */
 static weir_status scan(const memory_core *c, const store_log_query *q, int64_t low, int64_t high,
-                        store_chunk *chunk, weir_error *err)
+                        const filling *f, weir_error *err)
 {
+    const int64_t looked_max = f->bare ? STORE_CHUNK_BARE_MAX : STORE_CHUNK_EVENTS_MAX;
     int64_t looked = 0;
 
-    while (low <= high && looked < STORE_CHUNK_EVENTS_MAX && !chunk_is_full(chunk, q->limit)) {
+    while (low <= high && looked < looked_max && !chunk_is_full(f)) {
         const int64_t id = q->backward ? high-- : low++;
         const memory_event *e = weir__memory_event_at(c, id);
-        if (event_wanted(q->filter, e) && !chunk_add(chunk, e)) {
+        if (event_wanted(q->filter, e) && !chunk_add(f, e)) {
             return weir__memory_full(err);
         }
-        chunk->scanned_to = id;
+        f->chunk->scanned_to = id;
         looked++;
     }
-    chunk->more = low <= high;
+    f->chunk->more = low <= high;
     return WEIR_OK;
 }
 
@@ -136,8 +152,9 @@ static weir_status read_log_locked(const memory_core *c, const store_log_query *
 {
     const int64_t head = weir__memory_head(c);
     int64_t low, high;
+    filling f;
 
-    if (!chunk_begin(chunk, q->limit)) {
+    if (!chunk_begin(&f, chunk, q->limit, q->bare)) {
         return weir__memory_full(err);
     }
     chunk->scanned_to = q->after;
@@ -152,7 +169,7 @@ static weir_status read_log_locked(const memory_core *c, const store_log_query *
     if (low <= c->position_base) {
         low = c->position_base + 1;
     }
-    const weir_status status = scan(c, q, low, high, chunk, err);
+    const weir_status status = scan(c, q, low, high, &f, err);
     if (status == WEIR_OK && !chunk->more) {
         if (q->backward) {
             chunk->scanned_to = q->to;

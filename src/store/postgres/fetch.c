@@ -36,7 +36,7 @@ typedef struct fetching {
     const store_fetch_item *items; /* borrowed */
     size_t items_count;
     weir_arena *arena;      /* of the list */
-    store_fetched *fetched; /* in the arena: STORE_CHUNK_EVENTS_MAX */
+    store_fetched *fetched; /* in the arena: STORE_FETCH_EVENTS_MAX */
     size_t fetched_count;
     size_t bytes;           /* of data and meta so far */
     bool *exhausted;        /* in the arena: per item */
@@ -54,7 +54,7 @@ static weir_status no_memory(weir_error *err)
 static int64_t room_left(const fetching *f)
 {
     return f->bytes >= STORE_FETCH_BYTES_SOFT ? 0
-                                              : STORE_CHUNK_EVENTS_MAX - (int64_t)f->fetched_count;
+                                              : STORE_FETCH_EVENTS_MAX - (int64_t)f->fetched_count;
 }
 
 static void start_item(fetching *f, size_t index)
@@ -212,7 +212,7 @@ weir_status weir__pg_fetch(weir_store *base, const store_fetch_item *items, size
     list->events_count = 0;
     list->exhausted = NULL;
     f.exhausted = weir__arena_alloc(&list->arena, (count + 1) * sizeof *f.exhausted);
-    f.fetched = weir__arena_alloc(&list->arena, STORE_CHUNK_EVENTS_MAX * sizeof *f.fetched);
+    f.fetched = weir__arena_alloc(&list->arena, STORE_FETCH_EVENTS_MAX * sizeof *f.fetched);
     if (f.exhausted == NULL || f.fetched == NULL) {
         return no_memory(err);
     }

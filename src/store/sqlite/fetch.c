@@ -395,7 +395,7 @@ static size_t room_left(const fetching *f)
 {
     return f->bytes >= STORE_FETCH_BYTES_SOFT
                ? 0
-               : STORE_CHUNK_EVENTS_MAX - f->fetched.len / sizeof(store_fetched);
+               : STORE_FETCH_EVENTS_MAX - f->fetched.len / sizeof(store_fetched);
 }
 
 static weir_status fetch_item(fetching *f, const store_fetch_item *item, uint32_t item_index,

@@ -1,8 +1,9 @@
 /* read.c - chunks of a stream and of the log, each in one short read transaction.
  *
  * INVARIANTS
- *   (1) A chunk looks at no more than STORE_CHUNK_EVENTS_MAX events and LOOK_US_MAX microseconds,
- *       then the transaction ends: an open one stops every checkpoint.
+ *   (1) A chunk looks at no more than STORE_CHUNK_EVENTS_MAX events, of bare ones
+ *       STORE_CHUNK_BARE_MAX, and LOOK_US_MAX microseconds, then the transaction ends: an open one
+ *       stops every checkpoint.
  *   (2) `created` never goes back with the position, and positions grow with the version inside a
  *       stream: so times and positions are found by halving, without an index on either.
  *   (3) An index is only a way to look at fewer events. What is given is decided by
@@ -38,13 +39,27 @@ typedef struct filling {
     weir_str stream;            /* name of all events; .ptr NULL: in the row */
     size_t capacity;            /* of chunk->events  */
     int64_t limit;
-    int64_t looked;
+    bool bare; /* data and meta are not wanted */
+    size_t bytes_max;
+    int64_t looked, looked_max;
     int64_t began_us; /* machine's monotonic clock */
 } filling;
 
 static weir_status no_memory(weir_error *err)
 {
     return weir__fail(err, WEIR_ENOMEM, "could not allocate memory for a chunk of events");
+}
+
+static filling filling_of(store_chunk *chunk, int64_t limit, bool bare)
+{
+    return (filling){
+        .chunk = chunk,
+        .limit = limit,
+        .bare = bare,
+        .bytes_max = bare ? SIZE_MAX : STORE_CHUNK_BYTES_SOFT,
+        .looked_max = bare ? STORE_CHUNK_BARE_MAX : STORE_CHUNK_EVENTS_MAX,
+        .began_us = weir__clock_mono(weir__clock_machine()),
+    };
 }
 
 static void chunk_reset(store_chunk *chunk)
@@ -58,10 +73,18 @@ static void chunk_reset(store_chunk *chunk)
 
 static bool chunk_is_full(const filling *f)
 {
-    return (int64_t)f->chunk->events_count >= f->limit || f->looked >= STORE_CHUNK_EVENTS_MAX ||
-           f->chunk->arena.bytes_used >= STORE_CHUNK_BYTES_SOFT ||
+    return (int64_t)f->chunk->events_count >= f->limit || f->looked >= f->looked_max ||
+           f->chunk->arena.bytes_used >= f->bytes_max ||
            (f->looked % LOOK_EVENTS == LOOK_EVENTS - 1 &&
             weir__clock_mono(weir__clock_machine()) - f->began_us >= LOOK_US_MAX);
+}
+
+/* Says which of a row's columns are wanted. */
+static void bind_columns(const filling *f, sqlite3_stmt *stmt)
+{
+    const bool judged_by_meta = f->filter != NULL && f->filter->correlation.len > 0;
+    (void)sqlite3_bind_int(stmt, 4, !f->bare || judged_by_meta);
+    (void)sqlite3_bind_int(stmt, 5, !f->bare);
 }
 
 static bool copy_str(weir_arena *arena, weir_str from, weir_str *to)
@@ -99,16 +122,23 @@ static bool keep_event(filling *f, sqlite3_stmt *stmt, const weir_event *event)
         return false;
     }
     *slot = *event;
-    /* Events of one stream often stand together; one copy of the name serves them all. */
+    /* Events of one stream often stand together, and so do those of one name: one copy serves
+     * them all. */
     const weir_event *before = chunk->events_count == 0 ? NULL : slot - 1;
     if (before != NULL && weir__str_equal(before->stream, event->stream)) {
         slot->stream = before->stream;
     } else if (!copy_str(&chunk->arena, event->stream, &slot->stream)) {
         return false;
     }
-    if (!copy_str(&chunk->arena, event->name, &slot->name) ||
-        !copy_str(&chunk->arena, event->meta, &slot->meta) ||
-        !copy_str(&chunk->arena, weir__sqlite_column_str(stmt, 6), &slot->data)) {
+    if (before != NULL && weir__str_equal(before->name, event->name)) {
+        slot->name = before->name;
+    } else if (!copy_str(&chunk->arena, event->name, &slot->name)) {
+        return false;
+    }
+    if (f->bare) {
+        slot->meta = slot->data = weir__str("");
+    } else if (!copy_str(&chunk->arena, event->meta, &slot->meta) ||
+               !copy_str(&chunk->arena, weir__sqlite_column_str(stmt, 6), &slot->data)) {
         return false;
     }
     chunk->events_count++;
@@ -267,6 +297,7 @@ static weir_status fill_from_stream(filling *f, int64_t stream, int64_t low, int
     (void)sqlite3_bind_int64(stmt, 1, stream);
     (void)sqlite3_bind_int64(stmt, 2, low);
     (void)sqlite3_bind_int64(stmt, 3, high);
+    bind_columns(f, stmt);
     for (;;) {
         status = weir__sqlite_step(f->conn, stmt, &row, err);
         if (status != WEIR_OK || !row) {
@@ -324,8 +355,8 @@ weir_status weir__sqlite_read_stream(weir_store *base, const store_stream_query 
                                      store_chunk *chunk, weir_error *err)
 {
     sqlite_store *s = sqlite_of(base);
-    filling f = { .chunk = chunk, .limit = q->limit, .stream = q->stream };
-    f.began_us = weir__clock_mono(weir__clock_machine());
+    filling f = filling_of(chunk, q->limit, false);
+    f.stream = q->stream;
     weir_status status = weir__sqlite_read_begin(s, &f.conn, err);
     if (status != WEIR_OK) {
         return status;
@@ -360,6 +391,7 @@ static weir_status fill_from_log(filling *f, const char *sql, const log_range *r
     if (category != 0) {
         (void)sqlite3_bind_int64(stmt, 3, category);
     }
+    bind_columns(f, stmt);
     for (;;) {
         status = weir__sqlite_step(f->conn, stmt, &row, err);
         if (status != WEIR_OK || !row) {
@@ -450,7 +482,7 @@ static weir_status collect_name(filling *f, weir_str name, const log_range *rang
     (void)sqlite3_bind_int64(stmt, 1, range->low);
     (void)sqlite3_bind_int64(stmt, 2, range->high);
     weir__sqlite_bind_str(stmt, 3, name);
-    (void)sqlite3_bind_int64(stmt, 4, STORE_CHUNK_EVENTS_MAX);
+    (void)sqlite3_bind_int64(stmt, 4, f->looked_max);
     for (;;) {
         status = weir__sqlite_step(f->conn, stmt, &row, err);
         if (status != WEIR_OK || !row) {
@@ -460,7 +492,7 @@ static weir_status collect_name(filling *f, weir_str name, const log_range *rang
         ids[(*ids_count)++] = *last;
         count++;
     }
-    if (count < STORE_CHUNK_EVENTS_MAX) {
+    if (count < f->looked_max) {
         *last = range->backward ? range->low : range->high; /* all of them */
     }
     weir__sqlite_done(stmt);
@@ -475,7 +507,7 @@ static weir_status fill_from_names(filling *f, const log_range *range, weir_erro
     size_t count = 0;
     /* As far as every name's list goes. */
     int64_t end = range->backward ? range->low : range->high;
-    int64_t *ids = weir__malloc(filter->names_count * STORE_CHUNK_EVENTS_MAX * sizeof *ids);
+    int64_t *ids = weir__malloc(filter->names_count * (size_t)f->looked_max * sizeof *ids);
     if (ids == NULL) {
         return no_memory(err);
     }
@@ -499,6 +531,7 @@ static weir_status fill_from_names(filling *f, const log_range *range, weir_erro
         }
         (void)sqlite3_bind_int64(stmt, 1, ids[i]);
         (void)sqlite3_bind_int64(stmt, 2, ids[i]);
+        bind_columns(f, stmt);
         status = weir__sqlite_step(f->conn, stmt, &row, err);
         if (status == WEIR_OK && row) {
             status = take_row(f, stmt, &event, err);
@@ -599,8 +632,8 @@ weir_status weir__sqlite_read_log(weir_store *base, const store_log_query *q, st
                                   weir_error *err)
 {
     sqlite_store *s = sqlite_of(base);
-    filling f = { .chunk = chunk, .limit = q->limit, .filter = q->filter };
-    f.began_us = weir__clock_mono(weir__clock_machine());
+    filling f = filling_of(chunk, q->limit, q->bare);
+    f.filter = q->filter;
     weir_status status = weir__sqlite_read_begin(s, &f.conn, err);
     if (status != WEIR_OK) {
         return status;

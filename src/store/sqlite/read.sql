@@ -1,5 +1,6 @@
 -- read.sql - chunks of streams and of the log. Every query of events gives the same columns, so that
--- one piece of code takes them in: id, version, created, stream, name, meta, data.
+-- one piece of code takes them in: id, version, created, stream, name, meta, data. Meta and data only
+-- if ?4 and ?5 say so: SQLite does not look into a row further than it is asked.
 
 -- name: read_stream_row
 SELECT id, version FROM weir_streams WHERE name = ?1;
@@ -8,38 +9,44 @@ SELECT id, version FROM weir_streams WHERE name = ?1;
 SELECT id FROM weir_categories WHERE name = ?1;
 
 -- name: read_stream_forward
-SELECT id, version, created, NULL, name, meta, data
+SELECT id, version, created, NULL, name,
+       CASE WHEN ?4 THEN meta END, CASE WHEN ?5 THEN data END
 FROM weir_events
 WHERE stream = ?1 AND version BETWEEN ?2 AND ?3
 ORDER BY version;
 
 -- name: read_stream_backward
-SELECT id, version, created, NULL, name, meta, data
+SELECT id, version, created, NULL, name,
+       CASE WHEN ?4 THEN meta END, CASE WHEN ?5 THEN data END
 FROM weir_events
 WHERE stream = ?1 AND version BETWEEN ?2 AND ?3
 ORDER BY version DESC;
 
 -- name: read_log_forward
-SELECT e.id, e.version, e.created, s.name, e.name, e.meta, e.data
+SELECT e.id, e.version, e.created, s.name, e.name,
+       CASE WHEN ?4 THEN e.meta END, CASE WHEN ?5 THEN e.data END
 FROM weir_events AS e CROSS JOIN weir_streams AS s ON s.id = e.stream
 WHERE e.id BETWEEN ?1 AND ?2
 ORDER BY e.id;
 
 -- name: read_log_backward
-SELECT e.id, e.version, e.created, s.name, e.name, e.meta, e.data
+SELECT e.id, e.version, e.created, s.name, e.name,
+       CASE WHEN ?4 THEN e.meta END, CASE WHEN ?5 THEN e.data END
 FROM weir_events AS e CROSS JOIN weir_streams AS s ON s.id = e.stream
 WHERE e.id BETWEEN ?1 AND ?2
 ORDER BY e.id DESC;
 
 -- name: read_category_forward
-SELECT e.id, e.version, e.created, s.name, e.name, e.meta, e.data
+SELECT e.id, e.version, e.created, s.name, e.name,
+       CASE WHEN ?4 THEN e.meta END, CASE WHEN ?5 THEN e.data END
 FROM weir_events AS e INDEXED BY weir_events_by_category
 CROSS JOIN weir_streams AS s ON s.id = e.stream
 WHERE e.id BETWEEN ?1 AND ?2 AND e.category = ?3
 ORDER BY e.id;
 
 -- name: read_category_backward
-SELECT e.id, e.version, e.created, s.name, e.name, e.meta, e.data
+SELECT e.id, e.version, e.created, s.name, e.name,
+       CASE WHEN ?4 THEN e.meta END, CASE WHEN ?5 THEN e.data END
 FROM weir_events AS e INDEXED BY weir_events_by_category
 CROSS JOIN weir_streams AS s ON s.id = e.stream
 WHERE e.id BETWEEN ?1 AND ?2 AND e.category = ?3
