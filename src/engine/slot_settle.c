@@ -304,6 +304,8 @@ static void settled(slot *s, const store_settle *settle, batch_hold *charge)
     const bool finished = b->stopped || weir__batch_runnable(b, b->next) == b->events_count;
     if (!finished || b->holds_count > 0) {
         b->phase = PHASE_RUN;
+    } else if (!settle->behind) {
+        b->phase = PHASE_RELEASE; /* paused meanwhile, or its reaction is no more */
     } else {
         b->phase = PHASE_FETCH;
         b->rounds++;

@@ -441,7 +441,7 @@ typedef struct store_settle {
     int64_t until_us; /* STORE_END_DEFER: a time of the store's clock                            */
     /* results */
     int64_t lease_until_us; /* STORE_END_KEEP */
-    bool behind;            /* there is more for this target */
+    bool behind;            /* there is more for this target, and nobody paused it or its lane */
     weir_status status;     /* of `turn` only: WEIR_OK, WEIR_ELOST or WEIR_ENOTFOUND */
 } store_settle;
 

@@ -312,6 +312,32 @@ static void C29_pause_lets_the_running_batch_finish(void **state)
     kit_lease_target(k, "lane", "s");
 }
 
+/* A holder that goes on from batch to batch learns from its settles that it shall not. */
+static void C29_a_holder_is_told_of_a_pause_when_it_settles(void **state)
+{
+    kit *k = *state;
+    const weir_store_ops *o = k->store->ops;
+    const weir_str lane = weir__str("lane"), by = weir__str("ann");
+    int64_t ids[2];
+    bool changed = false;
+    target_with(k, STORE_RULE_STREAM, 2, ids);
+    const store_leased l = kit_lease_target(k, "lane", "s");
+    store_settle settle = kit_settle_of(&l, STORE_END_KEEP);
+    KIT_OK(k, o->settle(k->store, &settle, &k->err));
+    assert_true(settle.behind);
+    assert_int_equal(kit_operate(k, STORE_PAUSE, "s"), 1);
+    KIT_OK(k, o->settle(k->store, &settle, &k->err));
+    assert_false(settle.behind);
+    assert_int_equal(kit_operate(k, STORE_RESUME, "s"), 1);
+    KIT_OK(k, o->lane_pause(k->store, lane, true, by, &changed, &k->err));
+    KIT_OK(k, o->settle(k->store, &settle, &k->err));
+    assert_false(settle.behind);
+    KIT_OK(k, o->lane_pause(k->store, lane, false, by, &changed, &k->err));
+    KIT_OK(k, o->settle(k->store, &settle, &k->err));
+    assert_true(settle.behind);
+    assert_true(kit_target(k, "s")->behind);
+}
+
 static void C29_pause_and_resume_hold_a_lane(void **state)
 {
     kit *k = *state;
@@ -539,6 +565,7 @@ kit_theme kit_operating(void)
         KIT_TEST(C29_skip_takes_one_of_several_reactions_at_a_time),
         KIT_TEST(C29_prioritize_lets_the_running_batch_finish),
         KIT_TEST(C29_pause_lets_the_running_batch_finish),
+        KIT_TEST(C29_a_holder_is_told_of_a_pause_when_it_settles),
         KIT_TEST(C29_pause_and_resume_hold_a_lane),
         KIT_TEST(C29_verbs_take_names_or_a_filter_and_answer_with_the_count),
         KIT_TEST(C29_a_name_that_is_no_target_changes_nothing),

@@ -175,7 +175,7 @@ weir_status weir__memory_settle_in(memory_handle *h, store_settle *settle, weir_
     }
     if (status == WEIR_OK) {
         weir__memory_derive(t);
-        settle->behind = t->state.behind;
+        settle->behind = t->state.behind && !t->state.paused && !t->lane->paused;
         settle->lease_until_us = t->state.until_us; /* 0 unless it was kept */
     }
     return status;

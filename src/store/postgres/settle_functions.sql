@@ -130,6 +130,8 @@ DECLARE
     failed_attempts bigint := 0;
     new_watermark bigint;
     new_priority bigint;
+    its_lane text;
+    is_paused boolean;
 BEGIN
     PERFORM weir.commit_durably();
     SELECT t.fence, t.holder IS NOT NULL INTO found_fence, was_held
@@ -207,7 +209,10 @@ BEGIN
            watermark = new_watermark,
            rank = new_watermark >> 10,
            priority = coalesce(t.override, new_priority, 0)
-     WHERE t.id = the_target;
+     WHERE t.id = the_target
+    RETURNING t.lane, t.paused INTO its_lane, is_paused;
+    is_behind := is_behind AND NOT is_paused
+                 AND NOT EXISTS (SELECT FROM weir.lanes AS l WHERE l.lane = its_lane AND l.paused);
 END
 $$;
 

@@ -258,7 +258,17 @@ static weir_status settle_target(sqlite_conn *conn, const store_settle *settle, 
     if (status == WEIR_OK) {
         status = end_lease(conn, settle, now_us, err);
     }
-    return status == WEIR_OK ? weir__sqlite_derive(conn, settle->target, behind, err) : status;
+    if (status == WEIR_OK) {
+        status = weir__sqlite_derive(conn, settle->target, behind, err);
+    }
+    if (status == WEIR_OK && *behind) {
+        int64_t paused = 0;
+        bool found = false;
+        status =
+            weir__sqlite_get_int(conn, sql_settle_paused, &settle->target, 1, &found, &paused, err);
+        *behind = paused == 0;
+    }
+    return status;
 }
 
 weir_status weir__sqlite_settle_plain(sqlite_conn *conn, const store_settle *settle, int64_t now_us,

@@ -35,6 +35,11 @@ RETURNING retries;
 -- name: settle_failed
 UPDATE weir_targets SET error = ?2, event = ?3, reaction = ?4, attempts = ?5 WHERE id = ?1;
 
+-- name: settle_paused
+SELECT t.paused OR coalesce(l.paused, 0)
+  FROM weir_targets AS t LEFT JOIN weir_lanes AS l ON l.lane = t.lane
+ WHERE t.id = ?1;
+
 -- name: end_release
 UPDATE weir_targets SET holder = NULL, lease_until = 0 WHERE id = ?1;
 
