@@ -6,34 +6,15 @@
  */
 #include "base/assert.h"
 #include "base/error.h"
+#include "store/postgres/lease_rows.h"
 #include "store/postgres/lease_sql.h"
-#include "store/postgres/postgres_private.h"
-
-/* The columns of sql_lease. */
-enum {
-    LEASE_TARGET,
-    LEASE_NAME,
-    LEASE_FENCE,
-    LEASE_UNTIL,
-    LEASE_WATERMARK,
-    LEASE_PRIORITY,
-    LEASE_LOST,
-    LEASE_KIND,
-    LEASE_REACTION,
-    LEASE_FIRST,
-    LEASE_SECOND,
-    LEASE_THIRD,
-    LEASE_SOURCE,
-    LEASE_VALUE,
-};
-enum { KIND_SUBSCRIPTION = 1, KIND_SENT_BACK = 2 };
 
 static weir_status no_memory(weir_error *err)
 {
     return weir__fail(err, WEIR_ENOMEM, "could not allocate leases");
 }
 
-static void add_request(pg_params *p, const store_lease_request *r)
+void weir__pg_lease_params(pg_params *p, const store_lease_request *r)
 {
     weir__pg_add_text(p, r->lane);
     weir__pg_add_text(p, r->holder);
@@ -110,20 +91,21 @@ static bool read_sent_back(const PGresult *result, int row, int count, weir_aren
     return true;
 }
 
-static weir_status read_leases(const PGresult *result, store_lease_list *list, weir_error *err)
+weir_status weir__pg_lease_rows(const PGresult *result, int first, store_lease_list *list,
+                                weir_error *err)
 {
     const int rows = pq.PQntuples(result);
     size_t targets = 0;
-    for (int row = 0; row < rows; row++) {
-        targets += row == 0 || weir__pg_i64(result, row, LEASE_TARGET) !=
-                                   weir__pg_i64(result, row - 1, LEASE_TARGET);
+    for (int row = first; row < rows; row++) {
+        targets += row == first || weir__pg_i64(result, row, LEASE_TARGET) !=
+                                       weir__pg_i64(result, row - 1, LEASE_TARGET);
     }
     store_leased *leases = weir__arena_alloc(&list->arena, (targets + 1) * sizeof *leases);
     if (leases == NULL) {
         return no_memory(err);
     }
     size_t count = 0;
-    for (int row = 0; row < rows;) {
+    for (int row = first; row < rows;) {
         store_leased *l = &leases[count++];
         *l = (store_leased){
             .target = weir__pg_i64(result, row, LEASE_TARGET),
@@ -136,12 +118,12 @@ static weir_status read_leases(const PGresult *result, store_lease_list *list, w
         if (!weir__pg_text_copy(&list->arena, result, row, LEASE_NAME, &l->name)) {
             return no_memory(err);
         }
-        int run = run_length(result, row, rows, l->target, KIND_SUBSCRIPTION);
+        int run = run_length(result, row, rows, l->target, LEASE_KIND_SUBSCRIPTION);
         if (!read_subscriptions(result, row, run, &list->arena, l)) {
             return no_memory(err);
         }
         row += run;
-        run = run_length(result, row, rows, l->target, KIND_SENT_BACK);
+        run = run_length(result, row, rows, l->target, LEASE_KIND_SENT_BACK);
         if (!read_sent_back(result, row, run, &list->arena, l)) {
             return no_memory(err);
         }
@@ -167,14 +149,14 @@ weir_status weir__pg_lease(weir_store *base, const store_lease_request *r, store
         return WEIR_OK;
     }
     WEIR_ASSERT(r->limit <= STORE_LEASE_TARGETS_MAX);
-    add_request(&p, r);
+    weir__pg_lease_params(&p, r);
     /* Not repeated: what was leased without our hearing of it is free again when its time is over,
      * and a caller who asks once more should know that it does. */
     weir_status status =
         weir__pg_call(s, &(pg_call){ .sql = sql_lease, .params = &p }, &result, err);
     if (status == WEIR_OK) {
         atomic_fetch_add(&s->transactions, 1);
-        status = read_leases(result, list, err);
+        status = weir__pg_lease_rows(result, 0, list, err);
         pq.PQclear(result);
     }
     weir__pg_params_free(&p);

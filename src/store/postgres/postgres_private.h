@@ -294,6 +294,10 @@ weir_status weir__pg_lease(weir_store *base, const store_lease_request *r, store
 weir_status weir__pg_poll(weir_store *base, store_poll *poll, weir_error *err);
 weir_status weir__pg_fetch(weir_store *base, const store_fetch_item *items, size_t count,
                            store_fetch_list *list, weir_error *err);
+/* turn.c */
+weir_status weir__pg_turn(weir_store *base, store_settle *const *settles, size_t settles_count,
+                          const store_lease_request *lease, store_lease_list *list,
+                          weir_error *err);
 /* settle.c */
 weir_status weir__pg_settle(weir_store *base, store_settle *settle, weir_error *err);
 weir_status weir__pg_extend(weir_store *base, int64_t lease_us, store_fenced *items, size_t count,

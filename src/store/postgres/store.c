@@ -286,4 +286,5 @@ const weir_store_ops weir__postgres_ops = {
     .survey = weir__pg_survey,
     .worker_beat = weir__pg_worker_beat,
     .workers = weir__pg_workers,
+    .turn = weir__pg_turn,
 };
