@@ -14,6 +14,7 @@
  * else belongs to one thread at a time.
  */
 #include "api/api.h"
+#include "base/clock.h"
 #include "base/error.h"
 #include "base/struct.h"
 #include "engine/child/child.h"
@@ -25,7 +26,6 @@
 #include <poll.h>
 #include <string.h>
 #include <sys/eventfd.h>
-#include <time.h>
 #include <unistd.h>
 
 #define LOOK_US      INT64_C(5000)    /* how often the end of something is looked for */
@@ -48,12 +48,6 @@ struct weir_engine {
 static int64_t mono_us(void)
 {
     return weir__clock_mono(weir__clock_machine());
-}
-
-static void pause_us(int64_t us)
-{
-    const struct timespec t = { .tv_sec = us / 1000000, .tv_nsec = us % 1000000 * 1000 };
-    (void)nanosleep(&t, NULL);
 }
 
 static weir_status engine_check(const weir_engine *e, weir_error *err)
@@ -276,7 +270,7 @@ static bool await(const weir_engine *e, bool (*holds)(worker *w), int64_t until_
 {
     bool there = holds(e->worker);
     while (!there && mono_us() < until_us) {
-        pause_us(LOOK_US);
+        weir__clock_pause(LOOK_US);
         there = holds(e->worker);
     }
     return there;

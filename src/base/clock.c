@@ -36,6 +36,14 @@ const weir_clock *weir__clock_machine(void)
     return &machine;
 }
 
+void weir__clock_pause(int64_t us)
+{
+    const struct timespec t = { .tv_sec = us / 1000000, .tv_nsec = us % 1000000 * 1000 };
+    if (us > 0) {
+        (void)nanosleep(&t, NULL);
+    }
+}
+
 void weir__steady_clock_seen(weir_steady_clock *s, const weir_clock *c, int64_t time_us)
 {
     if (time_us > s->high_us) {

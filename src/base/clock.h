@@ -24,6 +24,10 @@ static inline int64_t weir__clock_mono(const weir_clock *c)
     return c->mono_us(c->ctx);
 }
 
+/* Sleeps on the machine's clock, for `us` microseconds (none or fewer: not at all). A signal may end
+ * it sooner: it is for whoever looks again afterwards. */
+void weir__clock_pause(int64_t us);
+
 /* A clock that never goes back and never stands still: wall time, or, while the wall clock is
  * behind what was already seen, that time plus what has passed since. Not thread-safe: the owner
  * locks. Zeroed is ready to use. */

@@ -53,6 +53,17 @@ static void monotonic_time_advances_and_never_goes_back(void **state)
     }
 }
 
+static void a_pause_is_as_long_as_it_was_asked_for(void **state)
+{
+    static const int64_t pauses[] = { -1, 0, 1, 20000, 1001000 }; /* the last: past a second */
+    (void)state;
+    for (size_t i = 0; i < sizeof pauses / sizeof pauses[0]; i++) {
+        const int64_t start = weir__clock_mono(weir__clock_machine());
+        weir__clock_pause(pauses[i]);
+        assert_true(weir__clock_mono(weir__clock_machine()) - start >= pauses[i]);
+    }
+}
+
 static void steady_time_is_wall_time_while_that_advances(void **state)
 {
     (void)state;
@@ -160,6 +171,7 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(wall_time_is_between_two_readings_of_the_system),
         cmocka_unit_test(monotonic_time_advances_and_never_goes_back),
+        cmocka_unit_test(a_pause_is_as_long_as_it_was_asked_for),
         cmocka_unit_test(steady_time_is_wall_time_while_that_advances),
         cmocka_unit_test(a_wall_clock_set_back_is_bridged_by_what_has_passed),
         cmocka_unit_test(time_does_not_stand_still_with_the_wall_clock),

@@ -17,13 +17,13 @@
  * a worker is on host "h" and has the pid 42.
  */
 #include "api/api.h"
+#include "base/clock.h"
 #include "base/error.h"
 #include "base/str.h"
 
 #include <inttypes.h>
 #include <stdio.h>
 #include <stdlib.h>
-#include <time.h>
 
 enum {
     SECOND_US = 1000000,
@@ -252,12 +252,10 @@ static const store_leased *must_lease(const char *target)
 /* Leases with lease_us until the target is no longer to be had: each one ends by itself. */
 static void lose(const char *target, int64_t times)
 {
-    const struct timespec moment = { .tv_nsec = 20 * 1000000 };
-
     for (int64_t i = 0; i < times;) {
         /* Not to be had: the lease before has not ended yet, or it is blocked now. */
         i += lease(target, "lost", 1) != NULL || i == times - 1 ? 1 : 0;
-        (void)nanosleep(&moment, NULL);
+        weir__clock_pause(20000);
     }
 }
 

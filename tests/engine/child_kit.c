@@ -4,7 +4,6 @@
 #include <errno.h>
 #include <signal.h>
 #include <stdlib.h>
-#include <time.h>
 #include <unistd.h>
 
 child_keeper *keeper;
@@ -83,12 +82,10 @@ void kit_expect(int32_t kind, const char *part)
 
 static void pause_shortly(int64_t until_us, const char *what)
 {
-    const struct timespec pause = { .tv_nsec = 2 * 1000 * 1000 };
-
     if (kit_now_us() >= until_us) {
         fail_msg("waited in vain for %s", what);
     }
-    (void)nanosleep(&pause, NULL);
+    weir__clock_pause(2000);
 }
 
 void kit_await_file(const char *file)

@@ -9,7 +9,6 @@
 #include <stdlib.h>
 #include <sys/prctl.h>
 #include <sys/wait.h>
-#include <time.h>
 #include <unistd.h>
 
 enum { ARGUMENTS_MAX = 32, LOOK_US = 2000 };
@@ -193,8 +192,7 @@ int64_t world_now_us(void)
 
 void world_pause_us(int64_t us)
 {
-    const struct timespec t = { .tv_sec = us / 1000000, .tv_nsec = us % 1000000 * 1000 };
-    (void)nanosleep(&t, NULL);
+    weir__clock_pause(us);
 }
 
 void world_await(bool (*holds)(const void *ctx), const void *ctx, const char *what)

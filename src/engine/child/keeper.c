@@ -14,9 +14,9 @@
 #include <string.h>
 #include <sys/socket.h>
 #include <sys/wait.h>
-#include <time.h>
 #include <unistd.h>
 
+#include "base/clock.h"
 #include "base/error.h"
 #include "base/thread.h"
 #include "engine/child/keeper.h"
@@ -24,7 +24,7 @@
 enum {
     STARTS_MAX = 3,   /* keepers that one request may go through      */
     SENDS_MAX = 2000, /* tries, a millisecond apart, to hand it over  */
-    PAUSE_NS = 1000 * 1000,
+    PAUSE_US = 1000,
 };
 
 struct child_keeper {
@@ -140,7 +140,6 @@ static weir_status request_place(child_keeper *k, const char *command, const int
 weir_status weir__keeper_start(child_keeper *k, const char *command, const int fds[KEEPER_FDS],
                                weir_error *err)
 {
-    const struct timespec pause = { .tv_nsec = PAUSE_NS };
     weir_status status = WEIR_OK;
     int send_errno = EAGAIN;
 
@@ -149,7 +148,7 @@ weir_status weir__keeper_start(child_keeper *k, const char *command, const int f
     }
     for (int i = 0; i < SENDS_MAX && status == WEIR_OK && send_errno == EAGAIN; i++) {
         if (i > 0) {
-            (void)nanosleep(&pause, NULL);
+            weir__clock_pause(PAUSE_US);
         }
         status = request_place(k, command, fds, &send_errno, err);
     }

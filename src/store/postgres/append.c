@@ -14,6 +14,7 @@
  *       `options` in append_functions.sql.
  */
 #include "base/assert.h"
+#include "base/clock.h"
 #include "base/error.h"
 #include "base/str.h"
 #include "store/postgres/append_batch.h"
@@ -654,7 +655,7 @@ static weir_status append_polling(pg_store *s, store_append *append, int64_t unt
             pg_mono_us() + pause_us > until_us) {
             break;
         }
-        weir__pg_pause_us(pause_us);
+        weir__clock_pause(pause_us);
         pause_us = pause_us * 2 < LOOK_AGAIN_US_MAX ? pause_us * 2 : LOOK_AGAIN_US_MAX;
     }
     append->flags &= ~(uint32_t)STORE_APPEND_NOWAIT;

@@ -7,11 +7,11 @@
  *   (4) What is given back is idle and in no transaction, or closed.
  */
 #include "base/assert.h"
+#include "base/clock.h"
 #include "base/error.h"
 #include "store/postgres/postgres_private.h"
 
 #include <string.h>
-#include <time.h>
 
 struct pg_pool {
     pg_store *store; /* borrowed */
@@ -91,12 +91,6 @@ static pg_conn *pick_locked(pg_pool *pool) WEIR_REQUIRES(pool->mu)
         found = found == NULL ? conn : found;
     }
     return found;
-}
-
-void weir__pg_pause_us(int64_t us)
-{
-    const struct timespec time = { .tv_sec = us / 1000000, .tv_nsec = (us % 1000000) * 1000 };
-    (void)nanosleep(&time, NULL);
 }
 
 /* Waits for a connection to become free. */
@@ -284,6 +278,6 @@ weir_status weir__pg_call(pg_store *s, const pg_call *call, PGresult **result, w
                        ? weir__wrap(err, WEIR_EUNAVAILABLE, "gave up trying again")
                        : status;
         }
-        weir__pg_pause_us(pause);
+        weir__clock_pause(pause);
     }
 }

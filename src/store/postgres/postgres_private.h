@@ -105,7 +105,6 @@ bool weir__pg_still_there(pg_conn *conn);
  * is not given out. give: broken ones are closed, an open transaction is rolled back. */
 weir_status weir__pg_take(pg_store *s, int64_t deadline_us, pg_conn **out, weir_error *err);
 void weir__pg_give(pg_conn *conn);
-void weir__pg_pause_us(int64_t us);
 /* One that is connected and that nobody uses; NULL: there is none. Waits for nothing. */
 pg_conn *weir__pg_take_idle(pg_store *s);
 /* The way to the server seems to be dead without a word: connections that exist now are closed

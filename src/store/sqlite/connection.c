@@ -14,7 +14,6 @@
 #include <limits.h>
 #include <stdio.h>
 #include <string.h>
-#include <time.h>
 
 enum {
     CACHE_KIB_WRITER = 8192,
@@ -30,8 +29,7 @@ static int wait_for_foreign_writer(void *ctx, int tries)
     if (weir__clock_mono(weir__clock_machine()) >= s->deadline_us) {
         return 0;
     }
-    const struct timespec pause = { .tv_nsec = tries < 10 ? 100 * 1000 : 2 * 1000 * 1000 };
-    (void)nanosleep(&pause, NULL);
+    weir__clock_pause(tries < 10 ? 100 : 2000);
     return 1;
 }
 

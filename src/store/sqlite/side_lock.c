@@ -22,7 +22,6 @@
 #include <string.h>
 #include <sys/file.h>
 #include <sys/stat.h>
-#include <time.h>
 #include <unistd.h>
 
 weir_status weir__side_fail(weir_error *err, int code, const char *what, const char *path)
@@ -162,12 +161,6 @@ static bool is_current(const side_lock *side)
     return stat(side->path, &st) == 0 && st.st_dev == side->dev && st.st_ino == side->ino;
 }
 
-static void pause_us(int64_t us)
-{
-    const struct timespec ts = { .tv_sec = us / 1000000, .tv_nsec = (us % 1000000) * 1000 };
-    (void)nanosleep(&ts, NULL); /* cut short by a signal: we just try sooner */
-}
-
 /* Waits for flock alone. */
 static weir_status wait_for_flock(side_lock *side, int64_t deadline_us, weir_error *err)
 {
@@ -194,7 +187,7 @@ static weir_status wait_for_flock(side_lock *side, int64_t deadline_us, weir_err
         /* Full jitter above the half keeps two waiters from trying in step. */
         const int64_t jittered = wait_us / 2 + (int64_t)(weir__random_u64() % (uint64_t)wait_us);
         const int64_t left_us = deadline_us - now_us;
-        pause_us(jittered < left_us ? jittered : left_us);
+        weir__clock_pause(jittered < left_us ? jittered : left_us);
         wait_us = wait_us * 2 < SIDE_WAIT_US_MAX ? wait_us * 2 : SIDE_WAIT_US_MAX;
     }
 }
