@@ -22,6 +22,8 @@
  *   (7) A failed verb leaves its outputs as they were, unless its comment says otherwise.
  *   (8) Who works is known, as they said it, until an hour after they ended. That is a hint:
  *       nothing is decided by it, and unlike (1) the last of it may be lost in a crash.
+ *   (9) A store opened with WEIR_OPEN_READONLY answers WEIR_EMISUSE to every verb that changes
+ *       something, whatever the database would allow; dry runs of operators aside.
  *
  * LOCK ORDER inside a transaction, for adapters that lock rows: the caller's own SQL; idempotency
  * keys; reserved keys; stream heads; reaction rows; target rows, each class in bytewise order.
@@ -69,6 +71,7 @@ enum {
     STORE_OPERATE_CHUNK = 1000,        /* targets changed per transaction of a mass verb    */
     STORE_ERROR_TEXT_BYTES_MAX = 4096, /* error texts kept with targets and parked events   */
     STORE_WORKERS_FORGOTTEN_MAX = 64,  /* ended workers forgotten per beat                  */
+    STORE_METRICS_BYTES_MAX = 16384,   /* what a worker has counted                         */
 };
 
 /* How long a worker that has ended is still listed. */
@@ -253,6 +256,8 @@ typedef struct store_reaction_declaration {
     int32_t start;          /* STORE_START_*; used when the store sees this name the first time   */
     int64_t start_position; /* for STORE_START_POSITION: the last position that is NOT handled   */
     bool redeclare;         /* make this definition current although a later one was declared     */
+    int64_t attempts;       /* that an event gets before it is poison; 0: no limit. Not part of the
+                               definition                                                         */
 } store_reaction_declaration;
 
 /* A reaction as the store knows it. */
@@ -267,6 +272,7 @@ typedef struct store_reaction {
     int64_t reread_to; /* while routed is below this, only subscriptions that were reset get work
                             rows; 0: not re-reading */
     bool retired;
+    int64_t attempts; /* as it was declared last, by whoever has the current definition */
     store_rule rule;
     weir_str source, rule_text;
     const weir_str *names; /* in bytewise order */
@@ -546,6 +552,10 @@ typedef struct store_lane {
     bool paused;
     weir_str paused_by;
     int64_t targets, ready, leased, blocked, deferred; /* counted now: costs a scan */
+    /* Of the subscriptions that have work. Others' events may lie between, so both are bounds. */
+    int64_t lag;       /* the greatest mark - at: at most so many events wait for one of them     */
+    int64_t oldest_us; /* when the first event behind the least `at` was created: what waits is not
+                          older; 0: nothing waits */
 } store_lane;
 
 typedef struct store_lane_list {
@@ -610,6 +620,8 @@ typedef struct store_worker {
     int64_t since_us; /* out: when it was first heard of */
     int64_t until_us; /* out: it has ended when that has passed and nothing was heard */
     bool draining;    /* finishes what it has and takes nothing new */
+    weir_str metrics; /* what it has counted, one line of JSON, at most STORE_METRICS_BYTES_MAX; the
+                         store does not look into it; empty: says nothing */
     int64_t holds;    /* out, when it is counted: targets with a live lease of that holder */
 } store_worker;
 
@@ -703,7 +715,8 @@ typedef struct weir_store_ops {
      * one changes nothing. An unknown definition, or a known one with redeclare, becomes current
      * under the next number and continues from `routed`. A known, older one without redeclare
      * changes nothing: the answer has number < current. Declaring a retired reaction brings it back
-     * (its subscriptions count as work again), current and all.
+     * (its subscriptions count as work again), current and all. When the definition that was asked
+     * for is the current one in the end, `attempts` becomes what is declared.
      * The reaction is written into the arena. */
     weir_status (*declare)(weir_store *s, const store_reaction_declaration *d, weir_arena *arena,
                            store_reaction *out, weir_error *err);

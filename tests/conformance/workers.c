@@ -66,7 +66,8 @@ static void P08_a_worker_is_listed_as_it_said(void **state)
                                 .lanes_count = 2,
                                 .known = known,
                                 .known_count = 3,
-                                .draining = true };
+                                .draining = true,
+                                .metrics = weir__str("{\"a\":[1,\"\xc3\xa9'\\\\\"]}") };
     const int64_t now_us = kit_now(k);
     beat(k, &said, LEASE_US);
     weir_store *other = kit_open(k);
@@ -83,6 +84,7 @@ static void P08_a_worker_is_listed_as_it_said(void **state)
     assert_int_equal(heard.since_us, now_us);
     assert_int_equal(heard.until_us, now_us + LEASE_US);
     assert_true(heard.draining);
+    assert_true(weir__str_equal(heard.metrics, said.metrics));
     kit_check(k);
 }
 
@@ -97,6 +99,7 @@ static void P08_a_beat_replaces_what_was_said_before(void **state)
     beat(k, &said, LEASE_US);
     const store_worker first = only(k, k->store);
     assert_int_equal(first.known_count, 0);
+    assert_int_equal(first.metrics.len, 0);
     assert_false(first.draining);
     kit_advance(k, 1000);
     said.lanes_count = 0;
@@ -104,6 +107,9 @@ static void P08_a_beat_replaces_what_was_said_before(void **state)
     said.known_count = 1;
     said.draining = true;
     said.pid = 43;
+    char *counted = weir__arena_alloc(&k->arena, STORE_METRICS_BYTES_MAX);
+    memset(counted, '7', STORE_METRICS_BYTES_MAX);
+    said.metrics = (weir_str){ .ptr = counted, .len = STORE_METRICS_BYTES_MAX };
     said.host = weir__str("elsewhere");
     beat(k, &said, 2 * (int64_t)LEASE_US);
     kit_reopen(k);
@@ -117,6 +123,10 @@ static void P08_a_beat_replaces_what_was_said_before(void **state)
     assert_int_equal(second.pid, 43);
     KIT_STR(second.host, "elsewhere");
     assert_true(second.draining);
+    assert_true(weir__str_equal(second.metrics, said.metrics));
+    said.metrics = (weir_str){ 0 };
+    beat(k, &said, LEASE_US);
+    assert_int_equal(only(k, k->store).metrics.len, 0);
 }
 
 static void P08_workers_are_listed_by_name(void **state)
@@ -241,6 +251,95 @@ static void P08_a_beat_gives_nobody_work(void **state)
     assert_true(k->adapter->quiet == NULL || k->adapter->quiet(k->place));
 }
 
+/* ---- what people are shown besides ---------------------------------------------------------- */
+
+static store_lane lane_of(kit *k, const char *name)
+{
+    store_lane_list list = { 0 };
+    store_lane found = { 0 };
+    KIT_OK(k, k->store->ops->lanes(k->store, &list, &k->err));
+    for (size_t i = 0; i < list.lanes_count; i++) {
+        if (weir__str_equal(list.lanes[i].lane, weir__str(name))) {
+            found = list.lanes[i];
+        }
+    }
+    kit_keep(k, &list.arena);
+    assert_true(found.lane.len > 0);
+    return found;
+}
+
+static void P08_a_lane_tells_how_far_it_lags(void **state)
+{
+    kit *k = *state;
+    const store_reaction r = kit_declare(k, "r", "*", "*", STORE_RULE_STREAM);
+    const store_reaction old = kit_declare(k, "old", "*", "*", STORE_RULE_STREAM);
+    int64_t ids[5];
+    kit_put(k, "x-1", "A");
+    for (size_t i = 0; i < 5; i++) {
+        kit_advance(k, 1000);
+        ids[i] = kit_put(k, i == 4 ? "t-2" : "t-1", "A");
+    }
+    const int64_t fifth_us = kit_now(k);
+    KIT_OK(k, kit_mark(k, "r", "t-1", "slow", 0, ids[0], ids[3]));
+    KIT_OK(k, kit_mark(k, "r", "t-2", "slow", 0, ids[4], ids[4]));
+    KIT_OK(k, kit_mark(k, "r", "t-3", "fast", 0, ids[4], ids[4]));
+    KIT_OK(k, kit_mark(k, "old", "t-3", "fast", 0, ids[0], ids[4]));
+    KIT_OK(k, k->store->ops->retire(k->store, old.name, &k->err)); /* does not count any more */
+    assert_int_equal(lane_of(k, "slow").lag, 4);                   /* of t-1, not of both */
+    assert_int_equal(lane_of(k, "slow").oldest_us, fifth_us - 4000);
+    assert_int_equal(lane_of(k, "fast").lag, 1);
+    assert_int_equal(lane_of(k, "fast").oldest_us, fifth_us);
+    kit_operate(k, STORE_PAUSE, "t-2"); /* it waits all the same */
+    const store_leased l = kit_lease_target(k, "slow", "t-1");
+    KIT_OK(k, kit_settle(k, &l, r.id, ids[2], STORE_END_KEEP));
+    assert_int_equal(lane_of(k, "slow").lag, 1);
+    assert_int_equal(lane_of(k, "slow").oldest_us, fifth_us - 1000);
+    KIT_OK(k, kit_settle(k, &l, r.id, ids[3], STORE_END_RELEASE));
+    assert_int_equal(lane_of(k, "slow").lag, 1);
+    assert_int_equal(lane_of(k, "slow").oldest_us, fifth_us);
+    kit_operate(k, STORE_RESUME, "t-2");
+    const store_leased last = kit_lease_target(k, "slow", "t-2");
+    KIT_OK(k, kit_settle(k, &last, r.id, ids[4], STORE_END_RELEASE));
+    assert_int_equal(lane_of(k, "slow").lag, 0);
+    assert_int_equal(lane_of(k, "slow").oldest_us, 0);
+    kit_operate(k, STORE_RESET, "t-1");
+    assert_int_equal(lane_of(k, "slow").lag, ids[3]);
+    assert_int_equal(lane_of(k, "slow").oldest_us, fifth_us - 5000); /* x-1 lies between */
+}
+
+static void P08_attempts_are_those_of_the_current_definition(void **state)
+{
+    kit *k = *state;
+    store_reaction out = { 0 };
+    store_reaction_declaration d = {
+        .name = weir__str("r"), .source = weir__str("*"), .rule_text = weir__str("1"), .attempts = 4
+    };
+    KIT_OK(k, kit_declare_with(k, &d, "A", &out));
+    assert_int_equal(out.attempts, 4);
+    d.attempts = INT64_C(1) << 40;
+    KIT_OK(k, kit_declare_with(k, &d, "A", &out));
+    assert_int_equal(out.number, 1); /* not part of the definition */
+    assert_int_equal(out.attempts, INT64_C(1) << 40);
+    store_reaction_declaration newer = d;
+    newer.rule_text = weir__str("2");
+    newer.attempts = 0;
+    KIT_OK(k, kit_declare_with(k, &newer, "A", &out));
+    assert_int_equal(out.number, 2);
+    assert_int_equal(out.attempts, 0);
+    newer.attempts = 2;
+    KIT_OK(k, kit_declare_with(k, &newer, "A", &out));
+    KIT_OK(k, kit_declare_with(k, &d, "A", &out)); /* an older one has no say */
+    assert_int_equal(out.number, 1);
+    assert_int_equal(out.attempts, 2);
+    kit_reopen(k);
+    if ((k->adapter->features & KIT_DURABLE) != 0) {
+        assert_int_equal(kit_reaction(k, "r").attempts, 2);
+    }
+    d.redeclare = true;
+    KIT_OK(k, kit_declare_with(k, &d, "A", &out));
+    assert_int_equal(kit_reaction(k, "r").attempts, INT64_C(1) << 40);
+}
+
 /* ---- many at once ------------------------------------------------------------------------- */
 
 enum { BEATERS = 8, BEATS = 40 };
@@ -304,6 +403,8 @@ kit_theme kit_workers(void)
         KIT_TEST(P08_a_lease_without_end_is_one),
         KIT_TEST(P08_a_beat_gives_nobody_work),
         KIT_TEST(P08_workers_that_beat_at_once_are_all_known),
+        KIT_TEST(P08_a_lane_tells_how_far_it_lags),
+        KIT_TEST(P08_attempts_are_those_of_the_current_definition),
     };
     return (kit_theme){ .tests = tests, .count = sizeof tests / sizeof tests[0] };
 }

@@ -150,7 +150,7 @@ static void a_reaction_that_comes_back_while_a_target_settles_counts_again(void 
     TEST_OK(t, r.s->ops->retire(r.s, weir__str("two"), &t->err));
     settle_sql(t, &r, settle);
     (void)snprintf(declare, sizeof declare,
-                   "SELECT * FROM %s.declare('two', NULL, '*', 0, '', 0, false)", t->schema);
+                   "SELECT * FROM %s.declare('two', NULL, '*', 0, '', 0, false, 0)", t->schema);
     const bool waited = run_race(t, settle, declare);
     assert_work_is_left(t, &r);
     assert_true(waited);
@@ -166,7 +166,7 @@ static void a_settle_that_waits_for_a_reaction_to_come_back_leaves_its_work(void
     TEST_OK(t, r.s->ops->retire(r.s, weir__str("two"), &t->err));
     settle_sql(t, &r, settle);
     (void)snprintf(declare, sizeof declare,
-                   "SELECT * FROM %s.declare('two', NULL, '*', 0, '', 0, false)", t->schema);
+                   "SELECT * FROM %s.declare('two', NULL, '*', 0, '', 0, false, 0)", t->schema);
     const bool waited = run_race(t, declare, settle);
     assert_work_is_left(t, &r);
     assert_true(waited);

@@ -33,7 +33,8 @@ static void the_commit_of_a_beat_waits_for_no_disk_and_the_next_one_does(void **
     pg_test *t = *state;
     (void)test_store(t);
     test_exec(t->conn,
-              "BEGIN; SELECT %s.worker_beat('w', 'h', 1, '{}', '{}', '{}', false, 1000, 1000, 64)",
+              "BEGIN; SELECT %s.worker_beat('w', 'h', 1, '{}', '{}', '{}', false, 1000, 1000, 64, "
+              "'{}')",
               t->schema);
     assert_string_equal(test_text(t->conn, "SHOW synchronous_commit"), "off");
     test_exec(t->conn, "COMMIT");

@@ -260,6 +260,26 @@ static void lane_count(store_lane *lane, store_target_state state)
     }
 }
 
+/* Takes what waits for a target into account; lane->oldest_us is the least `at` for now, or -1. */
+static void lane_lag(store_lane *lane, const memory_target *t)
+{
+    for (size_t i = 0; i < t->subscriptions_count; i++) {
+        const struct subscription_state *s = &t->subscriptions[i]->state;
+        if (t->subscriptions[i]->reaction->state.retired || s->at >= s->mark) {
+            continue;
+        }
+        lane->lag = s->mark - s->at > lane->lag ? s->mark - s->at : lane->lag;
+        lane->oldest_us = lane->oldest_us < 0 || s->at < lane->oldest_us ? s->at : lane->oldest_us;
+    }
+}
+
+/* When the first event behind a position was created. */
+static int64_t created_behind(const memory_core *c, int64_t position)
+{
+    const int64_t after = position < c->position_base ? c->position_base : position;
+    return after < weir__memory_head(c) ? weir__memory_event_at(c, after + 1)->created_us : 0;
+}
+
 /* Every lane that is known, in the order of their names, nothing counted yet. */
 static bool lanes_fill(const memory_core *c, store_lane_list *list)
 {
@@ -272,7 +292,7 @@ static bool lanes_fill(const memory_core *c, store_lane_list *list)
     for (table_item *item; (item = weir__table_next(&c->lanes, &cursor)) != NULL;) {
         const memory_lane *lane = (const memory_lane *)(const void *)item;
         store_lane *out = &list->lanes[list->lanes_count++];
-        *out = (store_lane){ .paused = lane->paused };
+        *out = (store_lane){ .paused = lane->paused, .oldest_us = -1 };
         if (!weir__memory_text_copy(&list->arena, lane->item.key, &out->lane) ||
             !weir__memory_text_copy(&list->arena, lane->paused_by, &out->paused_by)) {
             return false;
@@ -301,9 +321,11 @@ static weir_status lanes_locked(memory_handle *h, store_lane_list *list, weir_er
         store_lane *lane = bsearch(&t->lane->item.key, list->lanes, list->lanes_count,
                                    sizeof *list->lanes, compare_lane_name);
         lane_count(lane, weir__memory_target_state(t, now_us));
+        lane_lag(lane, t);
     }
     for (size_t i = 0; i < list->lanes_count; i++) {
-        const store_lane *lane = &list->lanes[i];
+        store_lane *lane = &list->lanes[i];
+        lane->oldest_us = lane->oldest_us < 0 ? 0 : created_behind(c, lane->oldest_us);
         if (lane->targets > 0 || weir__memory_lane_find(c, lane->lane)->was_paused) {
             list->lanes[kept++] = *lane;
         }

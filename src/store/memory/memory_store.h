@@ -114,7 +114,7 @@ struct memory_reaction {
     ordered_set by_value; /* its subscriptions by (value, target) */
     ordered_set work;     /* work rows of all its subscriptions by (event, target) */
     struct reaction_state {
-        int64_t since, routed, reread_to;
+        int64_t since, routed, reread_to, attempts;
         weir_str router; /* owned; empty: given back */
         int64_t router_until_us, router_fence;
         bool retired;

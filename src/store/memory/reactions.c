@@ -173,6 +173,7 @@ static bool reaction_fill(const memory_reaction *r, int64_t number, weir_arena *
         .routed = r->state.routed,
         .reread_to = r->state.reread_to,
         .retired = r->state.retired,
+        .attempts = r->state.attempts,
         .rule = d->rule,
         .names_count = d->names_count,
         .all_names = d->all_names,
@@ -241,6 +242,10 @@ static weir_status declare_locked(memory_core *c, const store_reaction_declarati
         ok = weir__tx_save(c, &r->state, sizeof r->state);
         r->state.retired = !ok;
         *revived = r;
+    }
+    if (ok && number == weir__memory_current(r)->number && r->state.attempts != d->attempts) {
+        ok = weir__tx_save(c, &r->state, sizeof r->state);
+        r->state.attempts = ok ? d->attempts : r->state.attempts;
     }
     if (!ok || !reaction_fill(r, number, arena, out)) {
         status = weir__memory_full(err);

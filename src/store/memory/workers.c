@@ -44,7 +44,7 @@ static memory_worker *row_new(memory_core *c, const store_worker *from)
     const size_t known_bytes = from->known_count * sizeof *from->known;
     const size_t lanes_bytes = from->lanes_count * sizeof *from->lanes;
     size_t bytes = sizeof(memory_worker) + known_bytes + lanes_bytes;
-    bytes += from->name.len + from->host.len;
+    bytes += from->name.len + from->host.len + from->metrics.len;
     for (size_t i = 0; i < from->lanes_count; i++) {
         bytes += from->lanes[i].len;
     }
@@ -59,6 +59,7 @@ static memory_worker *row_new(memory_core *c, const store_worker *from)
     w->worker.holds = 0;
     w->worker.name = put_text(&place, from->name);
     w->worker.host = put_text(&place, from->host);
+    w->worker.metrics = put_text(&place, from->metrics);
     w->worker.known = known;
     w->worker.lanes = lanes;
     for (size_t i = 0; i < from->lanes_count; i++) {
@@ -148,7 +149,8 @@ static bool copy(weir_arena *arena, const store_worker *from, store_worker *out)
     *out = *from;
     bool ok = lanes != NULL && known != NULL &&
               weir__memory_text_copy(arena, from->name, &out->name) &&
-              weir__memory_text_copy(arena, from->host, &out->host);
+              weir__memory_text_copy(arena, from->host, &out->host) &&
+              weir__memory_text_copy(arena, from->metrics, &out->metrics);
     for (size_t i = 0; ok && i < from->lanes_count; i++) {
         ok = weir__memory_text_copy(arena, from->lanes[i], &lanes[i]);
     }

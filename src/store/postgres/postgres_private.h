@@ -190,6 +190,7 @@ void weir__pg_pool_close(pg_pool *pool); /* nobody has a connection; NULL is a n
 
 struct pg_store {
     weir_store base;
+    weir_store_ops reading; /* what base.ops is when it was opened for reading alone */
     store_options options; /* texts in `texts` */
     weir_arena texts;
     const char *schema;      /* the name, quoted as an identifier; in texts */
@@ -207,6 +208,7 @@ struct pg_store {
     _Atomic int64_t transactions;
     _Atomic int64_t append_waiters; /* connections on which an append may be waiting for a lock */
     _Atomic int32_t read_large;     /* so many of the next chunks probably have large events */
+    _Atomic uint64_t read_dense;    /* the filter that wanted much of the log; 0: none did    */
 
     weir_mutex sql_mu;
     struct pg_sql {
@@ -308,6 +310,8 @@ weir_status weir__pg_defer(weir_store *base, int64_t target, int64_t fence, int6
                            weir_error *err);
 /* operate.c, targets.c, parked.c */
 weir_status weir__pg_operate(weir_store *base, store_operate *op, weir_error *err);
+/* read_only.c: the same verbs, but whatever changes something is EMISUSE. */
+weir_store_ops weir__pg_read_only(const weir_store_ops *all);
 weir_status weir__pg_lane_pause(weir_store *base, weir_str lane, bool paused, weir_str by,
                                 bool *changed, weir_error *err);
 weir_status weir__pg_targets(weir_store *base, const store_targets_query *q,

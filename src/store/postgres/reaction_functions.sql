@@ -95,11 +95,11 @@ $$;
 -- was written; the rest as the client lists reactions (reactions.sql).
 CREATE OR REPLACE FUNCTION weir.declare(
     its_name text, given_names text[], given_source text, given_rule integer, given_text text,
-    begins bigint, again boolean)
+    begins bigint, again boolean, given_attempts bigint)
 RETURNS TABLE (
     given bigint, changed boolean, id bigint, name text, number bigint, since bigint,
     routed bigint, reread_to bigint, retired boolean, router text, router_until bigint,
-    router_fence bigint, names text, source text, rule integer, rule_text text)
+    router_fence bigint, names text, source text, rule integer, rule_text text, attempts bigint)
 LANGUAGE plpgsql VOLATILE SECURITY DEFINER
 SET search_path = pg_catalog, pg_temp
 SET lock_timeout = '5s'
@@ -150,10 +150,12 @@ BEGIN
         UPDATE weir.reactions AS r SET retired = false WHERE r.id = reaction_id;
         PERFORM weir.derive_reaction(reaction_id);
     END IF;
+    UPDATE weir.reactions AS r SET attempts = given_attempts
+     WHERE r.id = reaction_id AND r.number = given AND r.attempts <> given_attempts;
     RETURN QUERY
     SELECT given, changed, r.id, r.name, r.number, r.since, r.routed, r.reread_to, r.retired,
            coalesce(r.router, ''), r.router_until, r.router_fence,
-           array_to_string(d.names, chr(10)), d.source, d.rule, d.rule_text
+           array_to_string(d.names, chr(10)), d.source, d.rule, d.rule_text, r.attempts
       FROM weir.reactions AS r
       JOIN weir.definitions AS d ON d.reaction = r.id AND d.number = r.number
      WHERE r.id = reaction_id;

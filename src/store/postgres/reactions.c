@@ -28,6 +28,7 @@ enum {
     REACTION_SOURCE,
     REACTION_RULE,
     REACTION_RULE_TEXT,
+    REACTION_ATTEMPTS,
 };
 
 /* ---- reading ------------------------------------------------------------------------------- */
@@ -70,6 +71,7 @@ static weir_status read_reaction(const PGresult *result, int row, weir_arena *ar
         .retired = weir__pg_bool(result, row, REACTION_RETIRED),
         .router_until_us = weir__pg_i64(result, row, REACTION_ROUTER_UNTIL),
         .router_fence = weir__pg_i64(result, row, REACTION_ROUTER_FENCE),
+        .attempts = weir__pg_i64(result, row, REACTION_ATTEMPTS),
         .all_names = weir__pg_null(result, row, REACTION_NAMES),
     };
     if (rule < STORE_RULE_CONSTANT || rule > STORE_RULE_WORK) {
@@ -156,6 +158,7 @@ weir_status weir__pg_declare(weir_store *base, const store_reaction_declaration 
     weir__pg_add_text(&p, d->rule_text);
     weir__pg_add_i64(&p, since);
     weir__pg_add_bool(&p, d->redeclare);
+    weir__pg_add_i64(&p, d->attempts);
     /* A second time it is the current definition, which changes nothing. */
     status = weir__pg_call(s, &(pg_call){ .sql = sql_declare, .params = &p, .repeat = PG_REPEAT },
                            &result, err);

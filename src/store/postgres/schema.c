@@ -130,12 +130,13 @@ typedef struct found_store {
     bool there;
     int64_t version, client_least;
     bool workers; /* it has that table */
+    bool counts;  /* and what they count */
 } found_store;
 
 static bool up_to_date(const found_store *found, const pg_schema *schema)
 {
     return found->there && (found->version > schema->version ||
-                            (found->version == schema->version && found->workers));
+                            (found->version == schema->version && found->counts));
 }
 
 /* Everything of schema 1, then whatever came later, into a schema that is there. */
@@ -145,15 +146,17 @@ static bool script_in(const pg_store *s, const pg_schema *schema, const found_st
     bool ok = true;
     int64_t version = found->there ? found->version : 0;
     if (version == 0) {
-        static const char *const parts[] = { sql_schema_clock,     sql_schema,
-                                             sql_targets_schema,   sql_workers_schema,
-                                             sql_schema_immutable, sql_schema_rows };
+        static const char *const parts[] = { sql_schema_clock,   sql_schema,
+                                             sql_targets_schema, sql_workers_schema,
+                                             sql_counts_schema,  sql_schema_immutable,
+                                             sql_schema_rows };
         for (size_t i = 0; ok && i < sizeof parts / sizeof parts[0]; i++) {
             ok = add_line(s, sql, parts[i]);
         }
         version = 1;
-    } else if (!found->workers) {
-        ok = add_line(s, sql, sql_workers_schema);
+    } else {
+        ok = (found->workers || add_line(s, sql, sql_workers_schema)) &&
+             (found->counts || add_line(s, sql, sql_counts_schema));
     }
     for (size_t i = 0; ok && i < schema->steps_count; i++) {
         if (schema->steps[i].version > version) {
@@ -202,6 +205,7 @@ static weir_status look(pg_store *s, pg_conn *conn, found_store *found, weir_err
     found->there = weir__pg_bool(result, 0, 0);
     found->schema = weir__pg_bool(result, 0, 1);
     found->workers = weir__pg_bool(result, 0, 2);
+    found->counts = weir__pg_bool(result, 0, 3);
     pq.PQclear(result);
     if (!found->there) {
         return WEIR_OK;
@@ -303,6 +307,12 @@ weir_status weir__pg_schema_open(pg_store *s, const pg_schema *schema, pg_conn *
                           "the store has schema %" PRId64 ", which must be upgraded to %" PRId64
                           " by weir init, or by opening it once for writing",
                           found.version, schema->version);
+    }
+    if (found.there && !found.counts && (flags & WEIR_OPEN_READONLY) != 0) {
+        return weir__fail(
+            err, WEIR_EMISUSE,
+            "the store is of an earlier Weir and must be upgraded by weir init, or by "
+            "opening it once for writing");
     }
     if (!up_to_date(&found, schema) && (flags & WEIR_OPEN_READONLY) == 0) {
         status = change(s, schema, conn, err);

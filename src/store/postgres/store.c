@@ -111,6 +111,10 @@ static weir_status store_new(pg_store **out, const store_options *options, weir_
         return weir__fail(err, WEIR_ENOMEM, "could not allocate a store");
     }
     s->base.ops = &weir__postgres_ops;
+    if ((options->open_flags & WEIR_OPEN_READONLY) != 0) {
+        s->reading = weir__pg_read_only(&weir__postgres_ops);
+        s->base.ops = &s->reading;
+    }
     status = options_copy(s, options, err);
     if (status == WEIR_OK) {
         status = url_check(s->options.path, err);

@@ -406,7 +406,9 @@ weir_status weir__pg_lanes(weir_store *base, store_lane_list *list, weir_error *
                                    .ready = weir__pg_i64(result, row, 4),
                                    .leased = weir__pg_i64(result, row, 5),
                                    .blocked = weir__pg_i64(result, row, 6),
-                                   .deferred = weir__pg_i64(result, row, 7) };
+                                   .deferred = weir__pg_i64(result, row, 7),
+                                   .lag = weir__pg_i64(result, row, 8),
+                                   .oldest_us = weir__pg_i64(result, row, 9) };
         ok = weir__pg_text_copy(&list->arena, result, row, 0, &lanes[row].lane) &&
              weir__pg_text_copy(&list->arena, result, row, 2, &lanes[row].paused_by);
     }

@@ -41,7 +41,12 @@ SELECT t.id, t.name, t.lane, t.priority, t.override IS NOT NULL, t.watermark, t.
 -- name: lanes
 WITH n AS MATERIALIZED (SELECT weir.clock_us() AS now_us)
 SELECT l.lane, l.paused, l.paused_by, coalesce(c.targets, 0), coalesce(c.ready, 0),
-       coalesce(c.leased, 0), coalesce(c.blocked, 0), coalesce(c.deferred, 0)
+       coalesce(c.leased, 0), coalesce(c.blocked, 0), coalesce(c.deferred, 0), coalesce(w.lag, 0),
+       coalesce((SELECT (extract(epoch FROM e.created) * 1000000)::bigint
+                   FROM weir.events AS e
+                  WHERE e.id > w.least
+                  ORDER BY e.id
+                  LIMIT 1), 0)
   FROM weir.lanes AS l
   LEFT JOIN (SELECT i.lane,
                     count(*) AS targets,
@@ -60,4 +65,10 @@ SELECT l.lane, l.paused, l.paused_by, coalesce(c.targets, 0), coalesce(c.ready, 
                       CROSS JOIN weir.targets AS t
                        JOIN weir.lanes AS p ON p.lane = t.lane) AS i
               GROUP BY i.lane) AS c ON c.lane = l.lane
+  LEFT JOIN (SELECT t.lane, max(s.mark - s.at) AS lag, min(s.at) AS least
+               FROM weir.subscriptions AS s
+               JOIN weir.reactions AS r ON r.id = s.reaction AND NOT r.retired
+               JOIN weir.targets AS t ON t.id = s.target
+              WHERE s.at < s.mark
+              GROUP BY t.lane) AS w ON w.lane = l.lane
  ORDER BY l.lane;

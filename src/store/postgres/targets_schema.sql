@@ -136,3 +136,9 @@ CREATE TABLE weir.workers (
     lease_until bigint NOT NULL,
     draining boolean NOT NULL
 ) WITH (fillfactor = 50);
+
+-- What they count, and how many attempts an event of a reaction gets (0: no limit); for people to
+-- read. Stores of schema 1 were made without these, too.
+-- name: counts_schema
+ALTER TABLE weir.workers ADD COLUMN metrics text NOT NULL DEFAULT '';
+ALTER TABLE weir.reactions ADD COLUMN attempts bigint NOT NULL DEFAULT 0;

@@ -7,7 +7,8 @@
 -- HOT update.
 CREATE OR REPLACE FUNCTION weir.worker_beat(
     its_name text, its_host text, its_pid bigint, its_lanes text[], its_reactions bigint[],
-    its_numbers bigint[], is_draining boolean, lease_us bigint, kept_us bigint, forget_max bigint)
+    its_numbers bigint[], is_draining boolean, lease_us bigint, kept_us bigint, forget_max bigint,
+    its_metrics text)
 RETURNS void
 LANGUAGE plpgsql VOLATILE SECURITY DEFINER
 SET search_path = pg_catalog, pg_temp
@@ -26,14 +27,15 @@ BEGIN
         UPDATE weir.workers AS w
            SET host = its_host, pid = its_pid, lanes = its_lanes, reactions = its_reactions,
                numbers = its_numbers, draining = is_draining, lease_until = ends,
+               metrics = its_metrics,
                since = CASE WHEN w.lease_until <= started - kept_us THEN started ELSE w.since END
          WHERE w.name = its_name;
         IF NOT FOUND THEN
             -- DO NOTHING: two beats of one worker at once; the other's will do.
             INSERT INTO weir.workers (name, host, pid, lanes, reactions, numbers, draining, since,
-                                      lease_until)
+                                      lease_until, metrics)
             VALUES (its_name, its_host, its_pid, its_lanes, its_reactions, its_numbers,
-                    is_draining, started, ends)
+                    is_draining, started, ends, its_metrics)
             ON CONFLICT (name) DO NOTHING;
         END IF;
     END IF;

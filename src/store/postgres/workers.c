@@ -25,6 +25,7 @@ enum {
     WORKER_REACTIONS,
     WORKER_NUMBERS,
     WORKER_HOLDS,
+    WORKER_METRICS,
 };
 
 /* ---- beating ------------------------------------------------------------------------------- */
@@ -54,6 +55,7 @@ weir_status weir__pg_worker_beat(weir_store *base, const store_worker *worker, i
     weir__pg_add_i64(&p, lease_us);
     weir__pg_add_i64(&p, STORE_WORKER_KEPT_US);
     weir__pg_add_i64(&p, STORE_WORKERS_FORGOTTEN_MAX);
+    weir__pg_add_text(&p, worker->metrics);
     /* A second time it says the same. */
     const weir_status status = weir__pg_call(
         s, &(pg_call){ .sql = sql_worker_beat, .params = &p, .repeat = PG_REPEAT }, &result, err);
@@ -131,6 +133,7 @@ static weir_status read_worker(const PGresult *result, int row, weir_arena *aren
                            .holds = weir__pg_i64(result, row, WORKER_HOLDS) };
     if (!weir__pg_text_copy(arena, result, row, WORKER_NAME, &out->name) ||
         !weir__pg_text_copy(arena, result, row, WORKER_HOST, &out->host) ||
+        !weir__pg_text_copy(arena, result, row, WORKER_METRICS, &out->metrics) ||
         !read_lanes(result, row, arena, out)) {
         return weir__fail(err, WEIR_ENOMEM, "could not copy a worker");
     }
@@ -141,8 +144,6 @@ weir_status weir__pg_workers(weir_store *base, store_worker_list *list, weir_err
 {
     pg_params p = { 0 };
     PGresult *result = NULL;
-    weir_error own = { 0 };
-    weir_error *why = err != NULL ? err : &own;
 
     weir__arena_reset(&list->arena);
     list->workers = NULL;
@@ -153,9 +154,6 @@ weir_status weir__pg_workers(weir_store *base, store_worker_list *list, weir_err
         pg_of(base), &(pg_call){ .sql = sql_workers, .params = &p, .repeat = PG_REPEAT }, &result,
         err);
     weir__pg_params_free(&p);
-    if (status == WEIR_EIO && strcmp(why->store_code, "42P01") == 0) {
-        return WEIR_OK; /* a store of before there were workers, opened for reading alone */
-    }
     if (status != WEIR_OK) {
         return status;
     }

@@ -84,6 +84,7 @@ static weir_status read_reaction(sqlite3_stmt *stmt, weir_arena *arena, store_re
         .router_fence = sqlite3_column_int64(stmt, 9),
         .source = weir__sqlite_column_copy(stmt, 11, arena),
         .rule_text = weir__sqlite_column_copy(stmt, 13, arena),
+        .attempts = sqlite3_column_int64(stmt, 14),
     };
     if (rule < STORE_RULE_CONSTANT || rule > STORE_RULE_WORK) {
         return weir__fail(err, WEIR_ECORRUPT, "reaction %lld has an unknown rule %lld",
@@ -333,6 +334,14 @@ static weir_status set_retired(sqlite_conn *conn, int64_t reaction, bool retired
     return status == WEIR_OK ? derive_targets(conn, reaction, err) : status;
 }
 
+/* number: of the definition that was asked for; if it is not the current one, nothing changes. */
+static weir_status set_attempts(sqlite_conn *conn, int64_t reaction, int64_t number,
+                                int64_t attempts, weir_error *err)
+{
+    return weir__sqlite_run_ints(conn, sql_reaction_set_attempts,
+                                 (int64_t[]){ reaction, attempts, number }, 3, err);
+}
+
 /* *number: of the definition that was asked for, current or not. *changed: whether anything was. */
 static weir_status declare_in(sqlite_conn *conn, const store_reaction_declaration *d,
                               weir_str names, int64_t *id, int64_t *number, bool *changed,
@@ -389,6 +398,9 @@ weir_status weir__sqlite_declare(weir_store *base, const store_reaction_declarat
     }
     status = declare_in(conn, d, (weir_str){ .ptr = names.ptr, .len = names.len }, &id, &number,
                         &changed, err);
+    if (status == WEIR_OK) {
+        status = set_attempts(conn, id, number, d->attempts, err);
+    }
     if (status == WEIR_OK) {
         status = weir__sqlite_reaction_load(conn, id, arena, &reaction, err);
     }

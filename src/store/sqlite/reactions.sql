@@ -19,6 +19,9 @@ VALUES (?1, ?6, ?2, ?3, ?4, ?5);
 -- name: reaction_set_current
 UPDATE weir_reactions SET number = ?2 WHERE id = ?1;
 
+-- name: reaction_set_attempts
+UPDATE weir_reactions SET attempts = ?2 WHERE id = ?1 AND number = ?3 AND attempts <> ?2;
+
 -- name: reaction_set_retired
 UPDATE weir_reactions SET retired = ?2 WHERE id = ?1;
 
@@ -27,14 +30,14 @@ SELECT target FROM weir_subscriptions WHERE reaction = ?1 ORDER BY target;
 
 -- name: reaction_load
 SELECT r.id, r.name, r.number, r.since, r.routed, r.reread_to, r.retired, r.router, r.router_until,
-       r.router_fence, d.names, d.source, d.rule, d.rule_text
+       r.router_fence, d.names, d.source, d.rule, d.rule_text, r.attempts
   FROM weir_reactions AS r
   JOIN weir_definitions AS d ON d.reaction = r.id AND d.number = r.number
  WHERE r.id = ?1;
 
 -- name: reaction_list
 SELECT r.id, r.name, r.number, r.since, r.routed, r.reread_to, r.retired, r.router, r.router_until,
-       r.router_fence, d.names, d.source, d.rule, d.rule_text
+       r.router_fence, d.names, d.source, d.rule, d.rule_text, r.attempts
   FROM weir_reactions AS r
   JOIN weir_definitions AS d ON d.reaction = r.id AND d.number = r.number
  ORDER BY r.name;

@@ -46,11 +46,12 @@ typedef struct found_store {
     found_kind kind;
     int64_t version; /* 0: no store */
     bool workers;    /* it has weir_workers */
+    bool counts;     /* and what they count */
 } found_store;
 
 static bool up_to_date(const sqlite_store *s, const found_store *found)
 {
-    return found->version == s->schema->version && found->workers;
+    return found->version == s->schema->version && found->counts;
 }
 
 /* One number, or two, from a query without parameters. */
@@ -84,6 +85,7 @@ static weir_status look(sqlite_store *s, sqlite_conn *conn, found_store *found, 
     int64_t any = 0;
     int64_t store = 0;
     int64_t workers = 0;
+    int64_t counts = 0;
     weir_status status = query_numbers(conn, sql_schema_look, &any, &store, err);
     if (status != WEIR_OK) {
         return weir__wrap(err, status, "open \"%s\"", s->given);
@@ -95,8 +97,9 @@ static weir_status look(sqlite_store *s, sqlite_conn *conn, found_store *found, 
         status = query_numbers(conn, sql_schema_version, &found->version, NULL, err);
     }
     if (status == WEIR_OK && store != 0) {
-        status = query_numbers(conn, sql_schema_has_workers, &workers, NULL, err);
+        status = query_numbers(conn, sql_schema_has_workers, &workers, &counts, err);
         found->workers = workers != 0;
+        found->counts = counts != 0;
     }
     return status;
 }
@@ -154,6 +157,27 @@ static weir_status run_steps(sqlite_store *s, int64_t from, weir_error *err)
     return WEIR_OK;
 }
 
+/* What of these a store has not; a new one has none. */
+static weir_status run_additions(sqlite_conn *conn, const found_store *found, weir_error *err)
+{
+    weir_status status = WEIR_OK;
+    if (!found->workers) {
+        status = weir__sqlite_exec(conn, sql_workers_schema, err);
+    }
+    return status == WEIR_OK && !found->counts ? weir__sqlite_exec(conn, sql_counts_schema, err)
+                                               : status;
+}
+
+/* All tables of schema 1. */
+static weir_status run_tables(sqlite_conn *conn, weir_error *err)
+{
+    weir_status status = weir__sqlite_exec(conn, sql_schema, err);
+    if (status == WEIR_OK) {
+        status = weir__sqlite_exec(conn, sql_targets_schema, err);
+    }
+    return status == WEIR_OK ? run_additions(conn, &(found_store){ 0 }, err) : status;
+}
+
 static weir_status run_create(sqlite_store *s, weir_error *err)
 {
     sqlite_conn *conn = &s->writer;
@@ -161,13 +185,7 @@ static weir_status run_create(sqlite_store *s, weir_error *err)
     char epoch[WEIR_UUID_TEXT_BYTES];
     const int64_t now_us = weir__sqlite_clock(s, 0);
 
-    weir_status status = weir__sqlite_exec(conn, sql_schema, err);
-    if (status == WEIR_OK) {
-        status = weir__sqlite_exec(conn, sql_targets_schema, err);
-    }
-    if (status == WEIR_OK) {
-        status = weir__sqlite_exec(conn, sql_workers_schema, err);
-    }
+    weir_status status = run_tables(conn, err);
     if (status == WEIR_OK) {
         status = weir__sqlite_statement(conn, sql_schema_new_row, &stmt, err);
     }
@@ -192,8 +210,8 @@ static weir_status change(sqlite_store *s, const found_store *found, weir_error 
     if (from == 0) {
         status = run_create(s, err);
         from = SQLITE_SCHEMA_VERSION;
-    } else if (!found->workers) {
-        status = weir__sqlite_exec(&s->writer, sql_workers_schema, err);
+    } else {
+        status = run_additions(&s->writer, found, err);
     }
     if (status == WEIR_OK) {
         status = run_steps(s, from, err);
@@ -293,6 +311,12 @@ weir_status weir__sqlite_schema_verify(sqlite_store *s, sqlite_conn *conn, weir_
                           " by opening it once for writing",
                           s->given, found.version, s->schema->version);
     }
+    if (!found.counts) {
+        return weir__fail(err, WEIR_EMISUSE,
+                          "\"%s\" is of an earlier Weir and must be upgraded by opening it once "
+                          "for writing",
+                          s->given);
+    }
     return WEIR_OK;
 }
 
@@ -300,6 +324,12 @@ weir_status weir__sqlite_schema_verify(sqlite_store *s, sqlite_conn *conn, weir_
 static bool add_sql(weir_buffer *out, const char *sql)
 {
     return weir__buffer_add_text(out, sql) && weir__buffer_add_text(out, "\n");
+}
+
+static bool add_additions(const found_store *found, weir_buffer *out)
+{
+    return (found->workers || add_sql(out, sql_workers_schema)) &&
+           (found->counts || add_sql(out, sql_counts_schema));
 }
 
 static bool add_creation(sqlite_store *s, weir_buffer *out)
@@ -313,7 +343,7 @@ static bool add_creation(sqlite_store *s, weir_buffer *out)
                    "VALUES (1, %d, '%s', %" PRId64 ", %" PRId64 ");",
                    SQLITE_SCHEMA_VERSION, epoch, now_us, now_us);
     return add_sql(out, sql_schema) && add_sql(out, sql_targets_schema) &&
-           add_sql(out, sql_workers_schema) && add_sql(out, row);
+           add_additions(&(found_store){ 0 }, out) && add_sql(out, row);
 }
 
 static bool add_steps(const sqlite_store *s, int64_t from, weir_buffer *out)
@@ -357,7 +387,7 @@ weir_status weir__sqlite_schema_plan(sqlite_store *s, sqlite_conn *conn, weir_bu
                add_sql(out, "PRAGMA journal_mode = WAL;"));
     ok = ok && add_sql(out, "BEGIN IMMEDIATE;");
     ok = ok && (found.version != 0 || add_creation(s, out));
-    ok = ok && (found.version == 0 || found.workers || add_sql(out, sql_workers_schema));
+    ok = ok && (found.version == 0 || add_additions(&found, out));
     ok = ok && add_steps(s, found.version == 0 ? SQLITE_SCHEMA_VERSION : found.version, out);
     ok = ok && add_sql(out, "COMMIT;");
     return ok ? WEIR_OK : weir__fail(err, WEIR_ENOMEM, "could not allocate memory for the schema");
@@ -366,13 +396,7 @@ weir_status weir__sqlite_schema_plan(sqlite_store *s, sqlite_conn *conn, weir_bu
 /* Everything a store should have, in a database of its own in memory. */
 weir_status weir__sqlite_schema_build(sqlite_store *s, sqlite_conn *conn, weir_error *err)
 {
-    weir_status status = weir__sqlite_exec(conn, sql_schema, err);
-    if (status == WEIR_OK) {
-        status = weir__sqlite_exec(conn, sql_targets_schema, err);
-    }
-    if (status == WEIR_OK) {
-        status = weir__sqlite_exec(conn, sql_workers_schema, err);
-    }
+    weir_status status = run_tables(conn, err);
     for (size_t i = 0; i < s->schema->steps_count && status == WEIR_OK; i++) {
         status = weir__sqlite_exec(conn, s->schema->steps[i].sql, err);
     }

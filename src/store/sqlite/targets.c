@@ -395,7 +395,9 @@ static weir_status read_lanes(sqlite_conn *conn, int64_t now_us, weir_arena *are
                                   .ready = sqlite3_column_int64(stmt, 4),
                                   .leased = sqlite3_column_int64(stmt, 5),
                                   .blocked = sqlite3_column_int64(stmt, 6),
-                                  .deferred = sqlite3_column_int64(stmt, 7) };
+                                  .deferred = sqlite3_column_int64(stmt, 7),
+                                  .lag = sqlite3_column_int64(stmt, 8),
+                                  .oldest_us = sqlite3_column_int64(stmt, 9) };
         if (lane.lane.ptr == NULL || lane.paused_by.ptr == NULL ||
             !weir__buffer_add(found, &lane, sizeof lane)) {
             status = weir__fail(err, WEIR_ENOMEM, "could not copy a lane");

@@ -31,7 +31,8 @@ SELECT s.reaction, r.name, s.source, s.value, s.at, s.mark, s.retries, s.priorit
 -- Counted by state: leased, blocked, paused, deferred, ready, idle, the first that holds.
 -- name: lane_list
 SELECT l.lane, l.paused, l.paused_by, coalesce(c.targets, 0), coalesce(c.ready, 0),
-       coalesce(c.leased, 0), coalesce(c.blocked, 0), coalesce(c.deferred, 0)
+       coalesce(c.leased, 0), coalesce(c.blocked, 0), coalesce(c.deferred, 0), coalesce(w.lag, 0),
+       coalesce((SELECT created FROM weir_events WHERE id > w.least ORDER BY id LIMIT 1), 0)
   FROM weir_lanes AS l
   LEFT JOIN (SELECT lane,
                     count(*) AS targets,
@@ -47,6 +48,12 @@ SELECT l.lane, l.paused, l.paused_by, coalesce(c.targets, 0), coalesce(c.ready, 
                        FROM weir_targets AS t
                       CROSS JOIN weir_lanes AS p ON p.lane = t.lane)
               GROUP BY lane) AS c ON c.lane = l.lane
+  LEFT JOIN (SELECT t.lane, max(s.mark - s.at) AS lag, min(s.at) AS least
+               FROM weir_subscriptions AS s
+               JOIN weir_reactions AS r ON r.id = s.reaction AND NOT r.retired
+               JOIN weir_targets AS t ON t.id = s.target
+              WHERE s.at < s.mark
+              GROUP BY t.lane) AS w ON w.lane = l.lane
  ORDER BY l.lane;
 
 -- name: lane_read

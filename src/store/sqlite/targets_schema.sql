@@ -129,3 +129,9 @@ CREATE TABLE weir_workers (
     lease_until INTEGER NOT NULL,
     draining    INTEGER NOT NULL
 ) STRICT;
+
+-- What they count, and how many attempts an event of a reaction gets (0: no limit); for people to
+-- read. Stores of schema 1 were made without these, too.
+-- name: counts_schema
+ALTER TABLE weir_workers ADD COLUMN metrics TEXT NOT NULL DEFAULT '';
+ALTER TABLE weir_reactions ADD COLUMN attempts INTEGER NOT NULL DEFAULT 0;

@@ -54,8 +54,9 @@ static weir_status write_row(sqlite_conn *conn, const char *sql, const beat *b, 
     sqlite3_bind_int64(stmt, 6, b->worker->draining ? 1 : 0);
     sqlite3_bind_int64(stmt, 7, b->now_us);
     sqlite3_bind_int64(stmt, 8, b->until_us);
-    if (sqlite3_bind_parameter_count(stmt) >= 9) {
-        sqlite3_bind_int64(stmt, 9, b->now_us - STORE_WORKER_KEPT_US);
+    weir__sqlite_bind_str(stmt, 9, b->worker->metrics);
+    if (sqlite3_bind_parameter_count(stmt) >= 10) {
+        sqlite3_bind_int64(stmt, 10, b->now_us - STORE_WORKER_KEPT_US);
     }
     return weir__sqlite_run(conn, stmt, err);
 }
@@ -180,8 +181,9 @@ static weir_status read_worker(sqlite3_stmt *stmt, weir_arena *arena, store_work
                            .since_us = sqlite3_column_int64(stmt, 6),
                            .until_us = sqlite3_column_int64(stmt, 7),
                            .draining = sqlite3_column_int(stmt, 8) != 0,
-                           .holds = sqlite3_column_int64(stmt, 9) };
-    if (out->name.ptr == NULL || out->host.ptr == NULL) {
+                           .holds = sqlite3_column_int64(stmt, 9),
+                           .metrics = weir__sqlite_column_copy(stmt, 10, arena) };
+    if (out->name.ptr == NULL || out->host.ptr == NULL || out->metrics.ptr == NULL) {
         return weir__fail(err, WEIR_ENOMEM, "could not copy a worker");
     }
     const weir_status status = decode_lanes(weir__sqlite_column_str(stmt, 4), arena, out, err);
@@ -194,14 +196,9 @@ static weir_status workers_in(sqlite_conn *conn, int64_t now_us, store_worker_li
                               weir_buffer *found, weir_error *err)
 {
     sqlite3_stmt *stmt = NULL;
-    bool there = false;
     bool row = true;
-    int64_t one = 0;
-    weir_status status = weir__sqlite_get_int(conn, sql_workers_there, NULL, 0, &there, &one, err);
-    if (status == WEIR_OK && there) {
-        status = weir__sqlite_statement(conn, sql_workers_list, &stmt, err);
-    }
-    if (status != WEIR_OK || !there) {
+    weir_status status = weir__sqlite_statement(conn, sql_workers_list, &stmt, err);
+    if (status != WEIR_OK) {
         return status;
     }
     sqlite3_bind_int64(stmt, 1, now_us - STORE_WORKER_KEPT_US);

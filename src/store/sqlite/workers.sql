@@ -1,16 +1,16 @@
 -- workers.sql - who works on the store.
--- ?7 is now; ?9: who ended at or before that was forgotten, and begins anew.
+-- ?7 is now; ?10: who ended at or before that was forgotten, and begins anew.
 
 -- name: worker_renew
 UPDATE weir_workers
    SET host = ?2, pid = ?3, lanes = ?4, known = ?5, draining = ?6, lease_until = ?8,
-       since = CASE WHEN lease_until <= ?9 THEN ?7 ELSE since END
+       since = CASE WHEN lease_until <= ?10 THEN ?7 ELSE since END, metrics = ?9
  WHERE name = ?1;
 
 -- Not one statement with the other: an upsert would use up an id each time.
 -- name: worker_insert
-INSERT INTO weir_workers (name, host, pid, lanes, known, draining, since, lease_until)
-VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8);
+INSERT INTO weir_workers (name, host, pid, lanes, known, draining, since, lease_until, metrics)
+VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8, ?9);
 
 -- name: worker_gone
 DELETE FROM weir_workers WHERE name = ?1;
@@ -20,15 +20,11 @@ DELETE FROM weir_workers WHERE name = ?1;
 DELETE FROM weir_workers
  WHERE id IN (SELECT id FROM weir_workers WHERE lease_until <= ?1 LIMIT ?2);
 
--- No row: a store of before there were workers, opened for reading alone.
--- name: workers_there
-SELECT 1 FROM main.sqlite_schema WHERE type = 'table' AND name = 'weir_workers';
-
 -- ?2: now; ?3: whether to count what they hold. Leases are found by their index, which has no other
 -- rows.
 -- name: workers_list
 SELECT w.id, w.name, w.host, w.pid, w.lanes, w.known, w.since, w.lease_until, w.draining,
-       coalesce(h.holds, 0)
+       coalesce(h.holds, 0), w.metrics
   FROM weir_workers AS w
   LEFT JOIN (SELECT holder, count(*) AS holds
                FROM weir_targets INDEXED BY weir_targets_leased

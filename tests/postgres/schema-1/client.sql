@@ -3,7 +3,10 @@
 PREPARE s1 AS
 SELECT to_regclass('weir.store') IS NOT NULL,
        EXISTS (SELECT FROM pg_catalog.pg_namespace AS n WHERE n.nspname = $1),
-       to_regclass('weir.workers') IS NOT NULL;
+       to_regclass('weir.workers') IS NOT NULL,
+       EXISTS (SELECT FROM pg_catalog.pg_attribute AS a
+                WHERE a.attrelid = to_regclass('weir.reactions') AND a.attname = 'attempts'
+                  AND NOT a.attisdropped);
 EXECUTE s1 ('weir');
 PREPARE s2 AS
 SELECT schema, client_least, epoch, number FROM weir.store;
@@ -72,11 +75,19 @@ SELECT weir.server() AS server,
        coalesce(found.run, start.safe) AS run,
        coalesce(found.top, start.safe) AS top,
        found.count,
-       e.version, e.created, hashtextextended(e.stream, 0) AS stream
+       e.version, e.created, hashtextextended(e.stream, 0) AS stream,
+       n.id AS next_id, n.version AS next_version, n.created AS next_created,
+       n.stream AS next_stream, n.name AS next_name
   FROM start
  CROSS JOIN found
-  LEFT JOIN weir.events AS e ON e.id = coalesce(found.run, start.safe);
-EXECUTE s10 ('0') \g /dev/null
+  LEFT JOIN weir.events AS e ON e.id = coalesce(found.run, start.safe)
+  LEFT JOIN LATERAL (SELECT n.id, n.version, n.created, n.stream, n.name
+                       FROM weir.events AS n
+                      WHERE n.id > $2 AND n.id <= coalesce(found.run, start.safe)
+                        AND coalesce(found.run, start.safe) - $2::bigint <= 200
+                      ORDER BY n.id) AS n ON true
+ ORDER BY n.id;
+EXECUTE s10 ('0', NULL) \g /dev/null
 PREPARE s11 AS
 SELECT weir.safe_advance($1);
 EXECUTE s11 ('6');
@@ -93,7 +104,7 @@ SELECT id, version, created, name, meta, weir.small_data(data, meta) AS data
  WHERE stream = $1 AND version BETWEEN $2 AND $3
  ORDER BY version DESC LIMIT $4;
 EXECUTE s13 ('order-1', '0', '9', '10');
-EXECUTE s10 ('6') \g /dev/null
+EXECUTE s10 ('6', NULL) \g /dev/null
 PREPARE s14 AS
 SELECT id, version, created, stream, name, meta, weir.small_data(data, meta) AS data
   FROM weir.events
@@ -103,10 +114,10 @@ SELECT id, version, created, stream, name, meta, weir.small_data(data, meta) AS 
 EXECUTE s14 ('1', '6', '10', '0') \g /dev/null
 PREPARE s15 AS
 SELECT given, changed, id, name, number, since, routed, reread_to, retired, router, router_until,
-       router_fence, names, source, rule, rule_text
-  FROM weir.declare($1, $2, $3, $4, $5, $6, $7);
-EXECUTE s15 ('mail', '{Placed}', 'order-*', '0', 'mail', '0', 'f');
-EXECUTE s15 ('bill', '{Placed}', 'order-*', '4', 'bill', '0', 'f');
+       router_fence, names, source, rule, rule_text, attempts
+  FROM weir.declare($1, $2, $3, $4, $5, $6, $7, $8);
+EXECUTE s15 ('mail', '{Placed}', 'order-*', '0', 'mail', '0', 'f', '0');
+EXECUTE s15 ('bill', '{Placed}', 'order-*', '4', 'bill', '0', 'f', '0');
 PREPARE s16 AS
 SELECT fence, until FROM weir.router_lease($1, $2, $3, $4);
 EXECUTE s16 ('client', '60000000', '{2}', '{0}');
@@ -116,7 +127,7 @@ EXECUTE s17 ('mail', 'default', '1', '2', 'order-*', 'mail', '0');
 PREPARE s18 AS
 SELECT weir.route($1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $11, $12, $13, $14, $15);
 EXECUTE s18 ('{2}', '{1}', '{0}', '{1}', '{0}', '{t-1}', '{default}', '{0}', '{order-*}', '{""}', '{1}', '{1}', '{}', '{}', '{}');
-EXECUTE s10 ('6') \g /dev/null
+EXECUTE s10 ('6', NULL) \g /dev/null
 PREPARE s19 AS
 SELECT now_us, routed_least, is_ready, next_due, lease_end, router_end FROM weir.poll($1);
 EXECUTE s19 ('default');
@@ -245,7 +256,12 @@ EXECUTE s36 ('{1,2}');
 PREPARE s37 AS
 WITH n AS MATERIALIZED (SELECT weir.clock_us() AS now_us)
 SELECT l.lane, l.paused, l.paused_by, coalesce(c.targets, 0), coalesce(c.ready, 0),
-       coalesce(c.leased, 0), coalesce(c.blocked, 0), coalesce(c.deferred, 0)
+       coalesce(c.leased, 0), coalesce(c.blocked, 0), coalesce(c.deferred, 0), coalesce(w.lag, 0),
+       coalesce((SELECT (extract(epoch FROM e.created) * 1000000)::bigint
+                   FROM weir.events AS e
+                  WHERE e.id > w.least
+                  ORDER BY e.id
+                  LIMIT 1), 0)
   FROM weir.lanes AS l
   LEFT JOIN (SELECT i.lane,
                     count(*) AS targets,
@@ -264,12 +280,18 @@ SELECT l.lane, l.paused, l.paused_by, coalesce(c.targets, 0), coalesce(c.ready, 
                       CROSS JOIN weir.targets AS t
                        JOIN weir.lanes AS p ON p.lane = t.lane) AS i
               GROUP BY i.lane) AS c ON c.lane = l.lane
+  LEFT JOIN (SELECT t.lane, max(s.mark - s.at) AS lag, min(s.at) AS least
+               FROM weir.subscriptions AS s
+               JOIN weir.reactions AS r ON r.id = s.reaction AND NOT r.retired
+               JOIN weir.targets AS t ON t.id = s.target
+              WHERE s.at < s.mark
+              GROUP BY t.lane) AS w ON w.lane = l.lane
  ORDER BY l.lane;
 EXECUTE s37;
 PREPARE s38 AS
 SELECT 0::bigint, false, r.id, r.name, r.number, r.since, r.routed, r.reread_to, r.retired,
        coalesce(r.router, ''), r.router_until, r.router_fence,
-       array_to_string(d.names, chr(10)), d.source, d.rule, d.rule_text
+       array_to_string(d.names, chr(10)), d.source, d.rule, d.rule_text, r.attempts
   FROM weir.reactions AS r
   JOIN weir.definitions AS d ON d.reaction = r.id AND d.number = r.number
  ORDER BY r.name;
@@ -278,15 +300,15 @@ PREPARE s39 AS
 SELECT weir.retire($1);
 EXECUTE s39 ('mail');
 PREPARE s40 AS
-SELECT weir.worker_beat($1, $2, $3, $4, $5, $6, $7, $8, $9, $10);
-EXECUTE s40 ('client', 'host', '7', '{default,mail}', '{1}', '{1}', 'f', '60000000', '3600000000', '64');
-EXECUTE s40 ('client', 'host', '7', '{default,mail}', '{1}', '{1}', 'f', '60000000', '3600000000', '64');
+SELECT weir.worker_beat($1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $11);
+EXECUTE s40 ('client', 'host', '7', '{default,mail}', '{1}', '{1}', 'f', '60000000', '3600000000', '64', '');
+EXECUTE s40 ('client', 'host', '7', '{default,mail}', '{1}', '{1}', 'f', '60000000', '3600000000', '64', '');
 PREPARE s41 AS
 WITH n AS MATERIALIZED (SELECT weir.clock_us() AS now_us)
 SELECT w.id, w.name, w.host, w.pid, w.since, w.lease_until, w.draining,
        cardinality(w.lanes), array_to_string(w.lanes, chr(10)),
        cardinality(w.reactions), array_to_string(w.reactions, chr(10)),
-       array_to_string(w.numbers, chr(10)), coalesce(h.holds, 0)
+       array_to_string(w.numbers, chr(10)), coalesce(h.holds, 0), w.metrics
   FROM n
  CROSS JOIN weir.workers AS w
   LEFT JOIN (SELECT t.holder, count(*) AS holds
@@ -296,7 +318,7 @@ SELECT w.id, w.name, w.host, w.pid, w.since, w.lease_until, w.draining,
  WHERE w.lease_until > n.now_us - $1
  ORDER BY w.name;
 EXECUTE s41 ('3600000000', 'f');
-EXECUTE s40 ('client', 'host', '7', '{default,mail}', '{1}', '{1}', 'f', '0', '3600000000', '64');
+EXECUTE s40 ('client', 'host', '7', '{default,mail}', '{1}', '{1}', 'f', '0', '3600000000', '64', '');
 PREPARE s42 AS
 SELECT weir.snapshot_put($1, $2, $3, $4);
 EXECUTE s42 ('order-1', '0', 'r1', '\x666f6c646564');
@@ -308,7 +330,8 @@ EXECUTE s43 ('order-1', 'r1', '9');
 PREPARE s44 AS
 SELECT weir.snapshot_drop($1, $2);
 EXECUTE s44 ('order', 'r2');
-EXECUTE s10 ('6') \g /dev/null
+EXECUTE s10 ('6', NULL) \g /dev/null
+EXECUTE s11 ('7');
 PREPARE s45 AS
 WITH locks AS MATERIALIZED (SELECT * FROM pg_locks WHERE granted)
 SELECT coalesce(l.pid, 0)::bigint AS pid,

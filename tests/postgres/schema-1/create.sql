@@ -171,6 +171,9 @@ CREATE TABLE weir.workers (
     draining boolean NOT NULL
 ) WITH (fillfactor = 50);
 
+ALTER TABLE weir.workers ADD COLUMN metrics text NOT NULL DEFAULT '';
+ALTER TABLE weir.reactions ADD COLUMN attempts bigint NOT NULL DEFAULT 0;
+
 CREATE OR REPLACE FUNCTION weir.events_are_immutable() RETURNS trigger
 LANGUAGE plpgsql AS $$
 BEGIN
@@ -1070,11 +1073,11 @@ END
 $$;
 CREATE OR REPLACE FUNCTION weir.declare(
     its_name text, given_names text[], given_source text, given_rule integer, given_text text,
-    begins bigint, again boolean)
+    begins bigint, again boolean, given_attempts bigint)
 RETURNS TABLE (
     given bigint, changed boolean, id bigint, name text, number bigint, since bigint,
     routed bigint, reread_to bigint, retired boolean, router text, router_until bigint,
-    router_fence bigint, names text, source text, rule integer, rule_text text)
+    router_fence bigint, names text, source text, rule integer, rule_text text, attempts bigint)
 LANGUAGE plpgsql VOLATILE SECURITY DEFINER
 SET search_path = pg_catalog, pg_temp
 SET lock_timeout = '5s'
@@ -1122,10 +1125,12 @@ BEGIN
         UPDATE weir.reactions AS r SET retired = false WHERE r.id = reaction_id;
         PERFORM weir.derive_reaction(reaction_id);
     END IF;
+    UPDATE weir.reactions AS r SET attempts = given_attempts
+     WHERE r.id = reaction_id AND r.number = given AND r.attempts <> given_attempts;
     RETURN QUERY
     SELECT given, changed, r.id, r.name, r.number, r.since, r.routed, r.reread_to, r.retired,
            coalesce(r.router, ''), r.router_until, r.router_fence,
-           array_to_string(d.names, chr(10)), d.source, d.rule, d.rule_text
+           array_to_string(d.names, chr(10)), d.source, d.rule, d.rule_text, r.attempts
       FROM weir.reactions AS r
       JOIN weir.definitions AS d ON d.reaction = r.id AND d.number = r.number
      WHERE r.id = reaction_id;
@@ -2012,6 +2017,8 @@ DECLARE
     failed_attempts bigint := 0;
     new_watermark bigint;
     new_priority bigint;
+    its_lane text;
+    is_paused boolean;
 BEGIN
     PERFORM weir.commit_durably();
     SELECT t.fence, t.holder IS NOT NULL INTO found_fence, was_held
@@ -2084,7 +2091,10 @@ BEGIN
            watermark = new_watermark,
            rank = new_watermark >> 10,
            priority = coalesce(t.override, new_priority, 0)
-     WHERE t.id = the_target;
+     WHERE t.id = the_target
+    RETURNING t.lane, t.paused INTO its_lane, is_paused;
+    is_behind := is_behind AND NOT is_paused
+                 AND NOT EXISTS (SELECT FROM weir.lanes AS l WHERE l.lane = its_lane AND l.paused);
 END
 $$;
 CREATE OR REPLACE FUNCTION weir.settle_with(
@@ -2188,6 +2198,147 @@ BEGIN
     UPDATE weir.targets AS t
        SET holder = CASE WHEN lease_us >= 0 THEN t.holder END, lease_until = new_end
      WHERE t.id = ANY (held_targets);
+END
+$$;
+
+CREATE OR REPLACE FUNCTION weir.turn(
+    settle_targets bigint[], settle_fences bigint[],
+    advance_targets bigint[], advance_reactions bigint[], advance_to bigint[],
+    of_lane text, by_holder text, lease_us bigint, wanted bigint, lead bigint, reserve bigint,
+    known_reactions bigint[], known_numbers bigint[], all_reactions boolean, lost_max bigint)
+RETURNS TABLE (
+    leased bigint, leased_name text, leased_fence bigint, leased_until bigint,
+    leased_watermark bigint, leased_priority bigint, leased_lost bigint, kind integer,
+    of_reaction bigint, first_number bigint, second_number bigint, third_number bigint,
+    work_source text, work_value text)
+LANGUAGE plpgsql VOLATILE SECURITY DEFINER
+SET search_path = pg_catalog, pg_temp
+SET lock_timeout = '5s'
+SET plan_cache_mode = force_generic_plan
+SET enable_seqscan = off SET enable_bitmapscan = off SET enable_sort = off
+SET enable_hashjoin = off SET enable_mergejoin = off SET enable_material = off SET jit = off
+AS $$
+DECLARE
+    refused bigint[];
+    statuses bigint[];
+    moved_targets bigint[];
+    moved_reactions bigint[];
+    moved_to bigint[];
+    unmoved bigint[] := '{}';
+    with_work bigint[];
+    retired bigint[];
+    paused_lanes text[];
+BEGIN
+    PERFORM weir.commit_durably();
+    PERFORM 1
+       FROM weir.targets AS t
+      WHERE t.id = ANY (settle_targets)
+      ORDER BY t.name || ''
+        FOR NO KEY UPDATE;
+    SELECT coalesce(array_agg(j.target), '{}'), array_agg(j.status)
+      INTO refused, statuses
+      FROM (SELECT u.target,
+                   CASE WHEN t.fence IS NULL THEN -6
+                        WHEN t.fence <> u.fence OR t.holder IS NULL THEN -11
+                        ELSE 0 END AS status
+              FROM unnest(settle_targets, settle_fences) AS u (target, fence)
+              LEFT JOIN LATERAL (SELECT x.fence, x.holder FROM weir.targets AS x
+                                  WHERE x.id = u.target LIMIT 1) AS t ON true) AS j
+     WHERE j.status <> 0;
+    SELECT refused || array_agg(m.target), statuses || array_agg(-6::bigint)
+      INTO refused, statuses
+      FROM (SELECT DISTINCT a.target
+              FROM unnest(advance_targets, advance_reactions) AS a (target, reaction)
+             WHERE (SELECT true FROM weir.subscriptions AS s
+                     WHERE s.target = a.target AND s.reaction + 0 = a.reaction LIMIT 1) IS NULL
+               AND a.target <> ALL (refused)) AS m;
+    WITH moved AS (
+        INSERT INTO weir.subscriptions AS s
+               (target, reaction, at, mark, priority, source, value)
+        SELECT w.target, w.reaction, w.to_position, w.to_position, o.priority, o.source, o.value
+          FROM (SELECT a.target, a.reaction, max(a.to_position) AS to_position
+                  FROM unnest(advance_targets, advance_reactions, advance_to)
+                       AS a (target, reaction, to_position)
+                 GROUP BY a.target, a.reaction) AS w
+         CROSS JOIN LATERAL (SELECT x.at, x.priority, x.source, x.value
+                               FROM weir.subscriptions AS x
+                              WHERE x.target = w.target AND x.reaction + 0 = w.reaction
+                              LIMIT 1) AS o
+         WHERE o.at < w.to_position AND w.target <> ALL (refused)
+            ON CONFLICT (target, reaction)
+            DO UPDATE SET at = excluded.at, mark = greatest(s.mark, excluded.mark), retries = 0
+        RETURNING s.target, s.reaction, s.at)
+    SELECT array_agg(m.target), array_agg(m.reaction), array_agg(m.at)
+      INTO moved_targets, moved_reactions, moved_to
+      FROM moved AS m;
+    with_work := ARRAY(SELECT d.reaction
+                         FROM weir.definitions AS d
+                        WHERE d.reaction = ANY (ARRAY(SELECT DISTINCT u.reaction
+                                                        FROM unnest(moved_reactions)
+                                                             AS u (reaction)))
+                          AND d.rule = 4);
+    IF with_work <> '{}' THEN
+        DELETE FROM weir.work AS k
+         WHERE k.ctid = ANY (ARRAY(
+                   SELECT x.ctid
+                     FROM unnest(moved_targets, moved_reactions, moved_to)
+                          AS m (target, reaction, to_position)
+                    CROSS JOIN LATERAL (
+                          SELECT w.ctid
+                            FROM weir.work AS w
+                           WHERE (w.target, w.reaction, w.event) > (m.target, m.reaction, 0)
+                             AND (w.target, w.reaction, w.event)
+                                     <= (m.target, m.reaction, m.to_position)) AS x
+                    WHERE m.reaction = ANY (with_work)));
+    END IF;
+    IF cardinality(moved_targets) IS DISTINCT FROM cardinality(settle_targets) THEN
+        unmoved := ARRAY(SELECT u.target FROM unnest(settle_targets) AS u (target)
+                         EXCEPT
+                         SELECT m.target FROM unnest(moved_targets) AS m (target));
+    END IF;
+    retired := ARRAY(SELECT r.id FROM weir.reactions AS r WHERE r.retired);
+    paused_lanes := ARRAY(SELECT l.lane FROM weir.lanes AS l WHERE l.paused);
+    RETURN QUERY
+    WITH freed AS (
+        UPDATE weir.targets AS t
+           SET (behind, watermark, rank, priority) =
+               (SELECT coalesce(bool_or(s.at < s.mark), false)
+                           OR coalesce((SELECT true
+                                          FROM weir.parked AS p
+                                         WHERE p.target = t.id AND p.sent_back
+                                           AND p.reaction + 0 <> ALL (retired)
+                                         ORDER BY p.target, p.event, p.reaction
+                                         LIMIT 1), false),
+                       coalesce(min(s.at) FILTER (WHERE s.at < s.mark), max(s.at), 0),
+                       coalesce(min(s.at) FILTER (WHERE s.at < s.mark), max(s.at), 0) >> 10,
+                       coalesce(t.override, max(s.priority), 0)
+                  FROM weir.subscriptions AS s
+                 WHERE s.target = t.id AND s.reaction + 0 <> ALL (retired)),
+               holder = NULL,
+               lease_until = 0,
+               lost = CASE WHEN t.id = ANY (unmoved) THEN t.lost ELSE 0 END,
+               error = CASE WHEN t.id = ANY (unmoved) THEN t.error ELSE '' END,
+               event = CASE WHEN t.id = ANY (unmoved) THEN t.event ELSE 0 END,
+               reaction = CASE WHEN t.id = ANY (unmoved) THEN t.reaction ELSE 0 END,
+               attempts = CASE WHEN t.id = ANY (unmoved) THEN t.attempts ELSE 0 END
+         WHERE t.id = ANY (settle_targets) AND t.id <> ALL (refused)
+        RETURNING t.id, t.behind AND NOT t.paused AND t.lane <> ALL (paused_lanes) AS more)
+    SELECT a.target, NULL::text, NULL::bigint, NULL::bigint, NULL::bigint, NULL::bigint,
+           NULL::bigint, 0, NULL::bigint, a.status, a.more, NULL::bigint, NULL::text, NULL::text
+      FROM (SELECT f.id AS target, 0::bigint AS status, f.more::integer::bigint AS more
+              FROM freed AS f
+             UNION ALL
+            SELECT u.target, u.status, 0
+              FROM unnest(refused, statuses) AS u (target, status)) AS a
+     ORDER BY a.target;
+    IF wanted > 0 THEN
+        RETURN QUERY
+        SELECT l.leased, l.leased_name, l.leased_fence, l.leased_until, l.leased_watermark,
+               l.leased_priority, l.leased_lost, l.kind, l.of_reaction, l.first_number,
+               l.second_number, l.third_number, l.work_source, l.work_value
+          FROM weir.lease(of_lane, by_holder, lease_us, wanted, lead, reserve, known_reactions,
+                          known_numbers, all_reactions, lost_max) AS l;
+    END IF;
 END
 $$;
 
@@ -2575,7 +2726,8 @@ $$;
 
 CREATE OR REPLACE FUNCTION weir.worker_beat(
     its_name text, its_host text, its_pid bigint, its_lanes text[], its_reactions bigint[],
-    its_numbers bigint[], is_draining boolean, lease_us bigint, kept_us bigint, forget_max bigint)
+    its_numbers bigint[], is_draining boolean, lease_us bigint, kept_us bigint, forget_max bigint,
+    its_metrics text)
 RETURNS void
 LANGUAGE plpgsql VOLATILE SECURITY DEFINER
 SET search_path = pg_catalog, pg_temp
@@ -2593,13 +2745,14 @@ BEGIN
         UPDATE weir.workers AS w
            SET host = its_host, pid = its_pid, lanes = its_lanes, reactions = its_reactions,
                numbers = its_numbers, draining = is_draining, lease_until = ends,
+               metrics = its_metrics,
                since = CASE WHEN w.lease_until <= started - kept_us THEN started ELSE w.since END
          WHERE w.name = its_name;
         IF NOT FOUND THEN
             INSERT INTO weir.workers (name, host, pid, lanes, reactions, numbers, draining, since,
-                                      lease_until)
+                                      lease_until, metrics)
             VALUES (its_name, its_host, its_pid, its_lanes, its_reactions, its_numbers,
-                    is_draining, started, ends)
+                    is_draining, started, ends, its_metrics)
             ON CONFLICT (name) DO NOTHING;
         END IF;
     END IF;

@@ -1,0 +1,179 @@
+/* read_only.c - a store that was opened for reading alone: what writes answers so, and asks nobody.
+ *
+ * INVARIANT  Every verb of the port that changes something is replaced below; the others, and
+ * whatever is only tried (dry runs of operators), are the adapter's own. The database would let the
+ * role write: this handle does not.
+ */
+#include "base/error.h"
+#include "store/postgres/postgres_private.h"
+
+static weir_status refuse(weir_error *err)
+{
+    return weir__fail(err, WEIR_EMISUSE, "the store was opened for reading only");
+}
+
+static weir_status append(weir_store *s, store_append *const *appends, size_t count,
+                          weir_error *err)
+{
+    (void)s, (void)appends, (void)count;
+    return refuse(err);
+}
+
+static weir_status append_in(weir_store *s, void *native, store_append *one, weir_error *err)
+{
+    (void)s, (void)native, (void)one;
+    return refuse(err);
+}
+
+static weir_status declare(weir_store *s, const store_reaction_declaration *d, weir_arena *arena,
+                           store_reaction *out, weir_error *err)
+{
+    (void)s, (void)d, (void)arena, (void)out;
+    return refuse(err);
+}
+
+static weir_status retire(weir_store *s, weir_str name, weir_error *err)
+{
+    (void)s, (void)name;
+    return refuse(err);
+}
+
+static weir_status router_lease(weir_store *s, weir_str holder, int64_t lease_us,
+                                store_router_lease *items, size_t count, weir_error *err)
+{
+    (void)s, (void)holder, (void)lease_us, (void)items, (void)count;
+    return refuse(err);
+}
+
+static weir_status route(weir_store *s, const store_route *r, size_t *bad_mark, weir_error *err)
+{
+    (void)s, (void)r, (void)bad_mark;
+    return refuse(err);
+}
+
+static weir_status subscribe(weir_store *s, const store_subscribe *sub, int64_t *target,
+                             weir_error *err)
+{
+    (void)s, (void)sub, (void)target;
+    return refuse(err);
+}
+
+static weir_status lease(weir_store *s, const store_lease_request *r, store_lease_list *list,
+                         weir_error *err)
+{
+    (void)s, (void)r, (void)list;
+    return refuse(err);
+}
+
+static weir_status settle(weir_store *s, store_settle *one, weir_error *err)
+{
+    (void)s, (void)one;
+    return refuse(err);
+}
+
+static weir_status extend(weir_store *s, int64_t lease_us, store_fenced *items, size_t count,
+                          weir_error *err)
+{
+    (void)s, (void)lease_us, (void)items, (void)count;
+    return refuse(err);
+}
+
+static weir_status release(weir_store *s, store_fenced *items, size_t count, weir_error *err)
+{
+    (void)s, (void)items, (void)count;
+    return refuse(err);
+}
+
+static weir_status block(weir_store *s, int64_t target, int64_t fence, const store_failure *why,
+                         weir_error *err)
+{
+    (void)s, (void)target, (void)fence, (void)why;
+    return refuse(err);
+}
+
+static weir_status defer(weir_store *s, int64_t target, int64_t fence, int64_t until_us,
+                         weir_error *err)
+{
+    (void)s, (void)target, (void)fence, (void)until_us;
+    return refuse(err);
+}
+
+static weir_status operate(weir_store *s, store_operate *op, weir_error *err)
+{
+    return op->dry_run ? weir__pg_operate(s, op, err) : refuse(err);
+}
+
+static weir_status lane_pause(weir_store *s, weir_str lane, bool paused, weir_str by, bool *changed,
+                              weir_error *err)
+{
+    (void)s, (void)lane, (void)paused, (void)by, (void)changed;
+    return refuse(err);
+}
+
+static weir_status parked_change(weir_store *s, int64_t parked, weir_error *err)
+{
+    (void)s, (void)parked;
+    return refuse(err);
+}
+
+static weir_status snapshot_put(weir_store *s, const store_snapshot *snapshot, weir_error *err)
+{
+    (void)s, (void)snapshot;
+    return refuse(err);
+}
+
+static weir_status snapshot_drop(weir_store *s, weir_str category, weir_str keep_revision,
+                                 int64_t *dropped, weir_error *err)
+{
+    (void)s, (void)category, (void)keep_revision, (void)dropped;
+    return refuse(err);
+}
+
+static weir_status test_seed(weir_store *s, int64_t position_base, int64_t version_base,
+                             weir_error *err)
+{
+    (void)s, (void)position_base, (void)version_base;
+    return refuse(err);
+}
+
+static weir_status worker_beat(weir_store *s, const store_worker *worker, int64_t lease_us,
+                               weir_error *err)
+{
+    (void)s, (void)worker, (void)lease_us;
+    return refuse(err);
+}
+
+static weir_status turn(weir_store *s, store_settle *const *settles, size_t settles_count,
+                        const store_lease_request *request, store_lease_list *list, weir_error *err)
+{
+    (void)s, (void)settles, (void)settles_count, (void)request, (void)list;
+    return refuse(err);
+}
+
+weir_store_ops weir__pg_read_only(const weir_store_ops *all)
+{
+    weir_store_ops ops = *all;
+    ops.append = append;
+    ops.append_in = append_in;
+    ops.declare = declare;
+    ops.retire = retire;
+    ops.router_lease = router_lease;
+    ops.route = route;
+    ops.subscribe = subscribe;
+    ops.lease = lease;
+    ops.settle = settle;
+    ops.extend = extend;
+    ops.release = release;
+    ops.block = block;
+    ops.defer = defer;
+    ops.operate = operate;
+    ops.lane_pause = lane_pause;
+    ops.parked_retry = parked_change;
+    ops.parked_drop = parked_change;
+    ops.snapshot_put = snapshot_put;
+    ops.snapshot_drop = snapshot_drop;
+    ops.test_seed = test_seed;
+    ops.worker_beat = worker_beat;
+    ops.turn = turn;
+    return ops;
+}
