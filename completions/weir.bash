@@ -6,6 +6,8 @@
 _weir_commands='append read log streams close work targets why reactions dead init status doctor unblock skip reset
     prioritize pause resume help version'
 _weir_common='--store --json --text --help'
+# What acts on targets takes a filter in place of names.
+_weir_acting='--match --source --lane --blocked --all --dry-run'
 
 _weir_options() {
     case $1 in
@@ -19,10 +21,10 @@ _weir_options() {
     targets) echo '--match --source --lane --blocked --limit --watch' ;;
     reactions) echo '--dry-run' ;;
     dead) echo '--target --reaction --all --limit --dry-run --yes' ;;
-    unblock | pause | resume) echo '--match --source --lane --blocked --all --dry-run' ;;
-    skip) echo '--match --source --lane --blocked --all --dry-run --yes' ;;
-    reset) echo '--to --match --source --lane --blocked --all --dry-run --yes' ;;
-    prioritize) echo '--clear --match --source --lane --blocked --all --dry-run' ;;
+    unblock | pause | resume) echo "$_weir_acting" ;;
+    skip) echo "$_weir_acting --yes" ;;
+    reset) echo "$_weir_acting --to --yes" ;;
+    prioritize) echo "$_weir_acting --clear" ;;
     init) echo '--plan --adopt --grant' ;;
     esac
 }

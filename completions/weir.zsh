@@ -23,12 +23,21 @@ _weir_data() {
 _weir() {
     local context state state_descr line
     typeset -A opt_args
-    local -a common commands
+    local -a common acting commands
     common=(
         '--store[which store]:URL:(postgres\:// sqlite\: memory\:)'
         '(--text)--json[print JSON lines]'
         '(--json)--text[print text]'
         '--help[explain the command]'
+    )
+    # What acts on targets takes a filter in place of names.
+    acting=(
+        '--match[targets whose name fits\: mail-1, mail-*, /^mail-/]:PATTERN:'
+        '--source[targets with a subscription whose source fits]:PATTERN:'
+        '--lane[targets of this lane]:NAME:'
+        '--blocked[targets that are blocked]'
+        '--all[every target]'
+        '--dry-run[say how many would change, change nothing]'
     )
     commands=(
         'append:add an event to a stream, or every line of a file'
@@ -161,69 +170,18 @@ _weir() {
                 '1:verb:(ls show retry drop)' \
                 '*:number:'
             ;;
-        unblock)
-            _arguments $common \
-                '--match[targets whose name fits\: mail-1, mail-*, /^mail-/]:PATTERN:' \
-                '--source[targets with a subscription whose source fits]:PATTERN:' \
-                '--lane[targets of this lane]:NAME:' \
-                '--blocked[targets that are blocked]' \
-                '--all[every target]' \
-                '--dry-run[say how many would change, change nothing]' \
-                '*:target:_weir_targets'
-            ;;
-        skip)
-            _arguments $common \
-                '--match[targets whose name fits\: mail-1, mail-*, /^mail-/]:PATTERN:' \
-                '--source[targets with a subscription whose source fits]:PATTERN:' \
-                '--lane[targets of this lane]:NAME:' \
-                '--blocked[targets that are blocked]' \
-                '--all[every target]' \
-                '--dry-run[say how many would change, change nothing]' \
-                '--yes[do not ask]' \
-                '*:target:_weir_targets'
-            ;;
+        unblock | pause | resume) _arguments $common $acting '*:target:_weir_targets' ;;
+        skip) _arguments $common $acting '--yes[do not ask]' '*:target:_weir_targets' ;;
         reset)
-            _arguments $common \
-                '--match[targets whose name fits\: mail-1, mail-*, /^mail-/]:PATTERN:' \
-                '--source[targets with a subscription whose source fits]:PATTERN:' \
-                '--lane[targets of this lane]:NAME:' \
-                '--blocked[targets that are blocked]' \
-                '--all[every target]' \
-                '--dry-run[say how many would change, change nothing]' \
+            _arguments $common $acting \
                 '--yes[do not ask]' \
                 '--to[start, a position (the last that stays handled), or a time]:WHERE:(start)' \
                 '*:target:_weir_targets'
             ;;
         prioritize)
-            _arguments $common \
+            _arguments $common $acting \
                 '--clear[back to what its reactions declare]' \
-                '--match[targets whose name fits\: mail-1, mail-*, /^mail-/]:PATTERN:' \
-                '--source[targets with a subscription whose source fits]:PATTERN:' \
-                '--lane[targets of this lane]:NAME:' \
-                '--blocked[targets that are blocked]' \
-                '--all[every target]' \
-                '--dry-run[say how many would change, change nothing]' \
                 '1:priority:' \
-                '*:target:_weir_targets'
-            ;;
-        pause)
-            _arguments $common \
-                '--match[targets whose name fits\: mail-1, mail-*, /^mail-/]:PATTERN:' \
-                '--source[targets with a subscription whose source fits]:PATTERN:' \
-                '--lane[targets of this lane]:NAME:' \
-                '--blocked[targets that are blocked]' \
-                '--all[every target]' \
-                '--dry-run[say how many would change, change nothing]' \
-                '*:target:_weir_targets'
-            ;;
-        resume)
-            _arguments $common \
-                '--match[targets whose name fits\: mail-1, mail-*, /^mail-/]:PATTERN:' \
-                '--source[targets with a subscription whose source fits]:PATTERN:' \
-                '--lane[targets of this lane]:NAME:' \
-                '--blocked[targets that are blocked]' \
-                '--all[every target]' \
-                '--dry-run[say how many would change, change nothing]' \
                 '*:target:_weir_targets'
             ;;
         init)

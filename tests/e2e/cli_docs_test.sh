@@ -68,23 +68,27 @@ COMP_LINE="$*" COMP_POINT=${#COMP_LINE} COMP_WORDS=("$@") COMP_CWORD=$(($# - 1))
 _weir
 printf '%s\n' "${COMPREPLY[@]}"
 END
-# What zsh offers for a command beside the common flags: its branch of the case, if it has one.
-zsh_flags() { sed -n "/^        $1)/,/;;/p" "$completions/weir.zsh" | grep -o -- '--[a-z-]*\[' | tr -d '[' | sorted; }
+# What zsh offers for a command beside the common flags: its branch of the case, and the lists that it
+# names.
+zsh_list() { sed -n "/^    $1=(/,/^    )/p" "$completions/weir.zsh" | grep -o -- '--[a-z-]*\[' | tr -d '['; }
+zsh_flags() {
+    local branch
+    branch=$(awk -v command="$1" '/^        [a-z |]+\)/ { here = (" " $0) ~ "[ |]" command "[ )]" } here' "$completions/weir.zsh")
+    { grep -o -- '--[a-z-]*\[' <<<"$branch" | tr -d '['; grep -q '\$acting' <<<"$branch" && zsh_list acting; } | sorted
+}
+fish_flags() { fish --no-config -c 'source $argv[1]; complete -C "weir $argv[2] --"' "$completions/weir.fish" "$1" | cut -f 1 | sorted; }
 bash_completes() { bash complete.bash "$completions/weir.bash" "$@" | sorted; }
 is "bash completes commands" "$(bash_completes weir '')" "$(sorted <<<"$commands")"
 is "bash: --version stands alone" "$(bash_completes weir --v)" "--version "
 for command in $commands; do
     is "bash: flags of weir $command" "$(bash_completes weir "$command" --)" "$(flags "$command")"
     is "zsh: flags of weir $command" "$(zsh_flags "$command")" "$(own_flags "$command")"
-    is "fish: flags of weir $command" \
-        "$(sed -n "s/^complete -c weir -n '__fish_seen_subcommand_from $command' -l \([a-z-]*\).*/--\1/p" "$completions/weir.fish" | sorted)" "$(own_flags "$command")"
+    is "fish: flags of weir $command" "$(fish_flags "$command")" "$(flags "$command")"
 done
-is "zsh: flags of every command" \
-    "$(sed -n '/^    common=(/,/^    )/p' "$completions/weir.zsh" | grep -o -- '--[a-z-]*\[' | tr -d '[' | sorted)" "$common"
-is "fish: flags of every command" \
-    "$(sed -n 's/^complete -c weir -l \([a-z-]*\).*/--\1/p' "$completions/weir.fish" | sorted)" "$common"
+is "zsh: flags of every command" "$(zsh_list common | sorted)" "$common"
+is "fish: --version stands alone" "$(fish_flags '')" "$common--version "
 is "zsh: commands" "$(sed -n '/^    commands=(/,/^    )/s/^        .\([a-z]*\):.*/\1/p' "$completions/weir.zsh" | sorted)" "$(sorted <<<"$commands")"
-is "fish: commands" "$(sed -n 's/^complete -c weir -n "not .* -a \([a-z]*\) .*/\1/p' "$completions/weir.fish" | sorted)" "$(sorted <<<"$commands")"
+is "fish: commands" "$(fish --no-config -c 'source $argv[1]; complete -C "weir "' "$completions/weir.fish" | cut -f 1 | sorted)" "$(sorted <<<"$commands")"
 weir append order-1 N >/dev/null 2>&1
 weir append order-2 N >/dev/null
 is "bash completes names of streams" "$(bash_completes weir read or)" "order-1 order-2 "

@@ -91,6 +91,7 @@ END2
 zsh_lists() { types "$1"$'\024' zsh -f -i; }
 like "zsh: commands" "$(zsh_lists 'weir st')" $'\nstatus\n'
 like "zsh: commands to be explained" "$(zsh_lists 'weir help st')" $'\nstatus\n'
+like "zsh: flags that several commands share" "$(zsh_lists 'weir skip --blo')" $'\n--blocked\n'
 like "zsh: names of streams" "$(zsh_lists 'weir read a')" 'touch'
 not_ok "zsh: nothing was run" test -e pwned
 
