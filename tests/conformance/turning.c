@@ -6,14 +6,6 @@
 
 enum { TARGETS_MAX = 64 };
 
-static kit *turning_kit(kit *k)
-{
-    if (k->store->ops->turn == NULL) {
-        skip(); /* a store that cannot do it yet */
-    }
-    return k;
-}
-
 /* Settles of one turn, each with one advance. */
 typedef struct turn {
     store_advance advances[TARGETS_MAX];
@@ -75,7 +67,7 @@ static void leased_are(const turn *t, const char *names)
 
 static void C20_a_turn_leases_what_it_has_freed(void **state)
 {
-    kit *k = turning_kit(*state);
+    kit *k = *state;
     turn t = { 0 };
     int64_t ids[4];
     const store_reaction r = targets_with(k, 2, 2, ids);
@@ -106,7 +98,7 @@ static void C20_a_turn_leases_what_it_has_freed(void **state)
 
 static void C20_a_turn_leases_nothing_that_leasing_would_not(void **state)
 {
-    kit *k = turning_kit(*state);
+    kit *k = *state;
     turn t = { 0 };
     int64_t ids[8];
     const store_reaction r = targets_with(k, 4, 2, ids);
@@ -142,7 +134,7 @@ static void C20_a_turn_leases_nothing_that_leasing_would_not(void **state)
 
 static void C21_a_turn_without_a_lease_settles_and_one_without_settles_leases(void **state)
 {
-    kit *k = turning_kit(*state);
+    kit *k = *state;
     turn t = { 0 };
     int64_t ids[6];
     const store_reaction r = targets_with(k, 3, 2, ids);
@@ -173,7 +165,7 @@ static void C21_a_turn_without_a_lease_settles_and_one_without_settles_leases(vo
 static void C22_a_turn_leases_in_the_order_of_leasing(void **state)
 {
     enum { RANK = 1 << STORE_RANK_SHIFT };
-    kit *k = turning_kit(*state);
+    kit *k = *state;
     turn t = { 0 };
     KIT_OK(k, k->store->ops->test_seed(k->store, INT64_C(100) * RANK, 0, &k->err));
     const store_reaction r = kit_declare(k, "r", "*", "*", STORE_RULE_STREAM);
@@ -273,7 +265,7 @@ static void take_turns(void *ctx, size_t index)
 
 static void C21_turns_at_once_give_no_target_to_two(void **state)
 {
-    kit *k = turning_kit(*state);
+    kit *k = *state;
     static turning w;
     memset(&w, 0, sizeof w);
     w.reaction = kit_declare(k, "r", "*", "*", STORE_RULE_STREAM).id;
@@ -304,7 +296,7 @@ static void C21_turns_at_once_give_no_target_to_two(void **state)
 
 static void C24_a_turn_answers_each_by_its_own_fence(void **state)
 {
-    kit *k = turning_kit(*state);
+    kit *k = *state;
     turn t = { 0 };
     int64_t ids[10];
     const store_reaction r = targets_with(k, 5, 2, ids);
@@ -349,7 +341,7 @@ static void C24_a_turn_answers_each_by_its_own_fence(void **state)
 
 static void C24_what_was_lost_to_another_is_not_settled_by_a_turn(void **state)
 {
-    kit *k = turning_kit(*state);
+    kit *k = *state;
     turn t = { 0 };
     int64_t ids[2];
     const store_reaction r = targets_with(k, 1, 2, ids);
@@ -376,7 +368,7 @@ static void C24_what_was_lost_to_another_is_not_settled_by_a_turn(void **state)
 
 static void C24_a_fence_of_a_turn_is_never_given_out_again(void **state)
 {
-    kit *k = turning_kit(*state);
+    kit *k = *state;
     turn t = { 0 };
     int64_t ids[8];
     const store_reaction r = targets_with(k, 1, 8, ids);
@@ -397,7 +389,7 @@ static void C24_a_fence_of_a_turn_is_never_given_out_again(void **state)
 
 static void C25_a_turn_advances_as_settling_does(void **state)
 {
-    kit *k = turning_kit(*state);
+    kit *k = *state;
     turn t = { 0 };
     int64_t ids[3];
     const store_reaction r = targets_with(k, 1, 3, ids);
@@ -458,7 +450,7 @@ static void C25_a_turn_advances_as_settling_does(void **state)
 
 static void C25_a_turn_that_fails_has_not_happened(void **state)
 {
-    kit *k = turning_kit(*state);
+    kit *k = *state;
     turn t = { 0 };
     int64_t ids[4];
     const store_reaction r = targets_with(k, 2, 2, ids);
@@ -481,7 +473,7 @@ static void C25_a_turn_that_fails_has_not_happened(void **state)
 
 static void C26_a_turn_blocks_what_lost_too_many_leases(void **state)
 {
-    kit *k = turning_kit(*state);
+    kit *k = *state;
     turn t = { 0 };
     int64_t ids[6];
     const store_reaction r = targets_with(k, 3, 2, ids);
@@ -507,7 +499,7 @@ static void C26_a_turn_blocks_what_lost_too_many_leases(void **state)
 
 static void C33_work_rows_go_with_what_a_turn_has_handled(void **state)
 {
-    kit *k = turning_kit(*state);
+    kit *k = *state;
     turn t = { 0 };
     int64_t ids[3], left[4];
     const store_reaction r = kit_declare(k, "r", "*", "*", STORE_RULE_WORK);

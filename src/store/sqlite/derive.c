@@ -1,7 +1,7 @@
 /* derive.c - keeps a target's row in step with its subscriptions; small tools of the targets side.
  *
  * INVARIANT  At the end of every transaction, behind, watermark, rank and priority of every target
- * are what derive_read computes. Leasing reads nothing else, so a target whose row is wrong is
+ * are what weir__sqlite_target_derived computes. Leasing reads nothing else, so a target whose row is wrong is
  * either leased for nothing or never again.
  */
 #include "base/error.h"
@@ -49,55 +49,149 @@ weir_status weir__sqlite_get_int(sqlite_conn *conn, const char *sql, const int64
     return status;
 }
 
-/* What derive_read gives: as the row says, and as it should. */
-typedef struct derived {
-    int64_t behind, watermark, priority;
-} derived;
+/* ---- targets ------------------------------------------------------------------------------- */
+
+/* Room for one more subscription; NULL: out of memory. Few targets have more than fit into the
+ * struct. */
+static sqlite_subscription *next_subscription(sqlite_target *t)
+{
+    if (t->subscriptions_count == t->capacity) {
+        const size_t capacity = t->capacity * 2;
+        sqlite_subscription *more = weir__calloc(capacity, sizeof *more);
+        if (more == NULL) {
+            return NULL;
+        }
+        memcpy(more, t->subscriptions, t->subscriptions_count * sizeof *more);
+        weir__free(t->many);
+        t->many = more;
+        t->subscriptions = more;
+        t->capacity = capacity;
+    }
+    return &t->subscriptions[t->subscriptions_count++];
+}
+
+static void read_target(sqlite3_stmt *stmt, sqlite_target *t)
+{
+    t->fence = sqlite3_column_int64(stmt, 0);
+    t->leased = sqlite3_column_int(stmt, 1) != 0;
+    t->lost = sqlite3_column_int64(stmt, 2);
+    t->failed = sqlite3_column_int(stmt, 3) != 0;
+    t->paused = sqlite3_column_int(stmt, 4) != 0;
+    t->is = (sqlite_derived){ .behind = sqlite3_column_int(stmt, 5) != 0,
+                              .watermark = sqlite3_column_int64(stmt, 6),
+                              .priority = sqlite3_column_int64(stmt, 7) };
+    t->prioritized = sqlite3_column_type(stmt, 8) != SQLITE_NULL;
+    t->override = sqlite3_column_int64(stmt, 8);
+    t->sent_back = sqlite3_column_int(stmt, 9) != 0;
+    t->has_work = sqlite3_column_int(stmt, 10) != 0;
+}
+
+weir_status weir__sqlite_target_load(sqlite_conn *conn, int64_t id, sqlite_target *t,
+                                     weir_error *err)
+{
+    sqlite3_stmt *stmt = NULL;
+    bool row = false, found = false;
+    *t = (sqlite_target){ .id = id, .capacity = sizeof t->few / sizeof t->few[0] };
+    t->subscriptions = t->few;
+    weir_status status = weir__sqlite_statement(conn, sql_target_load, &stmt, err);
+    if (status != WEIR_OK) {
+        return status;
+    }
+    sqlite3_bind_int64(stmt, 1, id);
+    for (;;) {
+        status = weir__sqlite_step(conn, stmt, &row, err);
+        if (status != WEIR_OK || !row) {
+            break;
+        }
+        if (!found) {
+            read_target(stmt, t);
+            found = true;
+        }
+        if (sqlite3_column_type(stmt, 11) == SQLITE_NULL) {
+            continue;
+        }
+        sqlite_subscription *s = next_subscription(t);
+        if (s == NULL) {
+            status = weir__fail(err, WEIR_ENOMEM, "could not allocate subscriptions");
+            break;
+        }
+        *s = (sqlite_subscription){ .reaction = sqlite3_column_int64(stmt, 11),
+                                    .at = sqlite3_column_int64(stmt, 12),
+                                    .mark = sqlite3_column_int64(stmt, 13),
+                                    .priority = sqlite3_column_int64(stmt, 14),
+                                    .retired = sqlite3_column_int(stmt, 15) != 0 };
+    }
+    weir__sqlite_done(stmt);
+    if (status == WEIR_OK && !found) {
+        status = weir__fail(err, WEIR_ENOTFOUND, "no target with id %lld", (long long)id);
+    }
+    return status;
+}
+
+void weir__sqlite_target_free(sqlite_target *t)
+{
+    weir__free(t->many);
+    t->many = NULL;
+}
+
+sqlite_derived weir__sqlite_target_derived(const sqlite_target *t)
+{
+    sqlite_derived d = { .behind = t->sent_back };
+    bool counted = false, lagging = false;
+    int64_t priority = 0;
+    for (size_t i = 0; i < t->subscriptions_count; i++) {
+        const sqlite_subscription *s = &t->subscriptions[i];
+        if (s->retired) {
+            continue;
+        }
+        const bool lags = s->at < s->mark;
+        /* The least of those that are behind, else the greatest. */
+        if (lags ? !lagging || s->at < d.watermark
+                 : !lagging && (!counted || s->at > d.watermark)) {
+            d.watermark = s->at;
+        }
+        priority = counted && priority > s->priority ? priority : s->priority;
+        lagging = lagging || lags;
+        counted = true;
+    }
+    d.behind = d.behind || lagging;
+    d.priority = t->prioritized ? t->override : priority;
+    return d;
+}
+
+bool weir__sqlite_derived_moves(const sqlite_derived *is, const sqlite_derived *should)
+{
+    return is->behind != should->behind || is->priority != should->priority ||
+           is->watermark >> STORE_RANK_SHIFT != should->watermark >> STORE_RANK_SHIFT;
+}
 
 weir_status weir__sqlite_derive(sqlite_conn *conn, int64_t target, bool *behind, weir_error *err)
 {
-    sqlite3_stmt *stmt = NULL;
-    derived is = { 0 }, should = { 0 };
-    bool row = false;
-    weir_status status = weir__sqlite_statement(conn, sql_derive_read, &stmt, err);
+    sqlite_target t;
+    weir_status status = weir__sqlite_target_load(conn, target, &t, err);
     if (status != WEIR_OK) {
-        return status;
+        goto out;
     }
-    sqlite3_bind_int64(stmt, 1, target);
-    status = weir__sqlite_step(conn, stmt, &row, err);
-    if (status == WEIR_OK && row) {
-        is = (derived){ .behind = sqlite3_column_int64(stmt, 0),
-                        .watermark = sqlite3_column_int64(stmt, 1),
-                        .priority = sqlite3_column_int64(stmt, 2) };
-        should = (derived){ .behind = sqlite3_column_int64(stmt, 3),
-                            .watermark = sqlite3_column_int64(stmt, 4),
-                            .priority = sqlite3_column_int64(stmt, 5) };
-    }
-    weir__sqlite_done(stmt);
-    if (status == WEIR_OK && !row) {
-        status = weir__fail(err, WEIR_ENOTFOUND, "no target with id %lld", (long long)target);
-    }
-    if (status != WEIR_OK) {
-        return status;
-    }
-
-    /* SQLite rewrites an index entry whenever a column of it is named in an UPDATE, changed or not:
-     * most settles move the watermark alone, inside its rank. */
-    const int64_t rank = should.watermark >> STORE_RANK_SHIFT;
-    if (is.behind != should.behind || is.priority != should.priority ||
-        is.watermark >> STORE_RANK_SHIFT != rank) {
-        status = weir__sqlite_run_ints(
-            conn, sql_derive_write,
-            (int64_t[]){ target, should.behind, should.watermark, rank, should.priority }, 5, err);
-    } else if (is.watermark != should.watermark) {
+    const sqlite_derived should = weir__sqlite_target_derived(&t);
+    if (weir__sqlite_derived_moves(&t.is, &should)) {
+        status = weir__sqlite_run_ints(conn, sql_derive_write,
+                                       (int64_t[]){ target, should.behind, should.watermark,
+                                                    should.watermark >> STORE_RANK_SHIFT,
+                                                    should.priority },
+                                       5, err);
+    } else if (t.is.watermark != should.watermark) {
         status = weir__sqlite_run_ints(conn, sql_derive_watermark,
                                        (int64_t[]){ target, should.watermark }, 2, err);
     }
     if (status == WEIR_OK && behind != NULL) {
-        *behind = should.behind != 0;
+        *behind = should.behind;
     }
+out:
+    weir__sqlite_target_free(&t);
     return status;
 }
+
+/* ---- tools --------------------------------------------------------------------------------- */
 
 weir_str weir__sqlite_error_text(weir_str text)
 {

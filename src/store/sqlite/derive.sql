@@ -1,22 +1,20 @@
 -- derive.sql - what a target's row says about its subscriptions, kept in step by derive.c.
 
--- name: derive_read
-SELECT t.behind, t.watermark, t.priority,
-       coalesce(d.behind, 0)
-           OR EXISTS (SELECT 1
-                        FROM weir_parked AS p
-                        JOIN weir_reactions AS r ON r.id = p.reaction
-                       WHERE p.target = ?1 AND p.sent_back = 1 AND r.retired = 0),
-       coalesce(d.least, d.greatest, 0),
-       coalesce(t.override, d.priority, 0)
-  FROM weir_targets AS t,
-       (SELECT max(s.at < s.mark) AS behind,
-               min(CASE WHEN s.at < s.mark THEN s.at END) AS least,
-               max(s.at) AS greatest,
-               max(s.priority) AS priority
-          FROM weir_subscriptions AS s
-          JOIN weir_reactions AS r ON r.id = s.reaction
-         WHERE s.target = ?1 AND r.retired = 0) AS d
+-- A row for each subscription, one without where there is none; the target's own columns in each.
+-- name: target_load
+SELECT t.fence, t.holder IS NOT NULL, t.lost,
+       t.error <> '' OR t.event <> 0 OR t.reaction <> 0,
+       t.paused OR coalesce((SELECT l.paused FROM weir_lanes AS l WHERE l.lane = t.lane), 0),
+       t.behind, t.watermark, t.priority, t.override,
+       EXISTS (SELECT 1
+                 FROM weir_parked AS p
+                 JOIN weir_reactions AS q ON q.id = p.reaction
+                WHERE p.target = ?1 AND p.sent_back = 1 AND q.retired = 0),
+       EXISTS (SELECT 1 FROM weir_work AS w WHERE w.target = ?1),
+       s.reaction, s.at, s.mark, s.priority, r.retired
+  FROM weir_targets AS t
+  LEFT JOIN weir_subscriptions AS s ON s.target = t.id
+  LEFT JOIN weir_reactions AS r ON r.id = s.reaction
  WHERE t.id = ?1;
 
 -- name: derive_write

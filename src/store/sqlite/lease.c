@@ -41,6 +41,7 @@ typedef struct leasing {
     const store_lease_request *request;
     store_known_reaction *known; /* owned: by reaction, for bsearch */
     int64_t now_us;
+    bool sent_back;    /* some target has events that were sent back: rarely so */
     weir_arena *arena; /* of the list */
     candidate *due;    /* in the arena */
     size_t due_count;
@@ -221,7 +222,7 @@ static weir_status next_known(const leasing *l, sqlite3_stmt *stmt, candidate *o
         }
         candidate c = read_candidate(stmt);
         status = read_subscriptions(l, &c, err);
-        if (status == WEIR_OK) {
+        if (status == WEIR_OK && l->sent_back) {
             status = read_sent_back(l, &c, err);
         }
         if (status != WEIR_OK) {
@@ -411,8 +412,14 @@ static weir_status lane_paused(const leasing *l, bool *paused, weir_error *err)
 static weir_status choose_and_take(leasing *l, weir_error *err)
 {
     bool paused = false;
+    int64_t one = 0;
     weir_status status = lane_paused(l, &paused, err);
     if (status != WEIR_OK || paused) {
+        return status;
+    }
+    status =
+        weir__sqlite_get_int(l->conn, sql_lease_any_sent_back, NULL, 0, &l->sent_back, &one, err);
+    if (status != WEIR_OK) {
         return status;
     }
     l->chosen = weir__arena_alloc(l->arena, l->request->limit * sizeof *l->chosen);

@@ -41,6 +41,9 @@ SELECT s.reaction, r.number, s.at, s.mark, s.retries, s.source, s.value
  WHERE s.target = ?1 AND s.at < s.mark AND r.retired = 0
  ORDER BY s.reaction;
 
+-- name: lease_any_sent_back
+SELECT 1 FROM weir_parked INDEXED BY weir_parked_sent_back WHERE sent_back = 1 LIMIT 1;
+
 -- name: lease_sent_back
 SELECT p.id, p.reaction, r.number, p.event, p.attempts
   FROM weir_parked AS p INDEXED BY weir_parked_sent_back

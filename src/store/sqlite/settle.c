@@ -57,7 +57,19 @@ weir_status weir__sqlite_clear(sqlite_conn *conn, int64_t target, bool take, wei
 
 /* ---- fences -------------------------------------------------------------------------------- */
 
-/* WEIR_OK: the lease with that fence is held. ELOST, ENOTFOUND. */
+/* WEIR_OK: the lease with that fence is held. ELOST. */
+static weir_status judge_fence(int64_t is, bool leased, int64_t fence, weir_error *err)
+{
+    if (is != fence) {
+        return weir__fail(err, WEIR_ELOST, "the lease is lost: fence %lld, the target is at %lld",
+                          (long long)fence, (long long)is);
+    }
+    return leased ? WEIR_OK
+                  : weir__fail(err, WEIR_ELOST, "the lease is lost: nobody holds fence %lld",
+                               (long long)fence);
+}
+
+/* The same of a target that need not be known any further. ENOTFOUND. */
 static weir_status check_fence(sqlite_conn *conn, int64_t target, int64_t fence, weir_error *err)
 {
     sqlite3_stmt *stmt = NULL;
@@ -70,12 +82,9 @@ static weir_status check_fence(sqlite_conn *conn, int64_t target, int64_t fence,
     status = weir__sqlite_step(conn, stmt, &row, err);
     if (status == WEIR_OK && !row) {
         status = weir__fail(err, WEIR_ENOTFOUND, "no target with id %lld", (long long)target);
-    } else if (status == WEIR_OK && sqlite3_column_int64(stmt, 0) != fence) {
-        status = weir__fail(err, WEIR_ELOST, "the lease is lost: fence %lld, the target is at %lld",
-                            (long long)fence, (long long)sqlite3_column_int64(stmt, 0));
-    } else if (status == WEIR_OK && sqlite3_column_int(stmt, 1) == 0) {
-        status = weir__fail(err, WEIR_ELOST, "the lease is lost: nobody holds fence %lld",
-                            (long long)fence);
+    } else if (status == WEIR_OK) {
+        status = judge_fence(sqlite3_column_int64(stmt, 0), sqlite3_column_int(stmt, 1) != 0, fence,
+                             err);
     }
     weir__sqlite_done(stmt);
     return status;
@@ -147,29 +156,53 @@ static weir_status no_subscription(int64_t target, int64_t reaction, weir_error 
                       (long long)target, (long long)reaction);
 }
 
-/* *at: where a subscription is. ENOTFOUND. */
-static weir_status find_subscription(sqlite_conn *conn, int64_t target, int64_t reaction,
-                                     int64_t *at, weir_error *err)
+/* NULL: none. */
+static sqlite_subscription *find_subscription(sqlite_target *t, int64_t reaction)
 {
-    bool found = false;
-    const weir_status status = weir__sqlite_get_int(
-        conn, sql_settle_subscription, (int64_t[]){ target, reaction }, 2, &found, at, err);
-    return status == WEIR_OK && !found ? no_subscription(target, reaction, err) : status;
+    for (size_t i = 0; i < t->subscriptions_count; i++) {
+        if (t->subscriptions[i].reaction == reaction) {
+            return &t->subscriptions[i];
+        }
+    }
+    return NULL;
 }
 
-static weir_status advance(sqlite_conn *conn, int64_t target, const store_advance *advance,
-                           bool *advanced, weir_error *err)
+/* Whether all that is advanced and parked has a subscription: found before anything is written. */
+static weir_status check_subscriptions(sqlite_target *t, const store_settle *settle,
+                                       weir_error *err)
 {
-    int64_t at = 0;
-    weir_status status = find_subscription(conn, target, advance->reaction, &at, err);
-    if (status != WEIR_OK || advance->to <= at) {
-        return status;
+    for (size_t i = 0; i < settle->advances_count; i++) {
+        if (find_subscription(t, settle->advances[i].reaction) == NULL) {
+            return no_subscription(t->id, settle->advances[i].reaction, err);
+        }
     }
-    *advanced = true;
-    const int64_t values[] = { target, advance->reaction, advance->to };
-    status = weir__sqlite_run_ints(conn, sql_settle_advance, values, 3, err);
-    if (status == WEIR_OK) {
-        status = weir__sqlite_run_ints(conn, sql_settle_work_done, values, 3, err);
+    for (size_t i = 0; i < settle->parks_count; i++) {
+        if (find_subscription(t, settle->parks[i].reaction) == NULL) {
+            return no_subscription(t->id, settle->parks[i].reaction, err);
+        }
+    }
+    return WEIR_OK;
+}
+
+/* Moves the subscriptions, here and in the store. *advanced becomes true when one has moved. */
+static weir_status run_advances(sqlite_conn *conn, sqlite_target *t, const store_settle *settle,
+                                bool *advanced, weir_error *err)
+{
+    weir_status status = WEIR_OK;
+    for (size_t i = 0; i < settle->advances_count && status == WEIR_OK; i++) {
+        const store_advance *a = &settle->advances[i];
+        sqlite_subscription *s = find_subscription(t, a->reaction);
+        if (a->to <= s->at) {
+            continue;
+        }
+        *advanced = true;
+        s->at = a->to;
+        s->mark = a->to > s->mark ? a->to : s->mark;
+        const int64_t values[] = { t->id, a->reaction, a->to };
+        status = weir__sqlite_run_ints(conn, sql_settle_advance, values, 3, err);
+        if (status == WEIR_OK && t->has_work) {
+            status = weir__sqlite_run_ints(conn, sql_settle_work_done, values, 3, err);
+        }
     }
     return status;
 }
@@ -224,28 +257,41 @@ static weir_status end_lease(sqlite_conn *conn, const store_settle *settle, int6
     return weir__fail(err, WEIR_EINVAL, "unknown end of a lease: %d", (int)settle->end);
 }
 
-/* What a settle changes besides its appends. */
-static weir_status settle_target(sqlite_conn *conn, const store_settle *settle, int64_t now_us,
-                                 bool *behind, weir_error *err)
+/* Whether there is nothing to a settle but progress, so that its target is written once. */
+static bool is_plain(const store_settle *settle)
 {
-    const bool failed = settle->failure.reaction != 0 || settle->end == STORE_END_BLOCK;
-    bool advanced = false;
+    return settle->parks_count == 0 && settle->parked_done_count == 0 &&
+           settle->failure.reaction == 0 &&
+           (settle->end == STORE_END_RELEASE || settle->end == STORE_END_KEEP);
+}
+
+static weir_status end_plainly(sqlite_conn *conn, const sqlite_target *t,
+                               const store_settle *settle, int64_t now_us, bool advanced,
+                               bool *behind, weir_error *err)
+{
+    const bool kept = settle->end == STORE_END_KEEP;
+    const sqlite_derived should = weir__sqlite_target_derived(t);
+    const int64_t values[] = { t->id,
+                               kept,
+                               kept ? weir__sqlite_later(now_us, settle->lease_us) : 0,
+                               advanced ? 0 : t->lost,
+                               should.watermark,
+                               should.behind,
+                               should.watermark >> STORE_RANK_SHIFT,
+                               should.priority };
+    *behind = should.behind;
+    return weir__sqlite_derived_moves(&t->is, &should)
+               ? weir__sqlite_run_ints(conn, sql_settle_end_moved, values, 8, err)
+               : weir__sqlite_run_ints(conn, sql_settle_end, values, 5, err);
+}
+
+/* The end of a settle that parks, fails, defers or blocks. */
+static weir_status end_with_trouble(sqlite_conn *conn, const store_settle *settle, int64_t now_us,
+                                    bool failed, bool *behind, weir_error *err)
+{
     weir_status status = WEIR_OK;
-    for (size_t i = 0; i < settle->advances_count && status == WEIR_OK; i++) {
-        status = advance(conn, settle->target, &settle->advances[i], &advanced, err);
-    }
-    if (status == WEIR_OK && advanced) {
-        status = weir__sqlite_run_ints(conn, sql_settle_not_lost, &settle->target, 1, err);
-    }
-    if (status == WEIR_OK && advanced && !failed) {
-        status = weir__sqlite_run_ints(conn, sql_settle_no_error, &settle->target, 1, err);
-    }
     for (size_t i = 0; i < settle->parks_count && status == WEIR_OK; i++) {
-        int64_t at = 0;
-        status = find_subscription(conn, settle->target, settle->parks[i].reaction, &at, err);
-        if (status == WEIR_OK) {
-            status = weir__sqlite_park(conn, settle->target, &settle->parks[i], now_us, err);
-        }
+        status = weir__sqlite_park(conn, settle->target, &settle->parks[i], now_us, err);
     }
     for (size_t i = 0; i < settle->parked_done_count && status == WEIR_OK; i++) {
         status =
@@ -258,37 +304,62 @@ static weir_status settle_target(sqlite_conn *conn, const store_settle *settle, 
     if (status == WEIR_OK) {
         status = end_lease(conn, settle, now_us, err);
     }
-    if (status == WEIR_OK) {
-        status = weir__sqlite_derive(conn, settle->target, behind, err);
+    return status == WEIR_OK ? weir__sqlite_derive(conn, settle->target, behind, err) : status;
+}
+
+/* What a settle changes besides its appends. */
+static weir_status settle_target(sqlite_conn *conn, sqlite_target *t, const store_settle *settle,
+                                 int64_t now_us, bool *behind, weir_error *err)
+{
+    const bool failed = settle->failure.reaction != 0 || settle->end == STORE_END_BLOCK;
+    const bool plain = is_plain(settle);
+    bool advanced = false;
+    weir_status status = run_advances(conn, t, settle, &advanced, err);
+    if (status == WEIR_OK && advanced && t->lost != 0 && !plain) {
+        status = weir__sqlite_run_ints(conn, sql_settle_not_lost, &t->id, 1, err);
     }
-    if (status == WEIR_OK && *behind) {
-        int64_t paused = 0;
-        bool found = false;
-        status =
-            weir__sqlite_get_int(conn, sql_settle_paused, &settle->target, 1, &found, &paused, err);
-        *behind = paused == 0;
+    if (status == WEIR_OK && advanced && t->failed && !failed) {
+        status = weir__sqlite_run_ints(conn, sql_settle_no_error, &t->id, 1, err);
     }
+    if (status != WEIR_OK) {
+        return status;
+    }
+    status = plain ? end_plainly(conn, t, settle, now_us, advanced, behind, err)
+                   : end_with_trouble(conn, settle, now_us, failed, behind, err);
+    *behind = *behind && !t->paused;
     return status;
+}
+
+/* Loads the target of a settle and finds out whether it may be settled. ELOST, ENOTFOUND. */
+static weir_status load_and_judge(sqlite_conn *conn, const store_settle *settle, sqlite_target *t,
+                                  weir_error *err)
+{
+    const weir_status status = weir__sqlite_target_load(conn, settle->target, t, err);
+    return status == WEIR_OK ? judge_fence(t->fence, t->leased, settle->fence, err) : status;
 }
 
 weir_status weir__sqlite_settle_plain(sqlite_conn *conn, const store_settle *settle, int64_t now_us,
                                       bool *behind, weir_error *err)
 {
-    int64_t at = 0;
-    WEIR_ASSERT(settle->sql == NULL && settle->appends_count == 0 && settle->parks_count == 0 &&
-                settle->parked_done_count == 0 && settle->failure.reaction == 0 &&
+    sqlite_target t;
+    WEIR_ASSERT(settle->sql == NULL && settle->appends_count == 0 && is_plain(settle) &&
                 settle->end == STORE_END_RELEASE);
-    weir_status status = check_fence(conn, settle->target, settle->fence, err);
-    for (size_t i = 0; i < settle->advances_count && status == WEIR_OK; i++) {
-        status = find_subscription(conn, settle->target, settle->advances[i].reaction, &at, err);
+    weir_status status = load_and_judge(conn, settle, &t, err);
+    if (status == WEIR_OK) {
+        status = check_subscriptions(&t, settle, err);
     }
-    return status == WEIR_OK ? settle_target(conn, settle, now_us, behind, err) : status;
+    if (status == WEIR_OK) {
+        status = settle_target(conn, &t, settle, now_us, behind, err);
+    }
+    weir__sqlite_target_free(&t);
+    return status;
 }
 
 weir_status weir__sqlite_settle(weir_store *base, store_settle *settle, weir_error *err)
 {
     sqlite_store *s = (sqlite_store *)base;
     sqlite_conn *conn = NULL;
+    sqlite_target t = { 0 };
     int64_t now_us = 0;
     bool behind = false;
 
@@ -298,14 +369,18 @@ weir_status weir__sqlite_settle(weir_store *base, store_settle *settle, weir_err
     }
     status = run_sql(conn, settle, err);
     if (status == WEIR_OK) {
-        status = check_fence(conn, settle->target, settle->fence, err);
+        status = load_and_judge(conn, settle, &t, err);
     }
     if (status == WEIR_OK) {
         status = run_appends(s, conn, now_us, settle, err);
     }
     if (status == WEIR_OK) {
-        status = settle_target(conn, settle, now_us, &behind, err);
+        status = check_subscriptions(&t, settle, err);
     }
+    if (status == WEIR_OK) {
+        status = settle_target(conn, &t, settle, now_us, &behind, err);
+    }
+    weir__sqlite_target_free(&t);
     status = weir__sqlite_write_end(s, status, true, err);
     if (status == WEIR_OK) {
         settle->behind = behind;

@@ -3,9 +3,6 @@
 -- name: fenced_read
 SELECT fence, holder IS NOT NULL FROM weir_targets WHERE id = ?1;
 
--- name: settle_subscription
-SELECT at FROM weir_subscriptions WHERE target = ?1 AND reaction = ?2;
-
 -- at <= mark always: a position beyond the mark takes the mark with it.
 -- name: settle_advance
 UPDATE weir_subscriptions
@@ -35,10 +32,18 @@ RETURNING retries;
 -- name: settle_failed
 UPDATE weir_targets SET error = ?2, event = ?3, reaction = ?4, attempts = ?5 WHERE id = ?1;
 
--- name: settle_paused
-SELECT t.paused OR coalesce(l.paused, 0)
-  FROM weir_targets AS t LEFT JOIN weir_lanes AS l ON l.lane = t.lane
- WHERE t.id = ?1;
+-- What most settles are: progress, and the end of the lease or more of it. The second when what
+-- leasing goes by has moved.
+-- name: settle_end
+UPDATE weir_targets
+   SET holder = CASE WHEN ?2 THEN holder END, lease_until = ?3, lost = ?4, watermark = ?5
+ WHERE id = ?1;
+
+-- name: settle_end_moved
+UPDATE weir_targets
+   SET holder = CASE WHEN ?2 THEN holder END, lease_until = ?3, lost = ?4, watermark = ?5,
+       behind = ?6, rank = ?7, priority = ?8
+ WHERE id = ?1;
 
 -- name: end_release
 UPDATE weir_targets SET holder = NULL, lease_until = 0 WHERE id = ?1;

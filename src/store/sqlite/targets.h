@@ -18,6 +18,46 @@ weir_status weir__sqlite_run_ints(sqlite_conn *conn, const char *sql, const int6
 weir_status weir__sqlite_get_int(sqlite_conn *conn, const char *sql, const int64_t *values,
                                  size_t count, bool *found, int64_t *out, weir_error *err);
 
+/* What a target's row says about its subscriptions. */
+typedef struct sqlite_derived {
+    bool behind;
+    int64_t watermark, priority;
+} sqlite_derived;
+
+typedef struct sqlite_subscription {
+    int64_t reaction, at, mark, priority;
+    bool retired; /* its reaction is */
+} sqlite_subscription;
+
+/* A target and its subscriptions, as they are in this transaction. Ended by
+ * weir__sqlite_target_free, also when loading failed. */
+typedef struct sqlite_target {
+    int64_t id, fence, lost;
+    bool leased;    /* somebody holds the fence, its time over or not   */
+    bool failed;    /* it keeps a failure                               */
+    bool paused;    /* or its lane is                                   */
+    bool sent_back; /* it has events that were sent back              */
+    bool has_work;  /* it has work rows                               */
+    bool prioritized;
+    int64_t override; /* the operator's priority, if prioritized      */
+    sqlite_derived is;
+    sqlite_subscription *subscriptions; /* `few` or `many` */
+    size_t subscriptions_count, capacity;
+    sqlite_subscription few[4];
+    sqlite_subscription *many; /* owned */
+} sqlite_target;
+
+/* ENOTFOUND. */
+weir_status weir__sqlite_target_load(sqlite_conn *conn, int64_t id, sqlite_target *t,
+                                     weir_error *err);
+void weir__sqlite_target_free(sqlite_target *t);
+/* What its row should say. */
+sqlite_derived weir__sqlite_target_derived(const sqlite_target *t);
+/* Whether a column of an index is another one. SQLite rewrites an index entry whenever a column of
+ * it is named in an UPDATE, changed or not; most settles move the watermark alone, inside its
+ * rank. */
+bool weir__sqlite_derived_moves(const sqlite_derived *is, const sqlite_derived *should);
+
 /* Brings behind, watermark, rank and priority of a target in step with its subscriptions and
  * sent-back events. Whoever changes one of those calls this afterwards, in the same transaction.
  * *behind may be NULL. */
