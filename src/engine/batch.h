@@ -94,7 +94,7 @@ typedef struct batch {
     bool broken;           /* it could not be filled: to be given back            */
     int reruns;            /* of the event at `first`                              */
     int attempt;           /* failures of the store in a row                       */
-    int io_errors;         /* of those, EIO with effects                           */
+    int io_errors;         /* of those, EIO with SQL                               */
     struct pulled *pulled; /* PHASE_PULL; owned by who pulled it, or by us while it waits */
 } batch;
 

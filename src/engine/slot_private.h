@@ -13,7 +13,7 @@
 enum {
     SLOT_BATCHES_MAX = 8,   /* in a row on one target                                        */
     SLOT_RERUNS_MAX = 3,    /* of an event whose settle lost a race                           */
-    SLOT_IO_ERRORS_MAX = 5, /* of a settle with effects: then they are taken to be the reason */
+    SLOT_IO_ERRORS_MAX = 5, /* of a settle with SQL: then that is taken to be the reason      */
 };
 #define SLOT_RERUN_BASE_US INT64_C(50000)
 #define SLOT_RERUN_CAP_US  INT64_C(1000000)

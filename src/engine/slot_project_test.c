@@ -297,6 +297,63 @@ static void C33_staged_sql_is_settled_with_the_rest_or_not_at_all(void **state)
     end(s);
 }
 
+static void a_settle_with_sql_that_breaks_the_store_again_and_again_is_a_failure(void **state)
+{
+    weir_store *s = begin(state);
+    const fault_plan plan = {
+        .verb = FAULT_SETTLE, .action = FAULT_FAIL_BEFORE, .nth = 1, .count = 5, .status = WEIR_EIO
+    };
+    one.effect = "effect";
+    one.during = stage_sql;
+    kit_handler(&a, &one, "one", "all", NULL);
+    kit_start(&a, s, NULL);
+    append(s, 1);
+    weir__fault_set(s, &plan);
+    kit_drive(&a, 60 * S);
+    assert_int_equal(weir__fault_hits(s), 5);
+    assert_string_equal(one.seen, "one:1/1 one:1/2 ");
+    assert_int_equal(kit_version(s, "effect"), 0);
+    end(s);
+}
+
+static size_t full_calls;
+
+/* The disk is full for the first two calls: the database may not grow then. */
+static int32_t fill_the_disk(void *ctx, void *native, weir_error *err)
+{
+    const bool full = ++full_calls <= 2;
+    (void)ctx;
+    weir_status status = run_sql(
+        native, full ? "PRAGMA max_page_count = 1" : "PRAGMA max_page_count = 1000000", err);
+    if (status == WEIR_OK) {
+        status = run_sql(native, "CREATE TABLE large AS SELECT zeroblob(1000000) AS bytes", err);
+    }
+    return status;
+}
+
+static void stage_large(recorder *r, weir_delivery *d)
+{
+    (void)r;
+    assert_int_equal(weir__stage_sql(d, fill_the_disk, NULL, NULL), WEIR_OK);
+}
+
+/* With no retries, so that a charge would block. */
+static void C41_sql_that_fails_because_the_store_does_is_nobodys_failure(void **state)
+{
+    weir_store *s = begin(state);
+    const weir_reaction none = { .retries = -1 };
+    full_calls = 0;
+    one.during = stage_large;
+    kit_handler(&a, &one, "one", "all", &none);
+    kit_start(&a, s, NULL);
+    append(s, 1);
+    kit_drive(&a, 60 * S);
+    assert_int_equal(full_calls, *state != NULL ? 3 : 1);
+    assert_string_equal(one.seen, "one:1/1 ");
+    assert_int_equal(kit_at(s, "all", "one"), 1);
+    end(s);
+}
+
 #define TEST(test)                                                                                 \
     { #test " on memory", test, NULL, NULL, NULL },                                                \
     {                                                                                              \
@@ -314,6 +371,8 @@ int main(void)
         TEST(handlers_and_projections_on_one_target_take_turns),
         TEST(the_failure_of_a_handler_survives_the_projections_behind_it),
         TEST(C33_staged_sql_is_settled_with_the_rest_or_not_at_all),
+        TEST(a_settle_with_sql_that_breaks_the_store_again_and_again_is_a_failure),
+        TEST(C41_sql_that_fails_because_the_store_does_is_nobodys_failure),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

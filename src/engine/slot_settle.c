@@ -312,9 +312,14 @@ static void settled(slot *s, const store_settle *settle, batch_hold *charge)
     }
 }
 
+static bool has_sql(const slot *s)
+{
+    return s->effects.sqls_count > 0 || s->batch->project;
+}
+
 static bool has_effects(const slot *s)
 {
-    return s->effects.appends_count > 0 || s->effects.sqls_count > 0 || s->batch->project;
+    return s->effects.appends_count > 0 || has_sql(s);
 }
 
 static void not_settled(slot *s, weir_status status, bool sql_failed, const weir_error *err)
@@ -351,8 +356,9 @@ static void not_settled(slot *s, weir_status status, bool sql_failed, const weir
         break;
     case WEIR_EIO:
         /* A store that fails for one settle only, again and again, fails because of what is in it:
-         * SQL that has broken its transaction, for one. It must not hold the slot for ever. */
-        if (with_effects && ++b->io_errors >= SLOT_IO_ERRORS_MAX) {
+         * SQL that has broken its transaction. It must not hold the slot for ever. Appends cannot
+         * do that: then it is the store, a full disk for one, and nobody is charged. */
+        if (has_sql(s) && ++b->io_errors >= SLOT_IO_ERRORS_MAX) {
             refused(s, status, err);
             return;
         }
@@ -435,7 +441,8 @@ weir_status weir__slot_settle(slot *s, bool in_between, weir_error *err)
         if (status != WEIR_EUNKNOWN) {
             set_ending(s, false);
         }
-        not_settled(s, status, run.status != WEIR_OK, err);
+        /* A function that failed because the store did is told by an answer of the store's own. */
+        not_settled(s, status, run.status != WEIR_OK && run.status == status, err);
     }
     weir__arena_free(&arena);
     return status;

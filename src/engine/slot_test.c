@@ -630,21 +630,24 @@ static void C41_every_call_may_fail_and_all_is_handled_once_it_stops(void **stat
     }
 }
 
-static void a_settle_that_breaks_the_store_again_and_again_is_a_failure(void **state)
+/* A full disk, for one. With no retries, so that a charge would block. */
+static void C41_a_store_that_fails_every_settle_is_nobodys_failure(void **state)
 {
     weir_store *s = begin(state);
+    const weir_reaction none = { .retries = -1 };
     const fault_plan plan = {
-        .verb = FAULT_SETTLE, .action = FAULT_FAIL_BEFORE, .nth = 1, .count = 5, .status = WEIR_EIO
+        .verb = FAULT_SETTLE, .action = FAULT_FAIL_BEFORE, .nth = 1, .count = 30, .status = WEIR_EIO
     };
     one.effect = "effect";
-    kit_handler(&a, &one, "one", "all", NULL);
+    kit_handler(&a, &one, "one", "all", &none);
     kit_start(&a, s, NULL);
     append(s, "order-1", 1);
     weir__fault_set(s, &plan);
-    kit_drive(&a, 60 * S);
-    assert_int_equal(weir__fault_hits(s), 5);
-    assert_string_equal(one.seen, "one:1/1 one:1/2 ");
+    kit_drive(&a, 600 * S);
+    assert_int_equal(weir__fault_hits(s), 30);
+    assert_string_equal(one.seen, "one:1/1 ");
     assert_int_equal(kit_version(s, "effect"), 0);
+    assert_int_equal(kit_at(s, "all", "one"), 1);
     end(s);
 }
 
@@ -760,7 +763,7 @@ int main(void)
         TEST(an_unknown_outcome_that_did_not_happen_is_handled_again),
         TEST(an_unknown_outcome_that_happened_is_not_handled_again),
         TEST(C41_every_call_may_fail_and_all_is_handled_once_it_stops),
-        TEST(a_settle_that_breaks_the_store_again_and_again_is_a_failure),
+        TEST(C41_a_store_that_fails_every_settle_is_nobodys_failure),
         TEST(what_was_sent_back_is_handled_first_and_removed),
         TEST(what_was_sent_back_and_fails_is_parked_again),
         TEST(what_was_sent_back_blocks_nothing),

@@ -425,7 +425,8 @@ typedef enum store_end {
 
 /* The caller's own SQL. Runs first in the transaction; `native` is the adapter's connection
  * (sqlite3 * for SQLite, PGconn * for PostgreSQL, NULL for memory). It must not begin, end or save
- * anything. Not WEIR_OK: all is undone and that status is returned. */
+ * anything. Not WEIR_OK: all is undone and that status is returned; or WEIR_EUNAVAILABLE when the
+ * store was the reason (the connection is lost, the disk full). */
 typedef weir_status (*store_sql_fn)(void *ctx, void *native, weir_error *err);
 
 typedef struct store_settle {

@@ -449,7 +449,10 @@ static void a_connection_that_dies_before_the_commit_is_no_unknown_outcome(void 
     own_sql own = { .sql = "SELECT pg_terminate_backend(pg_backend_pid())" };
     TEST_IS(t, settle_own(t, &w, w.lease.fence, &own), WEIR_EUNAVAILABLE);
     assert_untouched(t, &w);
-    own.sql = "SELECT 1";
+    own.status = WEIR_EIO; /* what it says of that is not the reason */
+    TEST_IS(t, settle_own(t, &w, w.lease.fence, &own), WEIR_EUNAVAILABLE);
+    assert_untouched(t, &w);
+    own = (own_sql){ .sql = "SELECT 1" };
     TEST_OK(t, settle_own(t, &w, w.lease.fence, &own));
 }
 

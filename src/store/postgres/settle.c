@@ -240,12 +240,15 @@ static weir_status run_sql(pg_conn *conn, const store_settle *settle, weir_error
         return weir__fail(err, WEIR_EIO, "could not hand over the connection");
     }
     weir_status status = settle->sql(settle->sql_ctx, conn->raw, err);
+    if (pq.PQstatus(conn->raw) != CONNECTION_OK) {
+        return weir__fail(err, WEIR_EUNAVAILABLE,
+                          "the connection broke while the SQL of a settle ran");
+    }
     if (status != WEIR_OK) {
         return status;
     }
-    if (pq.PQstatus(conn->raw) != CONNECTION_OK || pq.PQsetnonblocking(conn->raw, 1) != 0) {
-        return weir__fail(err, WEIR_EUNAVAILABLE,
-                          "the connection broke while the SQL of a settle ran");
+    if (pq.PQsetnonblocking(conn->raw, 1) != 0) {
+        return weir__fail(err, WEIR_EUNAVAILABLE, "could not take the connection back");
     }
     switch (pq.PQtransactionStatus(conn->raw)) {
     case PQTRANS_INTRANS:

@@ -114,6 +114,9 @@ static weir_status run_sql(sqlite_conn *conn, const store_settle *settle, weir_e
     weir_status status = settle->sql(settle->sql_ctx, conn->db, err);
     sqlite3_commit_hook(conn->db, NULL, NULL);
     sqlite3_rollback_hook(conn->db, NULL, NULL);
+    if (status != WEIR_OK && sqlite3_errcode(conn->db) == SQLITE_FULL) {
+        status = weir__fail(err, WEIR_EUNAVAILABLE, "disk full while the SQL of a settle ran");
+    }
     if (status == WEIR_OK && (ended || sqlite3_get_autocommit(conn->db) != 0)) {
         status = weir__fail(err, WEIR_EMISUSE, "the SQL of a settle has ended its transaction");
         weir__error_detail(err,
