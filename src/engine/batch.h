@@ -96,6 +96,7 @@ typedef struct batch {
     int attempt;           /* failures of the store in a row                       */
     int io_errors;         /* of those, EIO with SQL                               */
     struct pulled *pulled; /* PHASE_PULL; owned by who pulled it, or by us while it waits */
+    store_settle settle;   /* of a slot that is FINISHED; in arena */
 } batch;
 
 /* Begins with a lease. reactions: where the parts' reactions are found; one that is not there is

@@ -1,8 +1,10 @@
 /* lane.c - see lane.h.
  *
- *   LEASE --some--> FETCH --> SENT_BACK (one read for each event that was parked and sent back)
- *     ^                            |
- *     +-------- the slots begin ---+
+ *   TURN --some leased--> SENT_BACK (one read for each event that was parked and sent back)
+ *     ^                       |
+ *     |                     FETCH <---+
+ *     |                       |       | what the list had no room for
+ *     +--- the slots begin ---+-------+
  *
  * INVARIANTS
  *   (1) A slot is ASSIGNED from the moment its target is leased, so that the lease is renewed; the
@@ -10,6 +12,9 @@
  *       IDLE slot ASSIGNED.
  *   (2) What was leased gets to a slot, whatever happens after: a batch that could not be filled is
  *       `broken` and given back by its slot.
+ *   (3) A slot that is FINISHED is the leasing task's. A turn ends it: it is IDLE, or nobody knows
+ *       what became of it and it is RUNNING again, to give its target back. A turn that did not
+ *       happen is tried again with all of them.
  */
 #include "engine/lane.h"
 
@@ -55,15 +60,18 @@ double weir__lane_seen(lane_shares *shares, bool leading, size_t events)
 
 /* ---- a round: leased, fetched, handed out ---------------------------------------------------- */
 
-typedef enum round_phase { ROUND_LEASE, ROUND_FETCH, ROUND_SENT_BACK } round_phase;
+typedef enum round_phase { ROUND_TURN, ROUND_SENT_BACK, ROUND_FETCH } round_phase;
 
 typedef struct lane_round {
     round_phase phase;
     lane_shares shares;
     lane_split split; /* of the lease call under way */
     store_known_reaction *known;
+    slot **finished; /* what this turn ends */
+    store_settle **settles;
+    size_t finished_count;
     store_lease_list leases;
-    slot **slots; /* slots[i] has leases[i] */
+    slot **slots; /* slots[i] has leases[i]; NULL: it has begun */
     store_fetch_list fetched;
     store_chunk chunk;
     size_t lease_index, sent_back_index; /* ROUND_SENT_BACK: the next to read */
@@ -181,18 +189,95 @@ static void set_crowded(lane *l)
     weir__unlock(&l->worker->mu);
 }
 
-static int64_t lease(lane *l)
+/* The slots that are FINISHED, and their settles. One whose renewal was refused is lost. */
+static void collect_finished(lane *l)
+{
+    lane_round *r = l->round;
+    size_t lost = 0;
+
+    r->finished_count = 0;
+    weir__lock(&l->worker->mu);
+    for (size_t i = 0; i < l->slots_count; i++) {
+        slot *s = &l->slots[i];
+        if (s->state == SLOT_FINISHED && !s->lost) {
+            s->batch->ending = true;
+            r->settles[r->finished_count] = &s->batch->settle;
+            r->finished[r->finished_count++] = s;
+        } else if (s->state == SLOT_FINISHED) {
+            lost++;
+        }
+    }
+    weir__unlock(&l->worker->mu);
+    for (size_t i = 0; i < l->slots_count && lost > 0; i++) {
+        slot *s = &l->slots[i];
+        if (s->state == SLOT_FINISHED && s->lost) { /* nobody else changes either, from there */
+            weir__slot_lost(s);
+            lost--;
+        }
+    }
+}
+
+/* The turn did not happen: they are as before, and may lose their leases meanwhile. */
+static void keep_finished(lane *l)
+{
+    lane_round *r = l->round;
+    weir__lock(&l->worker->mu);
+    for (size_t i = 0; i < r->finished_count; i++) {
+        r->finished[i]->batch->ending = false;
+    }
+    weir__unlock(&l->worker->mu);
+}
+
+static int64_t turn_failed(lane *l, weir_status status, const weir_error *err)
+{
+    lane_round *r = l->round;
+    if (status != WEIR_EUNKNOWN) {
+        keep_finished(l);
+    } else {
+        for (size_t i = 0; i < r->finished_count; i++) {
+            weir__slot_settle_unknown(r->finished[i], err);
+        }
+    }
+    return store_failed(l, err);
+}
+
+/* One call: what is finished is settled, and what comes next is leased. */
+static weir_status call_store(lane *l, const store_lease_request *request, weir_error *err)
 {
     worker *w = l->worker;
     lane_round *r = l->round;
-    weir_error err;
+    const int64_t begin_us = weir__task_now(&l->leasing);
+    const weir_status status =
+        r->finished_count == 0
+            ? w->store->ops->lease(w->store, request, &r->leases, err)
+            : w->store->ops->turn(w->store, r->settles, r->finished_count, request, &r->leases, err);
 
-    size_t limit = is_draining(l) ? 0 : free_slots(l);
-    if (limit == 0) {
+    if (status == WEIR_OK) {
+        weir__metric_observe(&w->metrics,
+                             r->finished_count == 0 ? METRIC_LEASE_US : METRIC_SETTLE_US,
+                             weir__task_now(&l->leasing) - begin_us);
+    }
+    return status;
+}
+
+static int64_t turn(lane *l)
+{
+    worker *w = l->worker;
+    lane_round *r = l->round;
+    weir_error err = { .size = sizeof err };
+
+    collect_finished(l);
+    const size_t known_count = weir__registry_known(w->registry, r->known);
+    size_t limit = is_draining(l) ? 0 : free_slots(l) + r->finished_count;
+    if (limit == 0 && r->finished_count == 0) {
         ask_later(l);
         return TASK_WAIT;
     }
     limit = limit < (size_t)l->config.target_limit ? limit : (size_t)l->config.target_limit;
+    limit = known_count == 0 ? 0 : limit;
+    if (limit == 0 && r->finished_count == 0) {
+        return TASK_WAIT;
+    }
     const lane_shares before = r->shares;
     r->split = weir__lane_split(&r->shares, l->leading_share, limit);
     const store_lease_request request = {
@@ -203,28 +288,28 @@ static int64_t lease(lane *l)
         .leading = r->split.leading,
         .reserve = r->split.reserve,
         .known = r->known,
-        .known_count = weir__registry_known(w->registry, r->known),
+        .known_count = known_count,
         .lost_max = w->options.lost_max,
     };
-    if (request.known_count == 0) {
-        return TASK_WAIT;
-    }
-    const int64_t begin_us = weir__task_now(&l->leasing);
-    const weir_status status = w->store->ops->lease(w->store, &request, &r->leases, &err);
+    const weir_status status = call_store(l, &request, &err);
     if (status != WEIR_OK) {
         r->shares = before;
-        return store_failed(l, &err);
+        return turn_failed(l, status, &err);
     }
     l->attempt = 0;
-    weir__metric_observe(&w->metrics, METRIC_LEASE_US, weir__task_now(&l->leasing) - begin_us);
-    r->full = r->leases.leases_count == limit;
+    for (size_t i = 0; i < r->finished_count; i++) {
+        weir__slot_settled(r->finished[i]);
+    }
+    r->full = limit > 0 && r->leases.leases_count == limit;
     set_crowded(l);
     if (r->leases.leases_count == 0) {
         r->shares = before; /* nobody had the share: it is still due */
         return TASK_WAIT;
     }
     assign(l);
-    r->phase = ROUND_FETCH;
+    r->phase = ROUND_SENT_BACK;
+    r->lease_index = 0;
+    r->sent_back_index = 0;
     return TASK_NOW;
 }
 
@@ -240,35 +325,60 @@ static bool is_leading(const lane_round *r, size_t index)
     return better < r->split.leading;
 }
 
-/* All batches are as full as they will be: the slots begin. */
+/* Something is to be fetched for it, and the list was full before its turn came. */
+static bool is_empty_handed(const batch *b)
+{
+    if (b->broken || b->events_count > 0) {
+        return false;
+    }
+    for (size_t i = 0; i < b->parts_count; i++) {
+        if (b->parts[i].behind && !b->parts[i].exhausted) {
+            return true;
+        }
+    }
+    return false;
+}
+
+/* The slots whose batches are as full as they will be begin. */
 static int64_t begin(lane *l)
 {
     lane_round *r = l->round;
+    size_t left = 0;
 
     for (size_t i = 0; i < r->leases.leases_count; i++) {
-        batch *b = r->slots[i]->batch;
-        if (!b->broken) {
-            weir__batch_sort(b);
-            l->leading_share = weir__lane_seen(&r->shares, is_leading(r, i), b->events_count);
+        slot *s = r->slots[i];
+        if (s == NULL) {
+            continue;
         }
+        if (is_empty_handed(s->batch)) {
+            left++;
+            continue;
+        }
+        if (!s->batch->broken) {
+            weir__batch_sort(s->batch);
+            l->leading_share =
+                weir__lane_seen(&r->shares, is_leading(r, i), s->batch->events_count);
+        }
+        weir__lock(&l->worker->mu);
+        s->batch->ready = true;
+        weir__unlock(&l->worker->mu);
+        weir__task_wake(&s->task);
+        r->slots[i] = NULL;
     }
-    weir__lock(&l->worker->mu);
-    for (size_t i = 0; i < r->leases.leases_count; i++) {
-        r->slots[i]->batch->ready = true;
-    }
-    weir__unlock(&l->worker->mu);
-    for (size_t i = 0; i < r->leases.leases_count; i++) {
-        weir__task_wake(&r->slots[i]->task);
-    }
-    r->phase = ROUND_LEASE;
     weir__arena_reset(&r->fetched.arena); /* batches have their own copies */
+    if (left > 0) {
+        return TASK_NOW;
+    }
+    r->phase = ROUND_TURN;
     return r->full && free_slots(l) > 0 ? TASK_NOW : TASK_WAIT;
 }
 
 static int64_t begin_broken(lane *l)
 {
     for (size_t i = 0; i < l->round->leases.leases_count; i++) {
-        l->round->slots[i]->batch->broken = true;
+        if (l->round->slots[i] != NULL) {
+            l->round->slots[i]->batch->broken = true;
+        }
     }
     return begin(l);
 }
@@ -281,6 +391,9 @@ static size_t fetch_items(lane *l, store_fetch_item *items, batch **owners)
     const lane_round *r = l->round;
     size_t count = 0;
     for (size_t i = 0; i < r->leases.leases_count; i++) {
+        if (r->slots[i] == NULL) {
+            continue;
+        }
         batch *b = r->slots[i]->batch;
         const int64_t share = weir__batch_share(b, (size_t)l->config.event_limit);
         for (size_t n = 0; n < b->parts_count && !b->broken; n++) {
@@ -326,12 +439,9 @@ static int64_t fetch(lane *l)
     weir_status status = WEIR_OK;
     weir_error err;
 
-    r->phase = ROUND_SENT_BACK;
-    r->lease_index = 0;
-    r->sent_back_index = 0;
     const size_t count = fetch_items(l, NULL, NULL);
     if (count == 0) {
-        return TASK_NOW;
+        return begin(l);
     }
     store_fetch_item *items = weir__calloc(count, sizeof *items);
     batch **owners = weir__calloc(count, sizeof(batch *));
@@ -345,9 +455,9 @@ static int64_t fetch(lane *l)
     if (status == WEIR_OK) {
         l->attempt = 0;
         add_fetched(r, items, owners, count);
+        again_us = begin(l);
     } else {
         again_us = store_failed(l, &err);
-        r->phase = ROUND_FETCH;
         if (status == WEIR_ENOTFOUND) { /* trying again does not help */
             (void)begin_broken(l);
         }
@@ -386,7 +496,8 @@ static int64_t read_sent_back(lane *l)
 
     const store_sent_back *back = next_sent_back(l, &b);
     if (back == NULL) {
-        return begin(l);
+        r->phase = ROUND_FETCH;
+        return fetch(l);
     }
     const store_log_query query = { .after = back->event - 1, .to = back->event, .limit = 1 };
     const weir_status status = w->store->ops->read_log(w->store, &query, &r->chunk, &err);
@@ -407,117 +518,21 @@ static int64_t leasing_step(task *t)
     lane *l = (lane *)((char *)t - offsetof(lane, leasing));
     lane_round *r = l->round;
 
-    if (r->phase != ROUND_LEASE && is_draining(l)) {
+    if (r->phase != ROUND_TURN && is_draining(l)) {
         return begin_broken(l);
     }
     if (r->wait_us > weir__task_now(t)) {
         return r->wait_us;
     }
     switch (r->phase) {
-    case ROUND_LEASE:
-        return lease(l);
-    case ROUND_FETCH:
-        return fetch(l);
+    case ROUND_TURN:
+        return turn(l);
     case ROUND_SENT_BACK:
         return read_sent_back(l);
+    case ROUND_FETCH:
+        return fetch(l);
     }
     return TASK_WAIT;
-}
-
-/* ---- renewing ----------------------------------------------------------------------------- */
-
-/* What is held and not past its deadline. *held: what is held at all. */
-static size_t renewable(lane *l, store_fenced *items, slot **slots, size_t *held)
-{
-    const int64_t now_us = weir__task_now(&l->renewing);
-    size_t count = 0;
-
-    *held = 0;
-    weir__lock(&l->worker->mu);
-    for (size_t i = 0; i < l->slots_count; i++) {
-        slot *s = &l->slots[i];
-        *held += s->state != SLOT_IDLE;
-        if (s->state != SLOT_IDLE && !s->lost && s->extend_until_us > now_us) {
-            slots[count] = s;
-            items[count++] = (store_fenced){ .target = s->target, .fence = s->fence };
-        }
-    }
-    weir__unlock(&l->worker->mu);
-    return count;
-}
-
-/* The lease is another's. A slot that has ended it meanwhile did not lose it. */
-static void lose(lane *l, slot *s, const store_fenced *item)
-{
-    worker *w = l->worker;
-    char name[STORE_NAME_BYTES_MAX] = "";
-    size_t name_len = 0;
-    bool lost = false;
-
-    weir__lock(&w->mu);
-    if (s->state != SLOT_IDLE && s->target == item->target && s->fence == item->fence &&
-        !s->batch->ending && !s->lost) {
-        s->lost = true;
-        s->interrupted = true;
-        lost = true;
-        if (s->batch->ready) { /* until then it is being filled */
-            name_len = s->batch->name.len < sizeof name ? s->batch->name.len : sizeof name;
-            memcpy(name, s->batch->name.ptr, name_len);
-        }
-    }
-    weir__unlock(&w->mu);
-    if (lost) {
-        const log_field fields[] = { { .name = "target", .text = { .ptr = name, .len = name_len } },
-                                     { .name = "fence", .number = item->fence } };
-        weir__metric_add(&w->metrics, METRIC_LOST, 1);
-        weir__worker_log(w, 2, "lost", fields, sizeof fields / sizeof fields[0]);
-        weir__task_wake(&s->task);
-    }
-}
-
-/* One call for all of them. When to do it again. */
-static int64_t extend(lane *l, store_fenced *items, slot *const *slots, size_t count)
-{
-    weir_store *store = l->worker->store;
-    const int64_t again_us = weir__task_now(&l->renewing) + l->config.lease_us / 3;
-    weir_error err;
-
-    if (store->ops->extend(store, l->config.lease_us, items, count, &err) != WEIR_OK) {
-        const int64_t backoff_us =
-            weir__worker_store_failed(l->worker, &l->renewing, &l->renew_attempt, &err);
-        return backoff_us < again_us ? backoff_us : again_us;
-    }
-    l->renew_attempt = 0;
-    for (size_t i = 0; i < count; i++) {
-        if (items[i].status != WEIR_OK) {
-            lose(l, slots[i], &items[i]);
-        }
-    }
-    return again_us;
-}
-
-static int64_t renewing_step(task *t)
-{
-    lane *l = (lane *)((char *)t - offsetof(lane, renewing));
-    const int64_t now_us = weir__task_now(t);
-    store_fenced *items = weir__calloc(l->slots_count, sizeof *items);
-    slot **slots = weir__calloc(l->slots_count, sizeof(slot *));
-    int64_t again_us = now_us + l->config.lease_us / 3;
-    size_t held = 1;
-
-    if (items != NULL && slots != NULL) {
-        const size_t count = renewable(l, items, slots, &held);
-        if (held > 0 && l->renew_us > now_us) {
-            again_us = l->renew_us; /* woken by a lease: not due */
-        } else if (count > 0 && l->renew_us > 0) {
-            again_us = extend(l, items, slots, count);
-        }
-    }
-    /* Nothing is held: the next lease wakes us, and is renewed a third of its time later. */
-    l->renew_us = held == 0 ? 0 : again_us;
-    weir__free(items);
-    weir__free(slots);
-    return held == 0 ? TASK_WAIT : again_us;
 }
 
 /* ---- the lane ----------------------------------------------------------------------------- */
@@ -528,15 +543,17 @@ weir_status weir__lane_init(lane *l, worker *w, const lane_config *config, weir_
 
     *l = (lane){ .worker = w, .config = *config, .leading_share = 0.5 };
     l->leasing = (task){ .step = leasing_step, .name = "leasing", .scheduler = w->scheduler };
-    l->renewing = (task){ .step = renewing_step, .name = "renewing", .scheduler = w->scheduler };
+    l->renewing = (task){ .step = weir__lane_renew, .name = "renewing", .scheduler = w->scheduler };
     l->round = weir__calloc(1, sizeof *l->round);
     l->slots = weir__calloc((size_t)config->threads, sizeof *l->slots);
     if (l->round != NULL) {
         l->round->known = weir__calloc(w->registry->reactions_count + 1, sizeof *l->round->known);
         l->round->slots = weir__calloc((size_t)config->threads, sizeof(slot *));
+        l->round->finished = weir__calloc((size_t)config->threads, sizeof(slot *));
+        l->round->settles = weir__calloc((size_t)config->threads, sizeof(store_settle *));
     }
     if (l->round == NULL || l->slots == NULL || l->round->known == NULL ||
-        l->round->slots == NULL) {
+        l->round->slots == NULL || l->round->finished == NULL || l->round->settles == NULL) {
         status = weir__fail(err, WEIR_ENOMEM, "could not allocate a lane");
     }
     for (; status == WEIR_OK && l->slots_count < (size_t)config->threads; l->slots_count++) {
@@ -559,6 +576,8 @@ void weir__lane_free(lane *l)
     if (l->round != NULL) {
         weir__free(l->round->known);
         weir__free(l->round->slots);
+        weir__free(l->round->finished);
+        weir__free(l->round->settles);
         weir__arena_free(&l->round->leases.arena);
         weir__arena_free(&l->round->fetched.arena);
         weir__chunk_free(&l->round->chunk);

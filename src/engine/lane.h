@@ -1,8 +1,13 @@
 /* lane.h - a lane of a worker: leases targets for its free slots, renews the leases of those that
  * run, and sleeps well.
  *
- * Tasks: `leasing` (leases for as many slots as are free, fetches for all of them in one call, and
- * wakes the slots) and `renewing` (extends what runs, at a third of the lease).
+ * Tasks: `leasing` takes turns: one call settles every batch that is finished and leases for as many
+ * slots as are free then, another one fetches for all of them, and the slots begin. `renewing`
+ * extends what runs, at a third of the lease.
+ *
+ * Settling and leasing in one transaction is what makes it fast: a target costs one commit for each
+ * of its batches, or less when several finish together, and who is served next is decided anew each
+ * time. Nobody waits for another's handler: a turn takes what is finished when it begins.
  */
 #ifndef WEIR_ENGINE_LANE_H
 #define WEIR_ENGINE_LANE_H
@@ -34,6 +39,7 @@ weir_status weir__lane_init(lane *l, worker *w, const lane_config *config, weir_
 void weir__lane_free(lane *l);
 /* No more leases; what was leased and not started is handed back (uncharged). */
 void weir__lane_drain(lane *l);
+int64_t weir__lane_renew(task *t); /* the step of `renewing` */
 /* Every slot is idle. */
 bool weir__lane_idle(lane *l);
 

@@ -114,10 +114,208 @@ static void leases_as_many_as_slots_are_free_and_fetches_once(void **state)
     end(s);
 }
 
+/* ---- turns -------------------------------------------------------------------------------- */
+
+static void what_is_finished_is_settled_with_the_next_lease(void **state)
+{
+    weir_store *s = begin(state);
+    with_lane(2, 10);
+    kit_handler(&a, &one, "one", "{stream}", NULL);
+    kit_start(&a, s, NULL);
+    append(s, "order-1", 1);
+    append(s, "order-2", 1);
+    append(s, "order-3", 1);
+    append(s, "order-4", 1);
+    (void)kit_route(&a);
+    lane *l = &a.worker->lanes[0];
+    (void)kit_steps(&l->leasing);
+    (void)kit_steps(&l->slots[0].task);
+    (void)kit_steps(&l->slots[1].task);
+    assert_int_equal(one.calls, 2);
+    assert_false(weir__lane_idle(l));
+    assert_true(kit_woken(&a, &l->leasing));
+    (void)kit_steps(&l->leasing);
+    assert_int_equal(weir__fault_calls(s, FAULT_TURN), 1);
+    assert_int_equal(weir__fault_calls(s, FAULT_LEASE), 1);
+    assert_int_equal(kit_count(&a, METRIC_SETTLED), 2);
+    assert_int_equal(kit_count(&a, METRIC_LEASED), 4);
+    kit_drive(&a, 1);
+    assert_int_equal(one.calls, 4);
+    assert_int_equal(weir__fault_calls(s, FAULT_SETTLE), 0);
+    end(s);
+}
+
+static void a_turn_does_not_wait_for_a_slot_that_runs(void **state)
+{
+    weir_store *s = begin(state);
+    with_lane(2, 10);
+    kit_handler(&a, &one, "one", "{stream}", NULL);
+    kit_start(&a, s, NULL);
+    append(s, "order-1", 1);
+    append(s, "order-2", 1);
+    append(s, "order-3", 1);
+    (void)kit_route(&a);
+    lane *l = &a.worker->lanes[0];
+    (void)kit_steps(&l->leasing);
+    (void)kit_steps(&l->slots[1].task);
+    (void)kit_steps(&l->leasing);
+    assert_int_equal(kit_count(&a, METRIC_SETTLED), 1);
+    assert_int_equal(kit_count(&a, METRIC_LEASED), 3);
+    kit_drive(&a, 1);
+    assert_int_equal(one.calls, 3);
+    end(s);
+}
+
+/* In every turn it is decided anew who is next. */
+static void a_target_is_let_go_while_others_wait(void **state)
+{
+    weir_store *s = begin(state);
+    with_lane(1, 2);
+    kit_handler(&a, &one, "one", "{stream}", NULL);
+    kit_start(&a, s, NULL);
+    append(s, "order-1", 4);
+    append(s, "order-2", 4);
+    kit_drive(&a, 1);
+    assert_int_equal(one.calls, 8);
+    assert_int_equal(kit_target_of(s, "order-1").fence, 2);
+    assert_int_equal(kit_target_of(s, "order-2").fence, 2);
+    end(s);
+}
+
+static void C41_a_turn_that_did_not_happen_is_tried_again(void **state)
+{
+    weir_store *s = begin(state);
+    const fault_plan plan = { .verb = FAULT_TURN,
+                              .action = FAULT_FAIL_BEFORE,
+                              .nth = 1,
+                              .count = 6,
+                              .status = WEIR_EBUSY };
+    with_lane(2, 10);
+    kit_handler(&a, &one, "one", "{stream}", NULL);
+    kit_start(&a, s, NULL);
+    append(s, "order-1", 1);
+    append(s, "order-2", 1);
+    weir__fault_set(s, &plan);
+    kit_drive(&a, 60 * S);
+    assert_int_equal(weir__fault_hits(s), 6);
+    assert_int_equal(one.calls, 2); /* handlers are not run again for that */
+    assert_true(weir__fault_calls(s, FAULT_EXTEND) > 0); /* meanwhile nobody else gets it */
+    assert_int_equal(kit_at(s, "order-1", "one"), 1);
+    assert_int_equal(kit_at(s, "order-2", "one"), 2);
+    assert_int_equal(kit_count(&a, METRIC_LOST), 0);
+    end(s);
+}
+
+static void turn_unknown(void **state, fault_action action, size_t calls)
+{
+    weir_store *s = begin(state);
+    const fault_plan plan = {
+        .verb = FAULT_TURN, .action = action, .nth = 1, .status = WEIR_EUNKNOWN
+    };
+    with_lane(2, 10);
+    kit_handler(&a, &one, "one", "{stream}", NULL);
+    kit_start(&a, s, NULL);
+    append(s, "order-1", 1);
+    append(s, "order-2", 1);
+    weir__fault_set(s, &plan);
+    kit_drive(&a, 60 * S);
+    assert_int_equal(weir__fault_hits(s), 1);
+    assert_int_equal(one.calls, calls);
+    assert_int_equal(kit_at(s, "order-1", "one"), 1);
+    assert_int_equal(kit_at(s, "order-2", "one"), 2);
+    assert_int_equal(kit_target_of(s, "order-1").lost, 0);
+    assert_int_equal(kit_retries(s, "order-1", "one"), 0);
+    assert_int_equal(kit_count(&a, METRIC_LOST), 0);
+    end(s);
+}
+
+static void C24_what_an_unknown_turn_settled_is_not_handled_again(void **state)
+{
+    turn_unknown(state, FAULT_FAIL_AFTER, 2);
+}
+
+static void C24_what_an_unknown_turn_did_not_settle_is_handled_again(void **state)
+{
+    turn_unknown(state, FAULT_FAIL_BEFORE, 4);
+}
+
+/* Taken away after its handler ended: one of a turn is refused, the others are settled. */
+static void C24_one_of_a_turn_that_was_lost_is_dropped_and_counted(void **state)
+{
+    weir_store *s = begin(state);
+    with_lane(2, 10);
+    kit_handler(&a, &one, "one", "{stream}", NULL);
+    kit_start(&a, s, NULL);
+    append(s, "order-1", 1);
+    append(s, "order-2", 1);
+    (void)kit_route(&a);
+    lane *l = &a.worker->lanes[0];
+    (void)kit_steps(&l->leasing);
+    (void)kit_steps(&l->slots[0].task);
+    (void)kit_steps(&l->slots[1].task);
+    kit_take_away(s, "order-2", 0);
+    (void)kit_steps(&l->leasing);
+    assert_int_equal(kit_count(&a, METRIC_LOST), 1);
+    assert_int_equal(kit_count(&a, METRIC_SETTLED), 1);
+    assert_int_equal(kit_at(s, "order-1", "one"), 1);
+    kit_drive(&a, 1);
+    assert_int_equal(one.calls, 3);
+    assert_int_equal(kit_at(s, "order-2", "one"), 2);
+    end(s);
+}
+
+/* The renewal is refused before the turn comes: it is counted once, and not settled. */
+static void C24_a_finished_batch_whose_renewal_is_refused_is_dropped(void **state)
+{
+    weir_store *s = begin(state);
+    with_lane(1, 10);
+    kit_handler(&a, &one, "one", "{stream}", NULL);
+    kit_start(&a, s, NULL);
+    (void)kit_append(s, "order-1", "Other", "{}"); /* so that there is something to reset */
+    append(s, "order-1", 1);
+    (void)kit_route(&a);
+    lane *l = &a.worker->lanes[0];
+    (void)kit_steps(&l->leasing);
+    (void)kit_steps(&l->renewing);
+    (void)kit_steps(&l->slots[0].task);
+    kit_take_away(s, "order-1", 0);
+    kit_mono_us += 3 * S;
+    (void)kit_steps(&l->renewing);
+    (void)kit_steps(&l->slots[0].task);
+    kit_drive(&a, 1);
+    assert_int_equal(kit_count(&a, METRIC_LOST), 1);
+    assert_int_equal(one.calls, 2);
+    assert_int_equal(kit_at(s, "order-1", "one"), 2);
+    end(s);
+}
+
+static void C42_what_is_finished_is_settled_while_it_drains(void **state)
+{
+    weir_store *s = begin(state);
+    with_lane(1, 10);
+    kit_handler(&a, &one, "one", "{stream}", NULL);
+    kit_start(&a, s, NULL);
+    append(s, "order-1", 1);
+    append(s, "order-2", 1);
+    (void)kit_route(&a);
+    lane *l = &a.worker->lanes[0];
+    (void)kit_steps(&l->leasing);
+    (void)kit_steps(&l->slots[0].task);
+    weir__worker_drain(a.worker);
+    kit_drive(&a, 1);
+    assert_true(weir__lane_idle(l));
+    assert_int_equal(kit_at(s, "order-1", "one"), 1);
+    assert_int_equal(kit_count(&a, METRIC_LEASED), 1);
+    end(s);
+}
+
+/* ---- keeping: what has effects is settled by its slot ---------------------------------------- */
+
 static void a_target_is_kept_for_eight_batches_while_nobody_waits(void **state)
 {
     weir_store *s = begin(state);
     with_lane(2, 2);
+    one.effect = "effect";
     kit_handler(&a, &one, "one", "{stream}", NULL);
     kit_start(&a, s, NULL);
     append(s, "order-1", 20);
@@ -132,6 +330,7 @@ static void a_target_that_comes_back_at_once_is_kept(void **state)
 {
     weir_store *s = begin(state);
     with_lane(1, 2);
+    one.effect = "effect";
     kit_handler(&a, &one, "one", "{stream}", NULL);
     kit_start(&a, s, NULL);
     append(s, "order-1", 20);
@@ -142,10 +341,11 @@ static void a_target_that_comes_back_at_once_is_kept(void **state)
     end(s);
 }
 
-static void a_target_is_let_go_while_others_wait(void **state)
+static void a_target_with_effects_is_let_go_while_others_wait(void **state)
 {
     weir_store *s = begin(state);
     with_lane(1, 2);
+    one.effect = "effect";
     kit_handler(&a, &one, "one", "{stream}", NULL);
     kit_start(&a, s, NULL);
     append(s, "order-1", 4);
@@ -308,6 +508,7 @@ static void C24_a_settle_that_had_happened_is_not_a_lost_lease(void **state)
         .verb = FAULT_SETTLE, .action = FAULT_FAIL_AFTER, .nth = 1, .status = WEIR_EUNKNOWN
     };
     with_lane(1, 10);
+    one.effect = "effect";
     kit_handler(&a, &one, "one", "all", NULL);
     kit_start(&a, s, NULL);
     append(s, "order-1", 1);
@@ -450,7 +651,16 @@ int main(void)
         TEST(leases_as_many_as_slots_are_free_and_fetches_once),
         TEST(a_target_is_kept_for_eight_batches_while_nobody_waits),
         TEST(a_target_that_comes_back_at_once_is_kept),
+        TEST(what_is_finished_is_settled_with_the_next_lease),
+        TEST(a_turn_does_not_wait_for_a_slot_that_runs),
         TEST(a_target_is_let_go_while_others_wait),
+        TEST(C41_a_turn_that_did_not_happen_is_tried_again),
+        TEST(C24_what_an_unknown_turn_settled_is_not_handled_again),
+        TEST(C24_what_an_unknown_turn_did_not_settle_is_handled_again),
+        TEST(C24_one_of_a_turn_that_was_lost_is_dropped_and_counted),
+        TEST(C24_a_finished_batch_whose_renewal_is_refused_is_dropped),
+        TEST(C42_what_is_finished_is_settled_while_it_drains),
+        TEST(a_target_with_effects_is_let_go_while_others_wait),
         TEST(C22_every_reaction_that_is_behind_has_its_share_of_a_batch),
         TEST(reactions_of_an_old_definition_are_not_leased),
         TEST(C26_a_lease_is_renewed_while_its_handler_runs),

@@ -2,9 +2,9 @@
  *
  * INVARIANTS
  *   (1) state, target, fence and lost change under worker.mu; the batch belongs to the lane until
- *       it is `ready`, then to the slot until it is IDLE again.
- *   (2) Every way out of RUNNING is weir__slot_idle: after the lease was ended by the store, or was
- *       found to be another's.
+ *       it is `ready`, then to the slot until it is FINISHED or IDLE.
+ *   (2) Every way to IDLE is weir__slot_idle: after the lease was ended by the store, or was found
+ *       to be another's.
  */
 #include "engine/slot.h"
 
@@ -59,7 +59,7 @@ void weir__slot_store_failed(slot *s, const weir_error *err)
     b->wait_us = weir__worker_store_failed(weir__slot_worker(s), &s->task, &b->attempt, err);
 }
 
-void weir__slot_idle(slot *s, bool behind)
+void weir__slot_idle(slot *s)
 {
     worker *w = weir__slot_worker(s);
     weir__effects_cut(&s->effects, 0, 0);
@@ -67,7 +67,7 @@ void weir__slot_idle(slot *s, bool behind)
     weir__arena_reset(&s->batch->arena);
     weir__arena_reset(&s->batch->fetched.arena);
     weir__lock(&w->mu);
-    WEIR_ASSERT(s->state == SLOT_RUNNING);
+    WEIR_ASSERT(s->state == SLOT_RUNNING || s->state == SLOT_FINISHED);
     s->state = SLOT_IDLE;
     s->last_target = s->target;
     s->last_fence = s->fence;
@@ -76,6 +76,14 @@ void weir__slot_idle(slot *s, bool behind)
     s->lost = false;
     s->batch->ready = false;
     s->batch->ending = false;
+    weir__unlock(&w->mu);
+}
+
+void weir__slot_idle_tell(slot *s, bool behind)
+{
+    worker *w = weir__slot_worker(s);
+    weir__slot_idle(s);
+    weir__lock(&w->mu);
     const bool wanted = behind || s->lane->crowded || s->lane->draining;
     weir__unlock(&w->mu);
     if (wanted) {
@@ -94,7 +102,7 @@ void weir__slot_lost(slot *s)
         weir__slot_log(s, 2, "lost", SIZE_MAX, 0, (weir_str){ 0 });
     }
     /* Whoever has it now tells its own lane. */
-    weir__slot_idle(s, false);
+    weir__slot_idle_tell(s, false);
 }
 
 /* ---- phases that are one call ------------------------------------------------------------- */
@@ -119,7 +127,7 @@ static void release(slot *s)
         weir__metric_add(&w->metrics, METRIC_RELEASED, 1);
         weir__slot_log(s, 0, "released", SIZE_MAX, 0, (weir_str){ 0 });
     }
-    weir__slot_idle(s, item.status == WEIR_OK);
+    weir__slot_idle_tell(s, item.status == WEIR_OK);
 }
 
 static weir_status add_fetched(batch *b, const store_fetch_item *items, size_t event_limit,
@@ -226,6 +234,9 @@ static int64_t step(task *t)
         weir__slot_now(s);
         break;
     case PHASE_SETTLE:
+        if (weir__slot_finish(s)) {
+            return TASK_WAIT;
+        }
         (void)weir__slot_settle(s, false, &err);
         break;
     case PHASE_RELEASE:

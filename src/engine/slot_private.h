@@ -26,10 +26,10 @@ static inline worker *weir__slot_worker(const slot *s)
 }
 
 /* slot.c */
-/* The lease has ended: the slot is free. behind: there is more for the target. */
-void weir__slot_idle(slot *s, bool behind);
-/* The lease is another's: everything is dropped, nothing charged. */
-void weir__slot_lost(slot *s);
+/* The lease has ended: the slot is free. */
+void weir__slot_idle(slot *s);
+/* The same, outside of a turn: the lane may want the slot. behind: there is more for the target. */
+void weir__slot_idle_tell(slot *s, bool behind);
 bool weir__slot_draining(const slot *s);
 /* From now on the lease is renewed until that time. */
 void weir__slot_renew_until(slot *s, int64_t mono_us);
@@ -62,6 +62,10 @@ void weir__slot_now(slot *s);
 /* One settle. The answer is the store's; phase and waiting time are set by it. in_between: the
  * lease is kept unless nothing is left to do. */
 weir_status weir__slot_settle(slot *s, bool in_between, weir_error *err);
+
+/* Hands the batch to the lane when nothing but progress is left to settle. false: the slot has to
+ * settle it by itself. */
+bool weir__slot_finish(slot *s);
 
 /* slot_program.c */
 void weir__slot_program(slot *s, weir_delivery *d);

@@ -1,5 +1,5 @@
 /* slot_settle.c - settling what was run: effects, progress and fence in one transaction, and what
- * each answer of the store means.
+ * each answer of the store means. A batch without effects is settled by the lane, with others.
  *
  *   OK        the segment is history. The end of the batch ends the lease, or keeps it.
  *   refused   an append was (a race, a taken key), or a function of the user's. Nothing remains.
@@ -86,15 +86,13 @@ typedef struct settle_parts {
     size_t advances_count, parks_count, parked_done_count;
 } settle_parts;
 
-static weir_status collect(const batch *b, weir_arena *arena, settle_parts *out, weir_error *err)
+/* How far each part got. */
+static weir_status collect_advances(const batch *b, weir_arena *arena, settle_parts *out,
+                                    weir_error *err)
 {
-    const size_t events = b->next - b->first;
-    *out = (settle_parts){
-        .advances = weir__arena_alloc(arena, (b->parts_count + 1) * sizeof *out->advances),
-        .parks = weir__arena_alloc(arena, (events + 1) * sizeof *out->parks),
-        .parked_done = weir__arena_alloc(arena, (events + 1) * sizeof *out->parked_done),
-    };
-    if (out->advances == NULL || out->parks == NULL || out->parked_done == NULL) {
+    out->advances_count = 0;
+    out->advances = weir__arena_alloc(arena, (b->parts_count + 1) * sizeof *out->advances);
+    if (out->advances == NULL) {
         return weir__fail(err, WEIR_ENOMEM, "could not allocate a settle");
     }
     for (size_t i = 0; i < b->parts_count; i++) {
@@ -103,6 +101,19 @@ static weir_status collect(const batch *b, weir_arena *arena, settle_parts *out,
             out->advances[out->advances_count++] =
                 (store_advance){ .reaction = b->parts[i].reaction->known.id, .to = to };
         }
+    }
+    return WEIR_OK;
+}
+
+/* What was set aside, and what had been and is done now. */
+static weir_status collect_parks(const batch *b, weir_arena *arena, settle_parts *out,
+                                 weir_error *err)
+{
+    const size_t events = b->next - b->first;
+    out->parks = weir__arena_alloc(arena, (events + 1) * sizeof *out->parks);
+    out->parked_done = weir__arena_alloc(arena, (events + 1) * sizeof *out->parked_done);
+    if (out->parks == NULL || out->parked_done == NULL) {
+        return weir__fail(err, WEIR_ENOMEM, "could not allocate a settle");
     }
     for (size_t i = b->first; i < b->next; i++) {
         const batch_event *e = &b->events[i];
@@ -261,8 +272,7 @@ static void refused(slot *s, weir_status status, const weir_error *err)
     weir__slot_failed(s, false, weir__str(err->message), HANDLER_ERROR_BYTES_MAX);
 }
 
-static void tell_settled(slot *s, const settle_parts *parts, const batch_hold *charge,
-                         store_end end)
+static void tell_settled(slot *s, size_t parks_count, const batch_hold *charge, store_end end)
 {
     worker *w = weir__slot_worker(s);
     const batch *b = s->batch;
@@ -277,7 +287,7 @@ static void tell_settled(slot *s, const settle_parts *parts, const batch_hold *c
     }
     weir__metric_add(&w->metrics, METRIC_SETTLED, 1);
     weir__metric_add(&w->metrics, METRIC_HANDLED, done);
-    weir__metric_add(&w->metrics, METRIC_PARKED, parts->parks_count);
+    weir__metric_add(&w->metrics, METRIC_PARKED, parks_count);
     if (end == STORE_END_BLOCK) {
         weir__metric_add(&w->metrics, METRIC_BLOCKED, 1);
         weir__slot_log(s, 3, "blocked", charge->index, charge->attempt, charge->error);
@@ -298,7 +308,7 @@ static void settled(slot *s, const store_settle *settle, batch_hold *charge)
     weir__batch_settled(b, charge);
     b->attempt = 0;
     if (settle->end != STORE_END_KEEP) {
-        weir__slot_idle(s, settle->behind);
+        weir__slot_idle_tell(s, settle->behind);
         return;
     }
     const bool finished = b->stopped || weir__batch_runnable(b, b->next) == b->events_count;
@@ -390,13 +400,16 @@ weir_status weir__slot_settle(slot *s, bool in_between, weir_error *err)
     batch *b = s->batch;
     sql_run run = { .slot = s };
     weir_arena arena = { 0 };
-    settle_parts parts;
+    settle_parts parts = { 0 };
     bool more = false;
 
     batch_hold *charge = next_charge(b, &more);
     const store_end end = choose_end(s, in_between, charge, more);
     const bool charging = end != STORE_END_KEEP || more;
-    weir_status status = collect(b, &arena, &parts, err);
+    weir_status status = collect_advances(b, &arena, &parts, err);
+    if (status == WEIR_OK) {
+        status = collect_parks(b, &arena, &parts, err);
+    }
     store_append *const *appends = weir__effects_list(&s->effects);
     if (appends == NULL) {
         status = weir__fail(err, WEIR_ENOMEM, "could not allocate a settle");
@@ -432,7 +445,7 @@ weir_status weir__slot_settle(slot *s, bool in_between, weir_error *err)
         weir__metric_observe(&w->metrics, METRIC_SETTLE_US, weir__task_now(&s->task) - begin_us);
     }
     if (status == WEIR_OK) {
-        tell_settled(s, &parts, charge, end);
+        tell_settled(s, parts.parks_count, charge, end);
         if (end == STORE_END_DEFER) {
             weir__worker_due(w, settle.until_us);
         }
@@ -446,4 +459,71 @@ weir_status weir__slot_settle(slot *s, bool in_between, weir_error *err)
     }
     weir__arena_free(&arena);
     return status;
+}
+
+/* ---- settled by the lane ------------------------------------------------------------------- */
+
+/* The batch ends, and there is nothing to write but how far it got. */
+static bool is_plain(const slot *s)
+{
+    const batch *b = s->batch;
+    const bool ended = b->stopped || weir__batch_runnable(b, b->next) == b->events_count;
+
+    if (!ended || b->holds_count > 0 || has_effects(s)) {
+        return false;
+    }
+    for (size_t i = b->first; i < b->next; i++) {
+        if (b->events[i].state == EVENT_PARKED || b->events[i].parked != 0) {
+            return false;
+        }
+    }
+    return true;
+}
+
+bool weir__slot_finish(slot *s)
+{
+    worker *w = weir__slot_worker(s);
+    batch *b = s->batch;
+    settle_parts parts = { 0 };
+
+    /* Without memory it is settled the other way, which says so. */
+    if (!is_plain(s) || collect_advances(b, &b->arena, &parts, NULL) != WEIR_OK) {
+        return false;
+    }
+    b->settle = (store_settle){ .target = b->target,
+                                .fence = b->fence,
+                                .advances = parts.advances,
+                                .advances_count = parts.advances_count,
+                                .end = STORE_END_RELEASE };
+    weir__lock(&w->mu);
+    s->state = SLOT_FINISHED;
+    b->ready = false;
+    s->extend_until_us = weir__task_now(&s->task) + SLOT_SETTLE_US;
+    weir__unlock(&w->mu);
+    weir__task_wake(&s->lane->leasing);
+    return true;
+}
+
+void weir__slot_settled(slot *s)
+{
+    if (s->batch->settle.status != WEIR_OK) {
+        weir__slot_lost(s);
+        return;
+    }
+    tell_settled(s, 0, NULL, STORE_END_RELEASE);
+    weir__slot_idle(s);
+}
+
+void weir__slot_settle_unknown(slot *s, const weir_error *err)
+{
+    worker *w = weir__slot_worker(s);
+    batch *b = s->batch;
+
+    b->phase = PHASE_RELEASE;
+    weir__slot_store_failed(s, err);
+    weir__lock(&w->mu);
+    s->state = SLOT_RUNNING;
+    b->ready = true;
+    weir__unlock(&w->mu);
+    weir__task_wake(&s->task);
 }

@@ -68,10 +68,9 @@ static void C25_at_stays_at_the_last_event_while_more_are_left(void **state)
     (void)kit_route(&a);
     worker *w = a.worker;
     (void)kit_steps(&w->lanes[0].leasing);
-    /* The first batch and its settle: 4 handler calls, then one settle. */
-    while (weir__fault_calls(s, FAULT_SETTLE) == 0) {
-        (void)w->lanes[0].slots[0].task.step(&w->lanes[0].slots[0].task);
-    }
+    /* The first batch and its settle. */
+    (void)kit_steps(&w->lanes[0].slots[0].task);
+    (void)w->lanes[0].leasing.step(&w->lanes[0].leasing);
     assert_int_equal(one.calls, 4);
     assert_int_equal(kit_at(s, "all", "one"), 4);
     kit_drive(&a, 1 * MS);

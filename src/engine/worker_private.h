@@ -50,7 +50,12 @@ typedef struct router {
     int attempt;      /* failures of the store in a row */
 } router;
 
-typedef enum slot_state { SLOT_IDLE, SLOT_ASSIGNED, SLOT_RUNNING } slot_state;
+typedef enum slot_state {
+    SLOT_IDLE,
+    SLOT_ASSIGNED, /* leased; the lane fills its batch, then the slot begins  */
+    SLOT_RUNNING,
+    SLOT_FINISHED, /* its batch was run, and is the lane's again, to be settled */
+} slot_state;
 
 typedef struct slot {
     task task;
@@ -64,7 +69,7 @@ typedef struct slot {
     bool lost;                       /* the renewal was refused */
     int64_t last_target, last_fence; /* of the lease before, while IDLE */
 
-    /* owned by the task while RUNNING; by the lane while IDLE */
+    /* owned by the task while RUNNING, else by the lane's leasing */
     struct batch *batch; /* see batch.h: the lease, its events and how far they are; owned */
     effects effects;
     struct slot_programs *programs; /* see slot_program.c; owned; NULL: none was started */

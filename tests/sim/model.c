@@ -13,8 +13,9 @@
  *   - an effect carries the fence that its target has: no settle under a stale fence succeeded;
  *   - a subscription has at < mark exactly when its line has an event above `at` that was routed,
  *     and its target is `behind` exactly when one of them has, or was sent something back;
- *   - who takes a step changes what such a step may change: leasing takes what nobody holds;
- *     slots and renewals change what they hold, with the fence they hold it with; polling nothing.
+ *   - who takes a step changes what such a step may change: leasing settles what its slots have
+ *     finished and takes what nobody holds; slots and renewals change what they hold, with the
+ *     fence they hold it with; polling nothing.
  *
  * COPY gains an event name when its newer definition is declared. What had been routed by then may
  * be handled or not: such events are not `required`.
@@ -353,13 +354,18 @@ static bool believed(const sim_row *row, const sim_belief *beliefs, size_t count
     return false;
 }
 
+/* settled: a slot of the lane had finished it under that fence, so it was free before it was leased,
+ * or has become so now. */
 static void check_leased(sim *s, int t, const sim_row *before, const sim_row *now,
-                         const sim_process *p)
+                         const sim_process *p, bool settled)
 {
     if (now->blocked && !before->blocked && before->lost + 1 >= SIM_LOST_MAX) {
         return; /* lost too often: blocked instead */
     }
-    if (before->until_us != 0) {
+    if (settled && now->fence == before->fence && now->until_us == 0 && !now->blocked) {
+        return;
+    }
+    if (before->until_us != 0 && !settled) {
         sim_fail(s, "target %d was leased while %s held it", t, before->holder);
     } else if (now->fence != before->fence + 1) {
         sim_fail(s, "target %d was leased with fence %lld after %lld", t, (long long)now->fence,
@@ -388,7 +394,7 @@ static void check_row(sim *s, int t, const sim_row *now, sim_actor actor, const 
     }
     switch (actor) {
     case ACTOR_LEASING:
-        check_leased(s, t, &before, now, p);
+        check_leased(s, t, &before, now, p, believed(&before, beliefs, count));
         break;
     case ACTOR_SLOT:
     case ACTOR_RENEWING:
@@ -440,7 +446,9 @@ static void check_line(sim *s, int r, int t)
     }
 }
 
-static void see_subscriptions(sim *s, int t, const store_target *target, sim_actor actor)
+/* settled: the step may have settled it. */
+static void see_subscriptions(sim *s, int t, const store_target *target, sim_actor actor,
+                              bool settled)
 {
     for (size_t i = 0; i < target->subscriptions_count; i++) {
         const store_subscription *sub = &target->subscriptions[i];
@@ -450,8 +458,8 @@ static void see_subscriptions(sim *s, int t, const store_target *target, sim_act
             sim_fail(s, "at of %s on target %d went back from %lld to %lld", sim_reaction_names[r],
                      t, (long long)line->at, (long long)sub->at);
         }
-        if (line->subscribed && sub->at != line->at && actor != ACTOR_SLOT && actor != ACTOR_SKIP &&
-            actor != ACTOR_ROUTER) {
+        if (line->subscribed && sub->at != line->at && !settled && actor != ACTOR_SLOT &&
+            actor != ACTOR_SKIP && actor != ACTOR_ROUTER) {
             sim_fail(s, "at of %s on target %d was moved by a step that settles nothing",
                      sim_reaction_names[r], t);
         }
@@ -483,7 +491,8 @@ static void see_targets(sim *s, sim_actor actor, const sim_process *p, const sim
         if (s->rows[t].id != 0) {
             check_row(s, t, &now, actor, p, beliefs, count);
         }
-        see_subscriptions(s, t, target, actor);
+        see_subscriptions(s, t, target, actor,
+                          actor == ACTOR_LEASING && believed(&s->rows[t], beliefs, count));
         s->rows[t] = now;
     }
 }
@@ -578,7 +587,7 @@ void sim_look(sim *s, sim_actor actor, const sim_process *p, const sim_belief *b
     }
     see_targets(s, actor, p, beliefs, count);
     check_lines(s);
-    if (actor == ACTOR_SLOT || actor == ACTOR_SKIP) {
+    if (actor == ACTOR_SLOT || actor == ACTOR_LEASING || actor == ACTOR_SKIP) {
         check_done(s);
     }
     if (actor == ACTOR_ROUTER) {

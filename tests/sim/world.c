@@ -256,6 +256,20 @@ size_t sim_beliefs(const sim_process *p, const lane *only, sim_belief *out)
     return count;
 }
 
+/* Of the slots of a lane that wait to be settled. */
+static size_t finished_beliefs(const lane *l, sim_belief *out)
+{
+    size_t count = 0;
+
+    for (size_t i = 0; i < l->slots_count; i++) {
+        if (l->slots[i].state == SLOT_FINISHED) {
+            out[count++] =
+                (sim_belief){ .target = l->slots[i].target, .fence = l->slots[i].fence };
+        }
+    }
+    return count;
+}
+
 static void close_process(sim_process *p)
 {
     sim_belief beliefs[SIM_TASKS_MAX];
@@ -365,6 +379,8 @@ static void run(sim_task *t)
 
     if (t->actor == ACTOR_RENEWING) {
         count = sim_beliefs(p, t->lane, beliefs);
+    } else if (t->actor == ACTOR_LEASING) {
+        count = finished_beliefs(t->lane, beliefs);
     } else if (t->slot != NULL && t->slot->state != SLOT_IDLE) {
         beliefs[count++] = (sim_belief){ .target = t->slot->target, .fence = t->slot->fence };
     }
