@@ -181,9 +181,14 @@ void weir__slot_program(slot *s, weir_delivery *d)
     const int64_t begin_us = weir__task_now(&s->task);
     const weir_status status = ask(s, d, &err);
     weir__metric_observe(&w->metrics, METRIC_HANDLER_US, weir__task_now(&s->task) - begin_us);
-    if (status != WEIR_OK) {
-        weir__slot_failed(s, false, weir__str(err.message), STORE_ERROR_TEXT_BYTES_MAX);
-    } else {
+    if (status == WEIR_OK) {
         answered(s, d, &s->programs->result);
+    } else if (status == WEIR_EIO || status == WEIR_EBUSY || status == WEIR_ENOMEM) {
+        /* Nothing was run: this worker is in trouble, not the handler. Another may have better
+         * luck with it, or this one in a while. */
+        weir__slot_log(s, 3, "not_started", s->batch->next, d->attempt, weir__str(err.message));
+        weir__slot_postponed(s, 0);
+    } else {
+        weir__slot_failed(s, false, weir__str(err.message), STORE_ERROR_TEXT_BYTES_MAX);
     }
 }

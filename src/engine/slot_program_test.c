@@ -11,6 +11,7 @@
 
 #include <stdio.h>
 #include <stdlib.h>
+#include <sys/resource.h>
 #include <unistd.h>
 
 static kit_process a;
@@ -159,6 +160,24 @@ static void C42_an_interrupted_program_costs_nothing(void **state)
     end(s);
 }
 
+static void a_program_that_this_worker_cannot_start_costs_nothing(void **state)
+{
+    struct rlimit before, none;
+    (void)state;
+    weir_store *s = begin("cat >/dev/null", NULL, (weir_reaction){ .retries = -1 }, 0);
+    (void)kit_append(s, "order-1", "Placed", "{}");
+    assert_int_equal(getrlimit(RLIMIT_NOFILE, &before), 0);
+    none = (struct rlimit){ .rlim_cur = 3, .rlim_max = before.rlim_max };
+    assert_int_equal(setrlimit(RLIMIT_NOFILE, &none), 0);
+    kit_drive(&a, 10 * S);
+    assert_int_equal(setrlimit(RLIMIT_NOFILE, &before), 0);
+    assert_int_equal(kit_at(s, "to-order-1", "one"), 0);
+    assert_int_equal(kit_retries(s, "to-order-1", "one"), 0);
+    kit_drive(&a, 10 * S);
+    assert_int_equal(kit_at(s, "to-order-1", "one"), 1);
+    end(s);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -168,6 +187,7 @@ int main(void)
         cmocka_unit_test(C27_a_program_can_say_permanent_and_defer),
         cmocka_unit_test(a_reply_that_cannot_be_staged_is_a_failure_and_leaves_nothing),
         cmocka_unit_test(C42_an_interrupted_program_costs_nothing),
+        cmocka_unit_test(a_program_that_this_worker_cannot_start_costs_nothing),
     };
     return cmocka_run_group_tests(tests, setup, teardown);
 }
