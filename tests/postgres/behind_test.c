@@ -57,6 +57,16 @@ static void settle_sql(pg_test *t, const race *r, char out[SQL_BYTES])
         (long long)r->first);
 }
 
+/* The same as a turn, which leases nothing. */
+static void turn_sql(pg_test *t, const race *r, char out[SQL_BYTES])
+{
+    (void)snprintf(out, SQL_BYTES,
+                   "SELECT * FROM %s.turn('{%lld}', '{%lld}', '{%lld}', '{%lld}', '{%lld}', '', "
+                   "'', 0, 0, 0, 0, '{}', '{}', false, 0)",
+                   t->schema, (long long)r->lease.target, (long long)r->lease.fence,
+                   (long long)r->lease.target, (long long)r->one, (long long)r->first);
+}
+
 /* Routes the second event for a reaction. */
 static void route_sql(pg_test *t, const race *r, int64_t reaction, char out[SQL_BYTES])
 {
@@ -138,6 +148,32 @@ static void a_last_settle_that_waits_for_a_mark_of_another_reaction_leaves_it_be
     route_then_settle(*state, false);
 }
 
+static void a_mark_of_another_reaction_that_waits_for_the_last_turn_wakes_the_target(void **state)
+{
+    pg_test *t = *state;
+    char turn[SQL_BYTES];
+    char route[SQL_BYTES];
+    const race r = race_begin(t);
+    turn_sql(t, &r, turn);
+    route_sql(t, &r, r.two, route);
+    const bool waited = run_race(t, turn, route);
+    assert_work_is_left(t, &r);
+    assert_true(waited);
+}
+
+static void a_last_turn_that_waits_for_a_mark_of_another_reaction_leaves_it_behind(void **state)
+{
+    pg_test *t = *state;
+    char turn[SQL_BYTES];
+    char route[SQL_BYTES];
+    const race r = race_begin(t);
+    turn_sql(t, &r, turn);
+    route_sql(t, &r, r.two, route);
+    const bool waited = run_race(t, route, turn);
+    assert_work_is_left(t, &r);
+    assert_true(waited);
+}
+
 /* ---- the others who change what counts as work ---------------------------------------------- */
 
 static void a_reaction_that_comes_back_while_a_target_settles_counts_again(void **state)
@@ -213,6 +249,8 @@ int main(int argc, char **argv)
         PG_TEST(a_mark_of_another_reaction_that_waits_for_the_last_settle_wakes_the_target),
         PG_TEST(a_last_settle_that_waits_for_a_mark_leaves_the_target_behind),
         PG_TEST(a_last_settle_that_waits_for_a_mark_of_another_reaction_leaves_it_behind),
+        PG_TEST(a_mark_of_another_reaction_that_waits_for_the_last_turn_wakes_the_target),
+        PG_TEST(a_last_turn_that_waits_for_a_mark_of_another_reaction_leaves_it_behind),
         PG_TEST(a_reaction_that_comes_back_while_a_target_settles_counts_again),
         PG_TEST(a_settle_that_waits_for_a_reaction_to_come_back_leaves_its_work),
         PG_TEST(a_retire_that_waits_for_a_mark_takes_its_work_away),

@@ -430,15 +430,26 @@ static const char *settle_one(pg_test *t, int target)
     return sql;
 }
 
+/* Advances a target by one event, finds another lost, and leases ten. */
+static const char *turn_two(pg_test *t, int target)
+{
+    static char sql[512];
+    (void)snprintf(sql, sizeof sql,
+                   "SELECT * FROM %s.turn('{%d,5}', '{0,7}', '{%d}', '{1}', '{8000000}', 'l', "
+                   "'tester', %lld, %d, 2, 2, '{1}', '{1}', false, 10)",
+                   t->schema, target, target, (long long)LEASE_US, TEN);
+    return sql;
+}
+
 /* A session keeps its plans. One that was made when there was nothing has to be right for ever. */
 static void plans_made_on_empty_tables_are_right_for_many_targets(void **state)
 {
-    enum { LOOKED_AT = 7 };
+    enum { LOOKED_AT = 8 };
     static const struct {
         const char *name;
         int64_t most;
     } bounds[LOOKED_AT] = { { "lease", 600 }, { "poll", 60 },  { "derive", 100 }, { "fenced", 60 },
-                            { "route", 250 }, { "fetch", 60 }, { "settle", 150 } };
+                            { "route", 250 }, { "fetch", 60 }, { "settle", 150 }, { "turn", 750 } };
     pg_test *t = *state;
     char sql[LOOKED_AT][512];
     store_with_targets(t, 0);
@@ -460,11 +471,10 @@ static void plans_made_on_empty_tables_are_right_for_many_targets(void **state)
                            "'{1,1,1}', '{0,0,0}', '{5,5,5}', '{9,9,9}', 9, 999)",
                            t->schema, t->schema));
         test_exec(conn, "UPDATE %s.targets SET holder = 'x' WHERE name = 'a'", t->schema);
-        PQclear(test_query(conn, "%s",
-                           settle_one(t, (int)test_number(conn,
-                                                          "SELECT id FROM %s.targets "
-                                                          " WHERE name = 'a'",
-                                                          t->schema))));
+        const int a =
+            (int)test_number(conn, "SELECT id FROM %s.targets WHERE name = 'a'", t->schema);
+        PQclear(test_query(conn, "%s", settle_one(t, a)));
+        PQclear(test_query(conn, "%s", turn_two(t, a)));
         test_exec(conn, "ROLLBACK");
     }
     add_targets(t, 1, 30000);
@@ -478,6 +488,7 @@ static void plans_made_on_empty_tables_are_right_for_many_targets(void **state)
                    "SELECT * FROM %s.fetch('{20000}', '{1}', '{0}', '{5}', '{9}', 9, 999)",
                    t->schema);
     (void)snprintf(sql[6], sizeof sql[6], "%s", settle_one(t, 20000));
+    (void)snprintf(sql[7], sizeof sql[7], "%s", turn_two(t, 20000));
     for (int j = 0; j < LOOKED_AT; j++) {
         int64_t cost = 0;
         for (int k = 0; k < 2; k++) { /* the first to come by tidies up */

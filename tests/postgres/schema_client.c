@@ -179,6 +179,30 @@ static void operate(store_verb verb, const char *target)
     CALL(WEIR_OK, store->ops->operate(store, &op, &err));
 }
 
+/* Ends a lease as it is, and takes the next one in the same transaction. */
+static store_leased turn(const store_leased *held, int64_t reaction)
+{
+    store_lease_list list = { 0 };
+    const store_lease_request request = { .lane = weir__str("default"),
+                                          .holder = weir__str("client"),
+                                          .lease_us = 60000000,
+                                          .limit = 1,
+                                          .all_reactions = true };
+    const store_advance advance = { .reaction = reaction, .to = 0 };
+    store_settle settle = {
+        .target = held->target, .fence = held->fence, .advances = &advance, .advances_count = 1
+    };
+    store_settle *const settles[] = { &settle };
+    CALL(WEIR_OK, store->ops->turn(store, settles, 1, &request, &list, &err));
+    if (settle.status != WEIR_OK || list.leases_count != 1) {
+        (void)fprintf(stderr, "a turn gave %d and %zu leases\n", settle.status, list.leases_count);
+        exit(1);
+    }
+    const store_leased leased = { .target = list.leases[0].target, .fence = list.leases[0].fence };
+    weir__arena_free(&list.arena);
+    return leased;
+}
+
 /* Fetches, extends, fails, parks and settles with an effect. */
 static void use_leases(const store_reaction *work, int64_t event)
 {
@@ -203,6 +227,7 @@ static void use_leases(const store_reaction *work, int64_t event)
     fenced = (store_fenced){ .target = leased.target, .fence = leased.fence };
     CALL(WEIR_OK, store->ops->release(store, &fenced, 1, &err));
     leased = lease(&arena);
+    leased = turn(&leased, work->id);
     CALL(WEIR_OK, store->ops->block(store, leased.target, leased.fence, &failure, &err));
     operate(STORE_UNBLOCK, "t-1");
     leased = lease(&arena);

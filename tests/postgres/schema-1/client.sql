@@ -75,19 +75,11 @@ SELECT weir.server() AS server,
        coalesce(found.run, start.safe) AS run,
        coalesce(found.top, start.safe) AS top,
        found.count,
-       e.version, e.created, hashtextextended(e.stream, 0) AS stream,
-       n.id AS next_id, n.version AS next_version, n.created AS next_created,
-       n.stream AS next_stream, n.name AS next_name
+       e.version, e.created, hashtextextended(e.stream, 0) AS stream
   FROM start
  CROSS JOIN found
-  LEFT JOIN weir.events AS e ON e.id = coalesce(found.run, start.safe)
-  LEFT JOIN LATERAL (SELECT n.id, n.version, n.created, n.stream, n.name
-                       FROM weir.events AS n
-                      WHERE n.id > $2 AND n.id <= coalesce(found.run, start.safe)
-                        AND coalesce(found.run, start.safe) - $2::bigint <= 200
-                      ORDER BY n.id) AS n ON true
- ORDER BY n.id;
-EXECUTE s10 ('0', NULL) \g /dev/null
+  LEFT JOIN weir.events AS e ON e.id = coalesce(found.run, start.safe);
+EXECUTE s10 ('0') \g /dev/null
 PREPARE s11 AS
 SELECT weir.safe_advance($1);
 EXECUTE s11 ('6');
@@ -104,7 +96,7 @@ SELECT id, version, created, name, meta, weir.small_data(data, meta) AS data
  WHERE stream = $1 AND version BETWEEN $2 AND $3
  ORDER BY version DESC LIMIT $4;
 EXECUTE s13 ('order-1', '0', '9', '10');
-EXECUTE s10 ('6', NULL) \g /dev/null
+EXECUTE s10 ('6') \g /dev/null
 PREPARE s14 AS
 SELECT id, version, created, stream, name, meta, weir.small_data(data, meta) AS data
   FROM weir.events
@@ -127,7 +119,7 @@ EXECUTE s17 ('mail', 'default', '1', '2', 'order-*', 'mail', '0');
 PREPARE s18 AS
 SELECT weir.route($1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $11, $12, $13, $14, $15);
 EXECUTE s18 ('{2}', '{1}', '{0}', '{1}', '{0}', '{t-1}', '{default}', '{0}', '{order-*}', '{""}', '{1}', '{1}', '{}', '{}', '{}');
-EXECUTE s10 ('6', NULL) \g /dev/null
+EXECUTE s10 ('6') \g /dev/null
 PREPARE s19 AS
 SELECT now_us, routed_least, is_ready, next_due, lease_end, router_end FROM weir.poll($1);
 EXECUTE s19 ('default');
@@ -141,7 +133,7 @@ PREPARE s21 AS
 SELECT item, event_id, event_version, event_created, event_stream, event_name, event_data,
        event_meta, judge
   FROM weir.fetch($1, $2, $3, $4, $5, $6, $7);
-EXECUTE s21 ('{2}', '{2}', '{0}', '{1}', '{5}', '1000', '4194304');
+EXECUTE s21 ('{2}', '{2}', '{0}', '{1}', '{5}', '10000', '4194304');
 PREPARE s22 AS
 SELECT f.status, f.lease_end FROM weir.fenced($1, $2, $3) AS f;
 EXECUTE s22 ('{2}', '{1}', '60000000');
@@ -152,25 +144,31 @@ EXECUTE s23 ('2', '1', '{}', '{}', '{}', '{}', '{}', '{}', '{}', 't', '2', '1', 
 EXECUTE s20 ('default', 'client', '60000000', '1', '1', '0', '{}', '{}', 't', '0');
 EXECUTE s22 ('{2}', '{2}', '-1');
 EXECUTE s20 ('default', 'client', '60000000', '1', '1', '0', '{}', '{}', 't', '0');
-EXECUTE s23 ('2', '3', '{}', '{}', '{}', '{}', '{}', '{}', '{}', 't', '2', '1', 'it failed', '3', '0', '0');
 PREPARE s24 AS
+SELECT leased, leased_name, leased_fence, leased_until, leased_watermark, leased_priority,
+       leased_lost, kind, of_reaction, first_number, second_number, third_number, work_source,
+       work_value
+  FROM weir.turn($1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $11, $12, $13, $14, $15);
+EXECUTE s24 ('{2}', '{3}', '{2}', '{2}', '{0}', 'default', 'client', '60000000', '1', '0', '0', '{}', '{}', 't', '0');
+EXECUTE s23 ('2', '4', '{}', '{}', '{}', '{}', '{}', '{}', '{}', 't', '2', '1', 'it failed', '3', '0', '0');
+PREPARE s25 AS
 SELECT n.name
   FROM unnest($1::text[]) WITH ORDINALITY AS n (name, ordinal)
  WHERE NOT EXISTS (SELECT 1 FROM weir.targets AS t WHERE t.name = n.name)
  ORDER BY n.ordinal
  LIMIT 1;
-EXECUTE s24 ('{t-1}');
-PREPARE s25 AS
-SELECT t.id, t.name, t.lane FROM weir.targets AS t WHERE t.name = ANY ($1) ORDER BY t.name;
 EXECUTE s25 ('{t-1}');
 PREPARE s26 AS
-SELECT weir.operate($1, $2, $3, $4, $5);
-EXECUTE s26 ('1', '{2}', 'f', NULL, 'client');
-EXECUTE s20 ('default', 'client', '60000000', '1', '1', '0', '{}', '{}', 't', '0');
-EXECUTE s23 ('2', '4', '{}', '{}', '{}', '{}', '{}', '{}', '{}', 'f', '0', '0', '', '2', '0', '4102444800000000');
-EXECUTE s24 ('{t-1}');
-EXECUTE s25 ('{t-1}');
+SELECT t.id, t.name, t.lane FROM weir.targets AS t WHERE t.name = ANY ($1) ORDER BY t.name;
+EXECUTE s26 ('{t-1}');
 PREPARE s27 AS
+SELECT weir.operate($1, $2, $3, $4, $5);
+EXECUTE s27 ('1', '{2}', 'f', NULL, 'client');
+EXECUTE s20 ('default', 'client', '60000000', '1', '1', '0', '{}', '{}', 't', '0');
+EXECUTE s23 ('2', '5', '{}', '{}', '{}', '{}', '{}', '{}', '{}', 'f', '0', '0', '', '2', '0', '4102444800000000');
+EXECUTE s25 ('{t-1}');
+EXECUTE s26 ('{t-1}');
+PREPARE s28 AS
 SELECT t.id, 0 AS kind, t.reaction, t.event, 0::bigint AS mark, t.attempts,
        t.blocked IS NOT NULL AS is_blocked, weir.skip_state(t.id) AS state, t.name
   FROM weir.targets AS t
@@ -188,12 +186,12 @@ SELECT t.id, 2, p.reaction, p.event, 0, p.attempts, false, '', t.name
   JOIN weir.reactions AS r ON r.id = p.reaction
  WHERE t.id = ANY ($1::bigint[]) AND t.behind AND p.sent_back AND NOT r.retired
  ORDER BY name, kind, reaction, event;
-EXECUTE s27 ('{2}');
-EXECUTE s21 ('{2}', '{2}', '{0}', '{1}', '{1}', '1000', '4194304');
-PREPARE s28 AS
-SELECT c.id FROM weir.operate_skip($1, $2, $3, $4, $5) AS c (id);
-EXECUTE s28 ('{2}', '{"4 t 0 0 0 d41d8cd98f00b204e9800998ecf8427e/2 0 1 0 1 f d41d8cd98f00b204e9800998ecf8427e/"}', '{2}', '{1}', '{0}');
+EXECUTE s28 ('{2}');
+EXECUTE s21 ('{2}', '{2}', '{0}', '{1}', '{1}', '10000', '4194304');
 PREPARE s29 AS
+SELECT c.id FROM weir.operate_skip($1, $2, $3, $4, $5) AS c (id);
+EXECUTE s29 ('{2}', '{"5 t 0 0 0 d41d8cd98f00b204e9800998ecf8427e/2 0 1 0 1 f d41d8cd98f00b204e9800998ecf8427e/"}', '{2}', '{1}', '{0}');
+PREPARE s30 AS
 SELECT p.id, p.reaction, r.name, t.name, p.event, p.attempts, p.parked, p.error, p.sent_back
   FROM weir.parked AS p
   JOIN weir.reactions AS r ON r.id = p.reaction
@@ -201,44 +199,44 @@ SELECT p.id, p.reaction, r.name, t.name, p.event, p.attempts, p.parked, p.error,
  WHERE p.id > $1
  ORDER BY p.id
  LIMIT $2;
-EXECUTE s29 ('0', '11');
-PREPARE s30 AS
-SELECT weir.parked_retry($1);
-EXECUTE s30 ('1');
-EXECUTE s20 ('default', 'client', '60000000', '1', '1', '0', '{}', '{}', 't', '0');
+EXECUTE s30 ('0', '11');
 PREPARE s31 AS
+SELECT weir.parked_retry($1);
+EXECUTE s31 ('1');
+EXECUTE s20 ('default', 'client', '60000000', '1', '1', '0', '{}', '{}', 't', '0');
+PREPARE s32 AS
 SELECT s.append_index, s.stream_index, s.status, s.replayed, s.first_version, s.last_version,
        s."position", s.expected, s.actual, s.other, s.lease_end, s.is_behind,
        coalesce(current_setting('weir_settle.open', true), '') = 'on'
   FROM weir.settle_with($1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $11, $12, $13, $14, $15, $16, $17,
                         $18, $19, $20, $21, $22, $23, $24, $25, $26, $27, $28, $29, $30, $31, $32,
                         $33) AS s;
-EXECUTE s31 ('1', '10000', '86400000000', '{0}', '{}', '{}', '{1}', '{mail-1}', '{0}', '{0}', '{1}', '{Sent}', '{"{}"}', '{"{}"}', '{}', '{}', '{}', '2', '6', '{2}', '{1}', '{}', '{}', '{}', '{}', '{1}', 'f', '0', '0', '', '0', '0', '0');
-PREPARE s32 AS
-SELECT weir.parked_drop($1);
-EXECUTE s32 ('1');
-EXECUTE s24 ('{t-1}');
-EXECUTE s25 ('{t-1}');
+EXECUTE s32 ('1', '10000', '86400000000', '{0}', '{}', '{}', '{1}', '{mail-1}', '{0}', '{0}', '{1}', '{Sent}', '{"{}"}', '{"{}"}', '{}', '{}', '{}', '2', '7', '{2}', '{1}', '{}', '{}', '{}', '{}', '{1}', 'f', '0', '0', '', '0', '0', '0');
 PREPARE s33 AS
-SELECT weir.operate_reset($1, $2, $3);
-EXECUTE s33 ('{2}', 'f', '0');
-EXECUTE s18 ('{2}', '{1}', '{0}', '{1}', '{0}', '{t-1}', '{default}', '{0}', '{order-*}', '{""}', '{1}', '{1}', '{}', '{}', '{}');
-EXECUTE s24 ('{t-1}');
+SELECT weir.parked_drop($1);
+EXECUTE s33 ('1');
 EXECUTE s25 ('{t-1}');
-EXECUTE s26 ('4', '{2}', 'f', '3', 'client');
-EXECUTE s24 ('{t-1}');
-EXECUTE s25 ('{t-1}');
-EXECUTE s26 ('5', '{2}', 'f', NULL, 'client');
-EXECUTE s24 ('{t-1}');
-EXECUTE s25 ('{t-1}');
-EXECUTE s26 ('6', '{2}', 'f', NULL, 'client');
+EXECUTE s26 ('{t-1}');
 PREPARE s34 AS
-SELECT weir.lane_pause($1, $2, $3);
-EXECUTE s34 ('default', 't', 'client');
+SELECT weir.operate_reset($1, $2, $3);
+EXECUTE s34 ('{2}', 'f', '0');
+EXECUTE s18 ('{2}', '{1}', '{0}', '{1}', '{0}', '{t-1}', '{default}', '{0}', '{order-*}', '{""}', '{1}', '{1}', '{}', '{}', '{}');
+EXECUTE s25 ('{t-1}');
+EXECUTE s26 ('{t-1}');
+EXECUTE s27 ('4', '{2}', 'f', '3', 'client');
+EXECUTE s25 ('{t-1}');
+EXECUTE s26 ('{t-1}');
+EXECUTE s27 ('5', '{2}', 'f', NULL, 'client');
+EXECUTE s25 ('{t-1}');
+EXECUTE s26 ('{t-1}');
+EXECUTE s27 ('6', '{2}', 'f', NULL, 'client');
 PREPARE s35 AS
-SELECT t.id, t.name, t.lane FROM weir.targets AS t WHERE t.name >= $1 ORDER BY t.name LIMIT $2;
-EXECUTE s35 ('', '1002');
+SELECT weir.lane_pause($1, $2, $3);
+EXECUTE s35 ('default', 't', 'client');
 PREPARE s36 AS
+SELECT t.id, t.name, t.lane FROM weir.targets AS t WHERE t.name >= $1 ORDER BY t.name LIMIT $2;
+EXECUTE s36 ('', '1002');
+PREPARE s37 AS
 WITH n AS MATERIALIZED (SELECT weir.clock_us() AS now_us)
 SELECT t.id, t.name, t.lane, t.priority, t.override IS NOT NULL, t.watermark, t.behind, t.fence,
        t.lost, t.holder, t.lease_until, t.due, t.blocked, t.error, t.event, f.name, t.attempts,
@@ -252,8 +250,8 @@ SELECT t.id, t.name, t.lane, t.priority, t.override IS NOT NULL, t.watermark, t.
   LEFT JOIN weir.reactions AS r ON r.id = s.reaction
  WHERE t.id = ANY ($1)
  ORDER BY t.name, s.reaction;
-EXECUTE s36 ('{1,2}');
-PREPARE s37 AS
+EXECUTE s37 ('{1,2}');
+PREPARE s38 AS
 WITH n AS MATERIALIZED (SELECT weir.clock_us() AS now_us)
 SELECT l.lane, l.paused, l.paused_by, coalesce(c.targets, 0), coalesce(c.ready, 0),
        coalesce(c.leased, 0), coalesce(c.blocked, 0), coalesce(c.deferred, 0), coalesce(w.lag, 0),
@@ -287,23 +285,23 @@ SELECT l.lane, l.paused, l.paused_by, coalesce(c.targets, 0), coalesce(c.ready, 
               WHERE s.at < s.mark
               GROUP BY t.lane) AS w ON w.lane = l.lane
  ORDER BY l.lane;
-EXECUTE s37;
-PREPARE s38 AS
+EXECUTE s38;
+PREPARE s39 AS
 SELECT 0::bigint, false, r.id, r.name, r.number, r.since, r.routed, r.reread_to, r.retired,
        coalesce(r.router, ''), r.router_until, r.router_fence,
        array_to_string(d.names, chr(10)), d.source, d.rule, d.rule_text, r.attempts
   FROM weir.reactions AS r
   JOIN weir.definitions AS d ON d.reaction = r.id AND d.number = r.number
  ORDER BY r.name;
-EXECUTE s38;
-PREPARE s39 AS
-SELECT weir.retire($1);
-EXECUTE s39 ('mail');
+EXECUTE s39;
 PREPARE s40 AS
-SELECT weir.worker_beat($1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $11);
-EXECUTE s40 ('client', 'host', '7', '{default,mail}', '{1}', '{1}', 'f', '60000000', '3600000000', '64', '');
-EXECUTE s40 ('client', 'host', '7', '{default,mail}', '{1}', '{1}', 'f', '60000000', '3600000000', '64', '');
+SELECT weir.retire($1);
+EXECUTE s40 ('mail');
 PREPARE s41 AS
+SELECT weir.worker_beat($1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $11);
+EXECUTE s41 ('client', 'host', '7', '{default,mail}', '{1}', '{1}', 'f', '60000000', '3600000000', '64', '');
+EXECUTE s41 ('client', 'host', '7', '{default,mail}', '{1}', '{1}', 'f', '60000000', '3600000000', '64', '');
+PREPARE s42 AS
 WITH n AS MATERIALIZED (SELECT weir.clock_us() AS now_us)
 SELECT w.id, w.name, w.host, w.pid, w.since, w.lease_until, w.draining,
        cardinality(w.lanes), array_to_string(w.lanes, chr(10)),
@@ -317,22 +315,22 @@ SELECT w.id, w.name, w.host, w.pid, w.since, w.lease_until, w.draining,
               GROUP BY t.holder) AS h ON h.holder = w.name
  WHERE w.lease_until > n.now_us - $1
  ORDER BY w.name;
-EXECUTE s41 ('3600000000', 'f');
-EXECUTE s40 ('client', 'host', '7', '{default,mail}', '{1}', '{1}', 'f', '0', '3600000000', '64', '');
-PREPARE s42 AS
-SELECT weir.snapshot_put($1, $2, $3, $4);
-EXECUTE s42 ('order-1', '0', 'r1', '\x666f6c646564');
+EXECUTE s42 ('3600000000', 'f');
+EXECUTE s41 ('client', 'host', '7', '{default,mail}', '{1}', '{1}', 'f', '0', '3600000000', '64', '');
 PREPARE s43 AS
+SELECT weir.snapshot_put($1, $2, $3, $4);
+EXECUTE s43 ('order-1', '0', 'r1', '\x666f6c646564');
+PREPARE s44 AS
 SELECT k.version, k.data
   FROM weir.snapshots AS k
  WHERE k.stream = $1 AND k.revision = $2 AND k.version <= $3;
-EXECUTE s43 ('order-1', 'r1', '9');
-PREPARE s44 AS
-SELECT weir.snapshot_drop($1, $2);
-EXECUTE s44 ('order', 'r2');
-EXECUTE s10 ('6', NULL) \g /dev/null
-EXECUTE s11 ('7');
+EXECUTE s44 ('order-1', 'r1', '9');
 PREPARE s45 AS
+SELECT weir.snapshot_drop($1, $2);
+EXECUTE s45 ('order', 'r2');
+EXECUTE s10 ('6') \g /dev/null
+EXECUTE s11 ('7');
+PREPARE s46 AS
 WITH locks AS MATERIALIZED (SELECT * FROM pg_locks WHERE granted)
 SELECT coalesce(l.pid, 0)::bigint AS pid,
        coalesce(x.gid, l.virtualtransaction) AS transaction,
@@ -352,11 +350,11 @@ SELECT coalesce(l.pid, 0)::bigint AS pid,
    AND t.virtualtransaction = l.virtualtransaction
   LEFT JOIN pg_prepared_xacts AS x ON x.transaction = t.transactionid
  ORDER BY since NULLS LAST, pid, transaction;
-EXECUTE s45 \g /dev/null
-PREPARE s46 AS
-SELECT weir.clock_us();
-EXECUTE s46;
+EXECUTE s46 \g /dev/null
 PREPARE s47 AS
+SELECT weir.clock_us();
+EXECUTE s47;
+PREPARE s48 AS
 SELECT (SELECT CASE WHEN c.reltuples < 5e6 THEN (SELECT count(*) FROM weir.streams)
                     ELSE c.reltuples::bigint END
           FROM pg_class AS c WHERE c.oid = 'weir.streams'::regclass),
@@ -378,4 +376,4 @@ SELECT (SELECT CASE WHEN c.reltuples < 5e6 THEN (SELECT count(*) FROM weir.strea
        current_database()::text,
        current_user::text,
        pg_is_in_recovery();
-EXECUTE s47 \g /dev/null
+EXECUTE s48 \g /dev/null

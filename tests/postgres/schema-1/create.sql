@@ -1508,7 +1508,10 @@ BEGIN
         room := CASE step WHEN 1 THEN lead WHEN 2 THEN reserve ELSE wanted END;
         room := least(room, wanted - cardinality(chosen));
         CONTINUE WHEN room <= 0 AND step > 1;
-        IF step IN (1, 4) AND considered < wanted THEN
+        IF step IN (1, 4) AND considered < wanted
+            AND EXISTS (SELECT FROM weir.targets AS t
+                         WHERE t.lane = of_lane AND t.behind AND NOT t.held
+                           AND t.due IS NOT NULL AND t.due <= started) THEN
             WITH arm AS MATERIALIZED (
                 SELECT t.id
                   FROM weir.targets AS t
@@ -1731,8 +1734,6 @@ END
 $$;
 CREATE OR REPLACE FUNCTION weir.version_after(of_stream text, after_id bigint) RETURNS bigint
 LANGUAGE plpgsql STABLE
-SET plan_cache_mode = force_generic_plan
-SET enable_seqscan = off SET enable_bitmapscan = off SET enable_sort = off SET jit = off
 AS $$
 DECLARE
     low bigint;
@@ -1772,148 +1773,142 @@ SET enable_seqscan = off SET enable_bitmapscan = off SET enable_sort = off
 SET enable_hashjoin = off SET enable_mergejoin = off SET enable_material = off SET jit = off
 AS $$
 DECLARE
-    sub record;
-    after_id bigint;
-    up_to bigint;
-    most bigint;
-    exact text;
-    prefix text;
-    way integer;
-    value text;
-    ids bigint[];
-    first_version bigint;
+    missing record;
 BEGIN
     SELECT u.target, u.reaction
-      INTO sub
+      INTO missing
       FROM unnest(item_targets, item_reactions) WITH ORDINALITY AS u (target, reaction, place)
      WHERE (SELECT true FROM weir.subscriptions AS s
              WHERE s.target = u.target AND s.reaction + 0 = u.reaction LIMIT 1) IS NULL
      ORDER BY u.place
      LIMIT 1;
     IF FOUND THEN
-        RAISE EXCEPTION 'target % has no subscription of reaction %', sub.target, sub.reaction
-            USING ERRCODE = 'WR006';
+        RAISE EXCEPTION 'target % has no subscription of reaction %', missing.target,
+            missing.reaction USING ERRCODE = 'WR006';
     END IF;
-    FOR i IN 1..cardinality(item_targets) LOOP
+    IF room <= 0 OR room_bytes <= 0 THEN
+        RETURN;
+    END IF;
+    FOR item, event_id, event_version, event_created, event_stream, event_name, event_data,
+        event_meta, judge IN
+        SELECT u.place - 1, f.id, f.version, f.created, f.stream, f.name, f.data, f.meta, p.judge
+          FROM unnest(item_targets, item_reactions, item_afters, item_up_tos, item_limits)
+               WITH ORDINALITY AS u (target, reaction, after_id, up_to, most, place)
+         CROSS JOIN LATERAL (
+               SELECT s.value, d.names, d.source, d.rule
+                 FROM weir.subscriptions AS s
+                 JOIN weir.reactions AS r ON r.id = s.reaction + 0
+                 JOIN weir.definitions AS d ON d.reaction = r.id AND d.number = r.number
+                WHERE s.target = u.target AND s.reaction + 0 = u.reaction
+                LIMIT 1) AS s
+         CROSS JOIN LATERAL (
+               SELECT CASE WHEN starts_with(s.source, '/') THEN s.source END AS judge,
+                      CASE WHEN NOT starts_with(s.source, '/') AND s.source <> '*'
+                                AND right(s.source, 1) = '*'
+                           THEN left(s.source, -1) END AS prefix,
+                      CASE WHEN NOT starts_with(s.source, '/') AND right(s.source, 1) <> '*'
+                           THEN s.source END AS exact
+               OFFSET 0) AS p
+         CROSS JOIN LATERAL (
+               SELECT CASE WHEN s.rule <> 0 THEN s.rule
+                           WHEN p.exact IS NOT NULL THEN 1
+                           WHEN strpos(p.prefix, '-') > 0 THEN 2
+                           WHEN cardinality(s.names) <= 16 THEN 5
+                           ELSE 0 END AS way,
+                      CASE WHEN s.rule <> 0 THEN s.value
+                           WHEN p.exact IS NOT NULL THEN p.exact
+                           ELSE split_part(p.prefix, '-', 1) END AS value
+               OFFSET 0) AS w
+         CROSS JOIN LATERAL (
+               SELECT CASE WHEN w.way = 1 THEN coalesce(
+                          (SELECT n.version + (n.id = u.after_id)::integer
+                             FROM (SELECT e.id, e.stream, e.version
+                                     FROM weir.events AS e
+                                    WHERE e.id >= u.after_id
+                                    ORDER BY e.id
+                                    LIMIT 2) AS n
+                            WHERE n.stream = w.value
+                            ORDER BY n.id
+                            LIMIT 1),
+                          weir.version_after(w.value, u.after_id)) END AS first_version
+               OFFSET 0) AS v
+         CROSS JOIN LATERAL (
+               (SELECT e.id, e.version, e.created, e.stream, e.name, e.data, e.meta
+                  FROM weir.events AS e
+                 WHERE w.way = 1
+                   AND e.stream = w.value AND e.version >= v.first_version AND e.id + 0 <= u.up_to
+                   AND ((s.names IS NULL AND NOT starts_with(e.name, '$'))
+                        OR e.name = ANY (s.names))
+                   AND (p.exact IS NULL OR e.stream = p.exact)
+                   AND (p.prefix IS NULL OR starts_with(e.stream, p.prefix))
+                 ORDER BY e.stream, e.version
+                 LIMIT u.most)
+               UNION ALL
+               (SELECT e.id, e.version, e.created, e.stream, e.name, e.data, e.meta
+                  FROM weir.events AS e
+                 WHERE w.way = 2
+                   AND (split_part(e.stream, '-', 1), e.id) > (w.value, u.after_id)
+                   AND (split_part(e.stream, '-', 1), e.id) <= (w.value, u.up_to)
+                   AND ((s.names IS NULL AND NOT starts_with(e.name, '$'))
+                        OR e.name = ANY (s.names))
+                   AND (p.exact IS NULL OR e.stream = p.exact)
+                   AND (p.prefix IS NULL OR starts_with(e.stream, p.prefix))
+                 ORDER BY split_part(e.stream, '-', 1), e.id
+                 LIMIT u.most)
+               UNION ALL
+               (SELECT e.id, e.version, e.created, e.stream, e.name, e.data, e.meta
+                  FROM weir.events AS e
+                 WHERE w.way = 3
+                   AND (e.name, e.id) > (w.value, u.after_id)
+                   AND (e.name, e.id) <= (w.value, u.up_to)
+                   AND ((s.names IS NULL AND NOT starts_with(e.name, '$'))
+                        OR e.name = ANY (s.names))
+                   AND (p.exact IS NULL OR e.stream = p.exact)
+                   AND (p.prefix IS NULL OR starts_with(e.stream, p.prefix))
+                 ORDER BY e.name, e.id
+                 LIMIT u.most)
+               UNION ALL
+               (SELECT e.id, e.version, e.created, e.stream, e.name, e.data, e.meta
+                  FROM weir.work AS k
+                 CROSS JOIN LATERAL (SELECT x.* FROM weir.events AS x WHERE x.id = k.event
+                                      LIMIT 1) AS e
+                 WHERE w.way = 4
+                   AND (k.target, k.reaction, k.event) > (u.target, u.reaction, u.after_id)
+                   AND (k.target, k.reaction, k.event) <= (u.target, u.reaction, u.up_to)
+                   AND ((s.names IS NULL AND NOT starts_with(e.name, '$'))
+                        OR e.name = ANY (s.names))
+                   AND (p.exact IS NULL OR e.stream = p.exact)
+                   AND (p.prefix IS NULL OR starts_with(e.stream, p.prefix))
+                 ORDER BY k.target, k.reaction, k.event
+                 LIMIT u.most)
+               UNION ALL
+               (SELECT x.id, x.version, x.created, x.stream, x.name, x.data, x.meta
+                  FROM unnest(CASE WHEN w.way = 5 THEN s.names END) AS n (name)
+                 CROSS JOIN LATERAL (
+                       SELECT e.*
+                         FROM weir.events AS e
+                        WHERE (e.name, e.id) > (n.name, u.after_id)
+                          AND (e.name, e.id) <= (n.name, u.up_to)
+                          AND (p.prefix IS NULL OR starts_with(e.stream, p.prefix))
+                        ORDER BY e.name, e.id
+                        LIMIT u.most) AS x
+                 ORDER BY x.id
+                 LIMIT u.most)
+               UNION ALL
+               (SELECT e.id, e.version, e.created, e.stream, e.name, e.data, e.meta
+                  FROM weir.events AS e
+                 WHERE w.way = 0
+                   AND e.id > u.after_id AND e.id <= u.up_to
+                   AND ((s.names IS NULL AND NOT starts_with(e.name, '$'))
+                        OR e.name = ANY (s.names))
+                   AND (p.prefix IS NULL OR starts_with(e.stream, p.prefix))
+                 ORDER BY e.id
+                 LIMIT u.most)) AS f
+    LOOP
+        RETURN NEXT;
+        room := room - 1;
+        room_bytes := room_bytes - octet_length(event_data::text) - octet_length(event_meta::text);
         EXIT WHEN room <= 0 OR room_bytes <= 0;
-        item := i - 1;
-        after_id := item_afters[i];
-        up_to := item_up_tos[i];
-        most := least(item_limits[i], room);
-        SELECT s.value, d.names, d.source, d.rule
-          INTO sub
-          FROM weir.subscriptions AS s
-          JOIN weir.reactions AS r ON r.id = s.reaction
-          JOIN weir.definitions AS d ON d.reaction = r.id AND d.number = r.number
-         WHERE s.target = item_targets[i] AND s.reaction + 0 = item_reactions[i];
-        judge := CASE WHEN starts_with(sub.source, '/') THEN sub.source END;
-        prefix := CASE WHEN judge IS NULL AND sub.source <> '*' AND right(sub.source, 1) = '*'
-                       THEN left(sub.source, -1) END;
-        exact := CASE WHEN judge IS NULL AND right(sub.source, 1) <> '*' THEN sub.source END;
-        way := sub.rule;
-        value := sub.value;
-        IF way = 0 AND exact IS NOT NULL THEN
-            way := 1;
-            value := exact;
-        ELSIF way = 0 AND strpos(prefix, '-') > 0 THEN
-            way := 2;
-            value := split_part(prefix, '-', 1);
-        ELSIF way = 0 AND cardinality(sub.names) <= 16 THEN
-            way := 5;
-        END IF;
-        IF way = 1 THEN
-            first_version := weir.version_after(value, after_id);
-            SELECT array_agg(f.id)
-              INTO ids
-              FROM (SELECT e.id
-                      FROM weir.events AS e
-                     WHERE e.stream = value AND e.version >= first_version AND e.id + 0 <= up_to
-                       AND ((sub.names IS NULL AND NOT starts_with(e.name, '$'))
-                            OR e.name = ANY (sub.names))
-                       AND (exact IS NULL OR e.stream = exact)
-                       AND (prefix IS NULL OR starts_with(e.stream, prefix))
-                     ORDER BY e.stream, e.version
-                     LIMIT most) AS f;
-        ELSIF way = 2 THEN
-            SELECT array_agg(f.id)
-              INTO ids
-              FROM (SELECT e.id
-                      FROM weir.events AS e
-                     WHERE (split_part(e.stream, '-', 1), e.id) > (value, after_id)
-                       AND (split_part(e.stream, '-', 1), e.id) <= (value, up_to)
-                       AND ((sub.names IS NULL AND NOT starts_with(e.name, '$'))
-                            OR e.name = ANY (sub.names))
-                       AND (exact IS NULL OR e.stream = exact)
-                       AND (prefix IS NULL OR starts_with(e.stream, prefix))
-                     ORDER BY split_part(e.stream, '-', 1), e.id
-                     LIMIT most) AS f;
-        ELSIF way = 3 THEN
-            SELECT array_agg(f.id)
-              INTO ids
-              FROM (SELECT e.id
-                      FROM weir.events AS e
-                     WHERE (e.name, e.id) > (value, after_id) AND (e.name, e.id) <= (value, up_to)
-                       AND ((sub.names IS NULL AND NOT starts_with(e.name, '$'))
-                            OR e.name = ANY (sub.names))
-                       AND (exact IS NULL OR e.stream = exact)
-                       AND (prefix IS NULL OR starts_with(e.stream, prefix))
-                     ORDER BY e.name, e.id
-                     LIMIT most) AS f;
-        ELSIF way = 4 THEN
-            SELECT array_agg(f.event)
-              INTO ids
-              FROM (SELECT w.event
-                      FROM weir.work AS w
-                      JOIN weir.events AS e ON e.id = w.event
-                     WHERE (w.target, w.reaction, w.event)
-                               > (item_targets[i], item_reactions[i], after_id)
-                       AND (w.target, w.reaction, w.event)
-                               <= (item_targets[i], item_reactions[i], up_to)
-                       AND ((sub.names IS NULL AND NOT starts_with(e.name, '$'))
-                            OR e.name = ANY (sub.names))
-                       AND (exact IS NULL OR e.stream = exact)
-                       AND (prefix IS NULL OR starts_with(e.stream, prefix))
-                     ORDER BY w.target, w.reaction, w.event
-                     LIMIT most) AS f;
-        ELSIF way = 5 THEN
-            SELECT array_agg(f.id)
-              INTO ids
-              FROM (SELECT k.id
-                      FROM unnest(sub.names) AS n (name)
-                     CROSS JOIN LATERAL (
-                           SELECT e.id
-                             FROM weir.events AS e
-                            WHERE (e.name, e.id) > (n.name, after_id)
-                              AND (e.name, e.id) <= (n.name, up_to)
-                              AND (prefix IS NULL OR starts_with(e.stream, prefix))
-                            ORDER BY e.name, e.id
-                            LIMIT most) AS k
-                     ORDER BY k.id
-                     LIMIT most) AS f;
-        ELSE
-            SELECT array_agg(f.id)
-              INTO ids
-              FROM (SELECT e.id
-                      FROM weir.events AS e
-                     WHERE e.id > after_id AND e.id <= up_to
-                       AND ((sub.names IS NULL AND NOT starts_with(e.name, '$'))
-                            OR e.name = ANY (sub.names))
-                       AND (prefix IS NULL OR starts_with(e.stream, prefix))
-                     ORDER BY e.id
-                     LIMIT most) AS f;
-        END IF;
-        FOR event_id, event_version, event_created, event_stream, event_name, event_data, event_meta
-            IN SELECT e.id, e.version, e.created, e.stream, e.name, e.data, e.meta
-                 FROM weir.events AS e
-                WHERE e.id = ANY (ids)
-                ORDER BY e.id
-        LOOP
-            RETURN NEXT;
-            room := room - 1;
-            room_bytes := room_bytes - octet_length(event_data::text)
-                          - octet_length(event_meta::text);
-            EXIT WHEN room_bytes <= 0;
-        END LOOP;
     END LOOP;
 END
 $$;
