@@ -17,8 +17,11 @@
  *       write. Strings and arrays handed in are borrowed until the verb returns; strings handed out
  *       live in the arena given, or until the callback returns.
  *   (6) After the commit of anything that may give someone work, every watch of every process on
- *       the store wakes up: append, route, settle, release, defer, block, operate, parked_retry. A
- *       wake-up is a hint and may be lost when a process dies between commit and wake-up.
+ *       the store wakes up: append, route, settle, turn, release, defer, block, operate,
+ *       parked_retry. A settle of nothing but progress that keeps its target, or leaves it without
+ *       work, gives nobody any, and neither does a turn that has leased again whatever it left
+ *       with work: they need not wake anybody. A wake-up is a hint and may be lost when a process
+ *       dies between commit and wake-up.
  *   (7) A failed verb leaves its outputs as they were, unless its comment says otherwise.
  *   (8) Who works is known, as they said it, until an hour after they ended. That is a hint:
  *       nothing is decided by it, and unlike (1) the last of it may be lost in a crash.
@@ -903,6 +906,12 @@ weir_status weir__postgres_plan(const store_options *options, weir_buffer *sql, 
  * else. `sql` gets what is run, or with `plan` what would be. */
 weir_status weir__postgres_grant(const store_options *options, weir_str role, bool plan,
                                  weir_buffer *sql, weir_error *err);
+
+/* work.c. Whether a settle may give somebody work, see promise (6); `behind`: what it answers. */
+bool weir__settle_gives_work(const store_settle *settle, bool behind);
+/* Whether every target of `ids`, distinct and sorted by this, was leased: then a turn that has left
+ * those with work gives nobody any. */
+bool weir__leased_all(int64_t *ids, size_t count, const store_lease_list *list);
 
 /* chunk.c: ending what reads filled; NULL-safe on zeroed structs. */
 void weir__chunk_free(store_chunk *chunk);

@@ -74,8 +74,12 @@ static void P06_whatever_may_give_work_wakes_every_watch(void **state)
     }
     assert_int_equal(kit_operate(k, STORE_RESET, "s"), 1);
     wakes(k, stores, watches);
+    kit_put(k, "s", "A");
+    wakes(k, stores, watches);
+    KIT_OK(k, kit_route(k, k->store, "r", "", "lane", 0));
+    wakes(k, stores, watches);
     l = kit_lease_target(k, "lane", "s");
-    KIT_OK(k, kit_settle(k, &l, r.id, id, STORE_END_RELEASE));
+    KIT_OK(k, kit_settle(k, &l, r.id, id, STORE_END_RELEASE)); /* part of the way */
     wakes(k, stores, watches);
     const store_parked_chunk parked = kit_parked(k);
     assert_int_equal(parked.parked_count, 1);
@@ -85,6 +89,66 @@ static void P06_whatever_may_give_work_wakes_every_watch(void **state)
         stores[i]->ops->watch_close(watches[i]);
     }
     o->watch_close(NULL);
+}
+
+/* Waking everybody for nothing is what a busy worker must not do. */
+static void P06_a_turn_wakes_for_what_it_leaves_and_for_nothing_else(void **state)
+{
+    kit *k = *state;
+    weir_store *s = kit_open(k);
+    store_watch *watch = NULL;
+    const store_reaction r = kit_declare(k, "r", "*", "*", STORE_RULE_STREAM);
+    int64_t ids[2];
+    for (size_t i = 0; i < 2; i++) {
+        ids[i] = kit_put(k, "a", "A");
+        kit_put(k, "b", "A");
+    }
+    KIT_OK(k, kit_route(k, k->store, "r", "", "lane", 0));
+    store_lease_list list = { 0 };
+    store_lease_request lease = kit_lease_request("lane", 2);
+    KIT_OK(k, k->store->ops->lease(k->store, &lease, &list, &k->err));
+    assert_int_equal(list.leases_count, 2);
+    KIT_OK(k, s->ops->watch_open(s, &watch, &k->err));
+    silent(k, s, watch);
+
+    store_advance advances[] = { { .reaction = r.id, .to = ids[0] },
+                                 { .reaction = r.id, .to = ids[0] + 1 } };
+    store_settle settles[2];
+    store_settle *pointers[] = { &settles[0], &settles[1] };
+    for (size_t round = 0; round < 3; round++) {
+        for (size_t i = 0; i < 2; i++) {
+            settles[i] = kit_settle_of(&list.leases[i], STORE_END_RELEASE);
+            settles[i].advances = &advances[i];
+            settles[i].advances_count = 1;
+        }
+        lease.limit = round == 1 ? 1 : 2;
+        KIT_OK(k, k->store->ops->turn(k->store, pointers, 2, &lease, &list, &k->err));
+        if (round == 0) {
+            assert_int_equal(list.leases_count, 2); /* both have more, and both are ours again */
+            silent(k, s, watch);
+        } else if (round == 1) {
+            assert_int_equal(list.leases_count, 1); /* the other one is anybody's */
+            assert_true(woken(k, s, watch, 10000));
+            silent(k, s, watch);
+            lease.limit = 1;
+            store_lease_list rest = { 0 };
+            KIT_OK(k, k->store->ops->lease(k->store, &lease, &rest, &k->err));
+            assert_int_equal(rest.leases_count, 1);
+            store_leased *both = weir__arena_alloc(&k->arena, 2 * sizeof *both);
+            assert_non_null(both);
+            both[0] = list.leases[0];
+            both[1] = rest.leases[0];
+            list.leases = both;
+            kit_keep(k, &rest.arena);
+            advances[0].to = ids[1];
+            advances[1].to = ids[1] + 1;
+        } else {
+            assert_int_equal(list.leases_count, 0); /* nothing is left */
+            silent(k, s, watch);
+        }
+    }
+    s->ops->watch_close(watch);
+    weir__arena_free(&list.arena);
 }
 
 static void P06_a_wake_up_between_two_waits_is_not_lost(void **state)
@@ -336,6 +400,7 @@ kit_theme kit_services(void)
 {
     static const struct CMUnitTest tests[] = {
         KIT_TEST(P06_whatever_may_give_work_wakes_every_watch),
+        KIT_TEST(P06_a_turn_wakes_for_what_it_leaves_and_for_nothing_else),
         KIT_TEST(P06_a_wake_up_between_two_waits_is_not_lost),
         KIT_TEST(P06_a_waiting_thread_is_woken),
         KIT_TEST(C20_polling_says_when_there_will_be_work),

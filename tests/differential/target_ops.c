@@ -52,11 +52,17 @@ static void note_take(world *w, int store, size_t slot, const store_leased *l)
     }
 }
 
-static void op_lease(world *w)
+/* A lease that is asked of every store. */
+typedef struct lease_plan {
+    store_lease_request request;
+    bool knows[REACTIONS];
+    store_known_reaction known[REACTIONS]; /* of the store that is asked */
+    size_t first;                          /* note of its first target   */
+} lease_plan;
+
+static void lease_plan_make(world *w, lease_plan *p)
 {
     static const char *const lanes[LANES] = { "fast", "mail", "slow" };
-    store_known_reaction known[REACTIONS];
-    bool knows[REACTIONS];
     store_lease_request r = { .lane = weir__str(lanes[chance(w, LANES)]),
                               .holder = weir__str(one_in(w, 2) ? "worker-1" : "worker-2"),
                               .lease_us = 1000000 + (int64_t)chance(w, 20000000),
@@ -68,34 +74,52 @@ static void op_lease(world *w)
     what(w, "lease %s limit %zu leading %zu reserve %zu lost_max %lld knows", r.lane.ptr, r.limit,
          r.leading, r.reserve, (long long)r.lost_max);
     for (int i = 0; i < REACTIONS; i++) {
-        knows[i] = !one_in(w, 4) && w->reactions[i].known && !r.all_reactions;
-        if (knows[i]) {
+        p->knows[i] = !one_in(w, 4) && w->reactions[i].known && !r.all_reactions;
+        if (p->knows[i]) {
             what(w, " %s", reaction_name(i));
         }
     }
-    const size_t first = w->notes_count;
+    p->request = r;
+    p->first = w->notes_count;
+}
+
+static const store_lease_request *lease_plan_of(world *w, int store, lease_plan *p)
+{
+    p->request.known = p->known;
+    p->request.known_count = 0;
+    for (int i = 0; i < REACTIONS; i++) {
+        if (p->knows[i]) {
+            p->known[p->request.known_count++] =
+                (store_known_reaction){ .reaction = w->reactions[i].id[store],
+                                        .number = w->reactions[i].current -
+                                                  (i == 1 && w->seed % 3 == 0) };
+        }
+    }
+    return &p->request;
+}
+
+static void leases_take(world *w, int store, const lease_plan *p, const store_lease_list *list)
+{
+    for (size_t i = 0; i < list->leases_count; i++) {
+        lease_say(w, store, &list->leases[i]);
+        note_take(w, store, p->first + i, &list->leases[i]);
+    }
+    if (store == w->stores_count - 1) {
+        w->notes_count = p->first + list->leases_count;
+    }
+}
+
+static void op_lease(world *w)
+{
+    static lease_plan p;
+    lease_plan_make(w, &p);
     for (int store = 0; store < w->stores_count; store++) {
         store_lease_list list = { 0 };
         weir_error err;
-        r.known = known;
-        r.known_count = 0;
-        for (int i = 0; i < REACTIONS; i++) {
-            if (knows[i]) {
-                known[r.known_count++] =
-                    (store_known_reaction){ .reaction = w->reactions[i].id[store],
-                                            .number = w->reactions[i].current -
-                                                      (i == 1 && w->seed % 3 == 0) };
-            }
-        }
-        const weir_status status = w->stores[store]->ops->lease(w->stores[store], &r, &list, &err);
+        weir_store *s = w->stores[store];
+        const weir_status status = s->ops->lease(s, lease_plan_of(w, store, &p), &list, &err);
         say_status(w, store, status, &err);
-        for (size_t i = 0; i < list.leases_count; i++) {
-            lease_say(w, store, &list.leases[i]);
-            note_take(w, store, first + i, &list.leases[i]);
-        }
-        if (store == w->stores_count - 1) {
-            w->notes_count = first + list.leases_count;
-        }
+        leases_take(w, store, &p, &list);
         weir__arena_free(&list.arena);
     }
 }
@@ -347,7 +371,7 @@ static bool settle_run(world *w, int store, settle_plan *p)
         some_append_say(w, store, &effects[i]);
     }
     some_appends_learn(w, store, effects, p->effects_count);
-    w->must_wake = true;
+    w->must_wake = w->must_wake || weir__settle_gives_work(&settle, settle.behind);
     return p->end != STORE_END_KEEP;
 }
 
@@ -363,6 +387,103 @@ static void op_settle(world *w)
     }
     if (ended) {
         note_drop(w, p.n);
+    }
+}
+
+/* ---- turns -------------------------------------------------------------------------------- */
+
+enum { TURN_MAX = 4 };
+
+/* Settles as in settle_plan, but plain; `note` is a copy: the leases of a turn take places. */
+typedef struct turn_plan {
+    settle_plan settles[TURN_MAX];
+    note notes[TURN_MAX];
+    size_t count;
+    bool leases;
+    lease_plan lease;
+} turn_plan;
+
+static void turn_plan_make(world *w, turn_plan *p)
+{
+    const size_t wanted = chance(w, TURN_MAX + 1);
+    p->count = 0;
+    what(w, "turn");
+    for (size_t i = 0; i < wanted; i++) {
+        const note *n = some_note(w);
+        bool again = false;
+        for (size_t j = 0; j < p->count; j++) {
+            again = again || (n != NULL && strcmp(p->notes[j].target, n->target) == 0);
+        }
+        if (n == NULL || again) {
+            continue;
+        }
+        settle_plan *s = &p->settles[p->count];
+        p->notes[p->count] = *n;
+        *s = (settle_plan){ .n = &p->notes[p->count], .wrong_fence = one_in(w, 15) };
+        plan_advances(w, s);
+        what(w, " wrong %d;", s->wrong_fence);
+        p->count++;
+    }
+    p->leases = !one_in(w, 6);
+    lease_plan_make(w, &p->lease);
+}
+
+/* Whether a target that was settled has work and is nobody's. */
+static bool turn_leaves_work(const store_settle *settles, size_t count,
+                             const store_lease_list *list)
+{
+    for (size_t i = 0; i < count; i++) {
+        bool leased = settles[i].status != WEIR_OK || !settles[i].behind;
+        for (size_t j = 0; j < list->leases_count; j++) {
+            leased = leased || list->leases[j].target == settles[i].target;
+        }
+        if (!leased) {
+            return true;
+        }
+    }
+    return false;
+}
+
+static void turn_run(world *w, int store, turn_plan *p)
+{
+    store_advance advances[TURN_MAX][ADVANCES_MAX];
+    store_settle settles[TURN_MAX], *pointers[TURN_MAX];
+    store_lease_list list = { 0 };
+    weir_error err;
+    weir_store *s = w->stores[store];
+    for (size_t i = 0; i < p->count; i++) {
+        const settle_plan *plan = &p->settles[i];
+        for (size_t j = 0; j < plan->advances_count; j++) {
+            advances[i][j] = (store_advance){
+                .reaction = w->reactions[plan->advance_reactions[j]].id[store],
+                .to = plan->advance_to[j],
+            };
+        }
+        settles[i] = (store_settle){ .target = plan->n->id[store],
+                                     .fence = fence_of(plan->n, store, plan->wrong_fence),
+                                     .advances = advances[i],
+                                     .advances_count = plan->advances_count,
+                                     .status = WEIR_EMISUSE };
+        pointers[i] = &settles[i];
+    }
+    const store_lease_request *lease = p->leases ? lease_plan_of(w, store, &p->lease) : NULL;
+    const weir_status status = s->ops->turn(s, pointers, p->count, lease, &list, &err);
+    say_status(w, store, status, &err);
+    for (size_t i = 0; i < p->count; i++) {
+        say(w, store, "  %s behind %d\n", weir_status_text(settles[i].status),
+            settles[i].status == WEIR_OK && settles[i].behind);
+    }
+    leases_take(w, store, &p->lease, &list);
+    w->must_wake = w->must_wake || turn_leaves_work(settles, p->count, &list);
+    weir__arena_free(&list.arena);
+}
+
+static void op_turn(world *w)
+{
+    static turn_plan p;
+    turn_plan_make(w, &p);
+    for (int store = 0; store < w->stores_count; store++) {
+        turn_run(w, store, &p);
     }
 }
 
@@ -465,8 +586,7 @@ static void op_defer(world *w)
 }
 
 const operation target_operations[] = {
-    { "lease", 70, op_lease },     { "fetch", 30, op_fetch },
-    { "settle", 80, op_settle },   { "extend", 10, op_extend },
-    { "release", 12, op_release }, { "block", 5, op_block },
-    { "defer", 8, op_defer },      { NULL, 0, NULL },
+    { "lease", 70, op_lease },   { "fetch", 30, op_fetch },     { "settle", 80, op_settle },
+    { "extend", 10, op_extend }, { "release", 12, op_release }, { "block", 5, op_block },
+    { "defer", 8, op_defer },    { "turn", 60, op_turn },       { NULL, 0, NULL },
 };

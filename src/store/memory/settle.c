@@ -191,7 +191,7 @@ weir_status weir__memory_settle(weir_store *base, store_settle *settle, weir_err
     }
     weir__lock(&h->core->mu);
     status = weir__memory_settle_in(h, settle, err);
-    status = weir__tx_end(h, status, true);
+    status = weir__tx_end(h, status, weir__settle_gives_work(settle, settle->behind));
     weir__unlock(&h->core->mu);
     return status;
 }

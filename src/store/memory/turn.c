@@ -74,12 +74,20 @@ weir_status weir__memory_turn(weir_store *base, store_settle *const *settles, si
         return status;
     }
     turn_answer *answers = weir__calloc(settles_count + 1, sizeof *answers); /* may be none */
-    if (answers == NULL) {
-        return weir__memory_full(err);
+    int64_t *left = weir__calloc(settles_count + 1, sizeof *left);           /* with work */
+    size_t left_count = 0;
+    if (answers == NULL || left == NULL) {
+        status = weir__memory_full(err);
+        goto out;
     }
     weir__lock(&h->core->mu);
     status = turn_locked(h, settles, settles_count, answers, lease, list, err);
-    status = weir__tx_end(h, status, settles_count > 0);
+    for (size_t i = 0; i < settles_count; i++) {
+        if (answers[i].behind) {
+            left[left_count++] = settles[i]->target;
+        }
+    }
+    status = weir__tx_end(h, status, !weir__leased_all(left, left_count, list));
     weir__unlock(&h->core->mu);
     if (status != WEIR_OK) {
         weir__memory_leases_clear(list);
@@ -88,6 +96,8 @@ weir_status weir__memory_turn(weir_store *base, store_settle *const *settles, si
         settles[i]->status = answers[i].status;
         settles[i]->behind = answers[i].behind;
     }
+out:
     weir__free(answers);
+    weir__free(left);
     return status;
 }

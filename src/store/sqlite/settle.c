@@ -384,7 +384,7 @@ weir_status weir__sqlite_settle(weir_store *base, store_settle *settle, weir_err
         status = settle_target(conn, &t, settle, now_us, &behind, err);
     }
     weir__sqlite_target_free(&t);
-    status = weir__sqlite_write_end(s, status, true, err);
+    status = weir__sqlite_write_end(s, status, weir__settle_gives_work(settle, behind), err);
     if (status == WEIR_OK) {
         settle->behind = behind;
         settle->lease_until_us =

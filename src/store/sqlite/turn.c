@@ -38,12 +38,15 @@ weir_status weir__sqlite_turn(weir_store *base, store_settle *const *settles, si
     if (settles_count == 0 && !leases) {
         return WEIR_OK;
     }
+    weir_status status = WEIR_OK;
     turn_answer *answers = weir__calloc(settles_count + 1, sizeof *answers); /* may be none */
-    if (answers == NULL) {
-        return weir__fail(err, WEIR_ENOMEM, "could not allocate %zu answers", settles_count);
+    int64_t *left = weir__calloc(settles_count + 1, sizeof *left);           /* with work */
+    size_t left_count = 0;
+    if (answers == NULL || left == NULL) {
+        status = weir__fail(err, WEIR_ENOMEM, "could not allocate %zu answers", settles_count);
+        goto out;
     }
-    weir_status status =
-        weir__sqlite_write_begin(s, leases ? SQLITE_TX_DURABLE : 0, &conn, &now_us, err);
+    status = weir__sqlite_write_begin(s, leases ? SQLITE_TX_DURABLE : 0, &conn, &now_us, err);
     if (status != WEIR_OK) {
         goto out;
     }
@@ -51,7 +54,13 @@ weir_status weir__sqlite_turn(weir_store *base, store_settle *const *settles, si
     if (status == WEIR_OK && leases) {
         status = weir__sqlite_lease_in(conn, now_us, lease, list, err);
     }
-    status = weir__sqlite_write_end(s, status, settles_count > 0, err);
+    for (size_t i = 0; i < settles_count; i++) {
+        if (answers[i].behind) {
+            left[left_count++] = settles[i]->target;
+        }
+    }
+    const bool wake = !weir__leased_all(left, left_count, list);
+    status = weir__sqlite_write_end(s, status, wake, err);
     if (status != WEIR_OK) {
         weir__sqlite_leases_clear(list);
         goto out;
@@ -62,5 +71,6 @@ weir_status weir__sqlite_turn(weir_store *base, store_settle *const *settles, si
     }
 out:
     weir__free(answers);
+    weir__free(left);
     return status;
 }
