@@ -81,10 +81,7 @@ typedef struct lane_round {
 
 static bool is_draining(lane *l)
 {
-    weir__lock(&l->worker->mu);
-    const bool draining = l->draining;
-    weir__unlock(&l->worker->mu);
-    return draining;
+    return atomic_load_explicit(&l->draining, memory_order_relaxed);
 }
 
 static size_t free_slots(lane *l)
@@ -588,9 +585,7 @@ void weir__lane_free(lane *l)
 
 void weir__lane_drain(lane *l)
 {
-    weir__lock(&l->worker->mu);
-    l->draining = true;
-    weir__unlock(&l->worker->mu);
+    atomic_store(&l->draining, true);
     weir__task_wake(&l->leasing);
     for (size_t i = 0; i < l->slots_count; i++) {
         weir__task_wake(&l->slots[i].task);

@@ -38,19 +38,12 @@ void weir__slot_log(slot *s, int level, const char *what, size_t index, int64_t 
 
 bool weir__slot_draining(const slot *s)
 {
-    worker *w = weir__slot_worker(s);
-    weir__lock(&w->mu);
-    const bool draining = s->lane->draining;
-    weir__unlock(&w->mu);
-    return draining;
+    return atomic_load_explicit(&s->lane->draining, memory_order_relaxed);
 }
 
 void weir__slot_renew_until(slot *s, int64_t mono_us)
 {
-    worker *w = weir__slot_worker(s);
-    weir__lock(&w->mu);
-    s->extend_until_us = mono_us;
-    weir__unlock(&w->mu);
+    atomic_store_explicit(&s->extend_until_us, mono_us, memory_order_relaxed);
 }
 
 void weir__slot_store_failed(slot *s, const weir_error *err)
@@ -196,7 +189,7 @@ static bool begin_step(slot *s, bool *lost, bool *pulled)
         s->state = SLOT_RUNNING;
         begun = true;
     }
-    const bool draining = s->lane->draining;
+    const bool draining = weir__slot_draining(s);
     *lost = busy && s->lost;
     *pulled = busy && s->batch->pulled != NULL;
     weir__unlock(&w->mu);

@@ -160,7 +160,7 @@ void weir__slot_run(slot *s)
         return;
     }
     const reaction *q = weir__batch_part_of(b, &b->events[next])->reaction;
-    if (weir__batch_segment(b) > 0 && alone(b, q)) {
+    if (alone(b, q) && weir__batch_segment(b) > 0) {
         b->phase = PHASE_SETTLE;
         return;
     }

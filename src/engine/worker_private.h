@@ -65,7 +65,6 @@ typedef struct slot {
     /* guarded by worker.mu */
     slot_state state;
     int64_t target, fence;           /* while not IDLE */
-    int64_t extend_until_us;         /* mono: the deadline of what runs; not renewed after it */
     bool lost;                       /* the renewal was refused */
     int64_t last_target, last_fence; /* of the lease before, while IDLE */
 
@@ -74,6 +73,9 @@ typedef struct slot {
     effects effects;
     struct slot_programs *programs; /* see slot_program.c; owned; NULL: none was started */
     _Atomic bool interrupted;       /* the lease is lost, or the worker wants to end */
+    /* mono: the deadline of what runs; not renewed after it. Atomic, relaxed: set for every event,
+     * and a renewal that reads the one before is as good. */
+    _Atomic int64_t extend_until_us;
 } slot;
 
 typedef struct lane {
@@ -91,7 +93,8 @@ typedef struct lane {
     int64_t renew_us; /* mono: when next */
     /* guarded by worker.mu */
     bool crowded; /* the last lease call came back full: others wait for a slot */
-    bool draining;
+    /* atomic, relaxed: set once; whoever does not see it yet has begun before */
+    _Atomic bool draining;
 } lane;
 
 /* The fallback poll: one statement per process; wakes router and lanes; beats. */
