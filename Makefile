@@ -7,8 +7,11 @@
 PREFIX  ?= /usr/local
 DESTDIR ?=
 WERROR  ?= false
-# What runs under a sanitizer. Everything there takes several times as long.
-SANITIZED_SUITES = --suite unit --suite conformance --suite differential --timeout-multiplier 5
+# What runs under a sanitizer, with fewer seeds: everything there takes several times as long. The
+# simulator not under ThreadSanitizer: it has one thread.
+SANITIZED_SUITES = --suite unit --suite conformance --suite differential --suite engine \
+  --timeout-multiplier 5
+SANITIZED_SEEDS  = WEIR_DIFFERENTIAL_SEEDS=100 WEIR_SIM_SEEDS=50
 
 .PHONY: help start test build check asan tsan mutants bench install clean deps test-deps
 
@@ -33,13 +36,13 @@ build: build/build.ninja
 check: test-deps build-test/build.ninja
 	@tools/check.sh build-test
 
-## asan: unit, conformance and differential suites under ASan and UBSan
+## asan: unit, conformance, differential, engine and sim suites under ASan and UBSan
 asan: test-deps build-asan/build.ninja
-	@WEIR_DIFFERENTIAL_SEEDS=100 tools/run-suites build-asan $(SANITIZED_SUITES)
+	@$(SANITIZED_SEEDS) tools/run-suites build-asan $(SANITIZED_SUITES) --suite sim
 
-## tsan: the same under ThreadSanitizer
+## tsan: the same, but sim, under ThreadSanitizer
 tsan: test-deps build-tsan/build.ninja
-	@WEIR_DIFFERENTIAL_SEEDS=100 tools/run-suites build-tsan $(SANITIZED_SUITES)
+	@$(SANITIZED_SEEDS) tools/run-suites build-tsan $(SANITIZED_SUITES)
 
 ## mutants: break each promise on purpose and see its test fail
 mutants: test-deps

@@ -69,6 +69,57 @@ static void C22_four_lagging_slots_have_one_in_reserve(void **state)
     }
 }
 
+static weir_store_ops watched_ops; /* of the store under test, but for lease */
+static const weir_store_ops *true_ops;
+static size_t leading_given[8], given_count, vain_count;
+
+static weir_status lease_and_note(weir_store *s, const store_lease_request *request,
+                                  store_lease_list *out, weir_error *err)
+{
+    const weir_status status = true_ops->lease(s, request, out, err);
+    if (status == WEIR_OK && out->leases_count > 0 && given_count < 8) {
+        leading_given[given_count++] = request->leading;
+    }
+    vain_count += status == WEIR_OK && out->leases_count == 0;
+    return status;
+}
+
+static weir_status turn_and_note(weir_store *s, store_settle *const *settles, size_t count,
+                                 const store_lease_request *request, store_lease_list *out,
+                                 weir_error *err)
+{
+    const weir_status status = true_ops->turn(s, settles, count, request, out, err);
+    vain_count += status == WEIR_OK && out->leases_count == 0;
+    return status;
+}
+
+static void C22_a_share_that_nobody_had_is_still_due(void **state)
+{
+    weir_store *s = begin(state);
+    true_ops = s->ops;
+    watched_ops = *s->ops;
+    watched_ops.lease = lease_and_note;
+    watched_ops.turn = turn_and_note;
+    s->ops = &watched_ops;
+    given_count = 0;
+    vain_count = 0;
+    with_lane(1, 10);
+    kit_handler(&a, &one, "one", "{stream}", NULL);
+    kit_start(&a, s, NULL);
+    for (size_t i = 0; i < 4; i++) {
+        append(s, "order-1", 1);
+        (void)kit_route(&a);
+        (void)kit_steps(&a.worker->lanes[0].leasing);
+        (void)kit_steps(&a.worker->lanes[0].slots[0].task);
+        (void)kit_steps(&a.worker->lanes[0].leasing); /* nothing is there */
+        assert_int_equal(given_count, i + 1);
+        assert_int_equal(vain_count, i + 1);
+        /* One slot, half of it for those who lead: each second time, whatever came in between. */
+        assert_int_equal(leading_given[i], i % 2);
+    }
+    end(s);
+}
+
 static void the_shares_follow_the_work_within_their_bounds(void **state)
 {
     lane_shares shares = { 0 };
@@ -362,6 +413,43 @@ static void a_target_with_effects_is_let_go_while_others_wait(void **state)
     end(s);
 }
 
+/* While the first one does not come back, another target is leased, handled and settled. */
+static void hangs(recorder *r, weir_delivery *d)
+{
+    lane *l = &r->process->worker->lanes[0];
+    size_t *times = r->ctx;
+    if (*times == 0) {
+        return;
+    }
+    (*times)--;
+    assert_true(weir__str_equal(d->target, weir__str("order-1")));
+    append(r->store, "order-2", 3);
+    (void)kit_route(r->process);
+    (void)kit_steps(&l->leasing);
+    (void)kit_steps(&l->slots[1].task);
+    (void)kit_steps(&l->leasing);
+    assert_int_equal(r->calls, 4);
+    assert_int_equal(kit_at(r->store, "order-2", "one"), 4);
+    assert_int_equal(kit_at(r->store, "order-1", "one"), 0);
+}
+
+static void C44_a_handler_that_hangs_stops_no_other_target(void **state)
+{
+    weir_store *s = begin(state);
+    size_t times = 1;
+    with_lane(2, 10);
+    one.during = hangs;
+    one.ctx = &times;
+    kit_handler(&a, &one, "one", "{stream}", NULL);
+    kit_start(&a, s, NULL);
+    append(s, "order-1", 1);
+    kit_drive(&a, 1);
+    assert_int_equal(times, 0);
+    assert_int_equal(one.calls, 4);
+    assert_int_equal(kit_at(s, "order-1", "one"), 1);
+    end(s);
+}
+
 static void C22_every_reaction_that_is_behind_has_its_share_of_a_batch(void **state)
 {
     weir_store *s = begin(state);
@@ -648,12 +736,14 @@ int main(void)
         cmocka_unit_test(C22_one_slot_serves_leading_lagging_and_reserve_in_turn),
         cmocka_unit_test(C22_four_lagging_slots_have_one_in_reserve),
         cmocka_unit_test(the_shares_follow_the_work_within_their_bounds),
+        TEST(C22_a_share_that_nobody_had_is_still_due),
         TEST(leases_as_many_as_slots_are_free_and_fetches_once),
         TEST(a_target_is_kept_for_eight_batches_while_nobody_waits),
         TEST(a_target_that_comes_back_at_once_is_kept),
         TEST(what_is_finished_is_settled_with_the_next_lease),
         TEST(a_turn_does_not_wait_for_a_slot_that_runs),
         TEST(a_target_is_let_go_while_others_wait),
+        TEST(C44_a_handler_that_hangs_stops_no_other_target),
         TEST(C41_a_turn_that_did_not_happen_is_tried_again),
         TEST(C24_what_an_unknown_turn_settled_is_not_handled_again),
         TEST(C24_what_an_unknown_turn_did_not_settle_is_handled_again),
