@@ -399,6 +399,26 @@ static void a_file_has_a_size_that_it_may_have(void **state)
     free(text);
 }
 
+/* Far beyond it as well: loading that would take minutes. */
+static void a_file_has_a_depth_that_it_may_have(void **state)
+{
+    static const size_t depths[] = { CONFIG_DEPTH_MAX - 1, CONFIG_DEPTH_MAX, 100000 };
+    static const char key[] = "store: ";
+    fixture *f = *state;
+    for (size_t i = 0; i < sizeof depths / sizeof depths[0]; i++) {
+        char *text = malloc(sizeof key + 2 * depths[i]);
+        assert_non_null(text);
+        memcpy(text, key, sizeof key - 1);
+        memset(text + sizeof key - 1, '[', depths[i]);
+        memset(text + sizeof key - 1 + depths[i], ']', depths[i]);
+        write_bytes(text, sizeof key - 1 + 2 * depths[i]);
+        assert_int_equal(weir__cli_config_read(&f->config, "weir.yaml", &f->err), WEIR_EINVAL);
+        assert_int_equal(strstr(f->config.problems.ptr, "nests too deep") != NULL, i > 0);
+        weir__cli_config_free(&f->config);
+        free(text);
+    }
+}
+
 /* ---- other commands ------------------------------------------------------------------------ */
 
 static void a_slip_in_a_reaction_hides_no_store(void **state)
@@ -462,6 +482,7 @@ int main(void)
         T(what_is_no_yaml_has_a_place_too),
         T(a_file_full_of_mistakes_is_bounded),
         T(a_file_has_a_size_that_it_may_have),
+        T(a_file_has_a_depth_that_it_may_have),
         T(a_slip_in_a_reaction_hides_no_store),
         T(running_out_of_memory_is_an_error_and_no_crash),
     };

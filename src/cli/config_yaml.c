@@ -120,6 +120,42 @@ static void problem_of_parser(config_file *f, const yaml_parser_t *p)
     problem_at(f, line, column, p->problem == NULL ? "could not be read" : p->problem);
 }
 
+static void set_input(const config_file *f, yaml_parser_t *p)
+{
+    yaml_parser_set_input_string(p, (const unsigned char *)(f->bytes.len == 0 ? "" : f->bytes.ptr),
+                                 f->bytes.len);
+}
+
+/* false: it nests deeper than anything we know. Loading such a file takes a time that grows with
+ * the square of its depth. What else is wrong with it is for the loading to say. */
+static bool is_shallow(config_file *f)
+{
+    yaml_parser_t p;
+    yaml_event_t event;
+    bool more = true;
+    int depth = 0;
+
+    if (yaml_parser_initialize(&p) == 0) {
+        f->full = true;
+        return false;
+    }
+    set_input(f, &p);
+    while (more && yaml_parser_parse(&p, &event) != 0) {
+        const bool begins =
+            event.type == YAML_SEQUENCE_START_EVENT || event.type == YAML_MAPPING_START_EVENT;
+        const bool ends =
+            event.type == YAML_SEQUENCE_END_EVENT || event.type == YAML_MAPPING_END_EVENT;
+        depth += begins ? 1 : (ends ? -1 : 0);
+        if (depth > CONFIG_DEPTH_MAX) {
+            problem_at(f, event.start_mark.line, event.start_mark.column, "nests too deep");
+        }
+        more = depth <= CONFIG_DEPTH_MAX && event.type != YAML_STREAM_END_EVENT;
+        yaml_event_delete(&event);
+    }
+    yaml_parser_delete(&p);
+    return depth <= CONFIG_DEPTH_MAX;
+}
+
 static void parse(config_file *f, yaml_parser_t *p)
 {
     yaml_document_t second;
@@ -154,9 +190,10 @@ weir_status weir__config_load(config_file *f, weir_error *err)
     if (yaml_parser_initialize(&parser) == 0) {
         return weir__fail(err, WEIR_ENOMEM, "out of memory");
     }
-    yaml_parser_set_input_string(
-        &parser, (const unsigned char *)(f->bytes.len == 0 ? "" : f->bytes.ptr), f->bytes.len);
-    parse(f, &parser);
+    set_input(f, &parser);
+    if (is_shallow(f)) {
+        parse(f, &parser);
+    }
     yaml_parser_delete(&parser);
     return f->full ? weir__fail(err, WEIR_ENOMEM, "out of memory") : WEIR_OK;
 }

@@ -19,6 +19,7 @@
 
 enum {
     CONFIG_BYTES_MAX = 4 * 1024 * 1024,
+    CONFIG_DEPTH_MAX = 32,
     CONFIG_PROBLEMS_MAX = 100, /* told one by one; the rest is counted */
     CONFIG_KEYS_MAX = 32,      /* of one kind of mapping               */
 };

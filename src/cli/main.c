@@ -56,6 +56,8 @@ int main(int argc, char **argv)
     (void)setlocale(LC_CTYPE, "C.UTF-8");
     /* A reader that goes away is told by write(). */
     (void)signal(SIGPIPE, SIG_IGN);
+    /* And so is a file that may not grow: a store that is full, not the end of us. */
+    (void)signal(SIGXFSZ, SIG_IGN);
     weir__cli_forms(&c, argc, argv);
     const bool version = argc == 2 && strcmp(argv[1], "--version") == 0;
     int status =
