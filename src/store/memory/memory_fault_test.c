@@ -335,6 +335,32 @@ static weir_status settle_all(world *w)
     return w->s->ops->settle(w->s, &settle, NULL);
 }
 
+/* One is settled half and taken again, two is done, three is not ours. */
+static weir_status turn_all(world *w)
+{
+    const store_advance plain = { .reaction = w->plain.id, .to = 2 };
+    const store_advance work = { .reaction = w->work.id, .to = 3 };
+    store_settle one = {
+        .target = w->one, .fence = w->fence_one, .advances = &plain, .advances_count = 1
+    };
+    store_settle two = {
+        .target = w->two, .fence = w->fence_two, .advances = &work, .advances_count = 1
+    };
+    store_settle three = { .target = w->three, .fence = 1 };
+    store_settle *const settles[] = { &one, &two, &three };
+    store_lease_list list = { 0 };
+    const store_lease_request r = kit_lease_request(10);
+    one.status = two.status = three.status = WEIR_EMISUSE;
+    const weir_status status = w->s->ops->turn(w->s, settles, 3, &r, &list, NULL);
+    const bool ok = status == WEIR_OK;
+    assert_int_equal(list.leases_count, ok ? 1 : 0);
+    assert_int_equal(one.status, ok ? WEIR_OK : WEIR_EMISUSE);
+    assert_int_equal(two.status, ok ? WEIR_OK : WEIR_EMISUSE);
+    assert_int_equal(three.status, ok ? WEIR_ELOST : WEIR_EMISUSE);
+    weir__arena_free(&list.arena);
+    return status;
+}
+
 static weir_status extend_both(world *w)
 {
     store_fenced items[] = { { .target = w->one, .fence = w->fence_one },
@@ -464,6 +490,7 @@ static void a_failed_allocation_leaves_the_store_as_it_was(void **state)
         { "subscribe", NULL, subscribe_new },
         { "lease", leases_expire, lease_again },
         { "settle", NULL, settle_all },
+        { "turn", NULL, turn_all },
         { "extend", NULL, extend_both },
         { "release", NULL, release_both },
         { "unblock", NULL, unblock_all },

@@ -3,7 +3,11 @@
  */
 #include "store/sqlite/targets_fixture.h"
 
+#include <signal.h>
+#include <stdio.h>
 #include <string.h>
+#include <sys/resource.h>
+#include <sys/stat.h>
 
 static store_leased one_lease(fixture *f, store_lease_list *list)
 {
@@ -229,10 +233,10 @@ static void a_settle_inside_its_rank_rewrites_no_index_of_leasing(void **state)
     OK(f, f->store->ops->settle(f->store, &settle, &f->err));
     assert_true(settle.behind);
     assert_int_equal(settle.lease_until_us, f->now_us + 1000);
-    /* derive_write is the only statement that names them. */
+    /* Only these statements write what the indexes are about. */
     for (sqlite3_stmt *stmt = sqlite3_next_stmt(fixture_db(f), NULL); stmt != NULL;
          stmt = sqlite3_next_stmt(fixture_db(f), stmt)) {
-        if (strstr(sqlite3_sql(stmt), "SET behind") != NULL) {
+        if (strstr(sqlite3_sql(stmt), "behind = ?") != NULL) {
             (void)sqlite3_stmt_status(stmt, SQLITE_STMTSTATUS_RUN, 1);
         }
     }
@@ -241,11 +245,160 @@ static void a_settle_inside_its_rank_rewrites_no_index_of_leasing(void **state)
     OK(f, f->store->ops->settle(f->store, &settle, &f->err));
     for (sqlite3_stmt *stmt = sqlite3_next_stmt(fixture_db(f), NULL); stmt != NULL;
          stmt = sqlite3_next_stmt(fixture_db(f), stmt)) {
-        if (strstr(sqlite3_sql(stmt), "SET behind") != NULL) {
+        if (strstr(sqlite3_sql(stmt), "behind = ?") != NULL) {
             assert_int_equal(sqlite3_stmt_status(stmt, SQLITE_STMTSTATUS_RUN, 0), 0);
         }
     }
     assert_int_equal(fixture_int(f, "SELECT watermark FROM weir_targets"), 2);
+    weir__arena_free(&list.arena);
+    fixture_check(f);
+}
+
+/* ---- turns --------------------------------------------------------------------------------- */
+
+enum { TURN_TARGETS = 3, FRAMES_MAX = 200 };
+
+/* Fences, positions and who holds what, as one number. */
+static int64_t turn_state(fixture *f)
+{
+    return fixture_int(f,
+                       "SELECT (SELECT sum(id * (fence * 31 + lease_until % 1009 + behind * 41"
+                       " + watermark * 43 + (holder IS NULL) * 47)) FROM weir_targets)"
+                       " + (SELECT sum(target * (at * 59 + mark * 61)) FROM weir_subscriptions)");
+}
+
+static off_t wal_bytes(const fixture *f)
+{
+    char path[128];
+    struct stat st;
+    (void)snprintf(path, sizeof path, "%s-wal", f->path);
+    assert_int_equal(stat(path, &st), 0);
+    return st.st_size;
+}
+
+/* The operating system refuses to let a file grow further than that. */
+static void files_end_at(rlim_t bytes)
+{
+    struct rlimit limit;
+    assert_int_equal(getrlimit(RLIMIT_FSIZE, &limit), 0);
+    limit.rlim_cur = bytes;
+    assert_int_equal(setrlimit(RLIMIT_FSIZE, &limit), 0);
+}
+
+/* The first write of a turn that fails, then the second, and so on: nothing has happened. */
+static void a_turn_that_cannot_be_written_has_not_happened(void **state)
+{
+    fixture *f = *state;
+    store_lease_list held = { 0 }, list = { 0 };
+    store_settle settles[TURN_TARGETS], *pointers[TURN_TARGETS];
+    const store_advance advance = { .reaction = 1, .to = 1 };
+    struct rlimit before;
+    assert_int_equal(getrlimit(RLIMIT_FSIZE, &before), 0);
+    fixture_declare(f, "r", "*", "*", STORE_RULE_CONSTANT);
+    (void)fixture_put(f, "order-1", "Placed");
+    static const char *const names[TURN_TARGETS] = { "a", "b", "c" };
+    for (size_t i = 0; i < TURN_TARGETS; i++) {
+        fixture_mark(f, "r", names[i], "l", "", 1, 2);
+    }
+    fixture_lease(f, TURN_TARGETS, &held);
+    assert_int_equal(held.leases_count, TURN_TARGETS);
+    for (size_t i = 0; i < TURN_TARGETS; i++) {
+        settles[i] = settle_of(&held.leases[i], NULL);
+        settles[i].advances = &advance;
+        settles[i].advances_count = 1;
+        settles[i].status = WEIR_EMISUSE;
+        pointers[i] = &settles[i];
+    }
+    const store_lease_request lease = { .lane = weir__str("l"),
+                                        .holder = weir__str("me"),
+                                        .lease_us = 1000000,
+                                        .limit = TURN_TARGETS,
+                                        .all_reactions = true };
+    const int64_t was = turn_state(f);
+    int failures = 0;
+    weir_status status = WEIR_EIO;
+    (void)signal(SIGXFSZ, SIG_IGN);
+    for (rlim_t frames = 0; status != WEIR_OK && frames < FRAMES_MAX; frames++) {
+        files_end_at((rlim_t)wal_bytes(f) + frames * 2000); /* also in the middle of a frame */
+        status = f->store->ops->turn(f->store, pointers, TURN_TARGETS, &lease, &list, &f->err);
+        files_end_at(before.rlim_cur);
+        if (status == WEIR_OK) {
+            break;
+        }
+        failures++;
+        assert_int_equal(list.leases_count, 0);
+        for (size_t i = 0; i < TURN_TARGETS; i++) {
+            assert_int_equal(settles[i].status, WEIR_EMISUSE);
+        }
+        assert_int_equal(turn_state(f), was);
+    }
+    (void)signal(SIGXFSZ, SIG_DFL);
+    OK(f, status);
+    assert_true(failures > 2);
+    assert_int_equal(list.leases_count, TURN_TARGETS);
+    for (size_t i = 0; i < TURN_TARGETS; i++) {
+        assert_int_equal(settles[i].status, WEIR_OK);
+        assert_true(settles[i].behind);
+        assert_int_equal(list.leases[i].fence, held.leases[i].fence + 1);
+    }
+    weir__arena_free(&held.arena);
+    weir__arena_free(&list.arena);
+    fixture_check(f);
+}
+
+/* A statement that fails, at every target and subscription there is, undoes those before it. */
+static void a_turn_that_fails_half_way_has_not_happened(void **state)
+{
+    fixture *f = *state;
+    store_lease_list held = { 0 }, list = { 0 };
+    store_settle settles[TURN_TARGETS], *pointers[TURN_TARGETS];
+    const store_advance advance = { .reaction = 1, .to = 2 };
+    fixture_declare(f, "r", "*", "*", STORE_RULE_CONSTANT);
+    (void)fixture_put(f, "order-1", "Placed");
+    static const char *const names[TURN_TARGETS + 1] = { "a", "b", "c", "d" };
+    for (size_t i = 0; i <= TURN_TARGETS; i++) {
+        fixture_mark(f, "r", names[i], "l", "", 1, 2);
+    }
+    fixture_lease(f, TURN_TARGETS, &held);
+    assert_int_equal(held.leases_count, TURN_TARGETS);
+    for (size_t i = 0; i < TURN_TARGETS; i++) {
+        settles[i] = settle_of(&held.leases[i], NULL);
+        settles[i].advances = &advance;
+        settles[i].advances_count = 1;
+        settles[i].status = WEIR_EMISUSE;
+        pointers[i] = &settles[i];
+    }
+    const store_lease_request lease = {
+        .lane = weir__str("l"), .holder = weir__str("me"), .limit = 1, .all_reactions = true
+    };
+    static const char *const failing[] = {
+        "weir_subscriptions WHEN NEW.target = 1",
+        "weir_targets WHEN NEW.id = 1",
+        "weir_subscriptions WHEN NEW.target = 3",
+        "weir_targets WHEN NEW.id = 3",
+        "weir_targets WHEN NEW.id = 4", /* which is leased */
+        "weir_store WHEN true",
+    };
+    const int64_t was = turn_state(f);
+    for (size_t i = 0; i < sizeof failing / sizeof failing[0]; i++) {
+        char sql[256];
+        (void)snprintf(sql, sizeof sql,
+                       "CREATE TRIGGER refuse BEFORE UPDATE ON %s"
+                       " BEGIN SELECT RAISE(ABORT, 'no'); END",
+                       failing[i]);
+        fixture_exec(f, sql);
+        f->now_us++; /* which the commit writes down */
+        assert_int_not_equal(
+            f->store->ops->turn(f->store, pointers, TURN_TARGETS, &lease, &list, &f->err), WEIR_OK);
+        fixture_exec(f, "DROP TRIGGER refuse");
+        assert_int_equal(list.leases_count, 0);
+        assert_int_equal(settles[0].status, WEIR_EMISUSE);
+        assert_int_equal(turn_state(f), was);
+    }
+    OK(f, f->store->ops->turn(f->store, pointers, TURN_TARGETS, &lease, &list, &f->err));
+    assert_int_equal(list.leases_count, 1);
+    assert_int_equal(settles[2].status, WEIR_OK);
+    weir__arena_free(&held.arena);
     weir__arena_free(&list.arena);
     fixture_check(f);
 }
@@ -268,6 +421,10 @@ int main(void)
                                         fixture_teardown),
         cmocka_unit_test_setup_teardown(a_settle_inside_its_rank_rewrites_no_index_of_leasing,
                                         fixture_setup, fixture_teardown),
+        cmocka_unit_test_setup_teardown(a_turn_that_cannot_be_written_has_not_happened,
+                                        fixture_setup, fixture_teardown),
+        cmocka_unit_test_setup_teardown(a_turn_that_fails_half_way_has_not_happened, fixture_setup,
+                                        fixture_teardown),
     };
     return cmocka_run_group_tests_name("settle", tests, NULL, NULL);
 }

@@ -136,6 +136,26 @@ static weir_status settle(fixture *f)
     return f->store->ops->settle(f->store, &s, &f->err);
 }
 
+/* Settles "leased" with nothing moved and takes it again; its lease ends at once. */
+static weir_status turn(fixture *f)
+{
+    const int64_t fence = fixture_int(f, "SELECT fence FROM weir_targets WHERE id = 4");
+    const store_advance advance = { .reaction = 1, .to = 1 };
+    store_settle settle = {
+        .target = 4, .fence = fence, .advances = &advance, .advances_count = 1
+    };
+    store_settle stale = { .target = 1, .fence = 987654 };
+    store_settle *settles[] = { &stale, &settle };
+    const store_lease_request r = {
+        .lane = weir__str("other"), .holder = weir__str("me"), .limit = 3, .all_reactions = true
+    };
+    store_lease_list list = { 0 };
+    const weir_status status = f->store->ops->turn(f->store, settles, 2, &r, &list, &f->err);
+    assert_int_equal(list.leases_count, status == WEIR_OK ? 1 : 0);
+    weir__arena_free(&list.arena);
+    return status;
+}
+
 static weir_status extend(fixture *f)
 {
     const int64_t fence = fixture_int(f, "SELECT fence FROM weir_targets WHERE id = 4");
@@ -247,8 +267,8 @@ static void out_of_memory_changes_nothing(void **state)
         { "route", route },        { "lease", lease },          { "fetch", fetch },
         { "extend", extend },      { "close", close_stream },   { "pause", pause_all },
         { "resume", resume_all },  { "targets", list_targets }, { "lanes", list_lanes },
-        { "parked", list_parked }, { "skip", skip_all },        { "settle", settle },
-        { "reset", reset_all },
+        { "parked", list_parked }, { "skip", skip_all },        { "turn", turn },
+        { "settle", settle },      { "reset", reset_all },
     };
     fixture *f = *state;
     prepare(f);
