@@ -2,7 +2,7 @@
  *
  *     cc balance.c -o balance $(pkg-config --cflags --libs libweir sqlite3)
  *     ./balance accounts.db &
- *     weir append --store sqlite:accounts.db account-1 Deposited --data '{"amount":5}'
+ *     weir append account-1 Deposited '{"amount":5}' --store sqlite:accounts.db
  *
  * The projection runs inside the transaction in which Weir notes how far it is: the row and the
  * note change together, or neither does. So it needs no memory of what it has seen and no unique

@@ -24,7 +24,7 @@ static inline int64_t weir__clock_mono(const weir_clock *c)
     return c->mono_us(c->ctx);
 }
 
-/* Sleeps on the machine's clock, for `us` microseconds (none or fewer: not at all). A signal may end
+/* Sleeps on the machine's clock, for `us` microseconds; for 0 or less not at all. A signal may end
  * it sooner: it is for whoever looks again afterwards. */
 void weir__clock_pause(int64_t us);
 

@@ -55,7 +55,8 @@ int weir__cli_help_all(cli *c)
 {
     cli_output *o = &c->out;
 
-    (void)weir__cli_print(o, "weir - an event store in a file or a database\n\n%s", starters);
+    (void)weir__cli_print(o, "weir - an event store with workers, in a file or a database\n\n%s",
+                          starters);
     for (int block = 0; block < CLI_BLOCKS_COUNT; block++) {
         bool titled = false;
         for (size_t i = 0; i < weir__cli_commands_count; i++) {

@@ -166,7 +166,7 @@ END
     like "$name: status" "$(weir status)" "\"head\":$((base + 2)),\"safe\":$((base + 2)),"
     # A target that is behind by one event and was leased for a moment, as a worker would have left it.
     sql "$name" >/dev/null <<END
-SELECT weir.declare('r', NULL, '*', 0, '', 0, false);
+SELECT weir.declare('r', NULL, '*', 0, '', 0, false, 4);
 SELECT weir.route(ARRAY[$((base + 1))], '{1}', '{0}', ARRAY[$((base + 2))], '{0}', '{t}', '{l}', '{0}', '{big}',
                   '{""}', ARRAY[$base], ARRAY[$((base + 2))], '{}', '{}', '{}');
 UPDATE weir.targets SET fence = $base;
@@ -203,6 +203,20 @@ ok "then it works" weir append a N --store "$as_worker"
 status "and cannot change what is there" 1 psql -X -q -U worker -d raced -c "UPDATE weir.events SET name = 'x'"
 like "by any means" "$errout" 'permission denied'
 ok "nor is init a burden to it: it changes nothing" weir init --store "$as_worker"
+
+# One that only looks, with the rights that docs/postgres.md gives it. A large event is read by other functions.
+sql -c 'CREATE ROLE reports LOGIN' postgres
+sed -n '/^A role that only looks/,/^## /p' "$WEIR_SOURCE/docs/postgres.md" | sed -n '/^```sql/,/^```$/{/^```/!p;}' >reports.sql
+ok "the page's SQL for a role that only looks" psql -X -q -v ON_ERROR_STOP=1 -d raced -f reports.sql
+printf '"%0100000d"' 0 >large.json
+ok "a large event" weir append large N @large.json
+for command in log 'log --name N --category a --since 2020-01-01' 'read a' 'read large --at 2100-01-01' streams status targets \
+    'reactions ls' 'dead ls'; do
+    # shellcheck disable=SC2086 # words of a command
+    ok "it can: weir $command" weir $command --store postgres://reports@/raced
+done
+status "it cannot append" 1 weir append a N --store postgres://reports@/raced
+
 status "init --grant of nobody" 1 weir init --grant nobody
 like "says what to do" "$errout" 'CREATE ROLE'
 status "init --grant of a file" 2 weir init --grant worker --store sqlite:file.db
