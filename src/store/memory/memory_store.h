@@ -13,6 +13,7 @@
 #include "store/memory/ordered.h"
 #include "store/memory/table.h"
 #include "store/store.h"
+#include "store/watches.h"
 
 typedef struct memory_core memory_core;
 typedef struct memory_event memory_event;
@@ -277,7 +278,7 @@ struct memory_core {
     ordered_set parked, parked_by_event;
     int64_t parked_last; /* id */
 
-    struct store_watch *watches; /* borrowed: their openers own them */
+    watch_list watches;
 };
 
 typedef struct memory_handle {
@@ -494,9 +495,6 @@ void weir__memory_workers_free(memory_core *c);
 
 void weir__memory_wake(memory_core *c);
 weir_status weir__memory_watch_open(weir_store *base, store_watch **out, weir_error *err);
-weir_status weir__memory_watch_wait(store_watch *watch, int32_t timeout_ms, bool *woken,
-                                    weir_error *err);
-int weir__memory_watch_fd(store_watch *watch);
 void weir__memory_watch_close(store_watch *watch);
 
 /* ---- store.c ------------------------------------------------------------------------------ */

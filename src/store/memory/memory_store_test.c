@@ -105,7 +105,7 @@ static void a_watch_outlives_its_handle_and_counts_between_waits(void **state)
     b->ops->close(b);
     assert_int_equal(kit_append(a, "order-1", "Placed", ""), WEIR_OK);
     a->ops->close(a);
-    assert_int_equal(weir__memory_watch_wait(watch, 0, &woken, NULL), WEIR_OK);
+    assert_int_equal(weir__watch_wait(watch, 0, &woken, NULL), WEIR_OK);
     assert_true(woken);
     weir__memory_watch_close(watch);
 }

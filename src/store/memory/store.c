@@ -60,7 +60,7 @@ static void snapshots_free(memory_core *c)
 
 static void core_free(memory_core *c)
 {
-    WEIR_ASSERT(c->watches == NULL);
+    WEIR_ASSERT(c->watches.first == NULL);
     weir__mutex_destroy(&c->mu);
     parked_free(c);
     weir__memory_targets_free(c);
@@ -83,6 +83,7 @@ static memory_core *core_open(const store_options *options)
         return NULL;
     }
     c->references = 1;
+    c->watches.mu = &c->mu;
     c->key_ttl_us = options->key_ttl_us;
     c->journal.serial = 1; /* 0 is what a new target has seen */
     weir__memory_parked_init(c);
@@ -262,8 +263,8 @@ static const weir_store_ops memory_ops = {
     .snapshot_get = weir__memory_snapshot_get,
     .snapshot_drop = weir__memory_snapshot_drop,
     .watch_open = weir__memory_watch_open,
-    .watch_wait = weir__memory_watch_wait,
-    .watch_fd = weir__memory_watch_fd,
+    .watch_wait = weir__watch_wait,
+    .watch_fd = weir__watch_fd,
     .watch_close = weir__memory_watch_close,
     .stats = memory_stats,
     .check = weir__memory_check,

@@ -10,6 +10,7 @@
 #include "base/str.h"
 #include "store/postgres/check_server_sql.h"
 #include "store/postgres/postgres_private.h"
+#include "store/watches.h"
 
 #include <inttypes.h>
 #include <stdio.h>
@@ -262,7 +263,7 @@ static weir_status look_at_connection(const survey *v, weir_error *err)
              "second",
              "Name the server itself for listening, beside the pooler: ?direct=HOST:PORT.");
     }
-    weir__pg_watch_close(watch);
+    weir__watch_remove(watch);
     return WEIR_OK;
 }
 

@@ -333,12 +333,8 @@ weir_status weir__pg_snapshot_drop(weir_store *base, weir_str category, weir_str
 weir_status weir__pg_worker_beat(weir_store *base, const store_worker *worker, int64_t lease_us,
                                  weir_error *err);
 weir_status weir__pg_workers(weir_store *base, store_worker_list *list, weir_error *err);
-/* watch.c */
+/* wake.c */
 weir_status weir__pg_watch_open(weir_store *s, store_watch **out, weir_error *err);
-weir_status weir__pg_watch_wait(store_watch *watch, int32_t timeout_ms, bool *woken,
-                                weir_error *err);
-int weir__pg_watch_fd(store_watch *watch);
-void weir__pg_watch_close(store_watch *watch);
 /* check.c */
 weir_status weir__pg_stats(weir_store *base, store_stats *out, weir_error *err);
 weir_status weir__pg_check(weir_store *base, store_finding_fn fn, void *ctx, weir_error *err);

@@ -4,6 +4,7 @@
 #include "store/postgres/postgres_private.h"
 #include "store/postgres/store_sql.h"
 #include "store/secrets.h"
+#include "store/watches.h"
 
 #include <stdio.h>
 
@@ -278,9 +279,9 @@ const weir_store_ops weir__postgres_ops = {
     .snapshot_get = weir__pg_snapshot_get,
     .snapshot_drop = weir__pg_snapshot_drop,
     .watch_open = weir__pg_watch_open,
-    .watch_wait = weir__pg_watch_wait,
-    .watch_fd = weir__pg_watch_fd,
-    .watch_close = weir__pg_watch_close,
+    .watch_wait = weir__watch_wait,
+    .watch_fd = weir__watch_fd,
+    .watch_close = weir__watch_remove,
     .stats = weir__pg_stats,
     .check = weir__pg_check,
     .test_seed = store_test_seed,

@@ -67,6 +67,13 @@ static void signal_thread(pg_wake *w)
     (void)written; /* it can only be full, and then it is readable */
 }
 
+static void watches_wake(pg_wake *w)
+{
+    weir__lock(&w->mu);
+    weir__watches_wake_locked(&w->watches);
+    weir__unlock(&w->mu);
+}
+
 static void mode_set(pg_wake *w, const char *mode, bool testing)
 {
     weir__lock(&w->mu);
@@ -114,7 +121,7 @@ static void told(pg_wake *w, uint32_t bits, bool notifying, int64_t now_us)
 {
     /* Before the mode: who opens a watch waits for that, and has missed nothing. */
     if ((bits & (LISTENER_TOLD_WAKE | LISTENER_TOLD_READY)) != 0) {
-        weir__pg_watches_wake(w);
+        watches_wake(w);
     }
     if ((bits & LISTENER_TOLD_READY) != 0) {
         w->attempt = 0;
@@ -194,7 +201,7 @@ static void poll_if_due(pg_wake *w, int64_t now_us)
         return;
     }
     if (w->next_poll_us != 0 && now_us >= w->next_poll_us) {
-        weir__pg_watches_wake(w);
+        watches_wake(w);
     }
     if (w->next_poll_us == 0 || now_us >= w->next_poll_us) {
         w->next_poll_us = now_us + jittered(POLL_US);
@@ -312,13 +319,16 @@ weir_status weir__pg_wake_open(pg_wake **out, pg_store *s, weir_error *err)
         return WEIR_EIO;
     }
     w->store = s;
+    w->watches.mu = &w->mu;
     w->mode = MODE_NONE;
     weir__pg_listener_init(&w->listener, s);
     *out = w;
     return WEIR_OK;
 }
 
-weir_status weir__pg_wake_listen(pg_wake *w, weir_error *err)
+/* Somebody wants to be woken by others, too: starts the thread when need be, and waits, for a
+ * bounded time, until it listens or is known not to. */
+static weir_status wake_listen(pg_wake *w, weir_error *err)
 {
     const int64_t end_us = pg_mono_us() + OPEN_WAIT_US;
     weir__lock(&w->mu);
@@ -335,13 +345,22 @@ weir_status weir__pg_wake_listen(pg_wake *w, weir_error *err)
     return running ? WEIR_OK : weir__fail(err, WEIR_ENOMEM, "could not start a thread");
 }
 
+weir_status weir__pg_watch_open(weir_store *s, store_watch **out, weir_error *err)
+{
+    pg_wake *w = pg_of(s)->wake;
+    /* First, so that what is committed elsewhere after this call wakes the watch, and becoming able
+     * to listen does not. */
+    const weir_status status = wake_listen(w, err);
+    return status != WEIR_OK ? status : weir__watch_add(&w->watches, NULL, out, err);
+}
+
 void weir__pg_wake(pg_store *s)
 {
     pg_wake *w = s->wake;
     if (w == NULL) {
         return;
     }
-    weir__pg_watches_wake(w);
+    watches_wake(w);
     if (!atomic_exchange(&w->unsent, true)) {
         weir__lock(&w->mu);
         run_locked(w);

@@ -1,4 +1,4 @@
-/* wake.h - what wake.c and watch.c share: the watches of a handle, and the thread that wakes them.
+/* wake.h - the watches of a handle, and the thread that wakes them.
  *
  * THREADS  `mu` is a leaf lock: nothing is sent, received or waited for while it is held.
  */
@@ -6,14 +6,7 @@
 #define WEIR_STORE_POSTGRES_WAKE_H
 
 #include "store/postgres/listener.h"
-
-struct store_watch {
-    pg_wake *wake; /* borrowed: a store outlives its watches */
-    int fd;        /* owned; immutable */
-    /* guarded by wake->mu */
-    bool pending; /* the fd is readable */
-    store_watch *next, *previous;
-};
+#include "store/watches.h"
 
 struct pg_wake {
     pg_store *store;     /* borrowed */
@@ -25,7 +18,7 @@ struct pg_wake {
     weir_mutex mu;
     weir_cond settled; /* `mode` has changed */
     /* guarded by mu */
-    store_watch *watches;
+    watch_list watches;
     const char *mode; /* as weir__pg_wake_mode tells; static text */
     bool testing;     /* ... and may become another in a moment */
     bool running;     /* there is a thread */
@@ -41,11 +34,5 @@ struct pg_wake {
     int64_t told_written, told_position; /* as they were when we notified last */
     int64_t next_poll_us;                /* while notifications do not arrive */
 };
-
-/* Every watch of this handle is woken. */
-void weir__pg_watches_wake(pg_wake *w);
-/* A watch wants to be woken by others, too: starts the thread when need be, and waits, for a
- * bounded time, until it listens or is known not to. */
-weir_status weir__pg_wake_listen(pg_wake *w, weir_error *err);
 
 #endif

@@ -1,21 +1,19 @@
-/* watch.c - watches: an eventfd each, written when something was committed, here or elsewhere.
- *
- * A watch that was woken is not written again until it was waited for: a busy store costs a watcher
- * that is behind nothing.
- */
+/* watches.c - see watches.h. */
+#include "store/watches.h"
+
 #include "base/assert.h"
+#include "base/clock.h"
 #include "base/error.h"
-#include "store/postgres/wake.h"
+#include "base/memory.h"
 
 #include <errno.h>
 #include <poll.h>
 #include <sys/eventfd.h>
 #include <unistd.h>
 
-void weir__pg_watches_wake(pg_wake *w)
+void weir__watches_wake_locked(watch_list *list)
 {
-    weir__lock(&w->mu);
-    for (store_watch *watch = w->watches; watch != NULL; watch = watch->next) {
+    for (store_watch *watch = list->first; watch != NULL; watch = watch->next) {
         if (!watch->pending) {
             const uint64_t one = 1;
             const ssize_t written = write(watch->fd, &one, sizeof one);
@@ -23,22 +21,16 @@ void weir__pg_watches_wake(pg_wake *w)
             watch->pending = true;
         }
     }
-    weir__unlock(&w->mu);
 }
 
-weir_status weir__pg_watch_open(weir_store *s, store_watch **out, weir_error *err)
+weir_status weir__watch_add(watch_list *list, void *owner, store_watch **out, weir_error *err)
 {
-    pg_wake *w = pg_of(s)->wake;
-    /* First, so that what is committed elsewhere after this call wakes the watch, and becoming able
-     * to listen does not. */
-    const weir_status status = weir__pg_wake_listen(w, err);
-    if (status != WEIR_OK) {
-        return status;
-    }
     store_watch *watch = weir__calloc(1, sizeof *watch);
     if (watch == NULL) {
-        return weir__fail(err, WEIR_ENOMEM, "could not allocate a watch");
+        return weir__fail(err, WEIR_ENOMEM, "out of memory");
     }
+    watch->list = list;
+    watch->owner = owner;
     watch->fd = eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK);
     if (watch->fd < 0) {
         const int error = errno;
@@ -47,14 +39,13 @@ weir_status weir__pg_watch_open(weir_store *s, store_watch **out, weir_error *er
         weir__error_store_code(err, "%d", error);
         return WEIR_EIO;
     }
-    watch->wake = w;
-    weir__lock(&w->mu);
-    watch->next = w->watches;
+    weir__lock(list->mu);
+    watch->next = list->first;
     if (watch->next != NULL) {
         watch->next->previous = watch;
     }
-    w->watches = watch;
-    weir__unlock(&w->mu);
+    list->first = watch;
+    weir__unlock(list->mu);
     *out = watch;
     return WEIR_OK;
 }
@@ -80,43 +71,42 @@ static bool wait_readable(int fd, int32_t timeout_ms)
     }
 }
 
-weir_status weir__pg_watch_wait(store_watch *watch, int32_t timeout_ms, bool *woken,
-                                weir_error *err)
+weir_status weir__watch_wait(store_watch *watch, int32_t timeout_ms, bool *woken, weir_error *err)
 {
     (void)err;
     *woken = wait_readable(watch->fd, timeout_ms);
     if (*woken) {
         uint64_t count;
-        weir__lock(&watch->wake->mu);
+        weir__lock(watch->list->mu);
         const ssize_t got = read(watch->fd, &count, sizeof count);
         WEIR_ASSERT(got == (ssize_t)sizeof count);
         watch->pending = false;
-        weir__unlock(&watch->wake->mu);
+        weir__unlock(watch->list->mu);
     }
     return WEIR_OK;
 }
 
-int weir__pg_watch_fd(store_watch *watch)
+int weir__watch_fd(store_watch *watch)
 {
     return watch->fd;
 }
 
-void weir__pg_watch_close(store_watch *watch)
+void weir__watch_remove(store_watch *watch)
 {
     if (watch == NULL) {
         return;
     }
-    pg_wake *w = watch->wake;
-    weir__lock(&w->mu);
+    watch_list *list = watch->list;
+    weir__lock(list->mu);
     if (watch->previous != NULL) {
         watch->previous->next = watch->next;
     } else {
-        w->watches = watch->next;
+        list->first = watch->next;
     }
     if (watch->next != NULL) {
         watch->next->previous = watch->previous;
     }
-    weir__unlock(&w->mu);
+    weir__unlock(list->mu);
     (void)close(watch->fd);
     weir__free(watch);
 }
