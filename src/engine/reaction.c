@@ -35,6 +35,12 @@ bool weir__reaction_listens(const reaction *q, weir_str event_name, weir_str str
     return named && weir__pattern_matches(q->source, stream);
 }
 
+bool weir__reaction_reads_payload(const reaction *q)
+{
+    return q->resolve != NULL || weir__template_reads_data(q->to) ||
+           (q->priority_text != NULL && weir__template_reads_data(q->priority_text));
+}
+
 static bool text_keep(weir_arena *arena, weir_str text, weir_str *out)
 {
     const char *copy = weir__arena_copy(arena, text.ptr == NULL ? "" : text.ptr, text.len);

@@ -164,6 +164,8 @@ static inline bool weir__reaction_current(const reaction *q)
 size_t weir__registry_known(const registry *r, store_known_reaction *out);
 
 bool weir__reaction_listens(const reaction *q, weir_str event_name, weir_str stream);
+/* Whether saying where an event goes takes its data or meta: a resolver may look at everything. */
+bool weir__reaction_reads_payload(const reaction *q);
 /* Where this event goes. WEIR_EINVAL: it cannot be said (a template member that is missing, a
  * resolver that fails); err says why, and the event is to be parked. out->target empty: the
  * resolver wants it ignored. */

@@ -2,7 +2,8 @@
  *
  * INVARIANTS
  *   (1) A chunk is routed only for reactions that were held and current when it was read, and whose
- *       position is inside it: its filter has left out what others want.
+ *       position is inside it: its filter has left out what others want, and so, when none of
+ *       them look at it, are data and meta.
  *   (2) Whatever reads the reactions again drops the chunk: positions are the store's.
  *   (3) Asked while it works, the router reads to the end once more.
  *
@@ -330,6 +331,18 @@ static bool filter_names(router *r, int64_t from, store_filter *filter)
     return true;
 }
 
+/* Whether names are all that those who will be given the chunk look at. */
+static bool bare_is_enough(const router *r, int64_t from)
+{
+    for (size_t i = 0; i < reactions_count(r); i++) {
+        const reaction *q = reaction_at(r, i);
+        if (is_held(r, i) && q->known.routed >= from && weir__reaction_reads_payload(q)) {
+            return false;
+        }
+    }
+    return true;
+}
+
 /* The one source of all that will be given the chunk; NULL: they differ. */
 static const store_pattern *common_source(const router *r, int64_t from)
 {
@@ -412,9 +425,12 @@ static int64_t read_chunk(router *r, int64_t from, int64_t now_us)
     weir_store *store = r->worker->store;
     weir_error err = { .size = sizeof err };
     store_filter filter = { .since_us = INT64_MIN, .until_us = INT64_MAX };
-    const store_log_query query = {
-        .after = from, .to = INT64_MAX, .limit = STORE_CHUNK_EVENTS_MAX, .filter = &filter
-    };
+    const bool bare = bare_is_enough(r, from);
+    const store_log_query query = { .after = from,
+                                    .to = INT64_MAX,
+                                    .limit = bare ? STORE_CHUNK_BARE_MAX : STORE_CHUNK_EVENTS_MAX,
+                                    .bare = bare,
+                                    .filter = &filter };
 
     drop_chunk(r);
     weir__arena_reset(&r->arena);

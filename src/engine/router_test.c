@@ -605,12 +605,14 @@ static weir_store_ops changed_ops; /* of the store under test, but for read_log 
 static const weir_store_ops *true_ops;
 static bool say_held;
 static const char *say_epoch;
+static size_t reads_bare, reads_whole;
 
 static weir_status read_and_change(weir_store *s, const store_log_query *q, store_chunk *chunk,
                                    weir_error *err)
 {
     const weir_status status = true_ops->read_log(s, q, chunk, err);
 
+    *(q->bare ? &reads_bare : &reads_whole) += 1;
     chunk->held = say_held && !chunk->more;
     (void)snprintf(chunk->epoch, sizeof chunk->epoch, "%s", say_epoch);
     return status;
@@ -624,6 +626,40 @@ static void change_reading(weir_store *s)
     s->ops = &changed_ops;
     say_held = false;
     say_epoch = "one";
+    reads_bare = reads_whole = 0;
+}
+
+static void payloads_are_read_only_for_who_looks_at_them(bool sqlite)
+{
+    const weir_str on[] = { weir__str("Placed") };
+    const weir_reaction by_data = { .size = sizeof by_data,
+                                    .name = weir__str("by-data"),
+                                    .on = on,
+                                    .on_count = 1,
+                                    .to = weir__str("to-{stream}"),
+                                    .priority_text = weir__str("{data.urgency}"),
+                                    .from = WEIR_FROM_START };
+    weir_store *s = kit_open(sqlite);
+
+    change_reading(s);
+    kit_reaction(&a, "names", "Placed", "of-{stream}-{name}");
+    kit_start(&a, s, NULL);
+    const int64_t id = kit_append(s, "order-1", "Placed", "{\"urgency\":7}");
+    (void)kit_route(&a);
+    assert_int_equal(kit_mark(s, "of-order-1-Placed", "names"), id);
+    assert_true(reads_bare > 0);
+    assert_int_equal(reads_whole, 0);
+    kit_stop(&a);
+    reads_bare = 0;
+    kit_reaction(&a, "names", "Placed", "of-{stream}-{name}");
+    kit_declare(&a, &by_data);
+    kit_start(&a, s, NULL);
+    (void)kit_route(&a);
+    assert_int_equal(kit_mark(s, "to-order-1", "by-data"), id);
+    assert_true(reads_whole > 0);
+    s->ops = true_ops;
+    kit_stop(&a);
+    kit_close(s);
 }
 
 static void events_that_are_held_back_are_looked_for_again_soon(bool sqlite)
@@ -707,6 +743,8 @@ int main(void)
         { "leases are renewed during a long catch-up", leases_are_renewed_during_a_long_catch_up },
         { "an idle router leaves the store alone", an_idle_router_leaves_the_store_alone },
         { "waking it in vain costs little", waking_it_in_vain_costs_little },
+        { "payloads are read only for who looks at them",
+          payloads_are_read_only_for_who_looks_at_them },
         { "events that are held back are looked for again soon",
           events_that_are_held_back_are_looked_for_again_soon },
         { "a log that was rewound is told and routed from where the store is",

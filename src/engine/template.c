@@ -213,6 +213,16 @@ store_rule weir__template_rule(const template_text *t)
     return t->rule;
 }
 
+bool weir__template_reads_data(const template_text *t)
+{
+    for (size_t i = 0; i < t->pieces_count; i++) {
+        if (t->pieces[i].kind == PIECE_DATA) {
+            return true;
+        }
+    }
+    return false;
+}
+
 weir_str weir__template_value(const template_text *t, const weir_event *e)
 {
     switch (t->rule) {

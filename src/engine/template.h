@@ -30,6 +30,8 @@ void weir__template_close(template_text *t); /* NULL is a no-op */
  * NAME when that is the only placeholder and stands there once, so that different values give
  * different texts; else WORK. */
 store_rule weir__template_rule(const template_text *t);
+/* Whether filling it looks at the event's data. */
+bool weir__template_reads_data(const template_text *t);
 /* What the rule is resolved to for this event, as store_mark.value; borrowed from the event. */
 weir_str weir__template_value(const template_text *t, const weir_event *e);
 /* *out: in the arena, or borrowed from the template or the event. EINVAL: the member is named. */

@@ -119,7 +119,10 @@ static void look(reader *r, store_chunk *chunk)
 {
     weir_error err = { .size = sizeof err };
     do {
-        const store_log_query q = { .after = r->after, .to = INT64_MAX, .limit = 1000 };
+        /* As a router reads, and as others do. */
+        const store_log_query q = {
+            .after = r->after, .to = INT64_MAX, .limit = 1000, .bare = r->count % 2 == 0
+        };
         if (r->store->ops->read_log(r->store, &q, chunk, &err) != WEIR_OK) {
             snprintf(r->wrong, sizeof r->wrong, "%.200s", err.message);
             return;

@@ -18,13 +18,15 @@
 
 enum { IDS_MAX = 4096 };
 
-/* Everything one reader was given, as a router reads it. */
+/* Everything one reader was given: without payloads, as a router reads, and with them, as others
+ * do. */
 typedef struct follower {
     weir_store *store;
     int64_t after;
     int64_t ids[IDS_MAX];
     size_t count;
     bool held;
+    bool whole; /* by turns */
 } follower;
 
 /* An append in the transaction that is open on this connection; its position. */
@@ -47,9 +49,12 @@ static void follow(pg_test *t, follower *f)
 {
     store_chunk chunk = { 0 };
     do {
-        const store_log_query q = { .after = f->after, .to = INT64_MAX, .limit = 1000 };
+        const store_log_query q = {
+            .after = f->after, .to = INT64_MAX, .limit = 1000, .bare = !f->whole
+        };
         TEST_OK(t, f->store->ops->read_log(f->store, &q, &chunk, &t->err));
         for (size_t i = 0; i < chunk.events_count; i++) {
+            assert_int_equal(chunk.events[i].data.len > 0, f->whole);
             assert_true(f->count < IDS_MAX);
             assert_true(f->count == 0 || chunk.events[i].id > f->ids[f->count - 1]);
             f->ids[f->count++] = chunk.events[i].id;
@@ -57,6 +62,7 @@ static void follow(pg_test *t, follower *f)
         f->after = chunk.scanned_to;
     } while (chunk.more);
     f->held = chunk.held;
+    f->whole = !f->whole;
     weir__chunk_free(&chunk);
 }
 
@@ -270,6 +276,25 @@ static void C16_events_are_read_after_the_holders_were_found_gone(void **state)
     assert_true(c.played);
     has_everything(t, &f);
     assert_int_equal(f.count, 2);
+}
+
+/* What lies before a gap was read before anybody looked who owns it: that is not all there is. */
+static void what_was_read_too_early_is_read_again(void **state)
+{
+    pg_test *t = *state;
+    weir_store *s = test_store(t);
+    follower f = { .store = s };
+    scene c = { .t = t, .first = test_connect(t), .sql = sql_safe_look };
+    (void)append_on(t, t->conn, "before");
+    test_exec(c.first, "BEGIN");
+    (void)append_on(t, c.first, "first");
+    (void)append_on(t, t->conn, "passing");
+    weir__pg_safe_watch(s, play_look, &c);
+    follow(t, &f);
+    weir__pg_safe_watch(s, NULL, NULL);
+    assert_true(c.played);
+    has_everything(t, &f);
+    assert_int_equal(f.count, 3);
 }
 
 /* Each reader runs the rule by itself; one that is told by another what is safe goes on as well. */
@@ -559,67 +584,139 @@ static void C18_large_events_do_not_come_a_thousand_at_a_time(void **state)
 
 /* ---- searching by path -------------------------------------------------------------------- */
 
-/* Steps over a log that is much longer than a page, by every index, in both directions. */
+typedef struct search {
+    const char *stream, *category, *names[2], *where;
+} search;
+
+typedef struct search_mode {
+    bool backward, bare;
+    int64_t limit;
+} search_mode;
+
+/* Reads what a filter wants, but for the first and the last hundred, in all its chunks. */
+static void search_finds(pg_test *t, weir_store *s, const search *c, const search_mode *m)
+{
+    const int64_t last = test_number(t->conn, "SELECT max(id) - 100 FROM %s.events", t->schema);
+    const weir_str names[] = { weir__str(c->names[0]), weir__str(c->names[1]) };
+    store_pattern *pattern = NULL;
+    if (c->stream[0] != '\0') {
+        TEST_OK(t, weir__pattern_open(&pattern, weir__str(c->stream), &t->err));
+    }
+    const store_filter filter = { .has_names = names[0].len > 0,
+                                  .names = names,
+                                  .names_count = names[1].len > 0 ? 2 : 1,
+                                  .stream = pattern,
+                                  .category = weir__str(c->category),
+                                  .since_us = INT64_MIN,
+                                  .until_us = INT64_MAX };
+    store_log_query q = { .after = m->backward ? last + 1 : 100,
+                          .to = m->backward ? 101 : last,
+                          .backward = m->backward,
+                          .limit = m->limit,
+                          .bare = m->bare,
+                          .filter = &filter };
+    store_chunk chunk = { 0 };
+    PGresult *rows = test_query(t->conn,
+                                "SELECT id, name FROM %s.events WHERE id BETWEEN 101 AND %lld "
+                                "AND %s ORDER BY id %s",
+                                t->schema, (long long)last, c->where, m->backward ? "DESC" : "");
+    int row = 0;
+    do {
+        TEST_OK(t, s->ops->read_log(s, &q, &chunk, &t->err));
+        for (size_t j = 0; j < chunk.events_count; j++, row++) {
+            const weir_event *e = &chunk.events[j];
+            assert_true(row < PQntuples(rows));
+            assert_int_equal(e->id, atoll(PQgetvalue(rows, row, 0)));
+            assert_true(weir__str_equal(e->name, weir__str(PQgetvalue(rows, row, 1))));
+            assert_int_equal(e->data.len, m->bare ? 0 : 2);
+            assert_int_equal(e->meta.len, m->bare ? 0 : 2);
+        }
+        assert_true(!chunk.more || chunk.scanned_to != q.after);
+        q.after = chunk.scanned_to;
+    } while (chunk.more);
+    assert_int_equal(row, PQntuples(rows));
+    PQclear(rows);
+    weir__chunk_free(&chunk);
+    weir__pattern_close(pattern);
+}
+
+/* Steps over a log that is much longer than a page, by every index, in both directions, with
+ * payloads and without. In its middle so many positions are missing that pages of positions have
+ * nothing in them. */
 static void C15_filters_find_the_same_by_every_index(void **state)
 {
     pg_test *t = *state;
     weir_store *s = test_store(t);
+    for (int half = 0; half < 2; half++) {
+        test_exec(t->conn,
+                  "SELECT count(x.position) FROM generate_series(1, 2500) AS g, LATERAL "
+                  "%s.append_one(0, 0, (ARRAY['a-1','a-2','b-1','c'])[1 + g %% 4], 0, 0, "
+                  "CASE WHEN g %% 97 = 0 THEN 'Rare' ELSE (ARRAY['X','Y','Z'])[1 + g %% 3] END, "
+                  "'{}', '{}') AS x; "
+                  "SELECT setval(pg_get_serial_sequence('%s.events', 'id'), 30000)",
+                  t->schema, t->schema);
+    }
+    static const search cases[] = {
+        { "a-1", "", { "", "" }, "stream = 'a-1'" },
+        { "a-1", "", { "Y", "" }, "stream = 'a-1' AND name = 'Y'" },
+        { "a-*", "", { "", "" }, "stream LIKE 'a-%'" },
+        { "", "a", { "Z", "" }, "stream LIKE 'a-%' AND name = 'Z'" },
+        { "", "", { "X", "" }, "name = 'X'" },
+        { "", "", { "X", "Z" }, "name IN ('X', 'Z')" },
+        { "", "", { "Rare", "" }, "name = 'Rare'" },
+        { "", "", { "Rare", "X" }, "name IN ('Rare', 'X')" },
+        { "", "b", { "Rare", "" }, "stream LIKE 'b-%' AND name = 'Rare'" },
+        { "/[ac]/", "", { "", "" }, "stream ~ '[ac]'" },
+        { "nobody", "", { "", "" }, "false" },
+        { "", "", { "", "" }, "true" },
+    };
+    static const search_mode modes[] = { { false, false, 700 },  { true, false, 700 },
+                                         { false, false, 1000 }, { true, false, 1000 },
+                                         { false, true, 300 },   { false, true, 8000 },
+                                         { true, true, 700 } };
+    for (size_t i = 0; i < sizeof cases / sizeof cases[0]; i++) {
+        for (size_t j = 0; j < sizeof modes / sizeof modes[0]; j++) {
+            search_finds(t, s, &cases[i], &modes[j]);
+        }
+    }
+}
+
+/* Most of the log is read where it lies, whatever index there is; a rare name never is. */
+static void names_that_are_frequent_are_not_looked_for_one_by_one(void **state)
+{
+    pg_test *t = *state;
+    weir_store *s = test_store(t);
     test_exec(t->conn,
-              "SELECT count(x.position) FROM generate_series(1, 5000) AS g, LATERAL "
-              "%s.append_one(0, 0, (ARRAY['a-1','a-2','b-1','c'])[1 + g %% 4], 0, 0, "
-              "(ARRAY['X','Y','Z'])[1 + g %% 3], '{}', '{}') AS x",
+              "INSERT INTO %s.events SELECT g, 's-' || g %% 100, g / 100, "
+              "CASE WHEN g %% 1000 = 0 THEN 'Rare' ELSE 'Often' END, '{}', '{}', "
+              "timestamptz '2020-01-01' FROM generate_series(1, 40000) AS g",
               t->schema);
     static const struct {
-        const char *stream, *category, *name, *where;
-    } cases[] = {
-        { "a-1", "", "", "stream = 'a-1'" },
-        { "a-1", "", "Y", "stream = 'a-1' AND name = 'Y'" },
-        { "a-*", "", "", "stream LIKE 'a-%'" },
-        { "", "a", "Z", "stream LIKE 'a-%' AND name = 'Z'" },
-        { "", "", "X", "name = 'X'" },
-        { "/[ac]/", "", "", "stream ~ '[ac]'" },
-        { "nobody", "", "", "false" },
-        { "", "", "", "true" },
-    };
+        const char *name;
+        int64_t events;
+        size_t chunks_max;
+    } cases[] = { { "Often", 39960, 7 }, { "Rare", 40, 1 }, { "Often", 39960, 7 } };
     for (size_t i = 0; i < sizeof cases / sizeof cases[0]; i++) {
-        for (int backward = 0; backward < 2; backward++) {
-            store_pattern *pattern = NULL;
-            const weir_str name = weir__str(cases[i].name);
-            if (cases[i].stream[0] != '\0') {
-                TEST_OK(t, weir__pattern_open(&pattern, weir__str(cases[i].stream), &t->err));
-            }
-            const store_filter filter = { .has_names = name.len > 0,
-                                          .names = &name,
-                                          .names_count = 1,
-                                          .stream = pattern,
-                                          .category = weir__str(cases[i].category),
-                                          .since_us = INT64_MIN,
-                                          .until_us = INT64_MAX };
-            store_log_query q = { .after = backward ? 4901 : 100,
-                                  .to = backward ? 101 : 4900,
-                                  .backward = backward,
-                                  .limit = 700,
-                                  .filter = &filter };
-            store_chunk chunk = { 0 };
-            PGresult *rows = test_query(t->conn,
-                                        "SELECT id FROM %s.events WHERE id BETWEEN 101 AND 4900 "
-                                        "AND %s ORDER BY id %s",
-                                        t->schema, cases[i].where, backward ? "DESC" : "");
-            int row = 0;
-            do {
-                TEST_OK(t, s->ops->read_log(s, &q, &chunk, &t->err));
-                for (size_t j = 0; j < chunk.events_count; j++, row++) {
-                    assert_true(row < PQntuples(rows));
-                    assert_int_equal(chunk.events[j].id, atoll(PQgetvalue(rows, row, 0)));
-                }
-                assert_true(!chunk.more || chunk.scanned_to != q.after);
-                q.after = chunk.scanned_to;
-            } while (chunk.more);
-            assert_int_equal(row, PQntuples(rows));
-            PQclear(rows);
-            weir__chunk_free(&chunk);
-            weir__pattern_close(pattern);
-        }
+        const weir_str name = weir__str(cases[i].name);
+        const store_filter filter = { .has_names = true,
+                                      .names = &name,
+                                      .names_count = 1,
+                                      .since_us = INT64_MIN,
+                                      .until_us = INT64_MAX };
+        store_log_query q = { .to = 40000, .limit = 8000, .bare = true, .filter = &filter };
+        store_chunk chunk = { 0 };
+        int64_t events = 0;
+        size_t chunks = 0;
+        do {
+            TEST_OK(t, s->ops->read_log(s, &q, &chunk, &t->err));
+            events += (int64_t)chunk.events_count;
+            q.after = chunk.scanned_to;
+            chunks++;
+        } while (chunk.more);
+        assert_int_equal(events, cases[i].events);
+        assert_true(chunks <= cases[i].chunks_max);
+        assert_true(atomic_load(&pg_of(s)->read_dense) != 0); /* and not of the rare one */
+        weir__chunk_free(&chunk);
     }
 }
 
@@ -668,6 +765,37 @@ static void C15_times_are_found_without_reading_the_log(void **state)
     }
 }
 
+static void count_statements(void *ctx, const char *sql)
+{
+    (void)sql;
+    ++*(int *)ctx;
+}
+
+/* A router that is told of an event asks once. */
+static void what_is_new_is_read_in_the_statement_that_finds_it(void **state)
+{
+    pg_test *t = *state;
+    weir_store *s = test_store(t);
+    follower f = { .store = s };
+    int asked = 0;
+    (void)append_on(t, t->conn, "a");
+    follow(t, &f);
+    weir__pg_safe_watch(s, count_statements, &asked);
+    for (int i = 0; i < 3; i++) {
+        const int64_t id = append_on(t, t->conn, "b");
+        f.whole = i == 2; /* the other way takes two */
+        asked = 0;
+        test_statements_reset(t);
+        follow(t, &f);
+        assert_int_equal(f.ids[f.count - 1], id);
+        assert_int_equal(asked, 1);
+        assert_int_equal(test_statements(t, "%next_id%"), 1);
+        assert_int_equal(test_statements(t, "%small_data%"), i == 2 ? 1 : 0);
+    }
+    weir__pg_safe_watch(s, NULL, NULL);
+    has_everything(t, &f);
+}
+
 /* The plan of a statement that serves all values of its parameters, in `plan`. */
 static void plan_of(pg_test *t, weir_store *s, const char *sql, weir_buffer *plan)
 {
@@ -703,6 +831,9 @@ static void what_statements_of_reading_share_costs_nothing(void **state)
         sql_read_log_times,
         sql_read_log_forward_small,
         sql_read_log_backward_small,
+        sql_read_log_bare,
+        sql_read_category_bare,
+        sql_read_names_bare,
         sql_read_log_forward_sized,
         sql_read_log_backward_sized,
         sql_read_category_forward_sized,
@@ -735,6 +866,8 @@ int main(int argc, char **argv)
 {
     static const struct CMUnitTest tests[] = {
         PG_TEST(C15_filters_find_the_same_by_every_index),
+        PG_TEST(names_that_are_frequent_are_not_looked_for_one_by_one),
+        PG_TEST(what_is_new_is_read_in_the_statement_that_finds_it),
         PG_TEST(C15_times_are_found_without_reading_the_log),
         PG_TEST(what_statements_of_reading_share_costs_nothing),
         PG_TEST(C16_readers_wait_for_an_open_append_and_give_all_in_order),
@@ -744,6 +877,7 @@ int main(int argc, char **argv)
         PG_TEST(C16_a_holder_is_a_transaction_and_not_a_process),
         PG_TEST(C16_holders_are_looked_at_after_the_gap_was_seen),
         PG_TEST(C16_events_are_read_after_the_holders_were_found_gone),
+        PG_TEST(what_was_read_too_early_is_read_again),
         PG_TEST(C16_the_hint_only_grows_and_never_beyond_the_log),
         PG_TEST(C16_the_hint_is_written_now_and_then),
         PG_TEST(C16_a_bystander_in_a_transaction_delays_nobody),

@@ -191,7 +191,7 @@ void weir__pg_pool_close(pg_pool *pool); /* nobody has a connection; NULL is a n
 struct pg_store {
     weir_store base;
     weir_store_ops reading; /* what base.ops is when it was opened for reading alone */
-    store_options options; /* texts in `texts` */
+    store_options options;  /* texts in `texts` */
     weir_arena texts;
     const char *schema;      /* the name, quoted as an identifier; in texts */
     const char *schema_name; /* the name as it is */

@@ -107,6 +107,42 @@ SELECT id, version, created, stream, name, meta, weir.small_data(data, meta) AS 
    AND (SELECT weir.server() + (SELECT number FROM weir.store)) = $4
  ORDER BY id DESC LIMIT $3;
 
+-- The same without data and meta, for who wants to know only what there is: positions $1 to $2 that
+-- the filter ($5 to $9) may want, at most $3 of them, if this is the place $4.
+-- name: read_log_bare
+SELECT id, version, created, stream, name
+  FROM weir.events
+ WHERE id BETWEEN $1 AND $2
+   AND weir.is_wanted(name, stream, created, $5, $6, $7, $8, $9)
+   AND (SELECT weir.server() + (SELECT number FROM weir.store)) = $4
+ ORDER BY id LIMIT $3;
+
+-- Of one category, $5.
+-- name: read_category_bare
+SELECT id, version, created, stream, name
+  FROM weir.events
+ WHERE split_part(stream, '-', 1) = $5 AND id BETWEEN $1 AND $2
+   AND (SELECT weir.server() + (SELECT number FROM weir.store)) = $4
+ ORDER BY id LIMIT $3;
+
+-- Of some names, $5, at most $3 of each: where one of them has more (cut: its last), the others are
+-- given up to there.
+-- name: read_names_bare
+WITH found AS MATERIALIZED (
+    SELECT i.id, i.version, i.created, i.stream, i.name,
+           row_number() OVER (PARTITION BY i.name ORDER BY i.id) AS number
+      FROM unnest($5::text[]) AS n (name)
+     CROSS JOIN LATERAL (SELECT id, version, created, stream, name FROM weir.events
+                          WHERE name = n.name AND id BETWEEN $1 AND $2
+                          ORDER BY id LIMIT $3) AS i
+     WHERE (SELECT weir.server() + (SELECT number FROM weir.store)) = $4
+)
+SELECT f.id, f.version, f.created, f.stream, f.name,
+       (SELECT min(id) FROM found WHERE number = $3) AS cut
+  FROM found AS f
+ WHERE f.id <= coalesce((SELECT min(id) FROM found WHERE number = $3), f.id)
+ ORDER BY f.id;
+
 -- The rest read a page of at most 1000 events and give those of them that the filter may want; what
 -- is given is decided by the client. Every one has the same parameters:
 --   $1 to $2   positions              $5   category, or NULL

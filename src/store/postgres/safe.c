@@ -3,7 +3,9 @@
  * INVARIANTS
  *   (1) `safe` only becomes `top` after every transaction that held the store's lock when it was
  *       looked at, after `top` was seen, has ended. Readers read up to `safe` in a later statement:
- *       a read that began before that look proves nothing.
+ *       a read that began before that look proves nothing. Where positions follow each other
+ *       without a gap nobody has to be looked at, so up to there the same statement can read
+ *       (`news`).
  *   (2) A prepared transaction has another name after a crash of the server, which need not be
  *       noticed. So when a holder is gone, prepared ones that were not there before are waited for
  *       as well: one of them may be it.
@@ -81,6 +83,8 @@ struct pg_safe {     /* NOLINT(clang-analyzer-optin.performance.Padding) */
     int64_t top;
     char (*holders)[HOLDER_BYTES]; /* owned: who could own the gap */
     size_t holders_count, holders_capacity;
+    pg_news *news;   /* borrowed from who runs the rule; NULL: not wanted */
+    int64_t news_to; /* they are all up to here */
     int64_t hint, hint_us; /* how far the hint is, and when it may be written again */
 };
 
@@ -221,12 +225,36 @@ static weir_status server_verify(pg_safe *p, weir_error *err)
 
 /* ---- the rule ------------------------------------------------------------------------------- */
 
+static void news_drop(pg_news *news)
+{
+    if (news != NULL) {
+        pq.PQclear(news->result);
+        news->result = NULL;
+    }
+}
+
+/* Keeps what was read by the way. *result: moved if so. */
+static void news_keep(pg_safe *p, PGresult **result, int64_t run)
+{
+    if (p->news != NULL && run > p->news->after && run - p->news->after <= PG_NEWS_MAX) {
+        p->news->result = *result;
+        p->news_to = run;
+        *result = NULL;
+    }
+}
+
 /* Step (a). *end: nothing is left to be done in this call. */
 static weir_status step_read(pg_safe *p, bool *end, weir_error *err)
 {
     pg_params params = { 0 };
     PGresult *result = NULL;
+    news_drop(p->news);
     weir__pg_add_i64(&params, p->safe);
+    if (p->news == NULL) {
+        weir__pg_add_null(&params, PG_OID_INT8);
+    } else {
+        weir__pg_add_i64(&params, p->news->after);
+    }
     const weir_status status = ask(p, sql_safe_read, &params, &result, err);
     if (status == WEIR_OK && !is_same_place(p, result)) {
         p->verified = false;
@@ -250,6 +278,7 @@ static weir_status step_read(pg_safe *p, bool *end, weir_error *err)
         } else if (top == p->safe) {
             *end = count < SLICE_EVENTS;
         }
+        news_keep(p, &result, run);
     }
     pq.PQclear(result);
     weir__pg_params_free(&params);
@@ -422,7 +451,7 @@ static void hint_write(pg_safe *p)
     weir__pg_params_free(&params);
 }
 
-weir_status weir__pg_safe_advance(pg_store *s, pg_known *out, weir_error *err)
+weir_status weir__pg_safe_advance(pg_store *s, pg_known *out, pg_news *news, weir_error *err)
 {
     pg_safe *p = s->safe;
     weir__lock(&p->mu);
@@ -439,7 +468,12 @@ weir_status weir__pg_safe_advance(pg_store *s, pg_known *out, weir_error *err)
     p->running = true;
     weir__unlock(&p->mu);
 
+    p->news = news;
     const weir_status status = rule_run(p, err);
+    p->news = NULL;
+    if (status != WEIR_OK || p->behind || p->news_to != p->safe) {
+        news_drop(news);
+    }
     pg_known known = { 0 };
     if (status == WEIR_OK) {
         known = (pg_known){ .head = p->head > p->safe ? p->head : p->safe,
@@ -532,7 +566,7 @@ void weir__pg_safe_connected(pg_safe *safe, const pg_server *server)
 weir_status weir__pg_positions(weir_store *base, store_positions *out, weir_error *err)
 {
     pg_known known;
-    const weir_status status = weir__pg_safe_advance(pg_of(base), &known, err);
+    const weir_status status = weir__pg_safe_advance(pg_of(base), &known, NULL, err);
     if (status == WEIR_OK) {
         *out = (store_positions){ .head = known.head, .safe = known.safe, .now_us = known.now_us };
         memcpy(out->epoch, known.epoch, sizeof out->epoch);

@@ -14,9 +14,25 @@ typedef struct pg_known {
     char epoch[sizeof((store_positions){ 0 }.epoch)];
 } pg_known;
 
+/* The events that follow a position, without data and meta, read in the statement that found out
+ * how far the log is final. */
+typedef struct pg_news {
+    int64_t after;    /* the position                                                          */
+    PGresult *result; /* owned; rows of safe_read, in the columns below; NULL: none were given */
+} pg_news;
+enum {
+    PG_NEWS_MAX = 200, /* as in safe_read */
+    PG_NEWS_ID = 11,
+    PG_NEWS_VERSION,
+    PG_NEWS_CREATED,
+    PG_NEWS_STREAM,
+    PG_NEWS_NAME,
+};
+
 /* Advances `safe` as far as that is possible now, with what has committed before this call. Waits
- * for nobody's transaction. Threads that ask at the same time share the work. */
-weir_status weir__pg_safe_advance(pg_store *s, pg_known *out, weir_error *err);
+ * for nobody's transaction. Threads that ask at the same time share the work. news: NULL, or what
+ * to bring along: all that is up to out->safe, or nothing. */
+weir_status weir__pg_safe_advance(pg_store *s, pg_known *out, pg_news *news, weir_error *err);
 /* What was known last; all 0 before the first advance. Asks nobody. */
 void weir__pg_safe_known(pg_store *s, pg_known *out);
 /* A statement that relied on what was known ran on another server. */

@@ -17,13 +17,20 @@
 -- hint of another process may be further. run: where the positions end that follow each other
 -- without a gap. The rest describes the event at run (or at safe): see safe_verify. On a standby
 -- nobody can look who holds what, so there the hint is all there is.
+-- Who reads what follows $2 (NULL: nobody) is given it by the way, in a row for each event, if it
+-- ends here: if there are no more than 200 positions up to run. All of them are final: what is not
+-- above safe is, and the rest are all there.
+-- That a position is not above the highest one (head) says nothing; but a range with two ends is
+-- looked up in the index, while half of a short log would be read as a whole.
 -- name: safe_read
 WITH start AS MATERIALIZED (
-    SELECT greatest($1::bigint, coalesce((SELECT position FROM weir.safe), 0)) AS safe
+    SELECT greatest($1::bigint, coalesce((SELECT position FROM weir.safe), 0)) AS safe,
+           coalesce((SELECT max(id) FROM weir.events), 0) AS head
 ), slice AS (
     SELECT i.id, row_number() OVER (ORDER BY i.id) AS n
       FROM (SELECT id FROM weir.events
-             WHERE id > (SELECT safe FROM start) AND (SELECT NOT pg_is_in_recovery())
+             WHERE id > (SELECT safe FROM start) AND id <= (SELECT head FROM start)
+               AND (SELECT NOT pg_is_in_recovery())
              ORDER BY id LIMIT 10000) AS i
 ), found AS MATERIALIZED (
     SELECT count(*) AS count, max(id) AS top,
@@ -33,15 +40,23 @@ WITH start AS MATERIALIZED (
 SELECT weir.server() AS server,
        (SELECT number FROM weir.store) AS number,
        weir.clock_us() AS now,
-       coalesce((SELECT max(id) FROM weir.events), 0) AS head,
+       start.head,
        start.safe,
        coalesce(found.run, start.safe) AS run,
        coalesce(found.top, start.safe) AS top,
        found.count,
-       e.version, e.created, hashtextextended(e.stream, 0) AS stream
+       e.version, e.created, hashtextextended(e.stream, 0) AS stream,
+       n.id AS next_id, n.version AS next_version, n.created AS next_created,
+       n.stream AS next_stream, n.name AS next_name
   FROM start
  CROSS JOIN found
-  LEFT JOIN weir.events AS e ON e.id = coalesce(found.run, start.safe);
+  LEFT JOIN weir.events AS e ON e.id = coalesce(found.run, start.safe)
+  LEFT JOIN LATERAL (SELECT n.id, n.version, n.created, n.stream, n.name
+                       FROM weir.events AS n
+                      WHERE n.id > $2 AND n.id <= coalesce(found.run, start.safe)
+                        AND coalesce(found.run, start.safe) - $2::bigint <= 200
+                      ORDER BY n.id) AS n ON true
+ ORDER BY n.id;
 
 -- A holder is a virtual transaction, not a process: the same process is back with its next append
 -- before anybody looks. A prepared transaction has no process.
