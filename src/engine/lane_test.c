@@ -236,11 +236,9 @@ static void a_target_is_let_go_while_others_wait(void **state)
 static void C41_a_turn_that_did_not_happen_is_tried_again(void **state)
 {
     weir_store *s = begin(state);
-    const fault_plan plan = { .verb = FAULT_TURN,
-                              .action = FAULT_FAIL_BEFORE,
-                              .nth = 1,
-                              .count = 6,
-                              .status = WEIR_EBUSY };
+    const fault_plan plan = {
+        .verb = FAULT_TURN, .action = FAULT_FAIL_BEFORE, .nth = 1, .count = 6, .status = WEIR_EBUSY
+    };
     with_lane(2, 10);
     kit_handler(&a, &one, "one", "{stream}", NULL);
     kit_start(&a, s, NULL);
@@ -249,7 +247,7 @@ static void C41_a_turn_that_did_not_happen_is_tried_again(void **state)
     weir__fault_set(s, &plan);
     kit_drive(&a, 60 * S);
     assert_int_equal(weir__fault_hits(s), 6);
-    assert_int_equal(one.calls, 2); /* handlers are not run again for that */
+    assert_int_equal(one.calls, 2);                      /* handlers are not run again for that */
     assert_true(weir__fault_calls(s, FAULT_EXTEND) > 0); /* meanwhile nobody else gets it */
     assert_int_equal(kit_at(s, "order-1", "one"), 1);
     assert_int_equal(kit_at(s, "order-2", "one"), 2);
@@ -362,34 +360,30 @@ static void C42_what_is_finished_is_settled_while_it_drains(void **state)
 
 /* ---- keeping: what has effects is settled by its slot ---------------------------------------- */
 
-static void a_target_is_kept_for_eight_batches_while_nobody_waits(void **state)
+/* Ten batches of one target take so many leases. */
+static void leases_for_ten_batches(void **state, int32_t threads, int64_t leases)
 {
     weir_store *s = begin(state);
-    with_lane(2, 2);
+    with_lane(threads, 2);
     one.effect = "effect";
     kit_handler(&a, &one, "one", "{stream}", NULL);
     kit_start(&a, s, NULL);
     append(s, "order-1", 20);
     kit_drive(&a, 1);
     assert_int_equal(one.calls, 20);
-    /* 8 batches under one lease, then a second lease. */
-    assert_int_equal(kit_target_of(s, "order-1").fence, 2);
+    assert_int_equal(kit_target_of(s, "order-1").fence, leases);
     end(s);
+}
+
+static void a_target_is_kept_for_eight_batches_while_nobody_waits(void **state)
+{
+    leases_for_ten_batches(state, 2, 2); /* 8 batches under one lease, then a second lease */
 }
 
 static void a_target_that_comes_back_at_once_is_kept(void **state)
 {
-    weir_store *s = begin(state);
-    with_lane(1, 2);
-    one.effect = "effect";
-    kit_handler(&a, &one, "one", "{stream}", NULL);
-    kit_start(&a, s, NULL);
-    append(s, "order-1", 20);
-    kit_drive(&a, 1);
-    assert_int_equal(one.calls, 20);
     /* One batch, because others might have waited; 8 batches; the rest. */
-    assert_int_equal(kit_target_of(s, "order-1").fence, 3);
-    end(s);
+    leases_for_ten_batches(state, 1, 3);
 }
 
 static void a_target_with_effects_is_let_go_while_others_wait(void **state)
@@ -723,15 +717,8 @@ static void C26_a_worker_that_dies_costs_a_lost_lease_and_no_retry(void **state)
     kit_close(s);
 }
 
-#define TEST(test)                                                                                 \
-    { #test " on memory", test, NULL, NULL, NULL },                                                \
-    {                                                                                              \
-#test " on SQLite", test, NULL, NULL, &sqlite                                              \
-    }
-
 int main(void)
 {
-    static bool sqlite = true;
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(C22_one_slot_serves_leading_lagging_and_reserve_in_turn),
         cmocka_unit_test(C22_four_lagging_slots_have_one_in_reserve),

@@ -25,9 +25,7 @@ static weir_store *begin(void **state, const weir_reaction *more, size_t count)
     told = 0;
     kit_handler(&a, NULL, "one", "all", more);
     kit_start(&a, s, &options);
-    for (size_t i = 0; i < count; i++) {
-        (void)kit_append(s, "order-1", "Placed", "{}");
-    }
+    kit_append_many(s, "order-1", "Placed", count);
     kit_drive(&a, 1);
     return s;
 }
@@ -222,15 +220,8 @@ static void C42_what_was_pulled_may_be_settled_while_it_drains(void **state)
     end(s);
 }
 
-#define TEST(test)                                                                                 \
-    { #test " on memory", test, NULL, NULL, NULL },                                                \
-    {                                                                                              \
-#test " on SQLite", test, NULL, NULL, &sqlite                                              \
-    }
-
 int main(void)
 {
-    static bool sqlite = true;
     const struct CMUnitTest tests[] = {
         TEST(C33_what_was_pulled_is_settled_with_its_effects),
         TEST(C27_a_pulled_failure_costs_one_retry),

@@ -8,6 +8,8 @@
 
 enum { DRIVE_STEPS_MAX = 200000, TASKS_MAX = 64 };
 
+bool kit_on_sqlite = true;
+
 /* ---- handlers ----------------------------------------------------------------------------- */
 
 int64_t kit_version(weir_store *s, const char *stream)

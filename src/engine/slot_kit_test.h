@@ -7,6 +7,14 @@
 #include "engine/lane.h"
 #include "engine/worker_kit_test.h"
 
+/* A test on each of the stores; kit_open(*state != NULL) opens the one that is meant. */
+#define TEST(test)                                                                                 \
+    { #test " on memory", test, NULL, NULL, NULL },                                                \
+    {                                                                                              \
+#test " on SQLite", test, NULL, NULL, &kit_on_sqlite                                       \
+    }
+extern bool kit_on_sqlite;
+
 #define MS INT64_C(1000)
 #define S  INT64_C(1000000)
 

@@ -42,9 +42,7 @@ static void end(weir_store *s)
 
 static void append(weir_store *s, size_t count)
 {
-    for (size_t i = 0; i < count; i++) {
-        (void)kit_append(s, "order-1", "Placed", "{}");
-    }
+    kit_append_many(s, "order-1", "Placed", count);
 }
 
 static weir_status run_sql(void *native, const char *sql, weir_error *err)
@@ -354,15 +352,8 @@ static void C41_sql_that_fails_because_the_store_does_is_nobodys_failure(void **
     end(s);
 }
 
-#define TEST(test)                                                                                 \
-    { #test " on memory", test, NULL, NULL, NULL },                                                \
-    {                                                                                              \
-#test " on SQLite", test, NULL, NULL, &sqlite                                              \
-    }
-
 int main(void)
 {
-    static bool sqlite = true;
     const struct CMUnitTest tests[] = {
         TEST(C33_a_projection_gets_its_events_in_one_call_inside_the_settle),
         TEST(C28_what_a_projection_did_before_the_event_that_fails_is_kept),

@@ -32,9 +32,16 @@ static void end(weir_store *s)
 
 static void append(weir_store *s, const char *stream, size_t count)
 {
-    for (size_t i = 0; i < count; i++) {
-        (void)kit_append(s, stream, "Placed", "{}");
-    }
+    kit_append_many(s, stream, "Placed", count);
+}
+
+/* One reaction to all of one target, so many events, and so long to handle them. */
+static void drive_one(weir_store *s, const weir_reaction *more, size_t events_count, int64_t us)
+{
+    kit_handler(&a, &one, "one", "all", more);
+    kit_start(&a, s, NULL);
+    append(s, "order-1", events_count);
+    kit_drive(&a, us);
 }
 
 /* ---- progress ----------------------------------------------------------------------------- */
@@ -42,10 +49,7 @@ static void append(weir_store *s, const char *stream, size_t count)
 static void C25_a_batch_is_settled_at_its_mark(void **state)
 {
     weir_store *s = begin(state);
-    kit_handler(&a, &one, "one", "all", NULL);
-    kit_start(&a, s, NULL);
-    append(s, "order-1", 3);
-    kit_drive(&a, 1 * MS);
+    drive_one(s, NULL, 3, 1 * MS);
     assert_string_equal(one.seen, "one:1/1 one:2/1 one:3/1 ");
     assert_int_equal(kit_at(s, "all", "one"), 3);
     assert_int_equal(kit_mark(s, "all", "one"), 3);
@@ -121,10 +125,7 @@ static void C27_a_failure_costs_one_retry_and_waits_for_its_backoff(void **state
     one.fail_times = 1;
     one.outcome = WEIR_RETRY;
     one.why = "not today";
-    kit_handler(&a, &one, "one", "all", &more);
-    kit_start(&a, s, NULL);
-    append(s, "order-1", 2);
-    kit_drive(&a, 1);
+    drive_one(s, &more, 2, 1);
     assert_string_equal(one.seen, "one:1/1 ");
     const kit_target t = kit_target_of(s, "all");
     assert_int_equal(t.state, STORE_TARGET_DEFERRED);
@@ -152,10 +153,7 @@ static void C27_block_after_the_budget(void **state)
     one.fail_event = 2;
     one.outcome = WEIR_RETRY;
     one.why = "poison";
-    kit_handler(&a, &one, "one", "all", &more);
-    kit_start(&a, s, NULL);
-    append(s, "order-1", 3);
-    kit_drive(&a, 60 * S);
+    drive_one(s, &more, 3, 60 * S);
     assert_string_equal(one.seen, "one:1/1 one:2/1 one:2/2 one:2/3 ");
     const kit_target t = kit_target_of(s, "all");
     assert_int_equal(t.state, STORE_TARGET_BLOCKED);
@@ -176,10 +174,7 @@ static void C27_park_after_the_budget(void **state)
     one.fail_event = 2;
     one.outcome = WEIR_RETRY;
     one.why = "poison";
-    kit_handler(&a, &one, "one", "all", &more);
-    kit_start(&a, s, NULL);
-    append(s, "order-1", 3);
-    kit_drive(&a, 60 * S);
+    drive_one(s, &more, 3, 60 * S);
     assert_string_equal(one.seen, "one:1/1 one:2/1 one:2/2 one:3/1 ");
     (void)kit_parked_id(s, text, sizeof text);
     assert_string_equal(text, "2/2 poison");
@@ -199,10 +194,7 @@ static void C27_retry_for_ever(void **state)
     one.fail_event = 1;
     one.fail_times = 20;
     one.outcome = WEIR_RETRY;
-    kit_handler(&a, &one, "one", "all", &more);
-    kit_start(&a, s, NULL);
-    append(s, "order-1", 1);
-    kit_drive(&a, 60 * S);
+    drive_one(s, &more, 1, 60 * S);
     assert_int_equal(one.calls, 21);
     assert_int_equal(kit_at(s, "all", "one"), 1);
     end(s);
@@ -214,10 +206,7 @@ static void C27_a_permanent_error_skips_the_retries(void **state)
     one.fail_event = 1;
     one.outcome = WEIR_PERMANENT;
     one.why = "never";
-    kit_handler(&a, &one, "one", "all", NULL);
-    kit_start(&a, s, NULL);
-    append(s, "order-1", 1);
-    kit_drive(&a, 60 * S);
+    drive_one(s, NULL, 1, 60 * S);
     assert_int_equal(one.calls, 1);
     assert_int_equal(kit_target_of(s, "all").state, STORE_TARGET_BLOCKED);
     assert_int_equal(kit_target_of(s, "all").attempts, 1);
@@ -232,10 +221,7 @@ static void C28_progress_before_a_failure_is_kept(void **state)
     one.fail_times = 1;
     one.outcome = WEIR_RETRY;
     one.effect = "effect";
-    kit_handler(&a, &one, "one", "all", &more);
-    kit_start(&a, s, NULL);
-    append(s, "order-1", 4);
-    kit_drive(&a, 1);
+    drive_one(s, &more, 4, 1);
     assert_int_equal(kit_at(s, "all", "one"), 2);
     assert_int_equal(kit_version(s, "effect"), 1); /* of the two that succeeded */
     assert_int_equal(kit_retries(s, "all", "one"), 1);
@@ -252,10 +238,7 @@ static void the_count_of_attempts_begins_again_behind_a_success(void **state)
     one.fail_event = 1;
     one.fail_times = 1;
     one.outcome = WEIR_RETRY;
-    kit_handler(&a, &one, "one", "all", &more);
-    kit_start(&a, s, NULL);
-    append(s, "order-1", 2);
-    kit_drive(&a, 1);
+    drive_one(s, &more, 2, 1);
     one.fail_event = 2; /* fails for the first time, in the batch in which 1 has its second */
     one.fail_times = 1;
     kit_drive(&a, 10 * S);
@@ -304,10 +287,7 @@ static void an_error_is_cut_and_made_valid(void **state)
     one.fail_event = 1;
     one.outcome = WEIR_PERMANENT;
     one.why = why;
-    kit_handler(&a, &one, "one", "all", NULL);
-    kit_start(&a, s, NULL);
-    append(s, "order-1", 1);
-    kit_drive(&a, 1);
+    drive_one(s, NULL, 1, 1);
     const kit_target t = kit_target_of(s, "all");
     assert_int_equal(strlen(t.error), 999);
     assert_memory_equal(t.error,
@@ -431,10 +411,7 @@ static void C34_who_loses_a_race_is_run_again_from_fresh_state(void **state)
     one.fresh = true;
     one.during = beaten;
     one.ctx = &times;
-    kit_handler(&a, &one, "one", "all", NULL);
-    kit_start(&a, s, NULL);
-    append(s, "order-1", 1);
-    kit_drive(&a, 60 * MS);
+    drive_one(s, NULL, 1, 60 * MS);
     assert_string_equal(one.seen, "one:1/1 one:1/1 "); /* the same attempt */
     assert_int_equal(kit_version(s, "effect"), 1);     /* theirs, then ours */
     assert_int_equal(kit_retries(s, "all", "one"), 0);
@@ -474,10 +451,7 @@ static void C34_a_batch_that_loses_a_race_is_run_again_one_by_one(void **state)
     weir_store *s = begin(state);
     one.effect = "effect";
     one.expect = WEIR_EXPECT_NONE; /* the second of them can never be written */
-    kit_handler(&a, &one, "one", "all", NULL);
-    kit_start(&a, s, NULL);
-    append(s, "order-1", 2);
-    kit_drive(&a, 60 * S);
+    drive_one(s, NULL, 2, 60 * S);
     assert_int_equal(kit_version(s, "effect"), 0);
     assert_int_equal(kit_at(s, "all", "one"), 1); /* the first one is not held back by it */
     const kit_target t = kit_target_of(s, "all");
@@ -527,10 +501,7 @@ static void C24_who_lost_the_lease_writes_nothing_and_pays_nothing(void **state)
 {
     weir_store *s = begin(state);
     size_t times = 1;
-    kit_handler(&a, &one, "one", "all", NULL);
-    kit_start(&a, s, NULL);
-    append(s, "order-1", 1);
-    kit_drive(&a, 1);
+    drive_one(s, NULL, 1, 1);
     one.during = taken_away;
     one.ctx = &times;
     one.effect = "effect";
@@ -571,12 +542,11 @@ static void settle_fails(void **state, fault_action action, weir_status status, 
 
 static void C41_a_settle_that_did_not_happen_is_tried_again(void **state)
 {
-    settle_fails(state, FAULT_FAIL_BEFORE, WEIR_EUNAVAILABLE, 4);
-    assert_int_equal(one.calls, 2); /* the handler is not run again for that */
-    settle_fails(state, FAULT_FAIL_BEFORE, WEIR_EBUSY, 4);
-    assert_int_equal(one.calls, 2);
-    settle_fails(state, FAULT_FAIL_BEFORE, WEIR_EIO, 4);
-    assert_int_equal(one.calls, 2);
+    static const weir_status codes[] = { WEIR_EUNAVAILABLE, WEIR_EBUSY, WEIR_EIO };
+    for (size_t i = 0; i < sizeof codes / sizeof codes[0]; i++) {
+        settle_fails(state, FAULT_FAIL_BEFORE, codes[i], 4);
+        assert_int_equal(one.calls, 2); /* the handler is not run again for that */
+    }
 }
 
 static void an_unknown_outcome_that_did_not_happen_is_handled_again(void **state)
@@ -659,10 +629,7 @@ static int64_t park_the_first(weir_store *s)
     one.fail_event = 1;
     one.outcome = WEIR_RETRY;
     one.why = "first";
-    kit_handler(&a, &one, "one", "all", &more);
-    kit_start(&a, s, NULL);
-    append(s, "order-1", 2);
-    kit_drive(&a, 1);
+    drive_one(s, &more, 2, 1);
     assert_string_equal(one.seen, "one:1/1 one:2/1 ");
     one.seen[0] = '\0';
     const int64_t id = kit_parked_id(s, text, sizeof text);
@@ -727,15 +694,8 @@ static void what_was_sent_back_blocks_nothing(void **state)
     end(s);
 }
 
-#define TEST(test)                                                                                 \
-    { #test " on memory", test, NULL, NULL, NULL },                                                \
-    {                                                                                              \
-#test " on SQLite", test, NULL, NULL, &sqlite                                              \
-    }
-
 int main(void)
 {
-    static bool sqlite = true;
     const struct CMUnitTest tests[] = {
         TEST(C25_a_batch_is_settled_at_its_mark),
         TEST(C25_at_stays_at_the_last_event_while_more_are_left),
