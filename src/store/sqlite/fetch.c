@@ -95,43 +95,18 @@ static weir_status row_by_name(sqlite_conn *conn, const char *sql, weir_str name
     return status;
 }
 
-static weir_status stream_bounds(sqlite_conn *conn, int64_t stream_row, bool *found, int64_t *first,
-                                 int64_t *last, weir_error *err)
+/* The first of a stream's versions, up to `last`, whose event lies above `after`; last + 1: none.
+ * Positions grow with versions, which have no gaps. */
+static weir_status search_version(sqlite_conn *conn, int64_t stream_row, int64_t last,
+                                  int64_t after, int64_t *version, weir_error *err)
 {
-    sqlite3_stmt *stmt = NULL;
-    bool row = false;
-    weir_status status = weir__sqlite_statement(conn, sql_fetch_stream_bounds, &stmt, err);
-    if (status != WEIR_OK) {
-        return status;
-    }
-    sqlite3_bind_int64(stmt, 1, stream_row);
-    status = weir__sqlite_step(conn, stmt, &row, err);
-    if (status == WEIR_OK) {
-        *found = row && sqlite3_column_type(stmt, 0) != SQLITE_NULL;
-        *first = sqlite3_column_int64(stmt, 0);
-        *last = sqlite3_column_int64(stmt, 1);
-    }
-    weir__sqlite_done(stmt);
-    return status;
-}
-
-weir_status weir__sqlite_version_after(sqlite_conn *conn, int64_t stream_row, int64_t after,
-                                       bool *found, int64_t *version, weir_error *err)
-{
-    int64_t low = 0, high = 0; /* the answer is in [low, high + 1] */
-    bool exists = false;
-    weir_status status = stream_bounds(conn, stream_row, &exists, &low, &high, err);
-    if (status != WEIR_OK || !exists) {
-        *found = false;
-        return status;
-    }
-    const int64_t last = high;
+    int64_t low = conn->row.version_base, high = last; /* the answer is in [low, high + 1] */
     while (low <= high) {
         const int64_t middle = low + (high - low) / 2;
         int64_t id = 0;
         bool row = false;
-        status = weir__sqlite_get_int(conn, sql_fetch_stream_position,
-                                      (int64_t[]){ stream_row, middle }, 2, &row, &id, err);
+        const weir_status status = weir__sqlite_get_int(
+            conn, sql_fetch_stream_position, (int64_t[]){ stream_row, middle }, 2, &row, &id, err);
         if (status != WEIR_OK) {
             return status;
         }
@@ -145,9 +120,51 @@ weir_status weir__sqlite_version_after(sqlite_conn *conn, int64_t stream_row, in
             low = middle + 1;
         }
     }
-    *found = low <= last;
     *version = low;
     return WEIR_OK;
+}
+
+weir_status weir__sqlite_version_after(sqlite_conn *conn, int64_t stream_row, int64_t after,
+                                       bool *found, int64_t *version, weir_error *err)
+{
+    int64_t last = 0;
+    *found = false;
+    weir_status status =
+        weir__sqlite_get_int(conn, sql_fetch_stream_last, &stream_row, 1, found, &last, err);
+    if (status == WEIR_OK && *found) {
+        status = search_version(conn, stream_row, last, after, version, err);
+        *found = *version <= last;
+    }
+    return status;
+}
+
+/* The same by the stream's name, and its row. */
+static weir_status find_version(sqlite_conn *conn, weir_str stream, int64_t after, bool *found,
+                                int64_t *row_id, int64_t *version, weir_error *err)
+{
+    sqlite3_stmt *stmt = NULL;
+    int64_t last = 0;
+    bool known = false;
+    *found = false;
+    weir_status status = weir__sqlite_statement(conn, sql_fetch_stream_row, &stmt, err);
+    if (status != WEIR_OK) {
+        return status;
+    }
+    weir__sqlite_bind_str(stmt, 1, stream);
+    sqlite3_bind_int64(stmt, 2, after);
+    status = weir__sqlite_step(conn, stmt, found, err);
+    if (status == WEIR_OK && *found) {
+        *row_id = sqlite3_column_int64(stmt, 0);
+        last = sqlite3_column_int64(stmt, 1);
+        known = sqlite3_column_type(stmt, 2) != SQLITE_NULL;
+        *version = sqlite3_column_int64(stmt, 2);
+    }
+    weir__sqlite_done(stmt);
+    if (status == WEIR_OK && *found && !known) {
+        status = search_version(conn, *row_id, last, after, version, err);
+    }
+    *found = *found && *version <= last;
+    return status;
 }
 
 static weir_status find_by_stream(sqlite_conn *conn, const sqlite_definition *definition,
@@ -157,10 +174,7 @@ static weir_status find_by_stream(sqlite_conn *conn, const sqlite_definition *de
     sqlite3_stmt *cursor = NULL;
     int64_t row = 0, version = 0;
     bool found = false;
-    weir_status status = row_by_name(conn, sql_fetch_stream_row, stream, &row, err);
-    if (status == WEIR_OK && row != 0) {
-        status = weir__sqlite_version_after(conn, row, range->after, &found, &version, err);
-    }
+    weir_status status = find_version(conn, stream, range->after, &found, &row, &version, err);
     if (status != WEIR_OK || !found) {
         return status;
     }

@@ -4,12 +4,16 @@
 -- name: fetch_subscription
 SELECT value FROM weir_subscriptions WHERE target = ?1 AND reaction = ?2;
 
+-- A stream, and the version behind position ?2 if that is one of its own events: a subscription
+-- stands there most of the time, and nothing has to be searched.
 -- name: fetch_stream_row
-SELECT id, version FROM weir_streams WHERE name = ?1;
+SELECT s.id, s.version,
+       (SELECT e.version + 1 FROM weir_events AS e WHERE e.id = ?2 AND e.stream = s.id)
+  FROM weir_streams AS s
+ WHERE s.name = ?1;
 
--- name: fetch_stream_bounds
-SELECT (SELECT min(version) FROM weir_events WHERE stream = ?1),
-       (SELECT max(version) FROM weir_events WHERE stream = ?1);
+-- name: fetch_stream_last
+SELECT version FROM weir_streams WHERE id = ?1;
 
 -- name: fetch_stream_position
 SELECT id FROM weir_events WHERE stream = ?1 AND version = ?2;
