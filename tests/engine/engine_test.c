@@ -647,6 +647,62 @@ static void act_8_1_O_a_new_reaction_sees_history_without_a_new_event(void **sta
     }
 }
 
+enum { HISTORY = 600 };
+static _Atomic size_t old_events, live_events, old_before_live;
+
+/* Of the new reaction, on the target of the old one: slow. */
+static int32_t catch_up(void *ctx, weir_delivery *d)
+{
+    (void)ctx;
+    (void)d;
+    world_pause_us(1000);
+    atomic_fetch_add(&old_events, 1);
+    return WEIR_DONE;
+}
+
+static int32_t stay_current(void *ctx, weir_delivery *d)
+{
+    (void)ctx;
+    take_note(d);
+    if (atomic_fetch_add(&live_events, 1) == HISTORY) {
+        atomic_store(&old_before_live, atomic_load(&old_events));
+    }
+    return WEIR_DONE;
+}
+
+static bool has_begun_to_catch_up(const void *ctx)
+{
+    (void)ctx;
+    return atomic_load(&old_events) > 0;
+}
+
+static void C31_the_history_of_a_new_reaction_stops_nobody_on_its_target(void **state)
+{
+    (void)state;
+    weir_reaction first = reaction_of("first", stay_current, NULL);
+    weir_reaction second = reaction_of("second", catch_up, NULL);
+    first.to = second.to = weir__str("one");
+    atomic_store(&old_events, 0);
+    atomic_store(&live_events, 0);
+    atomic_store(&old_before_live, 0);
+    for (int i = 0; i < HISTORY; i++) {
+        (void)world_append("in-1", "Came", NULL);
+    }
+    run_one(&first);
+    wait_idle();
+    open_engine();
+    add(&first);
+    add(&second);
+    start();
+    world_await(has_begun_to_catch_up, NULL, "the new reaction has begun");
+    const int64_t live = world_append("in-1", "Came", NULL);
+    wait_idle();
+    assert_int_equal(atomic_load(&old_events), HISTORY + 1);
+    assert_int_equal(count_notes(), HISTORY + 1); /* nothing of the old one was run again */
+    assert_int_equal(notes[HISTORY].event, live);
+    assert_true(atomic_load(&old_before_live) < HISTORY / 2);
+}
+
 static int32_t resolve_or_fail(void *ctx, const weir_event *event, weir_route *out, weir_error *err)
 {
     (void)ctx;
@@ -857,6 +913,7 @@ int main(int argc, char **argv)
         ENGINE_TEST(a_pulled_delivery_that_failed_comes_again),
         ENGINE_TEST(act_8_1_B_two_reactions_with_different_sources_on_one_target_are_both_served),
         ENGINE_TEST(act_8_1_O_a_new_reaction_sees_history_without_a_new_event),
+        ENGINE_TEST(C31_the_history_of_a_new_reaction_stops_nobody_on_its_target),
         ENGINE_TEST(act_8_1_P_a_resolver_that_fails_on_one_event_stops_nothing),
         ENGINE_TEST(act_8_1_J_progress_over_events_of_no_interest_is_kept),
         ENGINE_TEST(T27_priorities_merge_by_maximum_and_an_operator_overrides),

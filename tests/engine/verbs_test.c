@@ -19,6 +19,7 @@ static weir_engine *engine;
 static int64_t ids[EVENTS];
 static _Atomic int64_t gate_version; /* of the event that stops there */
 static _Atomic bool gate_open, poisonous;
+static bool plain; /* the handler has no effects: such batches are settled together */
 static _Atomic int inside, runs, lost_count;
 static _Atomic int64_t attempt_max;
 
@@ -27,6 +28,7 @@ static int verbs_set_up(void **state)
     atomic_store(&gate_version, NO_GATE);
     atomic_store(&gate_open, false);
     atomic_store(&poisonous, false);
+    plain = false;
     atomic_store(&inside, 0);
     atomic_store(&runs, 0);
     atomic_store(&lost_count, 0);
@@ -80,7 +82,7 @@ static int32_t handle(void *ctx, weir_delivery *d)
             world_pause_us(500);
         }
     }
-    return stage_effect(d) == WEIR_OK ? WEIR_DONE : WEIR_PERMANENT;
+    return plain || stage_effect(d) == WEIR_OK ? WEIR_DONE : WEIR_PERMANENT;
 }
 
 static void count_lost(void *ctx, int32_t level, weir_str event, weir_str json)
@@ -419,6 +421,71 @@ static void C29_a_worker_with_one_slot_goes_on_at_once_after_its_lease_was_taken
     assert_true(took_us < 500000);
 }
 
+/* ---- without effects ---------------------------------------------------------------------- */
+
+static bool has_run(const void *ctx)
+{
+    return atomic_load(&runs) >= *(const int *)ctx;
+}
+
+static void await_runs(int count)
+{
+    world_await(has_run, &count, "handlers were run");
+}
+
+/* And those behind the gate in the batch of the first one, who may not know yet. */
+static void see_runs(int count)
+{
+    assert_in_range(atomic_load(&runs), count, count + 2 * BATCH - GATE - 1);
+}
+
+static void C29_reset_takes_the_lease_of_a_batch_without_effects_away(void **state)
+{
+    (void)state;
+    plain = true;
+    const int64_t fence = begin(2);
+    assert_int_equal(do_verb(STORE_RESET), 1);
+    assert_true(world_target("target")->fence > fence);
+    await_runs(GATE + 1 + EVENTS);
+    see_the_holder_refused(0);
+    see_runs(GATE + 1 + EVENTS);
+}
+
+static void C29_skip_takes_the_lease_of_a_batch_without_effects_away(void **state)
+{
+    (void)state;
+    plain = true;
+    const int64_t fence = begin(2);
+    assert_int_equal(do_verb(STORE_SKIP), 1);
+    assert_true(world_target("target")->fence > fence);
+    await_runs(GATE + 1 + EVENTS - BATCH - 1);
+    see_the_holder_refused(0);
+    see_runs(GATE + 1 + EVENTS - BATCH - 1);
+    assert_int_equal(world_parked("r"), 1);
+}
+
+static void C29_pause_lets_a_batch_without_effects_finish_and_begins_no_other(void **state)
+{
+    (void)state;
+    plain = true;
+    const int64_t fence = begin(2);
+    assert_int_equal(do_verb(STORE_PAUSE), 1);
+    let_go();
+    world_await(target_is_free, NULL, "the batch has ended");
+    wait_idle();
+    const store_target *t = world_target("target");
+    assert_int_equal(t->state, STORE_TARGET_PAUSED);
+    assert_int_equal(t->subscriptions[0].at, ids[2 * BATCH - 1]);
+    assert_int_equal(t->fence, fence);
+    assert_int_equal(atomic_load(&runs), 2 * BATCH);
+    assert_int_equal(do_verb(STORE_RESUME), 1);
+    await_runs(EVENTS);
+    wait_idle();
+    assert_int_equal(atomic_load(&runs), EVENTS);
+    assert_int_equal(atomic_load(&lost_count), 0);
+    see_all_is_well();
+}
+
 /* ---- parked events and reactions ---------------------------------------------------------- */
 
 static int64_t parked_id(void)
@@ -554,6 +621,9 @@ int main(int argc, char **argv)
         VERBS_TEST(C29_reset_to_a_position_takes_the_lease_away_and_begins_there),
         VERBS_TEST(C29_skip_takes_the_lease_away_and_parks_the_event_in_the_way),
         VERBS_TEST(C29_a_worker_with_one_slot_goes_on_at_once_after_its_lease_was_taken),
+        VERBS_TEST(C29_reset_takes_the_lease_of_a_batch_without_effects_away),
+        VERBS_TEST(C29_skip_takes_the_lease_of_a_batch_without_effects_away),
+        VERBS_TEST(C29_pause_lets_a_batch_without_effects_finish_and_begins_no_other),
         VERBS_TEST(C27_a_parked_event_is_sent_back_into_a_running_batch_and_handled_once),
         VERBS_TEST(C27_sending_back_again_what_is_being_handled_does_it_once),
         VERBS_TEST(C27_dropping_what_is_being_handled_leaves_nothing_behind),
