@@ -26,6 +26,7 @@ _weir_options() {
     reset) echo "$_weir_acting --to --yes" ;;
     prioritize) echo "$_weir_acting --clear" ;;
     init) echo '--plan --adopt --grant' ;;
+    status) echo '--metrics' ;;
     esac
 }
 

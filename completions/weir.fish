@@ -112,6 +112,7 @@ complete -c weir -n '__fish_seen_subcommand_from targets' -l blocked -d 'only ta
 complete -c weir -n '__fish_seen_subcommand_from targets' -l limit -x -d 'at most N targets'
 complete -c weir -n '__fish_seen_subcommand_from targets' -l watch -d 'go on with what changes'
 
+complete -c weir -n '__fish_seen_subcommand_from status' -l metrics -d 'print it, and what workers count, for Prometheus'
 complete -c weir -n '__fish_seen_subcommand_from init' -l plan -d 'print the SQL that would be run'
 complete -c weir -n '__fish_seen_subcommand_from init' -l adopt -d 'add the store to a database that has other tables'
 complete -c weir -n '__fish_seen_subcommand_from init' -l grant -x -d 'PostgreSQL: let a role work on the store'

@@ -190,7 +190,8 @@ _weir() {
                 '--adopt[add the store to a database that has other tables]' \
                 '--grant[PostgreSQL\: let a role work on the store]:ROLE:'
             ;;
-        status | doctor | version) _arguments $common ;;
+        status) _arguments $common '--metrics[print it, and what workers count, for Prometheus]' ;;
+        doctor | version) _arguments $common ;;
         help)
             # With a state _arguments says "nothing added", so its status decides nothing.
             _arguments $common '1: :->command'

@@ -217,6 +217,7 @@ static weir_status start_worker(weir_engine *e, weir_error *err)
                                .log_ctx = e,
                                .lanes = e->options.lanes,
                                .lanes_count = e->options.lanes_count,
+                               .committer = e->w->committer,
                                .keeper = e->keeper,
                                .pull_cb = pull_told,
                                .pull_ctx = e };

@@ -1,18 +1,12 @@
 /* status.c - weir status: where the store stands, in one look. */
+#include "cli/status.h"
 #include "api/api.h"
-#include "cli/cli.h"
 
 #include <inttypes.h>
 
-typedef struct status_facts {
-    char *store; /* owned: the URL as it may be shown */
-    store_positions positions;
-    store_stats stats;
-    store_lane_list lanes;
-    store_reaction_list reactions;
-    store_holder_list holders; /* of what keeps `safe` below `head` */
-    store_worker_list workers;
-} status_facts;
+static const cli_option options[] = {
+    { "metrics", NULL, CLI_FLAG, "print it, and what workers count, for Prometheus" },
+};
 
 static weir_status collect(const cli *c, weir *w, status_facts *f, weir_error *err)
 {
@@ -295,19 +289,43 @@ static void print_text(cli *c, const status_facts *f)
     }
 }
 
+static bool print_metrics(cli *c, const status_facts *f)
+{
+    weir_buffer text = { 0 };
+    const bool ok = weir__cli_status_metrics(f, &text) &&
+                    weir__cli_put(&c->out, (weir_str){ text.ptr, text.len });
+
+    weir__buffer_free(&text);
+    return ok;
+}
+
+/* false: no memory, or nobody listens. */
+static bool print(cli *c, const status_facts *f)
+{
+    if (weir__cli_has(c, "metrics")) {
+        return print_metrics(c, f);
+    }
+    if (c->out.json) {
+        return print_json(c, f);
+    }
+    print_text(c, f);
+    return true;
+}
+
 static int run(cli *c)
 {
     weir *w = NULL;
     weir_error err;
     status_facts facts = { 0 };
+    if (weir__cli_has(c, "metrics") && (c->json || c->text)) {
+        return weir__cli_usage(c, "--metrics has a format of its own; leave --json and --text out");
+    }
     weir_status status = weir__cli_open(c, CLI_OPEN_READ, &w, &err);
 
     if (status == WEIR_OK) {
         status = collect(c, w, &facts, &err);
     }
-    if (status == WEIR_OK && !c->out.json) {
-        print_text(c, &facts);
-    } else if (status == WEIR_OK && !print_json(c, &facts) && !c->out.closed && !c->out.failed) {
+    if (status == WEIR_OK && !print(c, &facts) && !c->out.closed && !c->out.failed) {
         status = weir__fail(&err, WEIR_ENOMEM, "out of memory");
     }
     weir__arena_free(&facts.lanes.arena);
@@ -328,10 +346,16 @@ const cli_command weir__cli_status_command = {
         "Prints the highest position (head), the highest one at and below which nothing can still\n"
         "appear (safe), which transactions keep the second below the first, what is blocked and\n"
         "parked, the lanes, who routes, who works, and facts about the store itself: schema,\n"
-        "library, durability, bytes on disk.",
+        "library, durability, bytes on disk.\n"
+        "--metrics prints numbers for Prometheus instead, in its text format: these, and what "
+        "each\n"
+        "worker has counted, as of its last beat (at most 10 s ago).",
     .example = "weir status\n"
                "weir status --json\n"
+               "weir status --metrics\n"
                "weir status --store postgres:///orders",
+    .options = options,
+    .options_count = sizeof options / sizeof options[0],
     .words_min = 0,
     .words_max = 0,
     .run = run,

@@ -68,6 +68,20 @@ static void begin(why *w, const char *reason)
     say_str(w, w->f->target->name);
 }
 
+/* "attempt 2 of 4"; without the second number when there is no limit, or nobody has told it. */
+static void say_attempt(why *w, const char *before)
+{
+    const store_target *t = w->f->target;
+    const int64_t allowed = weir__cli_why_attempts(w->f);
+
+    if (t->attempts > 0) {
+        say(w, "%sattempt %" PRId64, before, t->attempts);
+    }
+    if (t->attempts > 0 && allowed > 0) {
+        say(w, " of %" PRId64, allowed);
+    }
+}
+
 /* ---- what is in the way --------------------------------------------------------------------- */
 
 static void answer_leased(why *w)
@@ -105,9 +119,7 @@ static void answer_blocked(why *w)
     }
     say(w, " with error ");
     say_error(w, t->error);
-    if (t->attempts > 0) {
-        say(w, " after attempt %" PRId64, t->attempts);
-    }
+    say_attempt(w, " after ");
     say(w, ", %" PRId64 "%s event%s %s", behind, w->f->waiting_more ? " or more" : "",
         behind == 1 ? "" : "s", t->event != 0 ? "behind it" : "waiting");
 }
@@ -144,9 +156,7 @@ static void answer_deferred(why *w)
     if (t->event != 0) {
         say(w, " at event %" PRId64, t->event);
     }
-    if (t->attempts > 0) {
-        say(w, ", after attempt %" PRId64, t->attempts);
-    }
+    say_attempt(w, ", ");
 }
 
 /* ---- work that nobody takes ----------------------------------------------------------------- */
@@ -430,6 +440,7 @@ static size_t evidence(const why_facts *f, cli_field out[EVIDENCE_MAX])
         optional_field("event", t->event),
         text_field("reaction", t->reaction),
         optional_field("attempts", t->attempts),
+        optional_field("attempts_allowed", weir__cli_why_attempts(f)),
         text_field("paused_by", t->paused ? t->paused_by : (weir_str){ 0 }),
         text_field("lane_paused_by", lane_paused ? f->lane->paused_by : (weir_str){ 0 }),
         number_field("parked", f->parked),

@@ -35,5 +35,7 @@ weir_status weir__cli_why_collect(weir_store *store, weir_str target, why_facts 
 void weir__cli_why_free(why_facts *f);
 /* NULL: the store does not list it. */
 const store_reaction *weir__cli_why_reaction(const why_facts *f, int64_t id);
+/* How many attempts the reaction that failed grants to an event; 0: no limit, or not known. */
+int64_t weir__cli_why_attempts(const why_facts *f);
 
 #endif

@@ -18,6 +18,17 @@ const store_reaction *weir__cli_why_reaction(const why_facts *f, int64_t id)
     return NULL;
 }
 
+int64_t weir__cli_why_attempts(const why_facts *f)
+{
+    for (size_t i = 0; i < f->reactions.reactions_count; i++) {
+        const store_reaction *r = &f->reactions.reactions[i];
+        if (weir__str_equal(r->name, f->target->reaction)) {
+            return r->attempts;
+        }
+    }
+    return 0;
+}
+
 /* ---- the target and what waits for it ------------------------------------------------------- */
 
 static weir_status read_target(weir_store *store, weir_str name, why_facts *f, weir_error *err)

@@ -468,7 +468,8 @@ const cli_command weir__cli_work_command = {
         "handled by two workers at the same time. Any number of these can run, on any number\n"
         "of machines; they share the work. A handler may be run again for an event that it\n"
         "has seen, after a crash; what it appends through its answer happens once.\n"
-        "SIGTERM lets what runs end and hands the rest back; SIGHUP reads the file again.",
+        "SIGTERM lets what runs end and hands the rest back; SIGHUP reads the file again.\n"
+        "With --on the reactions and lanes of weir.yaml do not count, only its store.",
     .example = "weir work --on OrderPlaced --to 'mail-{stream}' --run ./send-mail --until-idle\n"
                "weir work --check\n"
                "weir work --lanes mail --threads 8 --log json",

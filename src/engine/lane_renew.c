@@ -51,6 +51,7 @@ static void lose(lane *l, slot *s, const store_fenced *item)
         const log_field fields[] = { { .name = "target", .text = { .ptr = name, .len = name_len } },
                                      { .name = "fence", .number = item->fence } };
         weir__metric_add(&w->metrics, METRIC_LOST, 1);
+        weir__metric_add(&w->metrics, METRIC_STALE, 1);
         weir__worker_log(w, 2, "lost", fields, sizeof fields / sizeof fields[0]);
         weir__task_wake(&s->task);
     }

@@ -15,7 +15,8 @@
 /* The text is NUL-terminated for strstr. */
 static void print(const metrics *m, const char *labels, weir_buffer *out)
 {
-    assert_true(weir__metrics_print(m, labels, out));
+    const metrics_of of = { .counted = m, .labels = labels };
+    assert_true(weir__metrics_print(&of, 1, out));
     assert_true(weir__buffer_add(out, "", 1));
 }
 
@@ -106,7 +107,8 @@ static void printing_without_memory_leaves_the_text_as_it_was(void **state)
         weir_buffer text = { 0 };
         assert_true(weir__buffer_add_text(&text, "before"));
         weir__memory_fail_nth(n);
-        const bool ok = weir__metrics_print(&m, "", &text);
+        const metrics_of of = { .counted = &m, .labels = "" };
+        const bool ok = weir__metrics_print(&of, 1, &text);
         const bool failed = weir__memory_failed();
         weir__memory_fail_nth(0);
         assert_int_equal(ok, !failed);
@@ -116,6 +118,101 @@ static void printing_without_memory_leaves_the_text_as_it_was(void **state)
             assert_true(n > 1);
             break;
         }
+    }
+}
+
+static void several_workers_share_one_head(void **state)
+{
+    metrics one = { 0 }, two = { 0 };
+    const metrics_of all[] = { { &one, "worker=\"1\"" }, { &two, "worker=\"2\"" } };
+    weir_buffer text = { 0 };
+
+    (void)state;
+    weir__metric_add(&one, METRIC_STALE, 1);
+    weir__metric_add(&two, METRIC_STALE, 2);
+    weir__metric_observe(&two, METRIC_BATCH, 3);
+    assert_true(weir__metrics_print(all, 2, &text));
+    assert_true(weir__buffer_add(&text, "", 1));
+    assert_line(&text, "# TYPE weir_stale_fences_total counter\n"
+                       "weir_stale_fences_total{worker=\"1\"} 1\n"
+                       "weir_stale_fences_total{worker=\"2\"} 2");
+    assert_line(&text, "weir_commit_batch_appends_bucket{worker=\"2\",le=\"2\"} 0");
+    assert_line(&text, "weir_commit_batch_appends_bucket{worker=\"2\",le=\"4\"} 1");
+    assert_line(&text, "weir_commit_batch_appends_bucket{worker=\"2\",le=\"256\"} 1\n"
+                       "weir_commit_batch_appends_bucket{worker=\"2\",le=\"+Inf\"} 1");
+    assert_line(&text, "weir_commit_batch_appends_sum{worker=\"2\"} 3");
+    weir__buffer_clear(&text);
+    assert_true(weir__metrics_print(all, 0, &text));
+    assert_int_equal(text.len, 0);
+    weir__buffer_free(&text);
+}
+
+static void labels_are_escaped(void **state)
+{
+    weir_buffer text = { 0 };
+
+    (void)state;
+    assert_true(weir__metrics_label(&text, "a", weir__str("x\"y\\z\nw\xc3\xa9")));
+    assert_true(weir__metrics_label(&text, "b", (weir_str){ 0 }));
+    assert_true(weir__buffer_add(&text, "", 1));
+    assert_string_equal(text.ptr, "a=\"x\\\"y\\\\z\\nw\xc3\xa9\",b=\"\"");
+    weir__buffer_free(&text);
+}
+
+/* ---- keeping ------------------------------------------------------------------------------- */
+
+static void what_is_saved_is_loaded(void **state)
+{
+    metrics m = { 0 }, again = { 0 };
+    weir_buffer saved = { 0 }, before = { 0 }, after = { 0 };
+    const committer_counts appends = {
+        .appends = 5, .events = 9, .conflicts = 2, .batches = { 1, 2 }, .batched = 5
+    };
+
+    (void)state;
+    assert_true(weir__metrics_save(&m, &saved));
+    assert_int_equal(saved.len, 2); /* {} */
+    assert_true(weir__metrics_load(&again, (weir_str){ saved.ptr, saved.len }));
+    for (size_t i = 0; i < METRIC_COUNTERS; i++) {
+        weir__metric_add(&m, (metric_counter)i, (uint64_t)1 << (i * 2));
+    }
+    for (size_t i = 0; i < METRIC_HISTOGRAMS; i++) {
+        for (int64_t us = 1; us < INT64_C(1) << 40; us = us * 3 + (int64_t)i) {
+            weir__metric_observe(&m, (metric_histogram)i, us);
+        }
+    }
+    weir__metrics_add_appends(&m, &appends);
+    weir__buffer_clear(&saved);
+    assert_true(weir__metrics_save(&m, &saved));
+    assert_true(saved.len < STORE_METRICS_BYTES_MAX);
+    assert_true(weir__metrics_load(&again, (weir_str){ saved.ptr, saved.len }));
+    print(&m, "", &before);
+    print(&again, "", &after);
+    assert_string_equal(before.ptr, after.ptr);
+    assert_int_equal(weir__metric_get(&again, METRIC_CONFLICTS),
+                     (UINT64_C(1) << (METRIC_CONFLICTS * 2)) + 2);
+    weir__buffer_free(&saved);
+    weir__buffer_free(&before);
+    weir__buffer_free(&after);
+}
+
+static void what_another_version_saves_is_read_as_far_as_it_is_known(void **state)
+{
+    static const char *const bad[] = { "",
+                                       "[]",
+                                       "{",
+                                       "{\"weir_settles_total\":-1}",
+                                       "{\"weir_settles_total\":\"1\"}",
+                                       "{\"weir_lease_seconds\":[]}",
+                                       "{\"weir_lease_seconds\":7}" };
+    metrics m = { 0 };
+
+    (void)state;
+    assert_true(weir__metrics_load(
+        &m, weir__str("{\"weir_settles_total\":7,\"weir_of_tomorrow\":[[1],{}]}")));
+    assert_int_equal(weir__metric_get(&m, METRIC_SETTLED), 7);
+    for (size_t i = 0; i < sizeof bad / sizeof bad[0]; i++) {
+        assert_false(weir__metrics_load(&m, weir__str(bad[i])));
     }
 }
 
@@ -207,6 +304,10 @@ int main(void)
         cmocka_unit_test(histograms_are_cumulative_and_in_seconds),
         cmocka_unit_test(every_metric_is_printed_once),
         cmocka_unit_test(printing_without_memory_leaves_the_text_as_it_was),
+        cmocka_unit_test(several_workers_share_one_head),
+        cmocka_unit_test(labels_are_escaped),
+        cmocka_unit_test(what_is_saved_is_loaded),
+        cmocka_unit_test(what_another_version_saves_is_read_as_far_as_it_is_known),
         cmocka_unit_test(fields_become_text_that_stays_one_line),
         cmocka_unit_test(fields_become_json_that_can_be_read_back),
         cmocka_unit_test(waits_double_up_to_their_cap_with_jitter_in_the_upper_half),

@@ -64,16 +64,31 @@ static bool can_beat(const worker *w)
     return w->store->ops->version >= 3 && w->store->ops->worker_beat != NULL;
 }
 
+/* What was counted until now, by us and by whoever appends through the same handle. */
+static bool counted(worker *w, weir_buffer *out)
+{
+    metrics all = { 0 };
+    committer_counts appends = { 0 };
+
+    weir__metrics_add(&all, &w->metrics);
+    if (w->options.committer != NULL) {
+        weir__committer_counts(w->options.committer, &appends);
+        weir__metrics_add_appends(&all, &appends);
+    }
+    return weir__metrics_save(&all, out);
+}
+
 static weir_status beat(poller *p, int64_t lease_us, bool draining, weir_error *err)
 {
     worker *w = p->worker;
     weir_arena arena = { 0 };
+    weir_buffer text = { 0 };
     weir_status status;
     weir_str *lanes = weir__arena_alloc(&arena, (w->lanes_count + 1) * sizeof *lanes);
     store_known_reaction *known =
         weir__arena_alloc(&arena, (w->registry->reactions_count + 1) * sizeof *known);
 
-    if (lanes == NULL || known == NULL) {
+    if (lanes == NULL || known == NULL || !counted(w, &text)) {
         status = weir__fail(err, WEIR_ENOMEM, "out of memory");
         goto out;
     }
@@ -87,10 +102,12 @@ static weir_status beat(poller *p, int64_t lease_us, bool draining, weir_error *
                                .lanes_count = w->lanes_count,
                                .known = known,
                                .known_count = weir__registry_known(w->registry, known),
-                               .draining = draining };
+                               .draining = draining,
+                               .metrics = { text.ptr, text.len } };
     status = w->store->ops->worker_beat(w->store, &row, lease_us, err);
 out:
     weir__arena_free(&arena);
+    weir__buffer_free(&text);
     return status;
 }
 
@@ -113,7 +130,9 @@ void weir__poller_farewell(poller *p)
     weir_error err = { .size = sizeof err };
 
     if (p->worker != NULL && p->beat_us != POLLER_LONG_AGO && can_beat(p->worker)) {
-        (void)beat(p, 0, true, &err); /* if it fails, its last beat ends by itself */
+        /* It ends at once, and what it has counted can still be seen. If it fails, its last beat
+         * ends by itself. */
+        (void)beat(p, -1, true, &err);
     }
 }
 

@@ -148,6 +148,7 @@ static weir_status reaction_declare(registry *r, reaction *q, weir_store *store,
         .start = q->start == -1 ? STORE_START_BEGINNING : q->start,
         .start_position = q->start_position,
         .redeclare = redeclare,
+        .attempts = q->poison == POISON_RETRY ? 0 : (int64_t)q->retries + 1,
     };
     const weir_status status = store->ops->declare(store, &declaration, &r->arena, &q->known, err);
     if (status != WEIR_OK) {

@@ -119,6 +119,8 @@ static void release(slot *s)
     if (item.status == WEIR_OK) {
         weir__metric_add(&w->metrics, METRIC_RELEASED, 1);
         weir__slot_log(s, 0, "released", SIZE_MAX, 0, (weir_str){ 0 });
+    } else {
+        weir__metric_add(&w->metrics, METRIC_STALE, 1);
     }
     weir__slot_idle_tell(s, item.status == WEIR_OK);
 }

@@ -251,6 +251,9 @@ static void refused(slot *s, weir_status status, const weir_error *err)
     if (is_race(status)) {
         weir__metric_add(&w->metrics, METRIC_RERUN, 1);
     }
+    if (status == WEIR_ECONFLICT) {
+        weir__metric_add(&w->metrics, METRIC_CONFLICTS, 1);
+    }
     /* Events that were held meanwhile stay so, unless they have to be run again with the others. */
     weir__effects_cut(&s->effects, 0, 0);
     weir__batch_rewind(b, count > 1 ? b->first : weir__batch_first_run(b));
@@ -304,6 +307,13 @@ static void tell_settled(slot *s, size_t parks_count, const batch_hold *charge, 
 static void settled(slot *s, const store_settle *settle, batch_hold *charge)
 {
     batch *b = s->batch;
+    metrics *m = &weir__slot_worker(s)->metrics;
+    for (size_t i = 0; i < settle->appends_count; i++) {
+        if (!settle->appends[i]->replayed) {
+            weir__metric_add(m, METRIC_APPENDS, 1);
+            weir__metric_add(m, METRIC_APPENDED, settle->appends[i]->events_count);
+        }
+    }
     weir__effects_cut(&s->effects, 0, 0);
     weir__batch_settled(b, charge);
     b->attempt = 0;
@@ -344,6 +354,7 @@ static void not_settled(slot *s, weir_status status, bool sql_failed, const weir
     switch (status) {
     case WEIR_ELOST:
     case WEIR_ENOTFOUND: /* there is no such target any more */
+        weir__metric_add(&weir__slot_worker(s)->metrics, METRIC_STALE, 1);
         weir__slot_lost(s);
         return;
     case WEIR_EUNKNOWN:
@@ -507,6 +518,7 @@ bool weir__slot_finish(slot *s)
 void weir__slot_settled(slot *s)
 {
     if (s->batch->settle.status != WEIR_OK) {
+        weir__metric_add(&weir__slot_worker(s)->metrics, METRIC_STALE, 1);
         weir__slot_lost(s);
         return;
     }

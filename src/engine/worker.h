@@ -29,6 +29,7 @@ typedef struct worker_options {
     void *log_ctx;
     const weir_str *lanes; /* run these of the registry's lanes only; borrowed until open returns */
     size_t lanes_count;    /* 0: all */
+    committer *committer;  /* whose appends are counted as ours; borrowed; may be NULL */
     struct child_keeper *keeper; /* borrowed, see child/child.h; NULL: no reaction has a program */
     /* A delivery waits for weir__worker_next. Any thread; never blocks; may be NULL. */
     void (*pull_cb)(void *ctx);

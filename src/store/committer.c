@@ -39,6 +39,7 @@
 #include "base/error.h"
 #include "base/str.h"
 
+#include <stdatomic.h>
 #include <string.h>
 
 /* What a waiting caller is told: its append was judged, or it is to lead. */
@@ -73,6 +74,9 @@ typedef struct waiter {
 
 struct committer {
     weir_store *store; /* borrowed, immutable */
+    /* What was counted. Relaxed: numbers that nothing depends on. */
+    _Atomic uint64_t appends, events, conflicts, batched;
+    _Atomic uint64_t batches[COMMITTER_BATCH_BUCKETS];
 
     weir_mutex mu;
     /* guarded by mu */
@@ -165,6 +169,47 @@ void weir__committer_close(committer *c)
     weir__free(c);
 }
 
+/* ---- counting ----------------------------------------------------------------------------- */
+
+static void count_add(_Atomic uint64_t *number, uint64_t n)
+{
+    atomic_fetch_add_explicit(number, n, memory_order_relaxed);
+}
+
+static void count_transaction(committer *c, size_t appends)
+{
+    size_t index = 0;
+    while (index < COMMITTER_BATCH_BUCKETS - 1 && appends > (size_t)1 << index) {
+        index++;
+    }
+    count_add(&c->batches[index], 1);
+    count_add(&c->batched, appends);
+}
+
+/* Its answer is there. */
+static void count_append(committer *c, const store_append *append)
+{
+    if (append->status == WEIR_ECONFLICT) {
+        count_add(&c->conflicts, 1);
+    } else if (append->status == WEIR_OK && !append->replayed &&
+               (append->flags & STORE_APPEND_DRY_RUN) == 0) {
+        count_add(&c->appends, 1);
+        count_add(&c->events, append->events_count);
+    }
+}
+
+void weir__committer_counts(committer *c, committer_counts *out)
+{
+    *out =
+        (committer_counts){ .appends = atomic_load_explicit(&c->appends, memory_order_relaxed),
+                            .events = atomic_load_explicit(&c->events, memory_order_relaxed),
+                            .conflicts = atomic_load_explicit(&c->conflicts, memory_order_relaxed),
+                            .batched = atomic_load_explicit(&c->batched, memory_order_relaxed) };
+    for (size_t i = 0; i < COMMITTER_BATCH_BUCKETS; i++) {
+        out->batches[i] = atomic_load_explicit(&c->batches[i], memory_order_relaxed);
+    }
+}
+
 /* ---- transactions ------------------------------------------------------------------------- */
 
 /* One append in a transaction of its own. An outcome that is not known is found out by asking
@@ -180,7 +225,9 @@ static void run_alone(committer *c, store_append *append)
     if (status != WEIR_OK) {
         append->status = status;
         append->alone = false;
+        return;
     }
+    count_transaction(c, 1);
 }
 
 /* Whether a caller of a batch that failed as a whole may be run alone. */
@@ -210,6 +257,7 @@ static size_t run_batch(committer *c, store_append *const *batch, size_t count)
     }
     const weir_status status = c->store->ops->append(c->store, batch, count, &err);
     if (status == WEIR_OK) {
+        count_transaction(c, count);
         return count;
     }
     if (status == WEIR_EBUSY) {
@@ -404,6 +452,7 @@ weir_status weir__committer_append(committer *c, store_append *append)
     append->alone = false;
     if (c->store->ops->group_commit == 0) {
         run_alone(c, append);
+        count_append(c, append);
         return append->status;
     }
     append->flags |= STORE_APPEND_NOWAIT;
@@ -431,6 +480,7 @@ weir_status weir__committer_append(committer *c, store_append *append)
     if (append->status == WEIR_EBUSY && append->alone) {
         run_alone(c, append);
     }
+    count_append(c, append);
     return append->status;
 }
 

@@ -32,6 +32,16 @@ void weir__committer_close(committer *c); /* NULL is a no-op; nobody may be wait
  * filled. */
 weir_status weir__committer_append(committer *c, store_append *append);
 
+/* What was counted since it was opened. Any thread. */
+enum { COMMITTER_BATCH_BUCKETS = 9 }; /* transactions of at most 1, 2, 4, ... 256 appends */
+typedef struct committer_counts {
+    uint64_t appends, events; /* committed, and their events; replays and dry runs are not */
+    uint64_t conflicts;       /* appends that were refused with WEIR_ECONFLICT */
+    uint64_t batches[COMMITTER_BATCH_BUCKETS];
+    uint64_t batched; /* appends in all of those, refused ones too */
+} committer_counts;
+void weir__committer_counts(committer *c, committer_counts *out);
+
 /* How many callers wait or are being judged at this moment. */
 size_t weir__committer_waiting(committer *c);
 

@@ -38,6 +38,28 @@ static void C13_each_caller_gets_its_own_ids_and_its_own_conflict(void **state)
     }
 }
 
+/* 64 callers in two transactions; every fifth conflicts. */
+static void what_becomes_of_appends_is_counted(void **state)
+{
+    fixture *f = *state;
+    committer_counts counts;
+    queue_up(f, 63);
+    weir__committer_counts(f->c, &counts);
+    assert_int_equal(counts.appends + counts.conflicts + counts.batched, 0);
+    gate_set(&f->gate, false);
+    join_all(f);
+    weir__committer_counts(f->c, &counts);
+    assert_int_equal(counts.conflicts, 64 / 5);
+    assert_int_equal(counts.appends, 64 - 64 / 5);
+    assert_int_equal(counts.events, 0); /* the fixture's have none */
+    assert_int_equal(counts.batched, 64);
+    assert_int_equal(counts.batches[0], 1); /* of one   */
+    assert_int_equal(counts.batches[6], 1); /* up to 64 */
+    for (size_t i = 1; i < COMMITTER_BATCH_BUCKETS; i++) {
+        assert_int_equal(counts.batches[i], i == 6 ? 1 : 0);
+    }
+}
+
 static void C13_a_failed_batch_is_run_again_one_by_one(void **state)
 {
     fixture *f = *state;
@@ -200,6 +222,7 @@ int main(int argc, char **argv)
     const struct CMUnitTest tests[] = {
         TEST(C13_callers_that_wait_share_one_transaction_in_arrival_order),
         TEST(C13_each_caller_gets_its_own_ids_and_its_own_conflict),
+        TEST(what_becomes_of_appends_is_counted),
         TEST(C13_a_failed_batch_is_run_again_one_by_one),
         TEST(a_store_that_is_busy_is_not_asked_once_more_for_each),
         TEST(C14_what_may_have_happened_is_repeated_only_under_a_key),

@@ -871,8 +871,9 @@ typedef struct weir_store_ops {
     weir_status (*survey)(weir_store *s, store_survey_fn fn, void *ctx, weir_error *err);
 
     /* WORKERS. beat: makes the worker known, or renews it: until = now + lease_us; everything else
-     * becomes what is said, but `since`. lease_us 0: it has gone, its row is removed; one that is
-     * not known is fine. Forgets workers that have ended STORE_WORKER_KEPT_US ago, at most
+     * becomes what is said, but `since`. lease_us -1: it has ended just now, and stays listed with
+     * what it says. lease_us 0: it has gone, its row is removed; one that is not known is fine.
+     * Forgets workers that have ended STORE_WORKER_KEPT_US ago, at most
      * STORE_WORKERS_FORGOTTEN_MAX of them. Nobody is woken. */
     weir_status (*worker_beat)(weir_store *s, const store_worker *worker, int64_t lease_us,
                                weir_error *err);

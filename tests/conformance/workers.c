@@ -154,6 +154,24 @@ static void P08_a_worker_that_says_so_is_gone_at_once(void **state)
     assert_true(workers_of(k, k->store).workers[0].id > id);
 }
 
+static void P08_a_worker_that_has_ended_leaves_what_it_said(void **state)
+{
+    kit *k = *state;
+    store_worker said = worker_of("w");
+    beat(k, &said, LEASE_US);
+    kit_advance(k, 1000);
+    said.draining = true;
+    said.metrics = weir__str("{\"a\":1}");
+    beat(k, &said, -1);
+    const store_worker last = only(k, k->store);
+    assert_true(last.until_us <= kit_now(k));
+    assert_int_equal(last.since_us, kit_now(k) - 1000);
+    KIT_STR(last.metrics, "{\"a\":1}");
+    assert_true(last.draining);
+    kit_advance(k, STORE_WORKER_KEPT_US);
+    assert_string_equal(names(k), "");
+}
+
 static void P08_a_silent_worker_is_listed_for_an_hour(void **state)
 {
     kit *k = *state;
@@ -397,6 +415,7 @@ kit_theme kit_workers(void)
         KIT_TEST(P08_a_beat_replaces_what_was_said_before),
         KIT_TEST(P08_workers_are_listed_by_name),
         KIT_TEST(P08_a_worker_that_says_so_is_gone_at_once),
+        KIT_TEST(P08_a_worker_that_has_ended_leaves_what_it_said),
         KIT_TEST(P08_a_silent_worker_is_listed_for_an_hour),
         KIT_TEST(P08_a_worker_that_comes_back_is_the_same_until_it_is_forgotten),
         KIT_TEST(P08_what_a_worker_holds_is_counted_when_asked_for),

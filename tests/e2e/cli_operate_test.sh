@@ -107,7 +107,7 @@ answers() {
     weir append order-4 Placed >/dev/null && state route mail mail mail-
     ok "a backoff" state defer mail-order-4 60 'no route to host'
     why mail-order-4
-    like "why: deferred" "$reason: $answer" "^deferred: mail-order-4 is deferred until $time_re because of error \"no route to host\" at event 5, after attempt 1$"
+    like "why: deferred" "$reason: $answer" "^deferred: mail-order-4 is deferred until $time_re because of error \"no route to host\" at event 5, attempt 1$"
     weir append order-5 Placed >/dev/null && state route mail mail mail-
     ok "deferred by its handler" state defer mail-order-5 60
     why mail-order-5

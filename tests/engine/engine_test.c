@@ -6,6 +6,8 @@
  */
 #include "world.h"
 
+#include "engine/metrics.h"
+
 #include <poll.h>
 #include <pthread.h>
 #include <stdatomic.h>
@@ -877,6 +879,30 @@ static void C42_a_handler_that_outlives_the_budget_is_told_and_charged_nothing(v
     assert_int_equal(t->state, STORE_TARGET_READY); /* released, for whoever is next */
 }
 
+/* What a worker has counted stays behind when it has ended; appends of the program are in it. */
+static void appends_through_the_engines_handle_are_counted(void **state)
+{
+    (void)state;
+    metrics counted = { 0 };
+    store_worker_list list = { 0 };
+    const weir_reaction q = reaction_of("a", done, NULL);
+    run_one(&q);
+    for (int i = 0; i < 5; i++) {
+        world_append("in-1", "X", "{}");
+    }
+    wait_idle();
+    WORLD_OK(weir_engine_stop(engine, 10000, &here.err));
+    WORLD_OK(here.store->ops->workers(here.store, &list, &here.err));
+    assert_int_equal(list.workers_count, 1);
+    assert_true(weir__metrics_load(&counted, list.workers[0].metrics));
+    assert_int_equal(weir__metric_get(&counted, METRIC_APPENDS), 5);
+    assert_int_equal(weir__metric_get(&counted, METRIC_APPENDED), 5);
+    assert_int_equal(weir__metric_get(&counted, METRIC_CONFLICTS), 0);
+    assert_int_equal(weir__metric_get(&counted, METRIC_HANDLED), 5);
+    assert_int_equal(counted.histograms[METRIC_BATCH].sum, 5);
+    weir__arena_free(&list.arena);
+}
+
 static void waiting_for_the_end_of_work_has_a_limit(void **state)
 {
     gate g = { 0 };
@@ -919,6 +945,7 @@ int main(int argc, char **argv)
         ENGINE_TEST(T27_priorities_merge_by_maximum_and_an_operator_overrides),
         ENGINE_TEST(C42_what_runs_is_waited_for_and_the_rest_is_handed_back),
         ENGINE_TEST(C42_a_handler_that_outlives_the_budget_is_told_and_charged_nothing),
+        ENGINE_TEST(appends_through_the_engines_handle_are_counted),
         ENGINE_TEST(waiting_for_the_end_of_work_has_a_limit),
     };
     return world_main(argc, argv, tests, sizeof tests / sizeof tests[0]);

@@ -100,7 +100,7 @@ static weir_status beat_locked(memory_core *c, const store_worker *worker, int64
                                int64_t now_us, weir_error *err)
 {
     memory_worker *old = find(c, worker->name);
-    if (lease_us > 0) {
+    if (lease_us != 0) {
         memory_worker *w = row_new(c, worker);
         if (w == NULL || !weir__tx_save(c, &c->workers_last, sizeof c->workers_last)) {
             return weir__memory_full(err);

@@ -97,7 +97,7 @@ weir_status weir__sqlite_worker_beat(weir_store *base, const store_worker *worke
         goto out;
     }
     b.until_us = weir__sqlite_later(b.now_us, lease_us);
-    status = lease_us > 0 ? renew(conn, &b, err) : gone(conn, worker->name, err);
+    status = lease_us != 0 ? renew(conn, &b, err) : gone(conn, worker->name, err);
     if (status == WEIR_OK) {
         const int64_t which[] = { b.now_us - STORE_WORKER_KEPT_US, STORE_WORKERS_FORGOTTEN_MAX };
         status = weir__sqlite_run_ints(conn, sql_workers_forget, which, 2, err);
