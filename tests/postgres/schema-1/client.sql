@@ -56,11 +56,13 @@ SELECT weir.server() AS server,
 EXECUTE s9 ('0', '0') \g /dev/null
 PREPARE s10 AS
 WITH start AS MATERIALIZED (
-    SELECT greatest($1::bigint, coalesce((SELECT position FROM weir.safe), 0)) AS safe
+    SELECT greatest($1::bigint, coalesce((SELECT position FROM weir.safe), 0)) AS safe,
+           coalesce((SELECT max(id) FROM weir.events), 0) AS head
 ), slice AS (
     SELECT i.id, row_number() OVER (ORDER BY i.id) AS n
       FROM (SELECT id FROM weir.events
-             WHERE id > (SELECT safe FROM start) AND (SELECT NOT pg_is_in_recovery())
+             WHERE id > (SELECT safe FROM start) AND id <= (SELECT head FROM start)
+               AND (SELECT NOT pg_is_in_recovery())
              ORDER BY id LIMIT 10000) AS i
 ), found AS MATERIALIZED (
     SELECT count(*) AS count, max(id) AS top,
@@ -70,16 +72,24 @@ WITH start AS MATERIALIZED (
 SELECT weir.server() AS server,
        (SELECT number FROM weir.store) AS number,
        weir.clock_us() AS now,
-       coalesce((SELECT max(id) FROM weir.events), 0) AS head,
+       start.head,
        start.safe,
        coalesce(found.run, start.safe) AS run,
        coalesce(found.top, start.safe) AS top,
        found.count,
-       e.version, e.created, hashtextextended(e.stream, 0) AS stream
+       e.version, e.created, hashtextextended(e.stream, 0) AS stream,
+       n.id AS next_id, n.version AS next_version, n.created AS next_created,
+       n.stream AS next_stream, n.name AS next_name
   FROM start
  CROSS JOIN found
-  LEFT JOIN weir.events AS e ON e.id = coalesce(found.run, start.safe);
-EXECUTE s10 ('0') \g /dev/null
+  LEFT JOIN weir.events AS e ON e.id = coalesce(found.run, start.safe)
+  LEFT JOIN LATERAL (SELECT n.id, n.version, n.created, n.stream, n.name
+                       FROM weir.events AS n
+                      WHERE n.id > $2 AND n.id <= coalesce(found.run, start.safe)
+                        AND coalesce(found.run, start.safe) - $2::bigint <= 200
+                      ORDER BY n.id) AS n ON true
+ ORDER BY n.id;
+EXECUTE s10 ('0', NULL) \g /dev/null
 PREPARE s11 AS
 SELECT weir.safe_advance($1);
 EXECUTE s11 ('6');
@@ -96,7 +106,7 @@ SELECT id, version, created, name, meta, weir.small_data(data, meta) AS data
  WHERE stream = $1 AND version BETWEEN $2 AND $3
  ORDER BY version DESC LIMIT $4;
 EXECUTE s13 ('order-1', '0', '9', '10');
-EXECUTE s10 ('6') \g /dev/null
+EXECUTE s10 ('6', NULL) \g /dev/null
 PREPARE s14 AS
 SELECT id, version, created, stream, name, meta, weir.small_data(data, meta) AS data
   FROM weir.events
@@ -119,7 +129,7 @@ EXECUTE s17 ('mail', 'default', '1', '2', 'order-*', 'mail', '0');
 PREPARE s18 AS
 SELECT weir.route($1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $11, $12, $13, $14, $15);
 EXECUTE s18 ('{2}', '{1}', '{0}', '{1}', '{0}', '{t-1}', '{default}', '{0}', '{order-*}', '{""}', '{1}', '{1}', '{}', '{}', '{}');
-EXECUTE s10 ('6') \g /dev/null
+EXECUTE s10 ('6', NULL) \g /dev/null
 PREPARE s19 AS
 SELECT now_us, routed_least, is_ready, next_due, lease_end, router_end FROM weir.poll($1);
 EXECUTE s19 ('default');
@@ -328,7 +338,7 @@ EXECUTE s44 ('order-1', 'r1', '9');
 PREPARE s45 AS
 SELECT weir.snapshot_drop($1, $2);
 EXECUTE s45 ('order', 'r2');
-EXECUTE s10 ('6') \g /dev/null
+EXECUTE s10 ('6', NULL) \g /dev/null
 EXECUTE s11 ('7');
 PREPARE s46 AS
 WITH locks AS MATERIALIZED (SELECT * FROM pg_locks WHERE granted)

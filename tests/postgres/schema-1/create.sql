@@ -1259,50 +1259,57 @@ BEGIN
       JOIN weir.reactions AS l ON l.id = s.reaction
       JOIN weir.definitions AS d ON d.reaction = l.id AND d.number = l.number;
     IF cardinality(mark_steps) > 0 THEN
-        SELECT w.*
-          INTO r
-          FROM (SELECT m.place, m.name, m.lane, t.id,
-                       coalesce(t.lane, first_value(m.lane)
-                           OVER (PARTITION BY m.name ORDER BY NOT m.makes, m.place)) AS has,
-                       min(m.place) FILTER (WHERE m.makes) OVER (PARTITION BY m.name) AS made_at
-                  FROM (SELECT u.place, u.name COLLATE "C" AS name, u.lane,
-                               NOT (rules[u.step + 1] = 4 AND u.final <= rereads[u.step + 1])
-                                   AS makes
-                          FROM unnest(mark_steps, mark_targets, mark_lanes, mark_lasts)
-                               WITH ORDINALITY AS u (step, name, lane, final, place)) AS m
-                  LEFT JOIN LATERAL (SELECT x.id, x.lane FROM weir.targets AS x
-                                      WHERE x.name = m.name LIMIT 1) AS t ON true) AS w
-         WHERE w.has <> w.lane AND (w.id IS NOT NULL OR w.place > w.made_at)
-         ORDER BY w.place
-         LIMIT 1;
+        PERFORM FROM unnest(mark_targets, mark_lanes) AS u (name, lane)
+          WHERE (SELECT t.lane FROM weir.targets AS t WHERE t.name = u.name LIMIT 1)
+                IS DISTINCT FROM u.lane
+          LIMIT 1;
         IF FOUND THEN
-            RAISE EXCEPTION 'target "%" is in lane "%", not in "%"', r.name, r.has, r.lane
-                USING ERRCODE = 'WR002', DETAIL = (r.place - 1)::text;
-        END IF;
-        SELECT array_agg(n.name ORDER BY n.place), array_agg(n.lane ORDER BY n.place)
-          INTO new_names, new_lanes
-          FROM (SELECT DISTINCT ON (u.name) u.name, u.lane, u.place
-                  FROM unnest(mark_steps, mark_targets, mark_lanes, mark_lasts)
-                       WITH ORDINALITY AS u (step, name, lane, final, place)
-                 WHERE NOT (rules[u.step + 1] = 4 AND u.final <= rereads[u.step + 1])
-                   AND (SELECT true FROM weir.targets AS t WHERE t.name = u.name LIMIT 1) IS NULL
-                 ORDER BY u.name, u.place) AS n;
-        IF new_names IS NOT NULL THEN
-            INSERT INTO weir.lanes (lane)
-            SELECT DISTINCT u.lane COLLATE "C"
-              FROM unnest(new_lanes) AS u (lane)
-             WHERE NOT EXISTS (SELECT FROM weir.lanes AS l WHERE l.lane = u.lane)
-             ORDER BY 1
-                ON CONFLICT DO NOTHING;
-            WITH n AS MATERIALIZED (
-                SELECT u.name, u.lane, nextval('weir.targets_id_seq') AS id
-                  FROM unnest(new_names, new_lanes) AS u (name, lane))
-            INSERT INTO weir.targets (id, name, lane)
-            OVERRIDING SYSTEM VALUE
-            SELECT n.id, n.name, n.lane
-              FROM n
-             ORDER BY n.name COLLATE "C"
-                ON CONFLICT (name) DO NOTHING;
+            SELECT w.*
+              INTO r
+              FROM (SELECT m.place, m.name, m.lane, t.id,
+                           coalesce(t.lane, first_value(m.lane)
+                               OVER (PARTITION BY m.name ORDER BY NOT m.makes, m.place)) AS has,
+                           min(m.place) FILTER (WHERE m.makes) OVER (PARTITION BY m.name) AS made_at
+                      FROM (SELECT u.place, u.name COLLATE "C" AS name, u.lane,
+                                   NOT (rules[u.step + 1] = 4 AND u.final <= rereads[u.step + 1])
+                                       AS makes
+                              FROM unnest(mark_steps, mark_targets, mark_lanes, mark_lasts)
+                                   WITH ORDINALITY AS u (step, name, lane, final, place)) AS m
+                      LEFT JOIN LATERAL (SELECT x.id, x.lane FROM weir.targets AS x
+                                          WHERE x.name = m.name LIMIT 1) AS t ON true) AS w
+             WHERE w.has <> w.lane AND (w.id IS NOT NULL OR w.place > w.made_at)
+             ORDER BY w.place
+             LIMIT 1;
+            IF FOUND THEN
+                RAISE EXCEPTION 'target "%" is in lane "%", not in "%"', r.name, r.has, r.lane
+                    USING ERRCODE = 'WR002', DETAIL = (r.place - 1)::text;
+            END IF;
+            SELECT array_agg(n.name ORDER BY n.place), array_agg(n.lane ORDER BY n.place)
+              INTO new_names, new_lanes
+              FROM (SELECT DISTINCT ON (u.name) u.name, u.lane, u.place
+                      FROM unnest(mark_steps, mark_targets, mark_lanes, mark_lasts)
+                           WITH ORDINALITY AS u (step, name, lane, final, place)
+                     WHERE NOT (rules[u.step + 1] = 4 AND u.final <= rereads[u.step + 1])
+                       AND (SELECT true FROM weir.targets AS t WHERE t.name = u.name
+                             LIMIT 1) IS NULL
+                     ORDER BY u.name, u.place) AS n;
+            IF new_names IS NOT NULL THEN
+                INSERT INTO weir.lanes (lane)
+                SELECT DISTINCT u.lane COLLATE "C"
+                  FROM unnest(new_lanes) AS u (lane)
+                 WHERE NOT EXISTS (SELECT FROM weir.lanes AS l WHERE l.lane = u.lane)
+                 ORDER BY 1
+                    ON CONFLICT DO NOTHING;
+                WITH n AS MATERIALIZED (
+                    SELECT u.name, u.lane, nextval('weir.targets_id_seq') AS id
+                      FROM unnest(new_names, new_lanes) AS u (name, lane))
+                INSERT INTO weir.targets (id, name, lane)
+                OVERRIDING SYSTEM VALUE
+                SELECT n.id, n.name, n.lane
+                  FROM n
+                 ORDER BY n.name COLLATE "C"
+                    ON CONFLICT (name) DO NOTHING;
+            END IF;
         END IF;
     END IF;
     IF ending IS NOT NULL THEN
