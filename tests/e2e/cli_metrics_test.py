@@ -211,9 +211,10 @@ reactions:
       event=$(cat)
       case $event in
       *'"name":"Bad"'*) exit 65 ;;
-      *'"name":"Race"'*) echo '{"ok":true,"append":[{"stream":"taken","name":"X","expect":"none"}]}' ;;
-      *) echo '{"ok":true,"append":[{"stream":"sent","name":"Sent"},{"stream":"sent","name":"Sent"}]}' ;;
+      *'"name":"Race"'*) staged='{"stream":"taken","name":"X","expect":"none"}' ;;
+      *) staged='{"stream":"sent","name":"Sent"},{"stream":"sent","name":"Sent"}' ;;
       esac
+      echo '{"ok":true,"append":['"$staged"']}'
     retries: 0
     on_poison: park
   - name: slow
