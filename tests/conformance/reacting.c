@@ -528,6 +528,8 @@ static void C25_a_mark_behind_the_position_is_not_written(void **state)
     KIT_OK(k, kit_mark(k, "r", "t", "lane", 0, 18, 19));
     assert_int_equal(kit_subscription(k, "t", r.id)->at, 14);
     assert_int_equal(kit_subscription(k, "t", r.id)->mark, 19);
+    KIT_OK(k, kit_mark(k, "r", "t", "lane", 3, 20, 20));
+    assert_int_equal(kit_target(k, "t")->priority, 3); /* but not its old priority */
     kit_check(k);
 }
 

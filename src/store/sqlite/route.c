@@ -21,7 +21,7 @@ typedef struct route_reaction {
 
 typedef struct route_subscription {
     bool found, was_reset;
-    int64_t at, mark;
+    int64_t at, mark, priority;
 } route_subscription;
 
 /* The locking and checking of one step. On SQLite the transaction is the lock. */
@@ -87,7 +87,8 @@ static weir_status find_subscription(sqlite_conn *conn, int64_t target, int64_t 
         *out = (route_subscription){ .found = true,
                                      .at = sqlite3_column_int64(stmt, 0),
                                      .mark = sqlite3_column_int64(stmt, 1),
-                                     .was_reset = sqlite3_column_int(stmt, 2) != 0 };
+                                     .was_reset = sqlite3_column_int(stmt, 2) != 0,
+                                     .priority = sqlite3_column_int64(stmt, 3) };
     }
     weir__sqlite_done(stmt);
     return status;
@@ -124,7 +125,14 @@ static weir_status write_subscription(sqlite_conn *conn, int64_t target, int64_t
     return weir__sqlite_run(conn, stmt, err);
 }
 
-/* One mark; the target is added to `touched` when it was written. */
+/* Whether raising its mark leaves the target's row as it is: it was behind already, at the same
+ * position and with the same priority. */
+static bool target_stays(const route_subscription *sub, const store_mark *mark)
+{
+    return sub->found && sub->at < sub->mark && sub->priority == mark->priority;
+}
+
+/* One mark; the target is added to `touched` when its row may have to change. */
 static weir_status raise_mark(sqlite_conn *conn, const route_reaction *reaction,
                               const store_mark *mark, sqlite_ids *touched, weir_error *err)
 {
@@ -151,7 +159,9 @@ static weir_status raise_mark(sqlite_conn *conn, const route_reaction *reaction,
         status = weir__sqlite_run_ints(conn, sql_route_work,
                                        (int64_t[]){ target, reaction->id, mark->last }, 3, err);
     }
-    return status == WEIR_OK ? weir__sqlite_ids_add(touched, target, err) : status;
+    return status == WEIR_OK && !target_stays(&sub, mark)
+               ? weir__sqlite_ids_add(touched, target, err)
+               : status;
 }
 
 static weir_status advance(sqlite_conn *conn, const route_reaction *reaction,

@@ -7,7 +7,7 @@ SELECT name, number, routed, reread_to, retired,
  WHERE id = ?1;
 
 -- name: route_subscription
-SELECT at, mark, was_reset FROM weir_subscriptions WHERE target = ?1 AND reaction = ?2;
+SELECT at, mark, was_reset, priority FROM weir_subscriptions WHERE target = ?1 AND reaction = ?2;
 
 -- name: route_subscribe
 INSERT INTO weir_subscriptions (target, reaction, at, mark, priority, source, value)
