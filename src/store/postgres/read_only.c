@@ -12,6 +12,9 @@ static weir_status refuse(weir_error *err)
     return weir__fail(err, WEIR_EMISUSE, "the store was opened for reading only");
 }
 
+/* The port's signatures: what is an output there is not written here. */
+/* NOLINTBEGIN(readability-non-const-parameter) */
+
 static weir_status append(weir_store *s, store_append *const *appends, size_t count,
                           weir_error *err)
 {
@@ -149,6 +152,8 @@ static weir_status turn(weir_store *s, store_settle *const *settles, size_t sett
     (void)s, (void)settles, (void)settles_count, (void)request, (void)list;
     return refuse(err);
 }
+
+/* NOLINTEND(readability-non-const-parameter) */
 
 weir_store_ops weir__pg_read_only(const weir_store_ops *all)
 {
