@@ -83,8 +83,8 @@ struct pg_safe {     /* NOLINT(clang-analyzer-optin.performance.Padding) */
     int64_t top;
     char (*holders)[HOLDER_BYTES]; /* owned: who could own the gap */
     size_t holders_count, holders_capacity;
-    pg_news *news;   /* borrowed from who runs the rule; NULL: not wanted */
-    int64_t news_to; /* they are all up to here */
+    pg_news *news;         /* borrowed from who runs the rule; NULL: not wanted */
+    int64_t news_to;       /* they are all up to here */
     int64_t hint, hint_us; /* how far the hint is, and when it may be written again */
 };
 
