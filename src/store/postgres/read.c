@@ -14,8 +14,8 @@
  *   category, or a prefix with a '-' in it    the index (category, id)
  *   a few names          the index (name, id), one scan per name, merged by position
  *   anything else        the log itself
- * A filter that was seen to want much of the log (read_dense) reads the log itself: to find a fourth
- * of the events through an index costs more than to step over the others.
+ * A filter that was seen to want much of the log (read_dense) reads the log itself: to find a
+ * fourth of the events through an index costs more than to step over the others.
  *
  * Times have no index. They grow with positions, nearly: two appends may take their positions the
  * other way round, and the clock of a server that was promoted may be behind. So a range of
