@@ -1,9 +1,9 @@
 /* lane.h - a lane of a worker: leases targets for its free slots, renews the leases of those that
  * run, and sleeps well.
  *
- * Tasks: `leasing` takes turns: one call settles every batch that is finished and leases for as many
- * slots as are free then, another one fetches for all of them, and the slots begin. `renewing`
- * extends what runs, at a third of the lease.
+ * Tasks: `leasing` takes turns: one call settles every batch that is finished and leases for as
+ * many slots as are free then, another one fetches for all of them, and the slots begin.
+ * `renewing` extends what runs, at a third of the lease.
  *
  * Settling and leasing in one transaction is what makes it fast: a target costs one commit for each
  * of its batches, or less when several finish together, and who is served next is decided anew each

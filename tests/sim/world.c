@@ -263,8 +263,7 @@ static size_t finished_beliefs(const lane *l, sim_belief *out)
 
     for (size_t i = 0; i < l->slots_count; i++) {
         if (l->slots[i].state == SLOT_FINISHED) {
-            out[count++] =
-                (sim_belief){ .target = l->slots[i].target, .fence = l->slots[i].fence };
+            out[count++] = (sim_belief){ .target = l->slots[i].target, .fence = l->slots[i].fence };
         }
     }
     return count;
