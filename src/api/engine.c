@@ -30,6 +30,7 @@
 
 #define LOOK_US      INT64_C(5000)    /* how often the end of something is looked for */
 #define INTERRUPT_US INT64_C(3000000) /* for programs to be ended, after the budget   */
+#define END_US       INT64_C(500000)  /* for threads that have nothing to do to end   */
 
 typedef enum engine_state { ENGINE_OPEN, ENGINE_RUNNING, ENGINE_STOPPED } engine_state;
 
@@ -318,7 +319,7 @@ int32_t weir_engine_stop(weir_engine *e, int32_t budget_ms, weir_error *err)
         idle = e->keeper != NULL && await(e, weir__worker_idle, mono_us() + INTERRUPT_US);
     }
     e->state = ENGINE_STOPPED;
-    if (!weir__threads_stop(e->threads, idle ? INT64_MAX : mono_us())) {
+    if (!weir__threads_stop(e->threads, idle ? INT64_MAX : mono_us() + END_US)) {
         return weir__fail(err, WEIR_EBUSY, "a handler was still running after %d ms", budget_ms);
     }
     weir__threads_free(e->threads); /* before the worker: it has the tasks */
@@ -401,7 +402,8 @@ int32_t weir_settle(weir_engine *e, weir_delivery *d, int32_t outcome, weir_erro
         return weir__fail(err, WEIR_EMISUSE, "only a delivery of weir_next is settled");
     }
     if (e->worker == NULL) {
-        return weir__fail(err, WEIR_EMISUSE, "the engine was stopped");
+        weir__pulled_drop(d);
+        return weir__fail(err, WEIR_ELOST, "the engine was stopped, and its lease given back");
     }
     return weir__worker_settle(e->worker, d, outcome, err);
 }

@@ -3,7 +3,8 @@
  * INVARIANTS, under worker.mu
  *   (1) batch.pulled is set exactly while its slot is in PHASE_PULL, and pulled.slot is that slot;
  *       after it was taken back pulled.slot is NULL.
- *   (2) A delivery is freed by the slot while it is WAITING, else by weir__worker_settle.
+ *   (2) A delivery is freed by the slot while it is WAITING, else by weir__worker_settle, or by
+ *       weir__pulled_drop when there is no worker any more.
  */
 #include "engine/pull.h"
 
@@ -260,4 +261,10 @@ weir_status weir__worker_settle(worker *w, weir_delivery *d, int32_t outcome, we
     }
     hand_over(s, p);
     return status;
+}
+
+void weir__pulled_drop(weir_delivery *d)
+{
+    WEIR_ASSERT(d->pulled != NULL && d->pulled->slot == NULL);
+    pulled_free(d->pulled);
 }

@@ -69,5 +69,7 @@ weir_delivery *weir__worker_next(worker *w);
  *   EUNKNOWN                  nobody can say whether it was written; ended
  *   EBUSY, EUNAVAILABLE, EIO, ENOMEM   not ended: call again. */
 weir_status weir__worker_settle(worker *w, weir_delivery *d, int32_t outcome, weir_error *err);
+/* Ends one that has outlived its worker. */
+void weir__pulled_drop(weir_delivery *d);
 
 #endif

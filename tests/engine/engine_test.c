@@ -578,6 +578,22 @@ static void pulled_deliveries_are_settled_with_their_effects(void **state)
     wait_idle();
 }
 
+static void what_was_pulled_and_outlives_its_engine_is_lost(void **state)
+{
+    (void)state;
+    weir_delivery *d = NULL;
+    const weir_reaction q = reaction_of("pulled", NULL, NULL);
+    run_one(&q);
+    (void)world_append("in-1", "Came", NULL);
+    WORLD_OK(weir_next(engine, 30000, &d, &here.err));
+    WORLD_OK(stage_one(d, "out", WEIR_EXPECT_ANY, &here.err));
+    WORLD_OK(weir_engine_stop(engine, 0, &here.err));
+    assert_int_equal(weir_delivery_interrupted(d), 1);
+    assert_int_equal(weir_delivery_event(d)->version, 0);
+    WORLD_IS(weir_settle(engine, d, WEIR_DONE, &here.err), WEIR_ELOST);
+    assert_int_equal(world_read("out-in-1", NULL, NULL), 0);
+}
+
 static void a_pulled_delivery_that_failed_comes_again(void **state)
 {
     (void)state;
@@ -936,6 +952,7 @@ int main(int argc, char **argv)
         ENGINE_TEST(C33_a_projection_gets_batches_in_order_and_the_native_handle),
         ENGINE_TEST(a_projection_that_fails_is_undone_and_costs_its_first_event_a_retry),
         ENGINE_TEST(pulled_deliveries_are_settled_with_their_effects),
+        ENGINE_TEST(what_was_pulled_and_outlives_its_engine_is_lost),
         ENGINE_TEST(a_pulled_delivery_that_failed_comes_again),
         ENGINE_TEST(act_8_1_B_two_reactions_with_different_sources_on_one_target_are_both_served),
         ENGINE_TEST(act_8_1_O_a_new_reaction_sees_history_without_a_new_event),
