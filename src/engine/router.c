@@ -178,20 +178,26 @@ static int64_t take(router *r, int64_t now_us)
 }
 
 /* After this others can take over at once, so they are woken. */
-static int64_t give_back(router *r, lease_choice choice)
+static weir_status hand_back(router *r, lease_choice choice, weir_error *err)
 {
     weir_store *store = r->worker->store;
-    weir_error err = { .size = sizeof err };
     bool taken = false;
-    const weir_status status = lease_call(r, choice, 0, &taken, &err);
+    const weir_status status = lease_call(r, choice, 0, &taken, err);
 
-    if (status != WEIR_OK) {
+    if (status == WEIR_OK && store->ops->version >= 2 && store->ops->wake != NULL) {
+        store->ops->wake(store);
+    }
+    return status;
+}
+
+static int64_t give_back(router *r, lease_choice choice)
+{
+    weir_error err = { .size = sizeof err };
+
+    if (hand_back(r, choice, &err) != WEIR_OK) {
         return failed(r, &err);
     }
     r->attempt = 0;
-    if (store->ops->version >= 2 && store->ops->wake != NULL) {
-        store->ops->wake(store);
-    }
     return TASK_NOW;
 }
 
@@ -781,7 +787,10 @@ void weir__router_free(router *r)
 
 void weir__router_release(router *r)
 {
+    weir_error err = { .size = sizeof err };
+
+    /* There may be no scheduler any more. If it fails, they end by themselves. */
     if (r->reactions != NULL && any_chosen(r, LEASES_HELD)) {
-        (void)give_back(r, LEASES_HELD);
+        (void)hand_back(r, LEASES_HELD, &err);
     }
 }

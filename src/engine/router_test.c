@@ -267,6 +267,26 @@ static void a_store_that_is_away_is_tried_again_for_ever_and_told_once(bool sqli
     kit_close(s);
 }
 
+static void a_worker_ends_although_the_store_is_away(bool sqlite)
+{
+    weir_store *s = kit_open(sqlite);
+    const fault_plan away = { .verb = FAULT_ANY,
+                              .action = FAULT_FAIL_BEFORE,
+                              .nth = 1,
+                              .count = 1000000,
+                              .status = WEIR_EUNAVAILABLE };
+
+    kit_reaction(&a, "constant", "Placed", "all");
+    kit_start(&a, s, NULL);
+    (void)kit_append(s, "order-1", "Placed", "{}");
+    kit_run(&a, 1);
+    const uint64_t calls = weir__fault_calls(s, FAULT_ROUTER_LEASE);
+    weir__fault_set(s, &away);
+    kit_stop(&a);
+    assert_int_equal(weir__fault_calls(s, FAULT_ROUTER_LEASE), calls + 1); /* it had one to give */
+    kit_close(s);
+}
+
 /* ---- who may ------------------------------------------------------------------------------ */
 
 static void processes_with_different_reactions_do_not_pass_over_each_others_events(bool sqlite)
@@ -726,6 +746,7 @@ int main(void)
         { "an event read again is not parked again", an_event_read_again_is_not_parked_again },
         { "a store that is away is tried again for ever and told once",
           a_store_that_is_away_is_tried_again_for_ever_and_told_once },
+        { "a worker ends although the store is away", a_worker_ends_although_the_store_is_away },
         { "processes with different reactions do not pass over each others events",
           processes_with_different_reactions_do_not_pass_over_each_others_events },
         { "one of two routes and the other takes over",

@@ -180,6 +180,7 @@ void kit_start(kit_process *p, weir_store *s, const worker_options *options)
 
 void kit_stop(kit_process *p)
 {
+    p->scheduler = (scheduler){ 0 }; /* as with threads: it ends before the worker does */
     weir__worker_close(p->worker);
     weir__registry_free(&p->reactions);
     *p = (kit_process){ 0 };
