@@ -117,11 +117,10 @@ append a-0 A
 ok "one event" timeout 60 weir work --on A --to 't-{stream}' --exec ./large --name r --from start --until-idle
 for i in $(seq 20); do append "a-$((i % 6))" A; done
 limit=$(($(stat -c %s weir.db weir.db-wal 2>/dev/null | sort -n | tail -n 1) / 1024 + 64)) # KiB
-begin bash -c "ulimit -f $limit; exec weir work --on A --to 't-{stream}' --exec ./large --name r --retries 0"
+begin bash -c "ulimit -f $limit; exec weir work --on A --to 't-{stream}' --exec ./large --name r --retries 0 --budget 1s"
 ok "files that may not grow: that is said" wait_for "store_away" 20 grep -q '"msg":"store_away"' work.log
 ok "more than five times" wait_for "some time" 30 bash -c '[ "$(stat -c %Y work.log)" -le "$(($(date +%s) - 3))" ]'
 ok "and is not the end" kill -0 $pid
-kill -TERM $pid
 kill -TERM $pid
 ended 30
 is "it ends with 0" $rc 0
