@@ -4,7 +4,8 @@
  *   (1) What is given is exactly what the reaction's current definition wants (names, source),
  *       restricted by its rule: a target per stream gets the events of its stream, and so on;
  *       targets of any other rule get what the router wrote into weir_work.
- *   (2) Fewer events than were asked for means that there are no more in the range. The caller
+ *   (2) An event is read by the cursor that finds it; its data only if its name may be wanted.
+ *   (3) Fewer events than were asked for means that there are no more in the range. The caller
  *       moves its position on that word, so a cursor is never cut short.
  */
 #include "base/error.h"
@@ -54,22 +55,62 @@ bool weir__sqlite_definition_wants(const sqlite_definition *definition, weir_str
 
 /* ---- cursors ------------------------------------------------------------------------------- */
 
-/* Adds what the definition wants of an open cursor's rows, until there are `limit` in `ids`, the
- * rows end or lie above up_to. */
-static weir_status collect(sqlite_conn *conn, sqlite3_stmt *cursor,
-                           const sqlite_definition *definition, int64_t up_to, size_t limit,
-                           sqlite_ids *ids, weir_error *err)
+typedef struct finding finding;
+
+/* Takes the event that a cursor stands on. */
+typedef weir_status (*take_fn)(finding *f, sqlite3_stmt *cursor, weir_error *err);
+
+/* Looking for the next events of one subscription. */
+struct finding {
+    sqlite_conn *conn;
+    const sqlite_definition *definition;
+    sqlite_range range;
+    size_t limit; /* of `found`; who takes may lower it */
+    size_t found;
+    bool with_data;
+    take_fn take_cb;
+    void *ctx;           /* take_cb's: a fetching or sqlite_ids */
+    uint32_t item_index; /* of a fetching */
+};
+
+static bool is_full(const finding *f)
+{
+    return f->found >= f->limit;
+}
+
+/* Tells a cursor whose data it has to read: that of names between ?5 and ?6. Names are in bytewise
+ * order, and every text is less than a blob. */
+static void bind_data(const finding *f, sqlite3_stmt *cursor)
+{
+    const store_reaction *r = &f->definition->reaction;
+    if (!f->with_data || (!r->all_names && r->names_count == 0)) {
+        sqlite3_bind_zeroblob(cursor, 5, 0);
+        weir__sqlite_bind_str(cursor, 6, weir__str(""));
+    } else if (r->all_names) {
+        weir__sqlite_bind_str(cursor, 5, weir__str(""));
+        sqlite3_bind_zeroblob(cursor, 6, 0);
+    } else {
+        weir__sqlite_bind_str(cursor, 5, r->names[0]);
+        weir__sqlite_bind_str(cursor, 6, r->names[r->names_count - 1]);
+    }
+}
+
+/* Takes what the definition wants of an open cursor's rows, until it is enough, the rows end or lie
+ * above the range. */
+static weir_status collect(finding *f, sqlite3_stmt *cursor, weir_error *err)
 {
     bool row = false;
     weir_status status = WEIR_OK;
-    while (status == WEIR_OK && weir__sqlite_ids_count(ids) < limit) {
-        status = weir__sqlite_step(conn, cursor, &row, err);
-        if (status != WEIR_OK || !row || sqlite3_column_int64(cursor, 0) > up_to) {
+    bind_data(f, cursor);
+    while (status == WEIR_OK && !is_full(f)) {
+        status = weir__sqlite_step(f->conn, cursor, &row, err);
+        if (status != WEIR_OK || !row || sqlite3_column_int64(cursor, 0) > f->range.up_to) {
             break;
         }
-        if (weir__sqlite_definition_wants(definition, weir__sqlite_column_str(cursor, 2),
+        if (weir__sqlite_definition_wants(f->definition, weir__sqlite_column_str(cursor, 2),
                                           weir__sqlite_column_str(cursor, 1))) {
-            status = weir__sqlite_ids_add(ids, sqlite3_column_int64(cursor, 0), err);
+            f->found++;
+            status = f->take_cb(f, cursor, err);
         }
     }
     weir__sqlite_done(cursor);
@@ -167,150 +208,191 @@ static weir_status find_version(sqlite_conn *conn, weir_str stream, int64_t afte
     return status;
 }
 
-static weir_status find_by_stream(sqlite_conn *conn, const sqlite_definition *definition,
-                                  weir_str stream, const sqlite_range *range, size_t limit,
-                                  sqlite_ids *ids, weir_error *err)
+static weir_status find_by_stream(finding *f, weir_str stream, weir_error *err)
 {
     sqlite3_stmt *cursor = NULL;
     int64_t row = 0, version = 0;
     bool found = false;
-    weir_status status = find_version(conn, stream, range->after, &found, &row, &version, err);
+    weir_status status = find_version(f->conn, stream, f->range.after, &found, &row, &version, err);
     if (status != WEIR_OK || !found) {
         return status;
     }
-    status = weir__sqlite_statement(conn, sql_fetch_by_stream, &cursor, err);
+    status = weir__sqlite_statement(f->conn, sql_fetch_by_stream, &cursor, err);
     if (status != WEIR_OK) {
         return status;
     }
     sqlite3_bind_int64(cursor, 1, row);
     sqlite3_bind_int64(cursor, 2, version);
-    return collect(conn, cursor, definition, range->up_to, limit, ids, err);
+    return collect(f, cursor, err);
 }
 
 /* A cursor whose parameters ?2 and ?3 are the range. */
-static weir_status open_range(sqlite_conn *conn, const char *sql, const sqlite_range *range,
-                              sqlite3_stmt **cursor, weir_error *err)
+static weir_status open_range(const finding *f, const char *sql, sqlite3_stmt **cursor,
+                              weir_error *err)
 {
-    const weir_status status = weir__sqlite_statement(conn, sql, cursor, err);
+    const weir_status status = weir__sqlite_statement(f->conn, sql, cursor, err);
     if (status == WEIR_OK) {
-        sqlite3_bind_int64(*cursor, 2, range->after);
-        sqlite3_bind_int64(*cursor, 3, range->up_to);
+        sqlite3_bind_int64(*cursor, 2, f->range.after);
+        sqlite3_bind_int64(*cursor, 3, f->range.up_to);
     }
     return status;
 }
 
-static weir_status find_by_category(sqlite_conn *conn, const sqlite_definition *definition,
-                                    weir_str category, const sqlite_range *range, size_t limit,
-                                    sqlite_ids *ids, weir_error *err)
+static weir_status find_by_category(finding *f, weir_str category, weir_error *err)
 {
     sqlite3_stmt *cursor = NULL;
     int64_t row = 0;
-    weir_status status = row_by_name(conn, sql_fetch_category_row, category, &row, err);
+    weir_status status = row_by_name(f->conn, sql_fetch_category_row, category, &row, err);
     if (status == WEIR_OK && row == 0) {
         return WEIR_OK;
     }
     if (status == WEIR_OK) {
-        status = open_range(conn, sql_fetch_by_category, range, &cursor, err);
+        status = open_range(f, sql_fetch_by_category, &cursor, err);
     }
     if (status != WEIR_OK) {
         return status;
     }
     sqlite3_bind_int64(cursor, 1, row);
-    return collect(conn, cursor, definition, range->up_to, limit, ids, err);
+    return collect(f, cursor, err);
 }
 
-static weir_status find_by_name(sqlite_conn *conn, const sqlite_definition *definition,
-                                weir_str name, const sqlite_range *range, size_t limit,
-                                sqlite_ids *ids, weir_error *err)
+static weir_status find_by_name(finding *f, weir_str name, weir_error *err)
 {
     sqlite3_stmt *cursor = NULL;
-    const weir_status status = open_range(conn, sql_fetch_by_name, range, &cursor, err);
+    const weir_status status = open_range(f, sql_fetch_by_name, &cursor, err);
     if (status != WEIR_OK) {
         return status;
     }
     weir__sqlite_bind_str(cursor, 1, name);
-    return collect(conn, cursor, definition, range->up_to, limit, ids, err);
+    return collect(f, cursor, err);
 }
 
-/* The first `limit` of each name hold the first `limit` of all. */
-static weir_status find_by_names(sqlite_conn *conn, const sqlite_definition *definition,
-                                 const sqlite_range *range, size_t limit, sqlite_ids *ids,
-                                 weir_error *err)
+static weir_status find_by_log(finding *f, weir_error *err)
 {
-    const store_reaction *r = &definition->reaction;
-    sqlite_ids found = { 0 };
+    sqlite3_stmt *cursor = NULL;
+    const weir_status status = open_range(f, sql_fetch_by_log, &cursor, err);
+    return status == WEIR_OK ? collect(f, cursor, err) : status;
+}
+
+static weir_status find_by_work(finding *f, weir_error *err)
+{
+    sqlite3_stmt *cursor = NULL;
+    const weir_status status = open_range(f, sql_fetch_by_work, &cursor, err);
+    if (status != WEIR_OK) {
+        return status;
+    }
+    sqlite3_bind_int64(cursor, 1, f->range.target);
+    sqlite3_bind_int64(cursor, 4, f->definition->reaction.id);
+    return collect(f, cursor, err);
+}
+
+static weir_status take_id(finding *f, sqlite3_stmt *cursor, weir_error *err)
+{
+    return weir__sqlite_ids_add(f->ctx, sqlite3_column_int64(cursor, 0), err);
+}
+
+/* The first `limit` of each name hold the first `limit` of all; those are then read by position. */
+static weir_status find_by_names(finding *f, weir_error *err)
+{
+    const store_reaction *r = &f->definition->reaction;
+    sqlite_ids ids = { 0 };
     weir_status status = WEIR_OK;
+    if (r->names_count == 1) {
+        return find_by_name(f, r->names[0], err);
+    }
     for (size_t i = 0; i < r->names_count && status == WEIR_OK; i++) {
-        status = find_by_name(conn, definition, r->names[i], range,
-                              weir__sqlite_ids_count(&found) + limit, &found, err);
+        finding each = *f;
+        each.with_data = false;
+        each.take_cb = take_id;
+        each.ctx = &ids;
+        status = find_by_name(&each, r->names[i], err);
     }
-    weir__sqlite_ids_sort(&found);
-    const size_t count = weir__sqlite_ids_count(&found);
-    for (size_t i = 0; i < count && i < limit && status == WEIR_OK; i++) {
-        status = weir__sqlite_ids_add(ids, weir__sqlite_ids_get(&found, i), err);
+    weir__sqlite_ids_sort(&ids);
+    for (size_t i = 0; i < weir__sqlite_ids_count(&ids) && !is_full(f) && status == WEIR_OK; i++) {
+        sqlite3_stmt *cursor = NULL;
+        status = weir__sqlite_statement(f->conn, sql_fetch_event, &cursor, err);
+        if (status == WEIR_OK) {
+            sqlite3_bind_int64(cursor, 1, weir__sqlite_ids_get(&ids, i));
+            status = collect(f, cursor, err);
+        }
     }
-    weir__buffer_free(&found.bytes);
+    weir__buffer_free(&ids.bytes);
     return status;
 }
 
-/* Everything the reaction listens to, for the one target it has. */
-static weir_status find_constant(sqlite_conn *conn, const sqlite_definition *definition,
-                                 const sqlite_range *range, size_t limit, sqlite_ids *ids,
-                                 weir_error *err)
+/* The same, in the log itself as long as its next events seem to be wanted for the most part: to
+ * find each by its name takes longer. A wrong guess costs a look at a few times `limit` events. */
+static weir_status find_dense_or_by_names(finding *f, weir_error *err)
 {
-    const store_pattern *source = definition->source;
-    sqlite3_stmt *cursor = NULL;
+    const store_reaction *r = &f->definition->reaction;
+    const int64_t after = f->range.after, up_to = f->range.up_to;
+    bool dense = false;
+    weir_status status = WEIR_OK;
+    if (r->names_count > 0 && after < up_to) {
+        const sqlite_names names = { .names = r->names,
+                                     .count = r->names_count,
+                                     .low = after + 1,
+                                     .high = up_to,
+                                     .limit = (int64_t)f->limit };
+        status = weir__sqlite_names_dense(f->conn, &names, &dense, err);
+    }
+    if (status == WEIR_OK && dense) {
+        const int64_t most = (int64_t)f->limit * SQLITE_DENSE_PART;
+        f->range.up_to = up_to - after > most ? after + most : up_to;
+        status = find_by_log(f, err);
+        f->range.after = f->range.up_to;
+        f->range.up_to = up_to;
+    }
+    return status == WEIR_OK && f->range.after < up_to && !is_full(f) ? find_by_names(f, err)
+                                                                      : status;
+}
+
+/* Everything the reaction listens to, for the one target it has. */
+static weir_status find_constant(finding *f, weir_error *err)
+{
+    const store_pattern *source = f->definition->source;
+    const store_reaction *r = &f->definition->reaction;
     if (source->kind == PATTERN_EXACT) {
-        return find_by_stream(conn, definition, source->name, range, limit, ids, err);
+        return find_by_stream(f, source->name, err);
     }
     /* A prefix that goes beyond the first '-' lies inside one category. */
     const weir_str category =
         source->kind == PATTERN_PREFIX ? weir__category(source->name) : (weir_str){ 0 };
     if (category.len < source->name.len && source->kind == PATTERN_PREFIX) {
-        return find_by_category(conn, definition, category, range, limit, ids, err);
+        return find_by_category(f, category, err);
     }
-    if (!definition->reaction.all_names && definition->reaction.names_count <= FETCH_NAMES_MAX) {
-        return find_by_names(conn, definition, range, limit, ids, err);
+    return !r->all_names && r->names_count <= FETCH_NAMES_MAX ? find_dense_or_by_names(f, err)
+                                                              : find_by_log(f, err);
+}
+
+static weir_status find_by_rule(finding *f, weir_error *err)
+{
+    switch (f->definition->reaction.rule) {
+    case STORE_RULE_CONSTANT:
+        return find_constant(f, err);
+    case STORE_RULE_STREAM:
+        return find_by_stream(f, f->range.value, err);
+    case STORE_RULE_CATEGORY:
+        return find_by_category(f, f->range.value, err);
+    case STORE_RULE_NAME:
+        return find_by_name(f, f->range.value, err);
+    case STORE_RULE_WORK:
+        return find_by_work(f, err);
     }
-    const weir_status status = open_range(conn, sql_fetch_by_log, range, &cursor, err);
-    return status == WEIR_OK ? collect(conn, cursor, definition, range->up_to, limit, ids, err)
-                             : status;
+    return WEIR_OK;
 }
 
 weir_status weir__sqlite_find_events(sqlite_conn *conn, const sqlite_definition *definition,
                                      const sqlite_range *range, size_t limit, sqlite_ids *ids,
                                      weir_error *err)
 {
-    sqlite3_stmt *cursor = NULL;
-    sqlite_ids found = { 0 };
-    weir_status status = WEIR_OK;
-    switch (definition->reaction.rule) {
-    case STORE_RULE_CONSTANT:
-        status = find_constant(conn, definition, range, limit, &found, err);
-        break;
-    case STORE_RULE_STREAM:
-        status = find_by_stream(conn, definition, range->value, range, limit, &found, err);
-        break;
-    case STORE_RULE_CATEGORY:
-        status = find_by_category(conn, definition, range->value, range, limit, &found, err);
-        break;
-    case STORE_RULE_NAME:
-        status = find_by_name(conn, definition, range->value, range, limit, &found, err);
-        break;
-    case STORE_RULE_WORK:
-        status = open_range(conn, sql_fetch_by_work, range, &cursor, err);
-        if (status == WEIR_OK) {
-            sqlite3_bind_int64(cursor, 1, range->target);
-            sqlite3_bind_int64(cursor, 4, definition->reaction.id);
-            status = collect(conn, cursor, definition, range->up_to, limit, &found, err);
-        }
-        break;
-    }
-    for (size_t i = 0; i < weir__sqlite_ids_count(&found) && status == WEIR_OK; i++) {
-        status = weir__sqlite_ids_add(ids, weir__sqlite_ids_get(&found, i), err);
-    }
-    weir__buffer_free(&found.bytes);
-    return status;
+    finding f = { .conn = conn,
+                  .definition = definition,
+                  .range = *range,
+                  .limit = limit,
+                  .take_cb = take_id,
+                  .ctx = ids };
+    return find_by_rule(&f, err);
 }
 
 /* ---- fetching ------------------------------------------------------------------------------ */
@@ -321,6 +403,7 @@ typedef struct fetching {
     weir_arena *arena;   /* of the list */
     weir_buffer opened;  /* sqlite_definition: those used so far */
     weir_buffer fetched; /* store_fetched */
+    weir_event *last;    /* of them; NULL: none yet */
     bool *exhausted;     /* in the arena: per item */
     size_t bytes;        /* of data and meta so far */
 } fetching;
@@ -367,43 +450,6 @@ static weir_status subscription_value(fetching *f, const store_fetch_item *item,
     return status;
 }
 
-static weir_status load_event(fetching *f, int64_t id, uint32_t item_index, weir_error *err)
-{
-    sqlite3_stmt *stmt = NULL;
-    bool row = false;
-    weir_event *event = weir__arena_alloc(f->arena, sizeof *event);
-    weir_status status = weir__sqlite_statement(f->conn, sql_fetch_event, &stmt, err);
-    if (status != WEIR_OK) {
-        return status;
-    }
-    sqlite3_bind_int64(stmt, 1, id);
-    status = weir__sqlite_step(f->conn, stmt, &row, err);
-    if (status == WEIR_OK && !row) {
-        status = weir__fail(err, WEIR_ECORRUPT, "no event at position %lld", (long long)id);
-    } else if (status == WEIR_OK && event != NULL) {
-        *event = (weir_event){ .size = sizeof *event,
-                               .id = id,
-                               .version = sqlite3_column_int64(stmt, 1),
-                               .created_us = sqlite3_column_int64(stmt, 2),
-                               .stream = weir__sqlite_column_copy(stmt, 3, f->arena),
-                               .name = weir__sqlite_column_copy(stmt, 4, f->arena),
-                               .data = weir__sqlite_column_copy(stmt, 5, f->arena),
-                               .meta = weir__sqlite_column_copy(stmt, 6, f->arena) };
-    }
-    weir__sqlite_done(stmt);
-    const store_fetched fetched = { .event = event, .item_index = item_index };
-    if (status == WEIR_OK &&
-        (event == NULL || event->stream.ptr == NULL || event->name.ptr == NULL ||
-         event->data.ptr == NULL || event->meta.ptr == NULL ||
-         !weir__buffer_add(&f->fetched, &fetched, sizeof fetched))) {
-        status = weir__fail(err, WEIR_ENOMEM, "could not copy an event");
-    }
-    if (status == WEIR_OK) {
-        f->bytes += event->data.len + event->meta.len;
-    }
-    return status;
-}
-
 /* How many more events the list takes: none once its bytes are reached. */
 static size_t room_left(const fetching *f)
 {
@@ -412,27 +458,66 @@ static size_t room_left(const fetching *f)
                : STORE_FETCH_EVENTS_MAX - f->fetched.len / sizeof(store_fetched);
 }
 
+/* A text in the arena; the same text of the event before serves as well. */
+static weir_str copy_text(fetching *f, sqlite3_stmt *cursor, int column, const weir_str *before)
+{
+    return before != NULL && weir__str_equal(*before, weir__sqlite_column_str(cursor, column))
+               ? *before
+               : weir__sqlite_column_copy(cursor, column, f->arena);
+}
+
+static weir_status take_event(finding *found, sqlite3_stmt *cursor, weir_error *err)
+{
+    fetching *f = found->ctx;
+    const weir_event *before = f->last;
+    weir_event *event = weir__arena_alloc(f->arena, sizeof *event);
+    const store_fetched fetched = { .event = event, .item_index = found->item_index };
+    if (event != NULL) {
+        *event = (weir_event){ .size = sizeof *event,
+                               .id = sqlite3_column_int64(cursor, 0),
+                               .name = copy_text(f, cursor, 1, before ? &before->name : NULL),
+                               .stream = copy_text(f, cursor, 2, before ? &before->stream : NULL),
+                               .version = sqlite3_column_int64(cursor, 3),
+                               .created_us = sqlite3_column_int64(cursor, 4),
+                               .meta = weir__sqlite_column_copy(cursor, 5, f->arena),
+                               .data = weir__sqlite_column_copy(cursor, 6, f->arena) };
+    }
+    if (event == NULL || event->stream.ptr == NULL || event->name.ptr == NULL ||
+        event->data.ptr == NULL || event->meta.ptr == NULL ||
+        !weir__buffer_add(&f->fetched, &fetched, sizeof fetched)) {
+        return weir__fail(err, WEIR_ENOMEM, "could not copy an event");
+    }
+    f->last = event;
+    f->bytes += event->data.len + event->meta.len;
+    if (room_left(f) == 0) {
+        found->limit = found->found;
+    }
+    return WEIR_OK;
+}
+
 static weir_status fetch_item(fetching *f, const store_fetch_item *item, uint32_t item_index,
                               weir_error *err)
 {
     const size_t room = room_left(f);
-    const size_t limit = (uint64_t)item->limit < room ? (size_t)item->limit : room;
-    sqlite_range range = { .target = item->target, .after = item->after, .up_to = item->up_to };
     sqlite_definition definition = { 0 };
-    sqlite_ids ids = { 0 };
-    weir_status status = subscription_value(f, item, &range.value, err);
-    if (status == WEIR_OK && limit > 0) {
+    finding found = {
+        .conn = f->conn,
+        .definition = &definition,
+        .range = { .target = item->target, .after = item->after, .up_to = item->up_to },
+        .limit = (uint64_t)item->limit < room ? (size_t)item->limit : room,
+        .with_data = true,
+        .take_cb = take_event,
+        .ctx = f,
+        .item_index = item_index,
+    };
+    weir_status status = subscription_value(f, item, &found.range.value, err);
+    if (status == WEIR_OK && !is_full(&found)) {
         status = definition_of(f, item->reaction, &definition, err);
         if (status == WEIR_OK) {
-            status = weir__sqlite_find_events(f->conn, &definition, &range, limit, &ids, err);
+            status = find_by_rule(&found, err);
         }
     }
-    const size_t found = weir__sqlite_ids_count(&ids);
-    for (size_t i = 0; i < found && room_left(f) > 0 && status == WEIR_OK; i++) {
-        status = load_event(f, weir__sqlite_ids_get(&ids, i), item_index, err);
-    }
-    f->exhausted[item_index] = room_left(f) > 0 && found < limit;
-    weir__buffer_free(&ids.bytes);
+    f->exhausted[item_index] = !is_full(&found);
     return status;
 }
 

@@ -1,5 +1,6 @@
--- fetch.sql - the events of a subscription, found by the index that fits its rule. The cursors give
--- (position, event name, stream name); what is wanted is then read by position.
+-- fetch.sql - the events of a subscription, found by the index that fits its rule. All cursors give
+-- the same columns, so that one piece of code takes them in; data only of events whose name is between
+-- ?5 and ?6: where many are not wanted, their long texts are not read.
 
 -- name: fetch_subscription
 SELECT value FROM weir_subscriptions WHERE target = ?1 AND reaction = ?2;
@@ -24,35 +25,40 @@ SELECT id FROM weir_categories WHERE name = ?1;
 -- Versions and positions of a stream grow together, so the range of positions is a range of
 -- versions; ?2 is its first version.
 -- name: fetch_by_stream
-SELECT e.id, e.name, s.name
+SELECT e.id, e.name, s.name, e.version, e.created, e.meta,
+       CASE WHEN e.name BETWEEN ?5 AND ?6 THEN e.data END
   FROM weir_events AS e
   JOIN weir_streams AS s ON s.id = e.stream
  WHERE e.stream = ?1 AND e.version >= ?2
  ORDER BY e.version;
 
 -- name: fetch_by_category
-SELECT e.id, e.name, s.name
+SELECT e.id, e.name, s.name, e.version, e.created, e.meta,
+       CASE WHEN e.name BETWEEN ?5 AND ?6 THEN e.data END
   FROM weir_events AS e INDEXED BY weir_events_by_category
  CROSS JOIN weir_streams AS s ON s.id = e.stream
  WHERE e.category = ?1 AND e.id > ?2 AND e.id <= ?3
  ORDER BY e.id;
 
 -- name: fetch_by_name
-SELECT e.id, e.name, s.name
+SELECT e.id, e.name, s.name, e.version, e.created, e.meta,
+       CASE WHEN e.name BETWEEN ?5 AND ?6 THEN e.data END
   FROM weir_events AS e INDEXED BY weir_events_by_name
  CROSS JOIN weir_streams AS s ON s.id = e.stream
  WHERE e.name = ?1 AND e.id > ?2 AND e.id <= ?3
  ORDER BY e.id;
 
 -- name: fetch_by_log
-SELECT e.id, e.name, s.name
+SELECT e.id, e.name, s.name, e.version, e.created, e.meta,
+       CASE WHEN e.name BETWEEN ?5 AND ?6 THEN e.data END
   FROM weir_events AS e
  CROSS JOIN weir_streams AS s ON s.id = e.stream
  WHERE e.id > ?2 AND e.id <= ?3
  ORDER BY e.id;
 
 -- name: fetch_by_work
-SELECT w.event, e.name, s.name
+SELECT w.event, e.name, s.name, e.version, e.created, e.meta,
+       CASE WHEN e.name BETWEEN ?5 AND ?6 THEN e.data END
   FROM weir_work AS w
  CROSS JOIN weir_events AS e ON e.id = w.event
  CROSS JOIN weir_streams AS s ON s.id = e.stream
@@ -60,7 +66,8 @@ SELECT w.event, e.name, s.name
  ORDER BY w.event;
 
 -- name: fetch_event
-SELECT e.id, e.version, e.created, s.name, e.name, e.data, e.meta
+SELECT e.id, e.name, s.name, e.version, e.created, e.meta,
+       CASE WHEN e.name BETWEEN ?5 AND ?6 THEN e.data END
   FROM weir_events AS e
   JOIN weir_streams AS s ON s.id = e.stream
  WHERE e.id = ?1;

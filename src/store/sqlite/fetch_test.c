@@ -96,12 +96,30 @@ static void compare_with_oracle(fixture *f, const fetch_case *c, const written *
                 assert_int_equal(event->id, id);
                 assert_true(weir__str_equal(event->stream, weir__str(log[id].stream)));
                 assert_true(weir__str_equal(event->name, weir__str(log[id].name)));
+                assert_true(weir__str_equal(event->data, weir__str("{}")));
             }
             assert_int_equal(at, list.events_count);
         }
     }
     weir__arena_free(&list.arena);
     weir__pattern_close(source);
+}
+
+/* Subscribes a target of a new reaction, and looks at it in batches of several sizes. */
+static void check_case(fixture *f, const fetch_case *c, const written *log)
+{
+    int64_t target = 0;
+    const store_reaction r = fixture_declare(f, c->reaction, c->names, c->source, c->rule);
+    const store_subscribe sub = { .target = weir__str(c->reaction),
+                                  .lane = weir__str("l"),
+                                  .reaction = r.id,
+                                  .source = weir__str("*"),
+                                  .value = weir__str(c->value) };
+    OK(f, f->store->ops->subscribe(f->store, &sub, &target, &f->err));
+    compare_with_oracle(f, c, log, target, r.id, 1);
+    compare_with_oracle(f, c, log, target, r.id, 7);
+    compare_with_oracle(f, c, log, target, r.id, 70);
+    compare_with_oracle(f, c, log, target, r.id, 1000);
 }
 
 static void every_rule_and_source_gives_what_the_definition_says(void **state)
@@ -135,20 +153,32 @@ static void every_rule_and_source_gives_what_the_definition_says(void **state)
     written log[EVENTS + 1];
     write_log(f, log);
     for (size_t i = 0; i < sizeof cases / sizeof cases[0]; i++) {
-        const fetch_case *c = &cases[i];
-        int64_t target = 0;
-        const store_reaction r = fixture_declare(f, c->reaction, c->names, c->source, c->rule);
-        const store_subscribe sub = { .target = weir__str(c->reaction),
-                                      .lane = weir__str("l"),
-                                      .reaction = r.id,
-                                      .source = weir__str("*"),
-                                      .value = weir__str(c->value) };
-        OK(f, f->store->ops->subscribe(f->store, &sub, &target, &f->err));
-        compare_with_oracle(f, c, log, target, r.id, 1);
-        compare_with_oracle(f, c, log, target, r.id, 7);
-        compare_with_oracle(f, c, log, target, r.id, 1000);
+        check_case(f, &cases[i], log);
     }
     fixture_check(f);
+}
+
+/* Where most events are wanted the log is read, and names are looked up where few are. */
+static void names_are_found_in_dense_and_in_sparse_parts_of_the_log(void **state)
+{
+    static const fetch_case cases[] = {
+        { "one", "Paid", "*", "", STORE_RULE_CONSTANT },
+        { "two", "Paid,Sent", "*", "", STORE_RULE_CONSTANT },
+        { "two-some", "Paid,Sent", "/-1/", "", STORE_RULE_CONSTANT },
+        { "around", "Lost,Placed", "*", "", STORE_RULE_CONSTANT },
+    };
+    fixture *f = *state;
+    written log[EVENTS + 1];
+    for (int64_t i = 1; i <= EVENTS; i++) {
+        /* Enough to be taken for dense; four times 70 events further there are others. */
+        const bool dense = i <= 66 || (i > 150 && i <= 155);
+        const char *name = dense || i % 60 == 0 ? "Paid" : i % 70 == 0 ? "Sent" : "Lost";
+        log[i] = (written){ .stream = streams[i % STREAMS], .name = name };
+        assert_int_equal(fixture_put(f, log[i].stream, log[i].name), i);
+    }
+    for (size_t i = 0; i < sizeof cases / sizeof cases[0]; i++) {
+        check_case(f, &cases[i], log);
+    }
 }
 
 /* A worker far into a long stream does not read its beginning. */
@@ -217,6 +247,8 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test_setup_teardown(every_rule_and_source_gives_what_the_definition_says,
+                                        fixture_setup, fixture_teardown),
+        cmocka_unit_test_setup_teardown(names_are_found_in_dense_and_in_sparse_parts_of_the_log,
                                         fixture_setup, fixture_teardown),
         cmocka_unit_test_setup_teardown(a_late_range_of_a_stream_is_found_by_search, fixture_setup,
                                         fixture_teardown),

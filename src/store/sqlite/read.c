@@ -12,7 +12,8 @@
  * Where a log query looks, the first that applies:
  *   stream is one name   the stream's own versions
  *   category, or a prefix with a '-' in it    the index (category, id)
- *   a few names          the index (name, id), one cursor per name, merged by position
+ *   a few names          the index (name, id), one cursor per name, merged by position; the log
+ *                        itself when it begins with many of them
  *   anything else        the log itself
  */
 #include "base/assert.h"
@@ -29,6 +30,7 @@ enum {
     LOOK_EVENTS = 64,
     NAMES_BY_INDEX_MAX = 8, /* with more names, most of the log is wanted anyway        */
     EVENTS_CAPACITY_MIN = 16,
+    DENSE_LOOK = 64, /* so many of each name tell whether they are dense */
 };
 
 /* A chunk that is being filled. */
@@ -410,6 +412,12 @@ static weir_status fill_from_log(filling *f, const char *sql, const log_range *r
     return status;
 }
 
+static weir_status fill_from_whole_log(filling *f, const log_range *range, weir_error *err)
+{
+    return fill_from_log(f, range->backward ? sql_read_log_backward : sql_read_log_forward, range,
+                         0, err);
+}
+
 static weir_status fill_from_category(filling *f, weir_str name, const log_range *range,
                                       weir_error *err)
 {
@@ -467,89 +475,136 @@ static int compare_down(const void *a, const void *b)
     return compare_up(b, a);
 }
 
-/* Adds up to a chunk of positions with one name. *last: where this list ends if it may go on. */
-static weir_status collect_name(filling *f, weir_str name, const log_range *range, int64_t *ids,
-                                size_t *ids_count, int64_t *last, weir_error *err)
+/* Positions of events of a few names. */
+typedef struct merged {
+    int64_t *ids; /* owned; in the direction of the search */
+    size_t count;
+    int64_t end; /* as far as every name's list goes */
+} merged;
+
+/* Adds up to `limit` positions with one name. */
+static weir_status collect_name(sqlite_conn *conn, const sqlite_names *names, weir_str name,
+                                merged *m, weir_error *err)
 {
     sqlite3_stmt *stmt = NULL;
     bool row = false;
     int64_t count = 0;
+    int64_t last = 0; /* where this list ends, if it may go on */
     weir_status status = weir__sqlite_statement(
-        f->conn, range->backward ? sql_read_name_backward : sql_read_name_forward, &stmt, err);
+        conn, names->backward ? sql_read_name_backward : sql_read_name_forward, &stmt, err);
     if (status != WEIR_OK) {
         return status;
     }
-    (void)sqlite3_bind_int64(stmt, 1, range->low);
-    (void)sqlite3_bind_int64(stmt, 2, range->high);
+    (void)sqlite3_bind_int64(stmt, 1, names->low);
+    (void)sqlite3_bind_int64(stmt, 2, names->high);
     weir__sqlite_bind_str(stmt, 3, name);
-    (void)sqlite3_bind_int64(stmt, 4, f->looked_max);
+    (void)sqlite3_bind_int64(stmt, 4, names->limit);
     for (;;) {
-        status = weir__sqlite_step(f->conn, stmt, &row, err);
+        status = weir__sqlite_step(conn, stmt, &row, err);
         if (status != WEIR_OK || !row) {
             break;
         }
-        *last = sqlite3_column_int64(stmt, 0);
-        ids[(*ids_count)++] = *last;
+        last = sqlite3_column_int64(stmt, 0);
+        m->ids[m->count++] = last;
         count++;
     }
-    if (count < f->looked_max) {
-        *last = range->backward ? range->low : range->high; /* all of them */
-    }
     weir__sqlite_done(stmt);
+    if (count == names->limit && (names->backward ? last > m->end : last < m->end)) {
+        m->end = last;
+    }
     return status;
 }
 
-static weir_status fill_from_names(filling *f, const log_range *range, weir_error *err)
+/* Up to `limit` positions of each name. *m is ended by weir__free(m->ids), also after a failure. */
+static weir_status merge_names(sqlite_conn *conn, const sqlite_names *names, merged *m,
+                               weir_error *err)
 {
-    const store_filter *filter = f->filter;
     weir_status status = WEIR_OK;
-    weir_event event = { 0 };
-    size_t count = 0;
-    /* As far as every name's list goes. */
-    int64_t end = range->backward ? range->low : range->high;
-    int64_t *ids = weir__malloc(filter->names_count * (size_t)f->looked_max * sizeof *ids);
-    if (ids == NULL) {
+    *m = (merged){ .end = names->backward ? names->low : names->high };
+    m->ids = weir__malloc(names->count * (size_t)names->limit * sizeof *m->ids);
+    if (m->ids == NULL) {
         return no_memory(err);
     }
-    for (size_t i = 0; i < filter->names_count; i++) {
-        int64_t last = 0;
-        status = collect_name(f, filter->names[i], range, ids, &count, &last, err);
-        if (status != WEIR_OK) {
-            goto out;
-        }
-        end = range->backward ? (last > end ? last : end) : (last < end ? last : end);
+    for (size_t i = 0; i < names->count && status == WEIR_OK; i++) {
+        status = collect_name(conn, names, names->names[i], m, err);
     }
-    if (count > 0) {
-        qsort(ids, count, sizeof *ids, range->backward ? compare_down : compare_up);
+    if (names->count > 1 && m->count > 0) {
+        qsort(m->ids, m->count, sizeof *m->ids, names->backward ? compare_down : compare_up);
     }
-    for (size_t i = 0; i < count && (range->backward ? ids[i] >= end : ids[i] <= end); i++) {
+    while (m->count > 0 &&
+           (names->backward ? m->ids[m->count - 1] < m->end : m->ids[m->count - 1] > m->end)) {
+        m->count--; /* another name may have one before it that was not looked at */
+    }
+    return status;
+}
+
+weir_status weir__sqlite_names_dense(sqlite_conn *conn, const sqlite_names *names, bool *dense,
+                                     weir_error *err)
+{
+    sqlite_names few = *names;
+    merged m = { 0 };
+    WEIR_ASSERT(names->count > 0 && names->low <= names->high);
+    few.limit = names->limit < 1 ? 1 : names->limit > DENSE_LOOK ? DENSE_LOOK : names->limit;
+    const weir_status status = merge_names(conn, &few, &m, err);
+    if (status == WEIR_OK) {
+        const int64_t before = few.backward ? few.high - m.end : m.end - few.low;
+        *dense = before / SQLITE_DENSE_PART < (int64_t)m.count;
+    }
+    weir__free(m.ids);
+    return status;
+}
+
+static weir_status fill_from_names(filling *f, const log_range *range, const sqlite_names *names,
+                                   weir_error *err)
+{
+    const int64_t range_end = range->backward ? range->low : range->high;
+    weir_event event = { 0 };
+    merged m = { 0 };
+    weir_status status = merge_names(f->conn, names, &m, err);
+    for (size_t i = 0; i < m.count && status == WEIR_OK; i++) {
         sqlite3_stmt *stmt = NULL;
         bool row = false;
         status = weir__sqlite_statement(f->conn, sql_read_log_forward, &stmt, err);
         if (status != WEIR_OK) {
             goto out;
         }
-        (void)sqlite3_bind_int64(stmt, 1, ids[i]);
-        (void)sqlite3_bind_int64(stmt, 2, ids[i]);
+        (void)sqlite3_bind_int64(stmt, 1, m.ids[i]);
+        (void)sqlite3_bind_int64(stmt, 2, m.ids[i]);
         bind_columns(f, stmt);
         status = weir__sqlite_step(f->conn, stmt, &row, err);
         if (status == WEIR_OK && row) {
             status = take_row(f, stmt, &event, err);
         }
         weir__sqlite_done(stmt);
-        if (status != WEIR_OK) {
-            goto out;
-        }
-        if (chunk_is_full(f)) {
-            f->chunk->more = i + 1 < count || end != (range->backward ? range->low : range->high);
+        if (status == WEIR_OK && chunk_is_full(f)) {
+            f->chunk->more = i + 1 < m.count || m.end != range_end;
             goto out;
         }
     }
-    f->chunk->scanned_to = end;
-    f->chunk->more = end != (range->backward ? range->low : range->high);
+    if (status == WEIR_OK) {
+        f->chunk->scanned_to = m.end;
+        f->chunk->more = m.end != range_end;
+    }
 out:
-    weir__free(ids);
+    weir__free(m.ids);
     return status;
+}
+
+static weir_status fill_from_log_or_names(filling *f, const log_range *range, weir_error *err)
+{
+    sqlite_names names = { .names = f->filter->names,
+                           .count = f->filter->names_count,
+                           .low = range->low,
+                           .high = range->high,
+                           .backward = range->backward,
+                           .limit = f->limit };
+    bool dense = false;
+    const weir_status status = weir__sqlite_names_dense(f->conn, &names, &dense, err);
+    if (status != WEIR_OK) {
+        return status;
+    }
+    names.limit = f->looked_max;
+    return dense ? fill_from_whole_log(f, range, err) : fill_from_names(f, range, &names, err);
 }
 
 /* Narrows the range to the times that the filter wants. */
@@ -593,11 +648,10 @@ static weir_status fill_by_filter(filling *f, log_range *range, weir_error *err)
             return fill_from_category(f, weir__category(p->name), range, err);
         }
         if (filter->has_names && filter->names_count <= NAMES_BY_INDEX_MAX) {
-            return fill_from_names(f, range, err);
+            return fill_from_log_or_names(f, range, err);
         }
     }
-    return fill_from_log(f, range->backward ? sql_read_log_backward : sql_read_log_forward, range,
-                         0, err);
+    return fill_from_whole_log(f, range, err);
 }
 
 static weir_status read_log_in(filling *f, const store_log_query *q, weir_error *err)

@@ -5,12 +5,19 @@
  *       is routed once for each reaction, whoever reads the log how often.
  *   (2) A subscription's `at` moves only when it has no work (at = mark), and never past the first
  *       event that was found: no event is stepped over.
- *   (3) Re-reading is over exactly when reread_to is 0; then no subscription counts as reset.
+ *   (3) What a subscription becomes is kept in memory while its marks are raised, and written once:
+ *       steps with work rows have many marks of few targets. Nothing else reads those rows
+ *       meanwhile.
+ *   (4) Re-reading is over exactly when reread_to is 0; then no subscription counts as reset.
  */
 #include "base/error.h"
 #include "base/str.h"
 #include "store/sqlite/route_sql.h"
 #include "store/sqlite/targets.h"
+
+enum {
+    KEPT_MAX = 1024, /* subscriptions in memory; a power of two */
+};
 
 /* A step together with what its reaction's row says. */
 typedef struct route_reaction {
@@ -94,35 +101,75 @@ static weir_status find_subscription(sqlite_conn *conn, int64_t target, int64_t 
     return status;
 }
 
-static weir_status write_subscription(sqlite_conn *conn, int64_t target, int64_t reaction,
-                                      const store_mark *mark, const route_subscription *sub,
-                                      weir_error *err)
+/* A subscription whose marks are being raised. */
+typedef struct kept_subscription {
+    const store_mark *of;    /* a mark with its names; NULL: this one is free */
+    const store_mark *shown; /* the last that was raised; NULL: nothing to write */
+    int64_t target;          /* 0: there is none yet */
+    route_subscription sub;  /* as it will be */
+    bool stored;             /* it has a row */
+    bool touched;            /* its target's row may have to change */
+} kept_subscription;
+
+/* Those of one call, each in the one place where its names lead. */
+typedef struct route_marks {
+    sqlite_conn *conn;
+    const route_reaction *reactions;
+    kept_subscription *kept;
+    size_t kept_count; /* a power of two */
+    sqlite_ids touched;
+} route_marks;
+
+/* Writes a subscription, if it has changed. */
+static weir_status write_subscription(route_marks *m, kept_subscription *k, weir_error *err)
 {
     sqlite3_stmt *stmt = NULL;
-    const char *sql = sub->found ? sql_route_mark : sql_route_subscribe;
-    int64_t at = sub->at, new_mark = sub->mark;
-    if (!sub->found) {
-        at = mark->first - 1;
-        new_mark = mark->last;
-    } else if (at == new_mark && mark->first - 1 > at) {
-        /* An idle subscription follows the log, or its target would look most lagging. */
-        at = mark->first - 1;
+    const store_mark *mark = k->shown;
+    if (mark == NULL) {
+        return WEIR_OK;
     }
-    if (mark->last > new_mark) {
-        new_mark = mark->last;
-    }
-    weir_status status = weir__sqlite_statement(conn, sql, &stmt, err);
+    weir_status status = weir__sqlite_statement(
+        m->conn, k->stored ? sql_route_mark : sql_route_subscribe, &stmt, err);
     if (status != WEIR_OK) {
         return status;
     }
-    sqlite3_bind_int64(stmt, 1, target);
-    sqlite3_bind_int64(stmt, 2, reaction);
-    sqlite3_bind_int64(stmt, 3, at);
-    sqlite3_bind_int64(stmt, 4, new_mark);
-    sqlite3_bind_int64(stmt, 5, mark->priority);
+    sqlite3_bind_int64(stmt, 1, k->target);
+    sqlite3_bind_int64(stmt, 2, m->reactions[mark->reaction_index].id);
+    sqlite3_bind_int64(stmt, 3, k->sub.at);
+    sqlite3_bind_int64(stmt, 4, k->sub.mark);
+    sqlite3_bind_int64(stmt, 5, k->sub.priority);
     weir__sqlite_bind_str(stmt, 6, mark->source);
     weir__sqlite_bind_str(stmt, 7, mark->value);
-    return weir__sqlite_run(conn, stmt, err);
+    status = weir__sqlite_run(m->conn, stmt, err);
+    return status == WEIR_OK && k->touched ? weir__sqlite_ids_add(&m->touched, k->target, err)
+                                           : status;
+}
+
+/* The subscription of a mark. Another one that has its place is written. */
+static weir_status keep_subscription(route_marks *m, const store_mark *mark,
+                                     kept_subscription **out, weir_error *err)
+{
+    const size_t hash = (size_t)weir__str_hash(mark->target) + mark->reaction_index;
+    kept_subscription *k = &m->kept[hash & (m->kept_count - 1)];
+    *out = k;
+    if (k->of != NULL && k->of->reaction_index == mark->reaction_index &&
+        weir__str_equal(k->of->target, mark->target) && weir__str_equal(k->of->lane, mark->lane)) {
+        return WEIR_OK;
+    }
+    weir_status status = write_subscription(m, k, err);
+    *k = (kept_subscription){ 0 };
+    if (status == WEIR_OK) {
+        status = weir__sqlite_target_find(m->conn, mark->target, mark->lane, &k->target, err);
+    }
+    if (status == WEIR_OK) {
+        status = find_subscription(m->conn, k->target, m->reactions[mark->reaction_index].id,
+                                   &k->sub, err);
+    }
+    if (status == WEIR_OK) {
+        k->stored = k->sub.found;
+        k->of = mark;
+    }
+    return status;
 }
 
 /* Whether raising its mark leaves the target's row as it is: it was behind already, at the same
@@ -132,36 +179,74 @@ static bool target_stays(const route_subscription *sub, const store_mark *mark)
     return sub->found && sub->at < sub->mark && sub->priority == mark->priority;
 }
 
-/* One mark; the target is added to `touched` when its row may have to change. */
-static weir_status raise_mark(sqlite_conn *conn, const route_reaction *reaction,
-                              const store_mark *mark, sqlite_ids *touched, weir_error *err)
+static void raise_subscription(route_subscription *sub, const store_mark *mark)
 {
-    int64_t target = 0;
-    route_subscription sub = { 0 };
-    weir_status status = weir__sqlite_target_find(conn, mark->target, mark->lane, &target, err);
-    if (status == WEIR_OK) {
-        status = find_subscription(conn, target, reaction->id, &sub, err);
+    if (!sub->found) {
+        *sub = (route_subscription){ .found = true, .at = mark->first - 1, .mark = mark->last };
+    } else if (sub->at == sub->mark && mark->first - 1 > sub->at) {
+        /* An idle subscription follows the log, or its target would look most lagging. */
+        sub->at = mark->first - 1;
     }
-    if (status != WEIR_OK || (sub.found && mark->last <= sub.at)) {
+    if (mark->last > sub->mark) {
+        sub->mark = mark->last;
+    }
+    sub->priority = mark->priority;
+}
+
+static weir_status raise_mark(route_marks *m, const store_mark *mark, weir_error *err)
+{
+    const route_reaction *reaction = &m->reactions[mark->reaction_index];
+    kept_subscription *k = NULL;
+    weir_status status = keep_subscription(m, mark, &k, err);
+    if (status != WEIR_OK || (k->sub.found && mark->last <= k->sub.at)) {
         return status;
     }
     /* What is read again was routed before: everyone else has had it. */
-    if (reaction->rule == STORE_RULE_WORK && mark->last <= reaction->reread_to && !sub.was_reset) {
+    if (reaction->rule == STORE_RULE_WORK && mark->last <= reaction->reread_to &&
+        !k->sub.was_reset) {
         return WEIR_OK;
     }
-    if (target == 0) {
-        status = weir__sqlite_target_ensure(conn, mark->target, mark->lane, &target, err);
+    if (k->target == 0) {
+        status = weir__sqlite_target_ensure(m->conn, mark->target, mark->lane, &k->target, err);
     }
-    if (status == WEIR_OK) {
-        status = write_subscription(conn, target, reaction->id, mark, &sub, err);
-    }
-    if (status == WEIR_OK && reaction->rule == STORE_RULE_WORK) {
-        status = weir__sqlite_run_ints(conn, sql_route_work,
-                                       (int64_t[]){ target, reaction->id, mark->last }, 3, err);
-    }
-    return status == WEIR_OK && !target_stays(&sub, mark)
-               ? weir__sqlite_ids_add(touched, target, err)
+    k->touched = k->touched || !target_stays(&k->sub, mark);
+    k->shown = mark;
+    raise_subscription(&k->sub, mark);
+    return status == WEIR_OK && reaction->rule == STORE_RULE_WORK
+               ? weir__sqlite_run_ints(m->conn, sql_route_work,
+                                       (int64_t[]){ k->target, reaction->id, mark->last }, 3, err)
                : status;
+}
+
+/* All marks, and then the rows of the targets they change. */
+static weir_status raise_marks(sqlite_conn *conn, const store_route *r,
+                               const route_reaction *reactions, size_t *bad_mark, weir_error *err)
+{
+    route_marks m = { .conn = conn, .reactions = reactions, .kept_count = 1 };
+    weir_status status = WEIR_OK;
+    while (m.kept_count < r->marks_count && m.kept_count < KEPT_MAX) {
+        m.kept_count *= 2;
+    }
+    m.kept = weir__calloc(m.kept_count, sizeof *m.kept);
+    if (m.kept == NULL) {
+        return weir__fail(err, WEIR_ENOMEM, "could not allocate %zu subscriptions", m.kept_count);
+    }
+    for (size_t i = 0; i < r->marks_count && status == WEIR_OK; i++) {
+        status = raise_mark(&m, &r->marks[i], err);
+        if (status == WEIR_EINVAL && bad_mark != NULL) {
+            *bad_mark = i;
+        }
+    }
+    for (size_t i = 0; i < m.kept_count && status == WEIR_OK; i++) {
+        status = write_subscription(&m, &m.kept[i], err);
+    }
+    weir__sqlite_ids_sort(&m.touched);
+    for (size_t i = 0; i < weir__sqlite_ids_count(&m.touched) && status == WEIR_OK; i++) {
+        status = weir__sqlite_derive(conn, weir__sqlite_ids_get(&m.touched, i), NULL, err);
+    }
+    weir__buffer_free(&m.touched.bytes);
+    weir__free(m.kept);
+    return status;
 }
 
 static weir_status advance(sqlite_conn *conn, const route_reaction *reaction,
@@ -183,45 +268,22 @@ static weir_status advance(sqlite_conn *conn, const route_reaction *reaction,
 static weir_status route_in(sqlite_conn *conn, const store_route *r, route_reaction *reactions,
                             int64_t now_us, size_t *bad_mark, weir_error *err)
 {
-    sqlite_ids touched = { 0 };
     weir_status status = WEIR_OK;
-    for (size_t i = 0; i < r->steps_count; i++) {
+    for (size_t i = 0; i < r->steps_count && status == WEIR_OK; i++) {
         status = check_step(conn, &r->steps[i], &reactions[i], err);
-        if (status != WEIR_OK) {
-            goto out;
-        }
     }
-    for (size_t i = 0; i < r->marks_count; i++) {
-        const store_mark *mark = &r->marks[i];
-        status = raise_mark(conn, &reactions[mark->reaction_index], mark, &touched, err);
-        if (status == WEIR_EINVAL && bad_mark != NULL) {
-            *bad_mark = i;
-        }
-        if (status != WEIR_OK) {
-            goto out;
-        }
+    if (status == WEIR_OK && r->marks_count > 0) {
+        status = raise_marks(conn, r, reactions, bad_mark, err);
     }
-    weir__sqlite_ids_sort(&touched);
-    for (size_t i = 0; i < weir__sqlite_ids_count(&touched); i++) {
-        status = weir__sqlite_derive(conn, weir__sqlite_ids_get(&touched, i), NULL, err);
-        if (status != WEIR_OK) {
-            goto out;
-        }
-    }
-    for (size_t i = 0; i < r->parks_count; i++) {
+    for (size_t i = 0; i < r->parks_count && status == WEIR_OK; i++) {
         const store_park park = { .reaction = reactions[r->parks[i].reaction_index].id,
                                   .event = r->parks[i].event,
                                   .error = r->parks[i].error };
         status = weir__sqlite_park(conn, 0, &park, now_us, err);
-        if (status != WEIR_OK) {
-            goto out;
-        }
     }
     for (size_t i = 0; i < r->steps_count && status == WEIR_OK; i++) {
         status = advance(conn, &reactions[i], &r->steps[i], err);
     }
-out:
-    weir__buffer_free(&touched.bytes);
     return status;
 }
 

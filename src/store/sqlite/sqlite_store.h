@@ -96,6 +96,26 @@ weir_status weir__sqlite_fail(sqlite_conn *conn, int rc, weir_error *err, const 
 weir_status weir__sqlite_append_in(sqlite_store *s, sqlite_conn *conn, int64_t now_us,
                                    store_append *const *appends, size_t count, weir_error *err);
 
+/* ---- names in the log (read.c) --------------------------------------------------------------- */
+
+enum {
+    SQLITE_DENSE_PART = 4, /* names are dense when they are a quarter of the events */
+};
+
+/* Names looked for in the positions [low, high], from either end. */
+typedef struct sqlite_names {
+    const weir_str *names; /* borrowed */
+    size_t count;
+    int64_t low, high;
+    bool backward;
+    int64_t limit; /* so many are wanted */
+} sqlite_names;
+
+/* Whether a good part of the next events has these names, so that reading all of them is cheaper
+ * than looking each up. An estimate, from the index alone. */
+weir_status weir__sqlite_names_dense(sqlite_conn *conn, const sqlite_names *names, bool *dense,
+                                     weir_error *err);
+
 /* Names the reactions that have not handled every event of a stream (targets side, unhandled.c):
  * WEIR_OK when there are none, WEIR_EHELD with the names in the message otherwise. `stream_row` is
  * weir_streams.id. */
