@@ -448,6 +448,37 @@ static void C25_a_turn_advances_as_settling_does(void **state)
     kit_check(k);
 }
 
+/* One target moves by two reactions, another one not at all: its failure is still its own. */
+static void C25_what_a_turn_does_not_advance_keeps_its_failure(void **state)
+{
+    kit *k = *state;
+    turn t = { 0 };
+    int64_t ids[2];
+    const store_reaction r = targets_with(k, 2, 1, ids);
+    const store_reaction other = kit_declare(k, "other", "*", "t-00", STORE_RULE_STREAM);
+    KIT_OK(k, kit_route(k, k->store, "other", "", "lane", 0));
+    const store_lease_list *held = kit_lease(k, "lane", 10);
+    assert_int_equal(held->leases_count, 2);
+    store_settle failed = kit_settle_of(&held->leases[1], STORE_END_DEFER);
+    failed.failure = (store_failure){ .reaction = r.id, .event = ids[1], .error = weir__str("why") };
+    KIT_OK(k, k->store->ops->settle(k->store, &failed, &k->err));
+    const store_lease_list *again = kit_lease(k, "lane", 10);
+    assert_int_equal(again->leases_count, 1);
+
+    const store_advance both[] = { { .reaction = r.id, .to = ids[0] },
+                                   { .reaction = other.id, .to = ids[0] } };
+    store_settle *first = turn_add(&t, &held->leases[0], r.id, ids[0]);
+    first->advances = both;
+    first->advances_count = 2;
+    store_settle *second = turn_add(&t, &again->leases[0], r.id, ids[1]);
+    second->advances_count = 0;
+    KIT_OK(k, turn_run(k, k->store, &t, NULL));
+    const store_target *kept = kit_target(k, "t-01");
+    assert_true(weir__str_equal(kept->error, weir__str("why")));
+    assert_int_equal(kept->attempts, 1);
+    kit_check(k);
+}
+
 static void C25_a_turn_that_fails_has_not_happened(void **state)
 {
     kit *k = *state;
@@ -537,6 +568,7 @@ kit_theme kit_turning(void)
         KIT_TEST(C24_what_was_lost_to_another_is_not_settled_by_a_turn),
         KIT_TEST(C24_a_fence_of_a_turn_is_never_given_out_again),
         KIT_TEST(C25_a_turn_advances_as_settling_does),
+        KIT_TEST(C25_what_a_turn_does_not_advance_keeps_its_failure),
         KIT_TEST(C25_a_turn_that_fails_has_not_happened),
         KIT_TEST(C26_a_turn_blocks_what_lost_too_many_leases),
         KIT_TEST(C33_work_rows_go_with_what_a_turn_has_handled),

@@ -339,7 +339,6 @@ PREPARE s45 AS
 SELECT weir.snapshot_drop($1, $2);
 EXECUTE s45 ('order', 'r2');
 EXECUTE s10 ('6', NULL) \g /dev/null
-EXECUTE s11 ('7');
 PREPARE s46 AS
 WITH locks AS MATERIALIZED (SELECT * FROM pg_locks WHERE granted)
 SELECT coalesce(l.pid, 0)::bigint AS pid,

@@ -2293,11 +2293,10 @@ BEGIN
                                      <= (m.target, m.reaction, m.to_position)) AS x
                     WHERE m.reaction = ANY (with_work)));
     END IF;
-    IF cardinality(moved_targets) IS DISTINCT FROM cardinality(settle_targets) THEN
-        unmoved := ARRAY(SELECT u.target FROM unnest(settle_targets) AS u (target)
-                         EXCEPT
-                         SELECT m.target FROM unnest(moved_targets) AS m (target));
-    END IF;
+    unmoved := CASE WHEN moved_targets IS NULL THEN settle_targets
+                    WHEN cardinality(settle_targets) = 1 THEN '{}'
+                    ELSE ARRAY(SELECT u.target FROM unnest(settle_targets) AS u (target)
+                                WHERE u.target <> ALL (moved_targets)) END;
     retired := ARRAY(SELECT r.id FROM weir.reactions AS r WHERE r.retired);
     paused_lanes := ARRAY(SELECT l.lane FROM weir.lanes AS l WHERE l.paused);
     RETURN QUERY
