@@ -87,6 +87,62 @@ static void fifteen_hundred_marks_are_one_statement(void **state)
     nothing_is_wrong(t, s);
 }
 
+/* Events from..to for the targets t-0 and t-1 in turns, each found `times` times, on a connection of
+ * the test's. */
+static void route_work(PGconn *conn, const char *schema, int from, int to, int times, int priority)
+{
+    PQclear(test_query(
+        conn,
+        "SELECT %s.route('{1}', '{1}', '{%d}', '{%d}', array_agg(0), array_agg('t-' || g %% 2),"
+        "    array_agg('l'::text), array_agg(%d::bigint), array_agg('s'::text),"
+        "    array_agg(''::text), array_agg(g::bigint), array_agg(g::bigint), '{}', '{}', '{}')"
+        "  FROM generate_series(1, %d), generate_series(%d, %d) AS g",
+        schema, from - 1, to, priority, times, from, to));
+}
+
+/* A page of events for few targets costs what its targets cost, and the work rows. */
+static void many_events_of_a_target_are_one_look_at_it(void **state)
+{
+    enum { PAGE = 40 };
+    pg_test *t = *state;
+    weir_store *s = test_store(t);
+    PGconn *conn = test_connect(t); /* has counted nothing yet */
+    give_reaction(t, s, "r", STORE_RULE_WORK);
+    for (int i = 0; i < 3 * PAGE; i++) {
+        test_put(t, s, "s-1", "A");
+    }
+    route_work(t->conn, t->schema, 1, PAGE, 2, 0);
+    assert_int_equal(look(t, "SELECT count(*) FROM %s.work"), PAGE);
+    assert_int_equal(look(t, "SELECT count(*) FROM %s.targets WHERE behind"), 2);
+
+    const int64_t before = look(t, "SELECT sum(xmin::text::bigint) FROM %s.targets");
+    test_exec(conn, "BEGIN");
+    route_work(conn, t->schema, PAGE + 1, 2 * PAGE, 1, 0);
+    const int64_t looks =
+        test_number(conn,
+                    "SELECT sum(idx_scan) FROM pg_stat_xact_all_tables WHERE schemaname = '%s'"
+                    "   AND relname IN ('targets', 'subscriptions')",
+                    t->schema);
+    test_exec(conn, "COMMIT");
+    print_message("%d marks: %lld looks\n", PAGE, (long long)looks);
+    assert_in_range(looks, 1, PAGE / 2);
+    assert_int_equal(look(t, "SELECT count(*) FROM %s.work"), 2 * PAGE);
+    /* They were behind already, and are not written again... */
+    assert_int_equal(look(t, "SELECT sum(xmin::text::bigint) FROM %s.targets"), before);
+
+    /* ...unless their priority is another one. */
+    route_work(t->conn, t->schema, 2 * PAGE + 1, 3 * PAGE, 1, 7);
+    assert_int_equal(look(t, "SELECT count(*) FROM %s.targets WHERE priority = 7"), 2);
+    assert_int_equal(look(t, "SELECT min(mark) FROM %s.subscriptions"), 3 * PAGE - 1);
+    assert_int_equal(look(t, "SELECT max(at) FROM %s.subscriptions"), 1);
+    /* What has its work row already, below the mark, gets no second one; what has lost it does. */
+    test_exec(t->conn, "DELETE FROM %s.work WHERE event = 9", t->schema);
+    test_exec(t->conn, "UPDATE %s.reactions SET routed = 0", t->schema);
+    route_work(t->conn, t->schema, 1, 3 * PAGE, 1, 7);
+    assert_int_equal(look(t, "SELECT count(*) FROM %s.work"), 3 * PAGE);
+    nothing_is_wrong(t, s);
+}
+
 static void a_mark_in_the_wrong_lane_is_named_and_nothing_is_written(void **state)
 {
     pg_test *t = *state;
@@ -246,6 +302,7 @@ int main(int argc, char **argv)
 {
     static const struct CMUnitTest tests[] = {
         PG_TEST(fifteen_hundred_marks_are_one_statement),
+        PG_TEST(many_events_of_a_target_are_one_look_at_it),
         PG_TEST(a_mark_in_the_wrong_lane_is_named_and_nothing_is_written),
         PG_TEST(of_two_routers_of_one_reaction_one_is_refused),
         PG_TEST(only_routing_commits_without_waiting_for_the_disk),

@@ -76,7 +76,8 @@ BEGIN
 
     IF cardinality(mark_steps) > 0 THEN
         -- Mostly every target is there, and in its lane, where it stays: one look at each.
-        PERFORM FROM unnest(mark_targets, mark_lanes) AS u (name, lane)
+        PERFORM FROM (SELECT DISTINCT m.name COLLATE "C" AS name, m.lane COLLATE "C" AS lane
+                        FROM unnest(mark_targets, mark_lanes) AS m (name, lane)) AS u
           WHERE (SELECT t.lane FROM weir.targets AS t WHERE t.name = u.name LIMIT 1)
                 IS DISTINCT FROM u.lane
           LIMIT 1;
@@ -107,13 +108,12 @@ BEGIN
 
             SELECT array_agg(n.name ORDER BY n.place), array_agg(n.lane ORDER BY n.place)
               INTO new_names, new_lanes
-              FROM (SELECT DISTINCT ON (u.name) u.name, u.lane, u.place
+              FROM (SELECT DISTINCT ON (u.name COLLATE "C") u.name, u.lane, u.place
                       FROM unnest(mark_steps, mark_targets, mark_lanes, mark_lasts)
                            WITH ORDINALITY AS u (step, name, lane, final, place)
                      WHERE NOT (rules[u.step + 1] = 4 AND u.final <= rereads[u.step + 1])
-                       AND (SELECT true FROM weir.targets AS t WHERE t.name = u.name
-                             LIMIT 1) IS NULL
-                     ORDER BY u.name, u.place) AS n;
+                     ORDER BY u.name COLLATE "C", u.place) AS n
+             WHERE (SELECT true FROM weir.targets AS t WHERE t.name = n.name LIMIT 1) IS NULL;
             IF new_names IS NOT NULL THEN
                 INSERT INTO weir.lanes (lane)
                 SELECT DISTINCT u.lane COLLATE "C"
@@ -165,45 +165,65 @@ BEGIN
         END IF;
 
         -- Marks of one subscription count in their order: the first that is not below `at` decides
-        -- where it stands, the last gives priority, source and value.
-        WITH fitting AS (
-            SELECT u.place, u.priority, u.source, u.value, u.begins, u.final, t.id AS target,
-                   step_reactions[u.step + 1] AS reaction, rules[u.step + 1] AS rule,
-                   CASE WHEN s.at IS NULL THEN u.begins - 1
-                        WHEN s.at = s.mark THEN greatest(s.at, u.begins - 1)
-                        ELSE s.at END AS stands
-              FROM unnest(mark_steps, mark_targets, mark_priorities, mark_sources, mark_values,
-                          mark_firsts, mark_lasts)
-                   WITH ORDINALITY
-                   AS u (step, name, priority, source, value, begins, final, place)
-             CROSS JOIN LATERAL (SELECT x.id FROM weir.targets AS x WHERE x.name = u.name
-                                  LIMIT 1) AS t
-              LEFT JOIN LATERAL (SELECT x.at, x.mark, x.was_reset
-                                   FROM weir.subscriptions AS x
-                                  WHERE x.target = t.id
-                                    AND x.reaction + 0 = step_reactions[u.step + 1]
-                                  LIMIT 1) AS s ON true
-             WHERE (s.at IS NULL OR u.final > s.at)
-               AND NOT (rules[u.step + 1] = 4 AND u.final <= rereads[u.step + 1]
-                        AND NOT coalesce(s.was_reset, false))
+        -- where it stands, the last gives priority, source and value. A page may hold hundreds of
+        -- one subscription: they are sorted once, and its rows are looked at for the first of them.
+        -- A target that was behind already, with this priority, stays as it is.
+        WITH numbered AS (
+            SELECT u.*, row_number() OVER of_subscription AS nth
+              FROM (SELECT m.name COLLATE "C" AS name, step_reactions[m.step + 1] AS reaction,
+                           rules[m.step + 1] AS rule, rereads[m.step + 1] AS reread_to, m.priority,
+                           m.source, m.value, m.begins, m.final, m.place
+                      FROM unnest(mark_steps, mark_targets, mark_priorities, mark_sources,
+                                  mark_values, mark_firsts, mark_lasts)
+                           WITH ORDINALITY
+                           AS m (step, name, priority, source, value, begins, final, place)) AS u
+            WINDOW of_subscription AS (PARTITION BY u.name, u.reaction ORDER BY u.place)
+        ), looked AS (
+            -- found: target, at, mark, was_reset, priority; NULL where there is none yet.
+            SELECT n.*,
+                   CASE WHEN n.nth = 1 THEN
+                       (SELECT ARRAY[t.id, s.at, s.mark, s.was_reset::integer, s.priority]
+                          FROM (SELECT x.id FROM weir.targets AS x WHERE x.name = n.name
+                                 LIMIT 1) AS t
+                          LEFT JOIN LATERAL (SELECT x.at, x.mark, x.was_reset, x.priority
+                                               FROM weir.subscriptions AS x
+                                              WHERE x.target = t.id
+                                                AND x.reaction + 0 = n.reaction
+                                              LIMIT 1) AS s ON true
+                         LIMIT 1) END AS found_first
+              FROM numbered AS n
+             ORDER BY n.name, n.reaction, n.place
+            OFFSET 0 -- an argument of a window function is computed again for every row
+        ), found AS (
+            SELECT l.*,
+                   first_value(l.found_first)
+                       OVER (PARTITION BY l.name, l.reaction ORDER BY l.place) AS found
+              FROM looked AS l
         ), standing AS (
-            SELECT f.*,
-                   first_value(f.stands)
-                       OVER (PARTITION BY f.target, f.reaction ORDER BY f.place) AS at
-              FROM fitting AS f
+            SELECT f.*, f.found[1] AS target,
+                   first_value(CASE WHEN f.found[2] IS NULL THEN f.begins - 1
+                                    WHEN f.found[2] = f.found[3]
+                                        THEN greatest(f.found[2], f.begins - 1)
+                                    ELSE f.found[2] END)
+                       OVER (PARTITION BY f.name, f.reaction ORDER BY f.place) AS at
+              FROM found AS f
+             WHERE f.found IS NOT NULL
+               AND (f.found[2] IS NULL OR f.final > f.found[2])
+               AND NOT (f.rule = 4 AND f.final <= f.reread_to
+                        AND coalesce(f.found[4], 0) = 0)
         ), written AS MATERIALIZED (
             SELECT w.*,
                    max(w.final) OVER of_subscription AS mark,
-                   row_number() OVER (of_subscription ORDER BY w.place DESC) AS from_last
+                   lead(w.place) OVER of_subscription IS NULL AS is_last
               FROM standing AS w
              WHERE w.final > w.at
-            WINDOW of_subscription AS (PARTITION BY w.target, w.reaction)
+            WINDOW of_subscription AS (PARTITION BY w.name, w.reaction ORDER BY w.place)
         ), subscribed AS (
             INSERT INTO weir.subscriptions AS s
                    (target, reaction, at, mark, priority, source, value)
             SELECT w.target, w.reaction, w.at, w.mark, w.priority, w.source, w.value
               FROM written AS w
-             WHERE w.from_last = 1
+             WHERE w.is_last
                 ON CONFLICT (target, reaction)
                 DO UPDATE SET at = excluded.at,
                               mark = greatest(s.mark, excluded.mark),
@@ -212,10 +232,21 @@ BEGIN
                               value = excluded.value
         ), worked AS (
             INSERT INTO weir.work (target, reaction, event)
-            SELECT w.target, w.reaction, w.final FROM written AS w WHERE w.rule = 4
-                ON CONFLICT DO NOTHING
+            -- Beyond its mark a subscription has none. ON CONFLICT would cost as much again.
+            SELECT DISTINCT w.target, w.reaction, w.final
+              FROM written AS w
+             WHERE w.rule = 4
+               AND (w.final > coalesce(w.found[3], 0)
+                    OR (SELECT true FROM weir.work AS k
+                         WHERE k.target = w.target AND k.reaction = w.reaction
+                           AND k.event = w.final
+                         LIMIT 1) IS NULL)
         )
-        SELECT array_agg(DISTINCT w.target) INTO touched FROM written AS w;
+        SELECT array_agg(DISTINCT w.target)
+          INTO touched
+          FROM written AS w
+         WHERE w.is_last
+           AND (w.found[2] < w.found[3] AND w.found[5] = w.priority) IS NOT TRUE;
         PERFORM weir.derive(touched);
     END IF;
 
