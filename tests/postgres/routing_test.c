@@ -143,6 +143,44 @@ static void many_events_of_a_target_are_one_look_at_it(void **state)
     nothing_is_wrong(t, s);
 }
 
+/* What its marks make of it is known when it is inserted; what was guessed wrongly is put right. */
+static void a_new_target_is_written_once(void **state)
+{
+    pg_test *t = *state;
+    weir_store *s = test_store(t);
+    PGconn *conn = test_connect(t); /* has counted nothing yet */
+    give_reaction(t, s, "a", STORE_RULE_STREAM);
+    give_reaction(t, s, "b", STORE_RULE_STREAM);
+    for (int i = 0; i < 5; i++) {
+        test_put(t, s, "s-1", "A");
+    }
+    test_exec(conn, "BEGIN");
+    PQclear(test_query(conn,
+                       "SELECT %s.route('{1, 2}', '{1, 1}', '{0, 0}', '{3, 3}', '{0, 1, 0}',"
+                       "    '{t, t, u}', '{l, l, l}', '{4, 7, 1}', '{s, s, s}', '{v, v, v}',"
+                       "    '{2, 1, 3}', '{2, 3, 3}', '{}', '{}', '{}')",
+                       t->schema));
+    assert_int_equal(test_number(conn,
+                                 "SELECT n_tup_ins * 10 + n_tup_upd FROM pg_stat_xact_all_tables"
+                                 " WHERE schemaname = '%s' AND relname = 'targets'",
+                                 t->schema),
+                     20);
+    test_exec(conn, "COMMIT");
+    assert_int_equal(look(t, "SELECT watermark * 10 + priority FROM %s.targets WHERE name = 't'"),
+                     7);
+    assert_int_equal(look(t, "SELECT watermark * 10 + priority FROM %s.targets WHERE name = 'u'"),
+                     21);
+    nothing_is_wrong(t, s);
+    /* The last of a subscription's marks gives its priority. */
+    PQclear(test_query(conn,
+                       "SELECT %s.route('{1}', '{1}', '{3}', '{5}', '{0, 0}', '{w, w}', '{l, l}',"
+                       "    '{9, 2}', '{s, s}', '{v, v}', '{4, 5}', '{4, 5}', '{}', '{}', '{}')",
+                       t->schema));
+    assert_int_equal(look(t, "SELECT watermark * 10 + priority FROM %s.targets WHERE name = 'w'"),
+                     32);
+    nothing_is_wrong(t, s);
+}
+
 static void a_mark_in_the_wrong_lane_is_named_and_nothing_is_written(void **state)
 {
     pg_test *t = *state;
@@ -303,6 +341,7 @@ int main(int argc, char **argv)
     static const struct CMUnitTest tests[] = {
         PG_TEST(fifteen_hundred_marks_are_one_statement),
         PG_TEST(many_events_of_a_target_are_one_look_at_it),
+        PG_TEST(a_new_target_is_written_once),
         PG_TEST(a_mark_in_the_wrong_lane_is_named_and_nothing_is_written),
         PG_TEST(of_two_routers_of_one_reaction_one_is_refused),
         PG_TEST(only_routing_commits_without_waiting_for_the_disk),

@@ -1225,6 +1225,8 @@ DECLARE
     ending bigint[];
     new_names text[];
     new_lanes text[];
+    new_watermarks bigint[];
+    new_priorities bigint[];
     reset_names text[];
     touched bigint[];
 BEGIN
@@ -1285,13 +1287,20 @@ BEGIN
                 RAISE EXCEPTION 'target "%" is in lane "%", not in "%"', r.name, r.has, r.lane
                     USING ERRCODE = 'WR002', DETAIL = (r.place - 1)::text;
             END IF;
-            SELECT array_agg(n.name ORDER BY n.place), array_agg(n.lane ORDER BY n.place)
-              INTO new_names, new_lanes
-              FROM (SELECT DISTINCT ON (u.name COLLATE "C") u.name, u.lane, u.place
-                      FROM unnest(mark_steps, mark_targets, mark_lanes, mark_lasts)
-                           WITH ORDINALITY AS u (step, name, lane, final, place)
-                     WHERE NOT (rules[u.step + 1] = 4 AND u.final <= rereads[u.step + 1])
-                     ORDER BY u.name COLLATE "C", u.place) AS n
+            SELECT array_agg(n.name ORDER BY n.place), array_agg(n.lane ORDER BY n.place),
+                   array_agg(n.watermark ORDER BY n.place), array_agg(n.priority ORDER BY n.place)
+              INTO new_names, new_lanes, new_watermarks, new_priorities
+              FROM (SELECT DISTINCT ON (u.name) u.name, u.lane, u.place,
+                           min(u.begins) OVER (PARTITION BY u.name) - 1 AS watermark,
+                           max(u.priority) OVER (PARTITION BY u.name) AS priority
+                      FROM (SELECT m.name COLLATE "C" AS name, m.lane, m.priority, m.begins, m.place
+                              FROM unnest(mark_steps, mark_targets, mark_lanes, mark_priorities,
+                                          mark_firsts, mark_lasts)
+                                   WITH ORDINALITY
+                                   AS m (step, name, lane, priority, begins, final, place)
+                             WHERE NOT (rules[m.step + 1] = 4 AND m.final <= rereads[m.step + 1]))
+                           AS u
+                     ORDER BY u.name, u.place) AS n
              WHERE (SELECT true FROM weir.targets AS t WHERE t.name = n.name LIMIT 1) IS NULL;
             IF new_names IS NOT NULL THEN
                 INSERT INTO weir.lanes (lane)
@@ -1301,11 +1310,12 @@ BEGIN
                  ORDER BY 1
                     ON CONFLICT DO NOTHING;
                 WITH n AS MATERIALIZED (
-                    SELECT u.name, u.lane, nextval('weir.targets_id_seq') AS id
-                      FROM unnest(new_names, new_lanes) AS u (name, lane))
-                INSERT INTO weir.targets (id, name, lane)
+                    SELECT u.*, nextval('weir.targets_id_seq') AS id
+                      FROM unnest(new_names, new_lanes, new_watermarks, new_priorities)
+                           AS u (name, lane, watermark, priority))
+                INSERT INTO weir.targets (id, name, lane, behind, watermark, rank, priority)
                 OVERRIDING SYSTEM VALUE
-                SELECT n.id, n.name, n.lane
+                SELECT n.id, n.name, n.lane, true, n.watermark, n.watermark >> 10, n.priority
                   FROM n
                  ORDER BY n.name COLLATE "C"
                     ON CONFLICT (name) DO NOTHING;
