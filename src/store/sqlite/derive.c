@@ -1,8 +1,8 @@
 /* derive.c - keeps a target's row in step with its subscriptions; small tools of the targets side.
  *
  * INVARIANT  At the end of every transaction, behind, watermark, rank and priority of every target
- * are what weir__sqlite_target_derived computes. Leasing reads nothing else, so a target whose row is wrong is
- * either leased for nothing or never again.
+ * are what weir__sqlite_target_derived computes. Leasing reads nothing else, so a target whose row
+ * is wrong is either leased for nothing or never again.
  */
 #include "base/error.h"
 #include "base/str.h"
