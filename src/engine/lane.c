@@ -95,6 +95,18 @@ static size_t free_slots(lane *l)
     return count;
 }
 
+/* A slot that finishes wakes us once, and that may have been in the middle of a round. */
+static bool has_finished(lane *l)
+{
+    bool found = false;
+    weir__lock(&l->worker->mu);
+    for (size_t i = 0; i < l->slots_count; i++) {
+        found = found || l->slots[i].state == SLOT_FINISHED;
+    }
+    weir__unlock(&l->worker->mu);
+    return found;
+}
+
 /* Whoever woke us may have work: the next slot that is free has us ask for it. */
 static void ask_later(lane *l)
 {
@@ -367,7 +379,7 @@ static int64_t begin(lane *l)
         return TASK_NOW;
     }
     r->phase = ROUND_TURN;
-    return r->full && free_slots(l) > 0 ? TASK_NOW : TASK_WAIT;
+    return has_finished(l) || (r->full && free_slots(l) > 0) ? TASK_NOW : TASK_WAIT;
 }
 
 static int64_t begin_broken(lane *l)
