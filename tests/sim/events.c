@@ -1,9 +1,9 @@
 /* events.c - see sim.h: what is appended, what the handlers do with it, and what an operator does.
  *
- * Every handler stages one event that says which event, reaction, target and fence it was for. So
- * the log tells, without asking any worker, what was done, how often, and under which lease. Now
- * and then one also stages an event for a stream that all compete for, at the version it has: such
- * a settle may lose a race.
+ * Every handler but LOOK's stages one event that says which event, reaction, target and fence it
+ * was for. So the log tells, without asking any worker, what was done, how often, and under which
+ * lease. Now and then one also stages an event for a stream that all compete for, at the version it
+ * has: such a settle may lose a race. LOOK's stages nothing, and tells the model what it has seen.
  *
  *   COPY   on Placed, in the newer definition on Changed too   t-{stream}   blocks what fails
  *   AUDIT  on Placed and Changed                               t-{stream}   retries for ever
@@ -12,6 +12,7 @@
  *   MAIL   on Paid                                             w-{data.k}   blocks
  *   SUM    on Placed, a projection                             t-{stream}   parks
  *   TAKE   on Paid, pulled                                     w-{data.k}   blocks
+ *   LOOK   on Placed, without effects                          l-{stream}   parks, or blocks
  */
 #include "sim.h"
 
@@ -20,7 +21,7 @@
 #include <stdio.h>
 
 const char *const sim_reaction_names[SIM_REACTIONS] = { "copy", "audit", "tally", "bill",
-                                                        "mail", "sum",   "take" };
+                                                        "mail", "sum",   "take",  "look" };
 
 /* ---- handlers ----------------------------------------------------------------------------- */
 
@@ -56,6 +57,9 @@ static void stage(sim *s, weir_delivery *d)
     weir_error err = { .size = sizeof err };
     const int index = reaction_index(d->reaction->name);
 
+    if (index == LOOK) {
+        return;
+    }
     (void)snprintf(stream, sizeof stream, "done-%s-%.*s", sim_reaction_names[index],
                    (int)d->target.len, d->target.ptr);
     (void)snprintf(
@@ -124,6 +128,17 @@ static int32_t handle(void *ctx, weir_delivery *d)
     return sim_handled(ctx, d);
 }
 
+static int32_t look(void *ctx, weir_delivery *d)
+{
+    sim_process *p = ctx;
+    const int32_t outcome = sim_handled(p, d);
+
+    if (outcome == WEIR_DONE) {
+        sim_saw(p->sim, d->target, d->event->id, d->fence);
+    }
+    return outcome;
+}
+
 /* ---- declaring ---------------------------------------------------------------------------- */
 
 static void declare_lane(sim_process *p, const char *name, int64_t lease_us)
@@ -168,6 +183,10 @@ void sim_declare(sim_process *p)
     all[SUM].deadline_us = SIM_PROJECT_US;
     all[TAKE].handle = NULL;
     all[TAKE].deadline_us = SIM_PULL_US;
+    all[LOOK].handle = look;
+    all[LOOK].to = weir__str("l-{stream}");
+    all[LOOK].lane = weir__str(p->sim->seed % 2 == 0 ? "slow" : "fast");
+    all[LOOK].poison = p->sim->seed % 4 < 2 ? WEIR_POISON_PARK : WEIR_POISON_BLOCK;
     for (int i = 0; i < SIM_REACTIONS; i++) {
         if (weir__registry_reaction(&p->reactions, &all[i], NULL) != WEIR_OK) {
             sim_fail(p->sim, "could not declare a reaction");
@@ -272,8 +291,10 @@ static int some_target(sim *s, char *name, size_t bytes)
         (void)snprintf(name, bytes, "all");
     } else if (i < SIM_STREAMS) {
         (void)snprintf(name, bytes, "t-order-%zu", i);
-    } else {
+    } else if (i < SIM_LOOKED) {
         (void)snprintf(name, bytes, "w-%zu", i - SIM_STREAMS);
+    } else {
+        (void)snprintf(name, bytes, "l-order-%zu", i - SIM_LOOKED);
     }
     return (int)i;
 }

@@ -40,12 +40,29 @@ static weir_status settle_and_keep(weir_store *store, store_settle *settle, weir
     return status;
 }
 
+static weir_status turn_and_count(weir_store *store, store_settle *const *settles, size_t count,
+                                  const store_lease_request *lease, store_lease_list *list,
+                                  weir_error *err)
+{
+    const weir_status status = true_ops->turn(store, settles, count, lease, list, err);
+    uint64_t plain = 0;
+
+    for (size_t i = 0; status == WEIR_OK && i < count; i++) {
+        plain += settles[i]->status == WEIR_OK;
+        world->plain_lost += settles[i]->status != WEIR_OK;
+    }
+    world->plain += plain;
+    world->turns += plain > 0;
+    return status;
+}
+
 void sim_watch_settles(sim *s, weir_store *store)
 {
     world = s;
     true_ops = store->ops;
     watched_ops = *store->ops;
     watched_ops.settle = settle_and_keep;
+    watched_ops.turn = turn_and_count;
     store->ops = &watched_ops;
 }
 

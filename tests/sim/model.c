@@ -11,6 +11,11 @@
  *     effects are one;
  *   - effects of a line come in the order of the events, but for those that were parked;
  *   - an effect carries the fence that its target has: no settle under a stale fence succeeded;
+ *   - LOOK has no effects to find. Its handler tells which events it has seen, and under which
+ *     fence, and a settle that moves `at` over an event, or ends one that was sent back, counts as
+ *     its effect if it was seen under the fence that the target has; else it was skipped. Under one
+ *     fence events are seen in order and once, and not when they were settled already. That one
+ *     was seen and not settled is fine;
  *   - a subscription has at < mark exactly when its line has an event above `at` that was routed,
  *     and its target is `behind` exactly when one of them has, or was sent something back;
  *   - who takes a step changes what such a step may change: leasing settles what its slots have
@@ -41,6 +46,9 @@ static int target_index(weir_str name)
     }
     if (sscanf(text, "w-%d", &number) == 1) {
         return SIM_STREAMS + number;
+    }
+    if (sscanf(text, "l-order-%d", &number) == 1) {
+        return SIM_LOOKED + number;
     }
     return strcmp(text, "all") == 0 ? SIM_TARGETS - 1 : -1;
 }
@@ -111,6 +119,7 @@ static void see_source(sim *s, const weir_event *e)
         add_event(s, COPY, number, e->id, placed || e->id > s->newer_from);
         if (placed) {
             add_event(s, SUM, number, e->id, true);
+            add_event(s, LOOK, SIM_LOOKED + number, e->id, true);
             add_event(s, TALLY, SIM_TARGETS - 1, e->id, true);
         }
     } else if (weir__str_equal(e->name, weir__str("Paid"))) {
@@ -174,6 +183,43 @@ static void see_projected(sim *s)
         s->projections++;
     }
     s->projected_count = 0;
+}
+
+void sim_saw(sim *s, weir_str target, int64_t event, int64_t fence)
+{
+    const int t = target_index(target);
+    sim_line *line = t < 0 ? NULL : &s->lines[LOOK][t];
+    sim_event *e = line == NULL ? NULL : find_event(line, event);
+
+    if (e == NULL) {
+        sim_fail(s, "look handled event %lld, which is not for it", (long long)event);
+        return;
+    }
+    if (fence < line->seen_fence) {
+        return; /* who has lost it and does not know: what it has seen is never settled */
+    }
+    if (fence == s->rows[t].fence && e->effects > 0) {
+        sim_fail(s, "look handled event %lld of target %d again", (long long)event, t);
+    }
+    if (fence > line->seen_fence) {
+        line->seen_fence = fence;
+        line->seen_last = 0;
+    }
+    if (e->parked == 0 && event <= line->seen_last) {
+        sim_fail(s, "look handled event %lld of target %d after %lld", (long long)event, t,
+                 (long long)line->seen_last);
+    }
+    line->seen_last = e->parked == 0 ? event : line->seen_last;
+    e->seen_fence = fence;
+}
+
+/* A settle was about this event of LOOK's. */
+static void see_looked(sim *s, int t, sim_event *e, sim_actor actor)
+{
+    if (e->seen_fence == s->rows[t].fence) {
+        e->effects++;
+        s->looks += actor == ACTOR_LEASING;
+    }
 }
 
 /* Reads on in the log. Those that are effects are checked when `at` is known. */
@@ -240,6 +286,20 @@ static void see_reactions(sim *s, sim_actor actor)
     }
 }
 
+/* What is not parked any more, and was not covered by a settle, was sent back and is done. */
+static void see_parked_done(sim *s)
+{
+    for (int t = SIM_LOOKED; t < SIM_LOOKED + SIM_STREAMS; t++) {
+        sim_line *line = &s->lines[LOOK][t];
+        for (size_t i = 0; i < line->covered; i++) {
+            sim_event *e = &line->events[i];
+            if (e->was_parked && e->parked == 0 && e->effects == 0) {
+                see_looked(s, t, e, ACTOR_SLOT);
+            }
+        }
+    }
+}
+
 static void see_parked(sim *s)
 {
     const store_parked_query q = { .limit = 10000 };
@@ -275,6 +335,7 @@ static void see_parked(sim *s)
         e->was_parked = true;
         line->sent_back += one->sent_back;
     }
+    see_parked_done(s);
 }
 
 /* ---- targets ------------------------------------------------------------------------------ */
@@ -354,8 +415,8 @@ static bool believed(const sim_row *row, const sim_belief *beliefs, size_t count
     return false;
 }
 
-/* settled: a slot of the lane had finished it under that fence, so it was free before it was leased,
- * or has become so now. */
+/* settled: a slot of the lane had finished it under that fence, so it was free before it was
+ * leased, or has become so now. */
 static void check_leased(sim *s, int t, const sim_row *before, const sim_row *now,
                          const sim_process *p, bool settled)
 {
@@ -463,6 +524,10 @@ static void see_subscriptions(sim *s, int t, const store_target *target, sim_act
             sim_fail(s, "at of %s on target %d was moved by a step that settles nothing",
                      sim_reaction_names[r], t);
         }
+        for (size_t j = line->covered;
+             r == LOOK && settled && j < line->count && line->events[j].id <= sub->at; j++) {
+            see_looked(s, t, &line->events[j], actor);
+        }
         line->subscribed = true;
         line->at = sub->at;
         line->mark = sub->mark;
@@ -492,7 +557,8 @@ static void see_targets(sim *s, sim_actor actor, const sim_process *p, const sim
             check_row(s, t, &now, actor, p, beliefs, count);
         }
         see_subscriptions(s, t, target, actor,
-                          actor == ACTOR_LEASING && believed(&s->rows[t], beliefs, count));
+                          (actor == ACTOR_LEASING || actor == ACTOR_SLOT) &&
+                              believed(&s->rows[t], beliefs, count));
         s->rows[t] = now;
     }
 }
@@ -536,8 +602,12 @@ static void check_done(sim *s)
     for (int r = 0; r < SIM_REACTIONS; r++) {
         for (int t = 0; t < SIM_TARGETS && !s->failed; t++) {
             const sim_line *line = &s->lines[r][t];
+            const int64_t at = line->subscribed ? line->at : -1;
             for (size_t i = 0; i < line->count && !s->failed; i++) {
-                check_event(s, r, t, &line->events[i]);
+                const sim_event *e = &line->events[i];
+                if (e->effects + e->parked != (e->id <= at)) { /* most are as they should be */
+                    check_event(s, r, t, e);
+                }
             }
         }
     }
@@ -587,7 +657,7 @@ void sim_look(sim *s, sim_actor actor, const sim_process *p, const sim_belief *b
     }
     see_targets(s, actor, p, beliefs, count);
     check_lines(s);
-    if (actor == ACTOR_SLOT || actor == ACTOR_LEASING || actor == ACTOR_SKIP) {
+    if (actor == ACTOR_SLOT || (actor == ACTOR_LEASING && count > 0) || actor == ACTOR_SKIP) {
         check_done(s);
     }
     if (actor == ACTOR_ROUTER) {
@@ -627,6 +697,7 @@ void sim_will_reset(sim *s, int target, int64_t position)
         for (size_t i = 0; i < line->count; i++) {
             if (line->events[i].id > position) {
                 line->events[i].effects = 0;
+                line->events[i].seen_fence = 0;
             }
         }
     }

@@ -11,6 +11,9 @@
  * A call of the store that is delayed, and a handler that is slow, let other steps happen in the
  * middle of theirs; so steps nest, and whatever looks at the store looks after each one of them.
  *
+ * Batches are settled in both ways: with effects by their slot, and without, as LOOK's are, in the
+ * lane's turn. LOOK has targets of its own: a batch with an effect of anybody's is not plain.
+ *
  * Everything runs on one thread, and one seed is always the same run. So what needs threads or
  * processes is not here: programs as handlers are tried for real, in tests/engine/.
  */
@@ -22,9 +25,10 @@
 
 enum {
     SIM_PROCESSES = 4, /* at most; those that were killed start again */
-    SIM_STREAMS = 10,
-    SIM_KEYS = 10,
-    SIM_TARGETS = SIM_STREAMS + SIM_KEYS + 1,
+    SIM_STREAMS = 7,
+    SIM_KEYS = 7,
+    SIM_LOOKED = SIM_STREAMS + SIM_KEYS, /* the first target of LOOK; it has one for each stream */
+    SIM_TARGETS = SIM_LOOKED + SIM_STREAMS + 1,
     SIM_NOWHERE = SIM_TARGETS, /* the line of events whose target cannot be found */
     SIM_TASKS_MAX = 16,        /* of one process */
     SIM_STEPS = 2000,
@@ -37,7 +41,17 @@ enum {
 #define SIM_PULL_US    INT64_C(1000000) /* the deadline of what is pulled */
 #define SIM_PROJECT_US INT64_C(200000)
 
-typedef enum sim_reaction { COPY, AUDIT, TALLY, BILL, MAIL, SUM, TAKE, SIM_REACTIONS } sim_reaction;
+typedef enum sim_reaction {
+    COPY,
+    AUDIT,
+    TALLY,
+    BILL,
+    MAIL,
+    SUM,
+    TAKE,
+    LOOK,
+    SIM_REACTIONS
+} sim_reaction;
 
 /* Who has taken a step: what it may change depends on that. */
 typedef enum sim_actor {
@@ -112,6 +126,7 @@ typedef struct sim_event {
     bool required; /* else it may be handled, see model.c */
     int effects, parked;
     bool was_parked;
+    int64_t seen_fence; /* LOOK: the last under which its handler has said that it is done */
 } sim_event;
 
 typedef struct sim_line {
@@ -119,6 +134,8 @@ typedef struct sim_line {
     size_t count, capacity;
     size_t covered; /* events[0..covered) are at or below `at` */
     int64_t last;   /* the event whose effect came last */
+    /* LOOK: the last fence under which one was seen, and the last that was seen under it */
+    int64_t seen_fence, seen_last;
     /* as the store has it */
     bool subscribed;
     int64_t at, mark, retries;
@@ -166,6 +183,8 @@ struct sim {
     store_parked_chunk parked;
     /* to see that something happens: what was done, and what the workers counted */
     uint64_t effects, crashes, projections, pulls, pulls_lost;
+    uint64_t turns, plain, plain_lost; /* turns that settled batches, those, and those refused */
+    uint64_t looks;                    /* events of LOOK's that turns settled */
     uint64_t counted[METRIC_COUNTERS];
     bool failed;
     char problem[1000];
@@ -204,7 +223,7 @@ void sim_operate(sim *s);
 void sim_relent(sim *s);
 
 /* ---- forms.c ---- */
-/* Rows of projections are kept or dropped with the settles of this handle. */
+/* Rows of projections are kept or dropped with the settles of this handle, and turns counted. */
 void sim_watch_settles(sim *s, weir_store *store);
 int32_t sim_project(void *ctx, void *native, const weir_event *const *events, size_t events_count,
                     weir_error *err);
@@ -222,6 +241,8 @@ void sim_pull_end(sim_process *p);
  * beliefs: the leases that the actor had when its step began. */
 void sim_look(sim *s, sim_actor actor, const sim_process *p, const sim_belief *beliefs,
               size_t count);
+/* LOOK's handler is about to say that an event is done. */
+void sim_saw(sim *s, weir_str target, int64_t event, int64_t fence);
 /* COPY has its newer definition from here on. */
 void sim_newer_from(sim *s, int64_t routed);
 /* The operator is about to let everything after the position be handled again. */

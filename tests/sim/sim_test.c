@@ -57,7 +57,7 @@ static const struct {
 
 /* What the simulator itself has seen, summed up. */
 typedef struct seen {
-    uint64_t effects, crashes, rows, pulls, pulls_lost;
+    uint64_t effects, crashes, rows, pulls, pulls_lost, turns, plain, plain_lost, looks;
 } seen;
 
 static bool enough_seen(const seen *sum, uint64_t seeds)
@@ -67,8 +67,12 @@ static bool enough_seen(const seen *sum, uint64_t seeds)
     (void)printf("# %llu rows of projections, %llu deliveries pulled, %llu of them lost\n",
                  (unsigned long long)sum->rows, (unsigned long long)(sum->pulls + sum->pulls_lost),
                  (unsigned long long)sum->pulls_lost);
+    (void)printf("# %llu turns settled %llu plain batches with %llu events, and refused %llu\n",
+                 (unsigned long long)sum->turns, (unsigned long long)sum->plain,
+                 (unsigned long long)sum->looks, (unsigned long long)sum->plain_lost);
     return sum->crashes >= seeds && sum->rows >= 20 * seeds && sum->pulls >= 20 * seeds &&
-           sum->pulls_lost >= seeds / 2;
+           sum->pulls_lost >= seeds / 2 && sum->looks >= 20 * seeds && sum->turns >= 20 * seeds &&
+           sum->plain > sum->turns && sum->plain_lost >= seeds / 20;
 }
 
 static bool enough_happened(const uint64_t *counted, uint64_t seeds)
@@ -100,6 +104,10 @@ static bool every_promise_holds_in_every_seed(uint64_t seeds)
         sum.rows += world.projections;
         sum.pulls += world.pulls;
         sum.pulls_lost += world.pulls_lost;
+        sum.turns += world.turns;
+        sum.plain += world.plain;
+        sum.plain_lost += world.plain_lost;
+        sum.looks += world.looks;
         for (int i = 0; i < METRIC_COUNTERS; i++) {
             counted[i] += world.counted[i];
         }
