@@ -583,8 +583,9 @@ WEIR_API WEIR_MUSTCHECK int32_t weir_next(weir_engine *e, int32_t timeout_ms, we
 /* Readable when weir_next would give something. */
 WEIR_API int32_t weir_engine_fd(const weir_engine *e);
 /* Ends it, as a handler's return value does: WEIR_DONE, ... ELOST: the lease was another's, or the
- * engine was stopped meanwhile; nothing happened. ECONFLICT, ETAKEN: an append was refused; it is delivered again, or has failed. EBUSY,
- * EUNAVAILABLE, EIO and ENOMEM do not end it: call again. EUNKNOWN: nobody can say; ended. */
+ * engine was stopped meanwhile; nothing happened. ECONFLICT, ETAKEN: an append was refused; it is
+ * delivered again, or has failed. EBUSY, EUNAVAILABLE, EIO and ENOMEM do not end it: call again.
+ * EUNKNOWN: nobody can say; ended. */
 WEIR_API WEIR_MUSTCHECK int32_t weir_settle(weir_engine *e, weir_delivery *d, int32_t outcome,
                                             weir_error *err);
 

@@ -460,7 +460,8 @@ static void C25_what_a_turn_does_not_advance_keeps_its_failure(void **state)
     const store_lease_list *held = kit_lease(k, "lane", 10);
     assert_int_equal(held->leases_count, 2);
     store_settle failed = kit_settle_of(&held->leases[1], STORE_END_DEFER);
-    failed.failure = (store_failure){ .reaction = r.id, .event = ids[1], .error = weir__str("why") };
+    failed.failure =
+        (store_failure){ .reaction = r.id, .event = ids[1], .error = weir__str("why") };
     KIT_OK(k, k->store->ops->settle(k->store, &failed, &k->err));
     const store_lease_list *again = kit_lease(k, "lane", 10);
     assert_int_equal(again->leases_count, 1);
