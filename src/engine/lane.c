@@ -95,18 +95,6 @@ static size_t free_slots(lane *l)
     return count;
 }
 
-/* A slot that finishes wakes us once, and that may have been in the middle of a round. */
-static bool has_finished(lane *l)
-{
-    bool found = false;
-    weir__lock(&l->worker->mu);
-    for (size_t i = 0; i < l->slots_count; i++) {
-        found = found || l->slots[i].state == SLOT_FINISHED;
-    }
-    weir__unlock(&l->worker->mu);
-    return found;
-}
-
 /* Whoever woke us may have work: the next slot that is free has us ask for it. */
 static void ask_later(lane *l)
 {
@@ -275,6 +263,7 @@ static int64_t turn(lane *l)
     lane_round *r = l->round;
     weir_error err = { .size = sizeof err };
 
+    atomic_store(&l->asked, false); /* what is asked from here on, this turn may not see */
     collect_finished(l);
     const size_t known_count = weir__registry_known(w->registry, r->known);
     size_t limit = is_draining(l) ? 0 : free_slots(l) + r->finished_count;
@@ -379,7 +368,8 @@ static int64_t begin(lane *l)
         return TASK_NOW;
     }
     r->phase = ROUND_TURN;
-    return has_finished(l) || (r->full && free_slots(l) > 0) ? TASK_NOW : TASK_WAIT;
+    /* Whoever asked meanwhile has woken us in the middle of the round, and will not again. */
+    return atomic_load(&l->asked) || (r->full && free_slots(l) > 0) ? TASK_NOW : TASK_WAIT;
 }
 
 static int64_t begin_broken(lane *l)
@@ -595,10 +585,16 @@ void weir__lane_free(lane *l)
     }
 }
 
+void weir__lane_ask(lane *l)
+{
+    atomic_store(&l->asked, true);
+    weir__task_wake(&l->leasing);
+}
+
 void weir__lane_drain(lane *l)
 {
     atomic_store(&l->draining, true);
-    weir__task_wake(&l->leasing);
+    weir__lane_ask(l);
     for (size_t i = 0; i < l->slots_count; i++) {
         weir__task_wake(&l->slots[i].task);
     }

@@ -37,6 +37,8 @@ double weir__lane_seen(lane_shares *shares, bool leading, size_t events);
 /* config.name: borrowed from the registry. */
 weir_status weir__lane_init(lane *l, worker *w, const lane_config *config, weir_error *err);
 void weir__lane_free(lane *l);
+/* There may be something to settle or to lease: a turn begins after this. Any thread. */
+void weir__lane_ask(lane *l);
 /* No more leases; what was leased and not started is handed back (uncharged). */
 void weir__lane_drain(lane *l);
 int64_t weir__lane_renew(task *t); /* the step of `renewing` */

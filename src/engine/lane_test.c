@@ -241,6 +241,25 @@ static void what_finishes_while_others_are_fetched_is_settled(void **state)
     end(s);
 }
 
+/* Nobody wakes the lane a second time, and it has a slot that is free. */
+static void what_is_routed_while_others_are_fetched_is_leased(void **state)
+{
+    weir_store *s = begin(state);
+    with_lane(2, 10);
+    kit_handler(&a, &one, "one", "{stream}", NULL);
+    kit_start(&a, s, NULL);
+    lane *l = &a.worker->lanes[0];
+    append(s, "order-1", 1);
+    (void)kit_route(&a);
+    (void)l->leasing.step(&l->leasing);
+    assert_int_equal(kit_count(&a, METRIC_LEASED), 1);
+    append(s, "order-2", 1);
+    (void)kit_route(&a);
+    (void)kit_steps(&l->leasing);
+    assert_int_equal(kit_count(&a, METRIC_LEASED), 2);
+    end(s);
+}
+
 /* In every turn it is decided anew who is next. */
 static void a_target_is_let_go_while_others_wait(void **state)
 {
@@ -754,6 +773,7 @@ int main(void)
         TEST(what_is_finished_is_settled_with_the_next_lease),
         TEST(a_turn_does_not_wait_for_a_slot_that_runs),
         TEST(what_finishes_while_others_are_fetched_is_settled),
+        TEST(what_is_routed_while_others_are_fetched_is_leased),
         TEST(a_target_is_let_go_while_others_wait),
         TEST(C44_a_handler_that_hangs_stops_no_other_target),
         TEST(C41_a_turn_that_did_not_happen_is_tried_again),

@@ -80,7 +80,7 @@ void weir__slot_idle_tell(slot *s, bool behind)
     const bool wanted = behind || s->lane->crowded || s->lane->draining;
     weir__unlock(&w->mu);
     if (wanted) {
-        weir__task_wake(&s->lane->leasing);
+        weir__lane_ask(s->lane);
     }
 }
 

@@ -15,6 +15,7 @@
 #include "base/assert.h"
 #include "base/error.h"
 #include "base/str.h"
+#include "engine/lane.h"
 #include "engine/slot_private.h"
 
 #include <inttypes.h>
@@ -511,7 +512,7 @@ bool weir__slot_finish(slot *s)
     b->ready = false;
     s->extend_until_us = weir__task_now(&s->task) + SLOT_SETTLE_US;
     weir__unlock(&w->mu);
-    weir__task_wake(&s->lane->leasing);
+    weir__lane_ask(s->lane);
     return true;
 }
 

@@ -74,7 +74,7 @@ bool weir__worker_draining(worker *w)
 void weir__worker_wake_lanes(worker *w)
 {
     for (size_t i = 0; i < w->lanes_count; i++) {
-        weir__task_wake(&w->lanes[i].leasing);
+        weir__lane_ask(&w->lanes[i]);
     }
 }
 

@@ -95,6 +95,7 @@ typedef struct lane {
     bool crowded; /* the last lease call came back full: others wait for a slot */
     /* atomic, relaxed: set once; whoever does not see it yet has begun before */
     _Atomic bool draining;
+    _Atomic bool asked; /* set before `leasing` is woken, cleared when a turn begins */
 } lane;
 
 /* The fallback poll: one statement per process; wakes router and lanes; beats. */
