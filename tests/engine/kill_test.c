@@ -300,7 +300,8 @@ static void C33_a_balance_inside_the_settle_survives_kills(void **state)
 static void C33_control_a_balance_outside_of_the_settle_is_counted_twice(void **state)
 {
     char in_table[160];
-    const char *const arguments[] = { "reaction=b", "do=outside", "ms=10", in_table, NULL };
+    /* Long enough after its mistake that the kill finds somebody there, on a slow machine too. */
+    const char *const arguments[] = { "reaction=b", "do=outside", "ms=100", in_table, NULL };
     (void)state;
     create_balances();
     (void)snprintf(in_table, sizeof in_table, "table=%s", table);
