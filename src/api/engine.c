@@ -320,7 +320,9 @@ int32_t weir_engine_stop(weir_engine *e, int32_t budget_ms, weir_error *err)
     }
     e->state = ENGINE_STOPPED;
     if (!weir__threads_stop(e->threads, idle ? INT64_MAX : mono_us() + END_US)) {
-        return weir__fail(err, WEIR_EBUSY, "a handler was still running after %d ms", budget_ms);
+        return weir__fail(err, WEIR_EBUSY,
+                          "a handler, or a call of the store, was still running after %d ms",
+                          budget_ms);
     }
     weir__threads_free(e->threads); /* before the worker: it has the tasks */
     e->threads = NULL;
