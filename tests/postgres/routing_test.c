@@ -87,8 +87,8 @@ static void fifteen_hundred_marks_are_one_statement(void **state)
     nothing_is_wrong(t, s);
 }
 
-/* Events from..to for the targets t-0 and t-1 in turns, each found `times` times, on a connection of
- * the test's. */
+/* Events from..to for the targets t-0 and t-1 in turns, each found `times` times, on a connection
+ * of the test's. */
 static void route_work(PGconn *conn, const char *schema, int from, int to, int times, int priority)
 {
     PQclear(test_query(
