@@ -413,6 +413,7 @@ static void a_file_has_a_depth_that_it_may_have(void **state)
         memset(text + sizeof key - 1 + depths[i], ']', depths[i]);
         write_bytes(text, sizeof key - 1 + 2 * depths[i]);
         assert_int_equal(weir__cli_config_read(&f->config, "weir.yaml", &f->err), WEIR_EINVAL);
+        assert_true(weir__buffer_add(&f->config.problems, "", 1));
         assert_int_equal(strstr(f->config.problems.ptr, "nests too deep") != NULL, i > 0);
         weir__cli_config_free(&f->config);
         free(text);
