@@ -9,6 +9,7 @@
  * replaces a keeper that has died.
  */
 #include <errno.h>
+#include <poll.h>
 #include <pthread.h>
 #include <signal.h>
 #include <string.h>
@@ -25,6 +26,7 @@ enum {
     STARTS_MAX = 3,   /* keepers that one request may go through      */
     SENDS_MAX = 2000, /* tries, a millisecond apart, to hand it over  */
     PAUSE_US = 1000,
+    DYING_MS = 100, /* longer than that, and it was not the keeper's end */
 };
 
 struct child_keeper {
@@ -158,6 +160,16 @@ weir_status weir__keeper_start(child_keeper *k, const char *command, const int f
     return send_errno == ENOMEM ? weir__fail(err, WEIR_ENOMEM, "out of memory")
                                 : weir__fail(err, send_errno == EAGAIN ? WEIR_EBUSY : WEIR_EIO,
                                              "could not ask for a process: errno %d", send_errno);
+}
+
+void weir__keeper_lost(child_keeper *k)
+{
+    weir__lock(&k->mu);
+    struct pollfd fd = { .fd = k->fd }; /* that the other end is gone is always told */
+    if (k->fd >= 0 && poll(&fd, 1, DYING_MS) == 1) {
+        keeper_bury_locked(k);
+    }
+    weir__unlock(&k->mu);
 }
 
 weir_status weir__child_keeper_open(child_keeper **out, weir_error *err)

@@ -27,5 +27,8 @@ _Noreturn void weir__keeper_main(int requests_fd);
  * new keeper when the old one has died. */
 weir_status weir__keeper_start(child_keeper *k, const char *command, const int fds[KEEPER_FDS],
                                weir_error *err);
+/* A leash has ended without a note. A keeper that dies lets go of one descriptor after the other,
+ * so that its socket may still take a request that nobody will read: waits until it is dead. */
+void weir__keeper_lost(child_keeper *k);
 
 #endif

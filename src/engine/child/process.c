@@ -171,7 +171,9 @@ void weir__process_look(process *p, const child_call *call)
     }
     p->over = true;
     p->lost = len != (ssize_t)sizeof note;
-    if (!p->lost) {
+    if (p->lost) {
+        weir__keeper_lost(p->keeper);
+    } else {
         p->note = note;
     }
     fd_close(&p->leash_fd);
@@ -314,6 +316,7 @@ weir_status weir__process_start(process **out, child_keeper *k, const char *comm
         const int fds[KEEPER_FDS] = { in[0], output[1], errors[1], leash[1] };
         status = weir__keeper_start(k, command, fds, err);
     }
+    p->keeper = k;
     p->stdin_fd = in[1];
     p->stdout_fd = output[0];
     p->stderr_fd = errors[0];

@@ -11,6 +11,7 @@
 enum { PROCESS_CHUNK_BYTES = 32 * 1024 };
 
 typedef struct process {
+    child_keeper *keeper;               /* borrowed                                        */
     int stdin_fd, stdout_fd, stderr_fd; /* owned; -1: closed                               */
     int leash_fd;                       /* owned; -1: over                                 */
 
