@@ -116,6 +116,7 @@ static slot *slot_take(lane *l, const store_leased *leased)
             found->fence = leased->fence;
             found->extend_until_us = INT64_MAX;
             found->lost = false;
+            found->superseded = false;
             found->interrupted = false;
         }
     }
@@ -186,30 +187,54 @@ static void set_crowded(lane *l)
     weir__unlock(&l->worker->mu);
 }
 
+/* Adds what a slot has finished. Of two leases of one target, of which the older was taken away,
+ * only the newer is settled: a turn has each target once. */
+static void add_finished_locked(lane *l, slot *s) WEIR_REQUIRES(l->worker->mu);
+static void add_finished_locked(lane *l, slot *s)
+{
+    lane_round *r = l->round;
+    size_t at = 0;
+
+    while (at < r->finished_count && r->finished[at]->target != s->target) {
+        at++;
+    }
+    if (at < r->finished_count && r->finished[at]->fence > s->fence) {
+        s->superseded = true;
+        return;
+    }
+    if (at < r->finished_count) {
+        r->finished[at]->superseded = true;
+        r->finished[at]->batch->ending = false;
+    } else {
+        r->finished_count++;
+    }
+    s->batch->ending = true;
+    r->settles[at] = &s->batch->settle;
+    r->finished[at] = s;
+}
+
 /* The slots that are FINISHED, and their settles. One whose renewal was refused is lost. */
 static void collect_finished(lane *l)
 {
     lane_round *r = l->round;
-    size_t lost = 0;
 
     r->finished_count = 0;
     weir__lock(&l->worker->mu);
     for (size_t i = 0; i < l->slots_count; i++) {
         slot *s = &l->slots[i];
         if (s->state == SLOT_FINISHED && !s->lost) {
-            s->batch->ending = true;
-            r->settles[r->finished_count] = &s->batch->settle;
-            r->finished[r->finished_count++] = s;
-        } else if (s->state == SLOT_FINISHED) {
-            lost++;
+            add_finished_locked(l, s);
         }
     }
     weir__unlock(&l->worker->mu);
-    for (size_t i = 0; i < l->slots_count && lost > 0; i++) {
+    for (size_t i = 0; i < l->slots_count; i++) {
         slot *s = &l->slots[i];
-        if (s->state == SLOT_FINISHED && s->lost) { /* nobody else changes either, from there */
+        weir__lock(&l->worker->mu);
+        const bool lost =
+            s->state == SLOT_FINISHED && !s->batch->ending && (s->lost || s->superseded);
+        weir__unlock(&l->worker->mu);
+        if (lost) { /* what is FINISHED stays so until we end it */
             weir__slot_lost(s);
-            lost--;
         }
     }
 }

@@ -356,6 +356,45 @@ static void C24_one_of_a_turn_that_was_lost_is_dropped_and_counted(void **state)
     end(s);
 }
 
+static weir_status turn_of_distinct(weir_store *s, store_settle *const *settles, size_t count,
+                                    const store_lease_request *request, store_lease_list *out,
+                                    weir_error *err)
+{
+    for (size_t i = 1; i < count; i++) {
+        assert_int_not_equal(settles[i]->target, settles[0]->target);
+    }
+    return true_ops->turn(s, settles, count, request, out, err);
+}
+
+/* Taken away from one slot, leased by another of the same lane, and both are finished. */
+static void C24_a_turn_has_one_settle_of_a_target(void **state)
+{
+    weir_store *s = begin(state);
+    true_ops = s->ops;
+    watched_ops = *s->ops;
+    watched_ops.turn = turn_of_distinct;
+    s->ops = &watched_ops;
+    with_lane(2, 10);
+    kit_handler(&a, &one, "one", "{stream}", NULL);
+    kit_start(&a, s, NULL);
+    (void)kit_append(s, "order-1", "Other", "{}"); /* so that there is something to reset */
+    append(s, "order-1", 1);
+    (void)kit_route(&a);
+    lane *l = &a.worker->lanes[0];
+    (void)kit_steps(&l->leasing);
+    kit_take_away(s, "order-1", 0);
+    (void)kit_steps(&l->leasing);
+    assert_int_equal(kit_count(&a, METRIC_LEASED), 2);
+    (void)kit_steps(&l->slots[0].task);
+    (void)kit_steps(&l->slots[1].task);
+    assert_int_equal(one.calls, 2);
+    (void)kit_steps(&l->leasing);
+    assert_int_equal(kit_count(&a, METRIC_LOST), 1);
+    assert_int_equal(kit_count(&a, METRIC_SETTLED), 1);
+    assert_int_equal(kit_at(s, "order-1", "one"), 2);
+    end(s);
+}
+
 /* The renewal is refused before the turn comes: it is counted once, and not settled. */
 static void C24_a_finished_batch_whose_renewal_is_refused_is_dropped(void **state)
 {
@@ -780,6 +819,7 @@ int main(void)
         TEST(C24_what_an_unknown_turn_settled_is_not_handled_again),
         TEST(C24_what_an_unknown_turn_did_not_settle_is_handled_again),
         TEST(C24_one_of_a_turn_that_was_lost_is_dropped_and_counted),
+        TEST(C24_a_turn_has_one_settle_of_a_target),
         TEST(C24_a_finished_batch_whose_renewal_is_refused_is_dropped),
         TEST(C42_what_is_finished_is_settled_while_it_drains),
         TEST(a_target_with_effects_is_let_go_while_others_wait),
