@@ -67,9 +67,11 @@ typedef struct lane_round {
     lane_shares shares;
     lane_split split; /* of the lease call under way */
     store_known_reaction *known;
-    slot **finished; /* what this turn ends */
+    slot **finished; /* what this turn settles */
     store_settle **settles;
     size_t finished_count;
+    slot **dropped; /* finished too, but lost */
+    size_t dropped_count;
     store_lease_list leases;
     slot **slots; /* slots[i] has leases[i]; NULL: it has begun */
     store_fetch_list fetched;
@@ -116,7 +118,6 @@ static slot *slot_take(lane *l, const store_leased *leased)
             found->fence = leased->fence;
             found->extend_until_us = INT64_MAX;
             found->lost = false;
-            found->superseded = false;
             found->interrupted = false;
         }
     }
@@ -189,28 +190,21 @@ static void set_crowded(lane *l)
 
 /* Adds what a slot has finished. Of two leases of one target, of which the older was taken away,
  * only the newer is settled: a turn has each target once. */
-static void add_finished_locked(lane *l, slot *s) WEIR_REQUIRES(l->worker->mu);
-static void add_finished_locked(lane *l, slot *s)
+static void add_finished(lane_round *r, slot *s)
 {
-    lane_round *r = l->round;
     size_t at = 0;
 
     while (at < r->finished_count && r->finished[at]->target != s->target) {
         at++;
     }
-    if (at < r->finished_count && r->finished[at]->fence > s->fence) {
-        s->superseded = true;
-        return;
-    }
-    if (at < r->finished_count) {
-        r->finished[at]->superseded = true;
-        r->finished[at]->batch->ending = false;
+    if (at == r->finished_count) {
+        r->finished[r->finished_count++] = s;
+    } else if (r->finished[at]->fence > s->fence) {
+        r->dropped[r->dropped_count++] = s;
     } else {
-        r->finished_count++;
+        r->dropped[r->dropped_count++] = r->finished[at];
+        r->finished[at] = s;
     }
-    s->batch->ending = true;
-    r->settles[at] = &s->batch->settle;
-    r->finished[at] = s;
 }
 
 /* The slots that are FINISHED, and their settles. One whose renewal was refused is lost. */
@@ -219,23 +213,23 @@ static void collect_finished(lane *l)
     lane_round *r = l->round;
 
     r->finished_count = 0;
+    r->dropped_count = 0;
     weir__lock(&l->worker->mu);
     for (size_t i = 0; i < l->slots_count; i++) {
         slot *s = &l->slots[i];
-        if (s->state == SLOT_FINISHED && !s->lost) {
-            add_finished_locked(l, s);
+        if (s->state == SLOT_FINISHED && s->lost) {
+            r->dropped[r->dropped_count++] = s;
+        } else if (s->state == SLOT_FINISHED) {
+            add_finished(r, s);
         }
     }
+    for (size_t i = 0; i < r->finished_count; i++) {
+        r->finished[i]->batch->ending = true;
+        r->settles[i] = &r->finished[i]->batch->settle;
+    }
     weir__unlock(&l->worker->mu);
-    for (size_t i = 0; i < l->slots_count; i++) {
-        slot *s = &l->slots[i];
-        weir__lock(&l->worker->mu);
-        const bool lost =
-            s->state == SLOT_FINISHED && !s->batch->ending && (s->lost || s->superseded);
-        weir__unlock(&l->worker->mu);
-        if (lost) { /* what is FINISHED stays so until we end it */
-            weir__slot_lost(s);
-        }
+    for (size_t i = 0; i < r->dropped_count; i++) {
+        weir__slot_lost(r->dropped[i]);
     }
 }
 
@@ -291,16 +285,12 @@ static int64_t turn(lane *l)
     atomic_store(&l->asked, false); /* what is asked from here on, this turn may not see */
     collect_finished(l);
     const size_t known_count = weir__registry_known(w->registry, r->known);
-    size_t limit = is_draining(l) ? 0 : free_slots(l) + r->finished_count;
+    size_t limit = is_draining(l) || known_count == 0 ? 0 : free_slots(l) + r->finished_count;
     if (limit == 0 && r->finished_count == 0) {
         ask_later(l);
         return TASK_WAIT;
     }
     limit = limit < (size_t)l->config.target_limit ? limit : (size_t)l->config.target_limit;
-    limit = known_count == 0 ? 0 : limit;
-    if (limit == 0 && r->finished_count == 0) {
-        return TASK_WAIT;
-    }
     const lane_shares before = r->shares;
     r->split = weir__lane_split(&r->shares, l->leading_share, limit);
     const store_lease_request request = {
@@ -574,10 +564,12 @@ weir_status weir__lane_init(lane *l, worker *w, const lane_config *config, weir_
         l->round->known = weir__calloc(w->registry->reactions_count + 1, sizeof *l->round->known);
         l->round->slots = weir__calloc((size_t)config->threads, sizeof(slot *));
         l->round->finished = weir__calloc((size_t)config->threads, sizeof(slot *));
+        l->round->dropped = weir__calloc((size_t)config->threads, sizeof(slot *));
         l->round->settles = weir__calloc((size_t)config->threads, sizeof(store_settle *));
     }
     if (l->round == NULL || l->slots == NULL || l->round->known == NULL ||
-        l->round->slots == NULL || l->round->finished == NULL || l->round->settles == NULL) {
+        l->round->slots == NULL || l->round->finished == NULL || l->round->dropped == NULL ||
+        l->round->settles == NULL) {
         status = weir__fail(err, WEIR_ENOMEM, "could not allocate a lane");
     }
     for (; status == WEIR_OK && l->slots_count < (size_t)config->threads; l->slots_count++) {
@@ -601,6 +593,7 @@ void weir__lane_free(lane *l)
         weir__free(l->round->known);
         weir__free(l->round->slots);
         weir__free(l->round->finished);
+        weir__free(l->round->dropped);
         weir__free(l->round->settles);
         weir__arena_free(&l->round->leases.arena);
         weir__arena_free(&l->round->fetched.arena);

@@ -218,12 +218,17 @@ void weir__slot_now(slot *s)
     b->phase = PHASE_SETTLE;
 }
 
+/* No event of the batch is left to run. */
+static bool has_ended(const batch *b)
+{
+    return b->stopped || weir__batch_runnable(b, b->next) == b->events_count;
+}
+
 static store_end choose_end(slot *s, bool in_between, const batch_hold *charge, bool more)
 {
     const batch *b = s->batch;
-    const bool finished = b->stopped || weir__batch_runnable(b, b->next) == b->events_count;
 
-    if (!finished || more || (in_between && b->holds_count > 0)) {
+    if (!has_ended(b) || more || (in_between && b->holds_count > 0)) {
         return STORE_END_KEEP;
     }
     if (charge != NULL && charge->kind == HOLD_BLOCK) {
@@ -322,8 +327,7 @@ static void settled(slot *s, const store_settle *settle, batch_hold *charge)
         weir__slot_idle_tell(s, settle->behind);
         return;
     }
-    const bool finished = b->stopped || weir__batch_runnable(b, b->next) == b->events_count;
-    if (!finished || b->holds_count > 0) {
+    if (!has_ended(b) || b->holds_count > 0) {
         b->phase = PHASE_RUN;
     } else if (!settle->behind) {
         b->phase = PHASE_RELEASE; /* paused meanwhile, or its reaction is no more */
@@ -479,9 +483,8 @@ weir_status weir__slot_settle(slot *s, bool in_between, weir_error *err)
 static bool is_plain(const slot *s)
 {
     const batch *b = s->batch;
-    const bool ended = b->stopped || weir__batch_runnable(b, b->next) == b->events_count;
 
-    if (!ended || b->holds_count > 0 || has_effects(s)) {
+    if (!has_ended(b) || b->holds_count > 0 || has_effects(s)) {
         return false;
     }
     for (size_t i = b->first; i < b->next; i++) {

@@ -66,7 +66,6 @@ typedef struct slot {
     slot_state state;
     int64_t target, fence;           /* while not IDLE */
     bool lost;                       /* the renewal was refused */
-    bool superseded;                 /* another slot has finished a newer lease of the target */
     int64_t last_target, last_fence; /* of the lease before, while IDLE */
 
     /* owned by the task while RUNNING, else by the lane's leasing */
