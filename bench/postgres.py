@@ -142,7 +142,7 @@ def fill_targets(count, state):
             VALUES (1, 1, NULL, '*', 1, '');
         INSERT INTO lanes (lane) VALUES ('default') ON CONFLICT DO NOTHING;
         INSERT INTO targets (name, lane, priority, watermark, rank)
-            SELECT 'target-' || lpad(i::text, 8, '0'), 'default', i % 5, i, i >> 10
+            SELECT 'target-' || lpad(i::text, 8, '0'), 'default', i % 5, i, i >> 5
               FROM generate_series(1, {count}) AS i;
         UPDATE targets SET {STATES[state]};
         INSERT INTO subscriptions (target, reaction, at, mark, priority, source, value)

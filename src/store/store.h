@@ -70,7 +70,7 @@ enum {
     STORE_FETCH_EVENTS_MAX = 10000,       /* events of one fetch, all items together           */
     STORE_FETCH_BYTES_SOFT = 4 * 1024 * 1024,
     STORE_LEASE_TARGETS_MAX = 1000,    /* targets per lease call                            */
-    STORE_RANK_SHIFT = 10,             /* leasing orders watermarks to within 1,024         */
+    STORE_RANK_SHIFT = 5,              /* leasing orders watermarks to within 32            */
     STORE_OPERATE_CHUNK = 1000,        /* targets changed per transaction of a mass verb    */
     STORE_ERROR_TEXT_BYTES_MAX = 4096, /* error texts kept with targets and parked events   */
     STORE_WORKERS_FORGOTTEN_MAX = 64,  /* ended workers forgotten per beat                  */
@@ -379,7 +379,7 @@ typedef struct store_leased {
 
 typedef struct store_lease_list {
     weir_arena arena;
-    store_leased *leases; /* by priority descending, then rank (watermark >> 10), then id        */
+    store_leased *leases; /* by priority descending, then rank (watermark >> 5), then id         */
     size_t leases_count;
 } store_lease_list;
 

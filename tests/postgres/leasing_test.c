@@ -24,7 +24,7 @@ static void add_targets(pg_test *t, int from, int to)
     test_exec(t->conn,
               "INSERT INTO %s.lanes (lane) VALUES ('l') ON CONFLICT DO NOTHING;"
               "INSERT INTO %s.targets (name, lane, behind, watermark, rank, priority) "
-              "SELECT 't' || i, 'l', true, i * 100, (i * 100) >> 10, i %% 5 "
+              "SELECT 't' || i, 'l', true, i * 100, (i * 100) >> 5, i %% 5 "
               "  FROM generate_series(%d, %d) AS i;"
               "INSERT INTO %s.subscriptions (target, reaction, at, mark, priority, source, value) "
               "SELECT t.id, 1, t.watermark, t.watermark + 1, t.priority, 's', '' "

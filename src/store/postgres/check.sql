@@ -146,7 +146,7 @@ UNION ALL
 UNION ALL
 (SELECT 'target-rank', format('target "%s" has rank %s at watermark %s', name, rank, watermark), '',
         0, 0, 0, false
-   FROM slice WHERE rank <> watermark >> 10 LIMIT 10)
+   FROM slice WHERE rank <> watermark >> 5 LIMIT 10)
 UNION ALL
 (SELECT 'target-held',
         format('target "%s" has held = %s, blocked = %s, paused = %s', name, held::integer,

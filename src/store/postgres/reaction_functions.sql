@@ -62,7 +62,7 @@ BEGIN
     IF wrong IS NOT NULL THEN
         UPDATE weir.targets AS t
            SET (behind, watermark, rank, priority) =
-               (SELECT d.behind, d.watermark, d.watermark >> 10,
+               (SELECT d.behind, d.watermark, d.watermark >> 5,
                        coalesce(t.override, d.priority, 0)
                   FROM weir.derived(t.id) AS d)
          WHERE t.id = ANY (wrong);

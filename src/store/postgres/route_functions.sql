@@ -139,7 +139,7 @@ BEGIN
                            AS u (name, lane, watermark, priority))
                 INSERT INTO weir.targets (id, name, lane, behind, watermark, rank, priority)
                 OVERRIDING SYSTEM VALUE
-                SELECT n.id, n.name, n.lane, true, n.watermark, n.watermark >> 10, n.priority
+                SELECT n.id, n.name, n.lane, true, n.watermark, n.watermark >> 5, n.priority
                   FROM n
                  ORDER BY n.name COLLATE "C"
                     ON CONFLICT (name) DO NOTHING;

@@ -207,7 +207,7 @@ BEGIN
            blocked = CASE WHEN ends = 3 THEN now_us ELSE t.blocked END,
            behind = is_behind,
            watermark = new_watermark,
-           rank = new_watermark >> 10,
+           rank = new_watermark >> 5,
            priority = coalesce(t.override, new_priority, 0)
      WHERE t.id = the_target
     RETURNING t.lane, t.paused INTO its_lane, is_paused;

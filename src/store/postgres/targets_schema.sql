@@ -31,7 +31,7 @@ CREATE TABLE weir.definitions (
 );
 
 -- behind, watermark, rank and priority are derived from the subscriptions (weir.derive); rank is
--- the watermark without its last ten bits, so that it rarely changes; held = blocked or paused.
+-- the watermark without its last five bits, so that it changes less often; held = blocked or paused.
 -- fillfactor 70: with 100 one lease in twenty found no room on its page and moved its index
 -- entries, with 70 none did. autovacuum: entries of targets that left an index are stepped over
 -- until a vacuum; one in fifty of them is early enough, one in five (the default) is not

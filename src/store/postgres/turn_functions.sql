@@ -135,7 +135,7 @@ BEGIN
                                          ORDER BY p.target, p.event, p.reaction
                                          LIMIT 1), false),
                        coalesce(min(s.at) FILTER (WHERE s.at < s.mark), max(s.at), 0),
-                       coalesce(min(s.at) FILTER (WHERE s.at < s.mark), max(s.at), 0) >> 10,
+                       coalesce(min(s.at) FILTER (WHERE s.at < s.mark), max(s.at), 0) >> 5,
                        coalesce(t.override, max(s.priority), 0)
                   FROM weir.subscriptions AS s
                  WHERE s.target = t.id AND s.reaction + 0 <> ALL (retired)),

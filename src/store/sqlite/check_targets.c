@@ -10,7 +10,7 @@
 
 #include <assert.h>
 
-static_assert(STORE_RANK_SHIFT == 10, "check_rank spells out the shift");
+static_assert(STORE_RANK_SHIFT == 5, "check_rank spells out the shift");
 
 typedef struct target_check {
     const char *rule; /* static */

@@ -30,7 +30,7 @@ SELECT printf('target "%s" says behind %d, watermark %d, priority %d; its subscr
 -- name: check_rank
 SELECT printf('target "%s" has rank %d at watermark %d', name, rank, watermark)
   FROM weir_targets
- WHERE rank <> watermark >> 10
+ WHERE rank <> watermark >> 5
  LIMIT 10;
 
 -- name: check_held

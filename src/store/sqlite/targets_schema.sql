@@ -30,7 +30,7 @@ CREATE TABLE weir_definitions (
 ) STRICT, WITHOUT ROWID;
 
 -- behind, watermark, rank and priority are derived from the subscriptions (derive.sql); rank is the
--- watermark without its last ten bits, so that it rarely changes; held = blocked or paused.
+-- watermark without its last five bits, so that it changes less often; held = blocked or paused.
 CREATE TABLE weir_targets (
     id          INTEGER PRIMARY KEY,
     name        TEXT    NOT NULL UNIQUE,

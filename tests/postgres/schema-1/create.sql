@@ -1048,7 +1048,7 @@ BEGIN
     IF wrong IS NOT NULL THEN
         UPDATE weir.targets AS t
            SET (behind, watermark, rank, priority) =
-               (SELECT d.behind, d.watermark, d.watermark >> 10,
+               (SELECT d.behind, d.watermark, d.watermark >> 5,
                        coalesce(t.override, d.priority, 0)
                   FROM weir.derived(t.id) AS d)
          WHERE t.id = ANY (wrong);
@@ -1315,7 +1315,7 @@ BEGIN
                            AS u (name, lane, watermark, priority))
                 INSERT INTO weir.targets (id, name, lane, behind, watermark, rank, priority)
                 OVERRIDING SYSTEM VALUE
-                SELECT n.id, n.name, n.lane, true, n.watermark, n.watermark >> 10, n.priority
+                SELECT n.id, n.name, n.lane, true, n.watermark, n.watermark >> 5, n.priority
                   FROM n
                  ORDER BY n.name COLLATE "C"
                     ON CONFLICT (name) DO NOTHING;
@@ -2128,7 +2128,7 @@ BEGIN
            blocked = CASE WHEN ends = 3 THEN now_us ELSE t.blocked END,
            behind = is_behind,
            watermark = new_watermark,
-           rank = new_watermark >> 10,
+           rank = new_watermark >> 5,
            priority = coalesce(t.override, new_priority, 0)
      WHERE t.id = the_target
     RETURNING t.lane, t.paused INTO its_lane, is_paused;
@@ -2348,7 +2348,7 @@ BEGIN
                                          ORDER BY p.target, p.event, p.reaction
                                          LIMIT 1), false),
                        coalesce(min(s.at) FILTER (WHERE s.at < s.mark), max(s.at), 0),
-                       coalesce(min(s.at) FILTER (WHERE s.at < s.mark), max(s.at), 0) >> 10,
+                       coalesce(min(s.at) FILTER (WHERE s.at < s.mark), max(s.at), 0) >> 5,
                        coalesce(t.override, max(s.priority), 0)
                   FROM weir.subscriptions AS s
                  WHERE s.target = t.id AND s.reaction + 0 <> ALL (retired)),
