@@ -6,7 +6,7 @@
  *                                                      N events, each handled once
  *     drain priority --url URL --count N --targets T --preferred P LANE
  *                                                      N events, each handled by T reactions
- *     drain latency --url URL --count N --rate R --callers C --streams S [--slow N]
+ *     drain latency --url URL --count N --rate R --callers C --streams S [--slow N] [--slots N]
  *                                                      appends here, handlers in another process
  *     drain targets --url URL --count N                routes to N targets, and handles some;
  *                                                      filled before, the last event is a Last
@@ -376,10 +376,11 @@ static int32_t be_slow(void *ctx, weir_delivery *d)
 /* The process of the handlers, until the pipe ends. */
 static void handle_elsewhere(int argc, char **argv, board *b, int ready_fd, int end_fd)
 {
+    const int64_t slots = bench_number(argc, argv, "slots", 4);
     char byte = 'r';
     weir *w = store_open(argc, argv);
     weir_engine *e = engine_open(w);
-    add_lane(e, "fast", 4, 10, 100);
+    add_lane(e, "fast", slots, slots, 100);
     add_lane(e, "slow", 4, 10, 10);
     add_reaction(e, "fast", "OrderPlaced", "{stream}", "fast", 0, note_time, b);
     add_reaction(e, "slow", "Slow", "{stream}", "slow", 0, be_slow, b);

@@ -225,8 +225,8 @@ def load(bench, _, limit):
     for store in stores(bench):
         reports = []
         for _ in range(bench.rounds):
-            reports.append(weir_latency(bench, store, "--count", count, "--rate", rate, "--callers",
-                                        4, "--streams", 100))
+            reports.append(weir_latency(bench, store, "--count", count, "--rate", rate, "--slots",
+                                        16, "--callers", 4, "--streams", 100))
             nothing_left(store, 100)
         limit(bench, f"commit to handler {store.name}, {rate:,} appends/s, p99", "ms",
               [r["p99_us"] / 1000 for r in reports], 20,

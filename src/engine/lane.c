@@ -79,6 +79,10 @@ typedef struct lane_round {
     size_t lease_index, sent_back_index; /* ROUND_SENT_BACK: the next to read */
     bool full;                           /* as many were leased as were asked for */
     int64_t wait_us;                     /* mono: the store failed, not before */
+    uint64_t number;                     /* of this round */
+    int64_t begun_us;                    /* mono: when the last of its slots began */
+    int64_t hint_at_us;                  /* mono: hints are not followed before, after vain ones */
+    int64_t vain_us;                     /* how long to wait after the next one */
 } lane_round;
 
 static bool is_draining(lane *l)
@@ -114,6 +118,7 @@ static slot *slot_take(lane *l, const store_leased *leased)
         if (l->slots[i].state == SLOT_IDLE) {
             found = &l->slots[i];
             found->state = SLOT_ASSIGNED;
+            found->round = l->round->number;
             found->target = leased->target;
             found->fence = leased->fence;
             found->extend_until_us = INT64_MAX;
@@ -276,14 +281,53 @@ static weir_status call_store(lane *l, const store_lease_request *request, weir_
     return status;
 }
 
+/* No slot is free, and some have only just begun: most handlers are quick. */
+static bool better_together(lane *l)
+{
+    const lane_round *r = l->round;
+    size_t idle = 0, running = 0;
+
+    if (weir__task_now(&l->leasing) >= r->begun_us + LANE_TOGETHER_US || is_draining(l)) {
+        return false;
+    }
+    weir__lock(&l->worker->mu);
+    for (size_t i = 0; i < l->slots_count; i++) {
+        const slot *s = &l->slots[i];
+        idle += s->state == SLOT_IDLE;
+        running += s->round == r->number && (s->state == SLOT_ASSIGNED || s->state == SLOT_RUNNING);
+    }
+    weir__unlock(&l->worker->mu);
+    return idle == 0 && running > 0;
+}
+
+/* Nothing was leased, and nothing was settled: it was for nothing. */
+static void leased_in_vain(lane_round *r, int64_t now_us)
+{
+    if (now_us - r->hint_at_us > LANE_VAIN_PAST_US) {
+        r->vain_us = 0;
+    }
+    r->hint_at_us = now_us + r->vain_us;
+    r->vain_us = r->vain_us == 0                     ? LANE_VAIN_US
+                 : r->vain_us * 2 < LANE_VAIN_US_MAX ? r->vain_us * 2
+                                                     : LANE_VAIN_US_MAX;
+}
+
 static int64_t turn(lane *l)
 {
     worker *w = l->worker;
     lane_round *r = l->round;
     weir_error err = { .size = sizeof err };
 
-    atomic_store(&l->asked, false); /* what is asked from here on, this turn may not see */
+    if (better_together(l)) {
+        return r->begun_us + LANE_TOGETHER_US;
+    }
+    /* What is asked from here on, this turn may not see. */
+    const bool asked = atomic_exchange(&l->asked, false);
     collect_finished(l);
+    if (!asked && r->finished_count == 0 && weir__task_now(&l->leasing) < r->hint_at_us) {
+        return r->hint_at_us;
+    }
+    atomic_store(&l->hinted, false);
     const size_t known_count = weir__registry_known(w->registry, r->known);
     size_t limit = is_draining(l) || known_count == 0 ? 0 : free_slots(l) + r->finished_count;
     if (limit == 0 && r->finished_count == 0) {
@@ -317,8 +361,14 @@ static int64_t turn(lane *l)
     set_crowded(l);
     if (r->leases.leases_count == 0) {
         r->shares = before; /* nobody had the share: it is still due */
+        if (r->finished_count == 0) {
+            leased_in_vain(r, weir__task_now(&l->leasing));
+        }
         return TASK_WAIT;
     }
+    r->vain_us = 0;
+    r->hint_at_us = 0;
+    r->number++;
     assign(l);
     r->phase = ROUND_SENT_BACK;
     r->lease_index = 0;
@@ -383,8 +433,11 @@ static int64_t begin(lane *l)
         return TASK_NOW;
     }
     r->phase = ROUND_TURN;
+    r->begun_us = weir__task_now(&l->leasing);
     /* Whoever asked meanwhile has woken us in the middle of the round, and will not again. */
-    return atomic_load(&l->asked) || (r->full && free_slots(l) > 0) ? TASK_NOW : TASK_WAIT;
+    return atomic_load(&l->asked) || atomic_load(&l->hinted) || (r->full && free_slots(l) > 0)
+               ? TASK_NOW
+               : TASK_WAIT;
 }
 
 static int64_t begin_broken(lane *l)
@@ -606,6 +659,12 @@ void weir__lane_free(lane *l)
 void weir__lane_ask(lane *l)
 {
     atomic_store(&l->asked, true);
+    weir__task_wake(&l->leasing);
+}
+
+void weir__lane_hint(lane *l)
+{
+    atomic_store(&l->hinted, true);
     weir__task_wake(&l->leasing);
 }
 

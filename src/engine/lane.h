@@ -7,7 +7,8 @@
  *
  * Settling and leasing in one transaction is what makes it fast: a target costs one commit for each
  * of its batches, or less when several finish together, and who is served next is decided anew each
- * time. Nobody waits for another's handler: a turn takes what is finished when it begins.
+ * time. Nobody waits for another's handler, but for a moment (LANE_TOGETHER_US): a turn takes what
+ * is finished when it begins.
  */
 #ifndef WEIR_ENGINE_LANE_H
 #define WEIR_ENGINE_LANE_H
@@ -17,6 +18,15 @@
 #define LANE_SHARE_MIN 0.2
 #define LANE_SHARE_MAX 0.8
 #define LANE_RESERVE   0.25 /* of the lagging slots: those ignore priority */
+
+/* While no slot is free, those that began with the last turn are waited for so long after it, so that
+ * the next one settles them all. */
+#define LANE_TOGETHER_US INT64_C(1000)
+
+/* Between two leases in vain that nobody but a hint called for; the first wait is none. */
+#define LANE_VAIN_US      INT64_C(1000)
+#define LANE_VAIN_US_MAX  INT64_C(16000)
+#define LANE_VAIN_PAST_US INT64_C(100000)
 
 /* How slots are divided between targets that are current and those that lag. What does not come out
  * even is carried over, so that one slot serves each of them in turn. */
@@ -37,8 +47,11 @@ double weir__lane_seen(lane_shares *shares, bool leading, size_t events);
 /* config.name: borrowed from the registry. */
 weir_status weir__lane_init(lane *l, worker *w, const lane_config *config, weir_error *err);
 void weir__lane_free(lane *l);
-/* There may be something to settle or to lease: a turn begins after this. Any thread. */
+/* There is something to settle or to lease: a turn begins after this. Any thread. */
 void weir__lane_ask(lane *l);
+/* Somebody did something that may have given us work: the same, but not at once when that was in
+ * vain lately. Any thread. */
+void weir__lane_hint(lane *l);
 /* No more leases; what was leased and not started is handed back (uncharged). */
 void weir__lane_drain(lane *l);
 int64_t weir__lane_renew(task *t); /* the step of `renewing` */

@@ -196,6 +196,32 @@ static void what_is_finished_is_settled_with_the_next_lease(void **state)
     end(s);
 }
 
+static void slots_that_began_together_are_waited_for_a_moment(void **state)
+{
+    weir_store *s = begin(state);
+    with_lane(2, 10);
+    kit_handler(&a, &one, "one", "{stream}", NULL);
+    kit_start(&a, s, NULL);
+    append(s, "order-1", 1);
+    append(s, "order-2", 1);
+    append(s, "order-3", 1);
+    append(s, "order-4", 1);
+    (void)kit_route(&a);
+    lane *l = &a.worker->lanes[0];
+    (void)kit_steps(&l->leasing);
+    const int64_t begun_us = kit_mono_us;
+    (void)kit_steps(&l->slots[1].task);
+    assert_int_equal(kit_steps(&l->leasing), begun_us + LANE_TOGETHER_US);
+    assert_int_equal(kit_count(&a, METRIC_SETTLED), 0);
+    (void)kit_steps(&l->slots[0].task);
+    (void)kit_steps(&l->leasing);
+    assert_int_equal(kit_count(&a, METRIC_SETTLED), 2);
+    assert_int_equal(weir__fault_calls(s, FAULT_TURN), 1);
+    kit_drive(&a, 1);
+    assert_int_equal(one.calls, 4);
+    end(s);
+}
+
 static void a_turn_does_not_wait_for_a_slot_that_runs(void **state)
 {
     weir_store *s = begin(state);
@@ -205,15 +231,107 @@ static void a_turn_does_not_wait_for_a_slot_that_runs(void **state)
     append(s, "order-1", 1);
     append(s, "order-2", 1);
     append(s, "order-3", 1);
+    append(s, "order-4", 1);
+    (void)kit_route(&a);
+    lane *l = &a.worker->lanes[0];
+    (void)kit_steps(&l->leasing);
+    (void)kit_steps(&l->slots[1].task);
+    kit_mono_us += LANE_TOGETHER_US;
+    (void)kit_steps(&l->leasing);
+    assert_int_equal(kit_count(&a, METRIC_SETTLED), 1);
+    assert_int_equal(kit_count(&a, METRIC_LEASED), 3);
+    /* The one that still runs began in another round: nobody waits for it at all. */
+    (void)kit_steps(&l->slots[1].task);
+    (void)kit_steps(&l->leasing);
+    assert_int_equal(kit_count(&a, METRIC_SETTLED), 2);
+    kit_drive(&a, 1);
+    assert_int_equal(one.calls, 4);
+    end(s);
+}
+
+/* With a slot that is free, what was routed does not wait either. */
+static void a_turn_does_not_wait_while_a_slot_is_free(void **state)
+{
+    weir_store *s = begin(state);
+    with_lane(3, 10);
+    kit_handler(&a, &one, "one", "{stream}", NULL);
+    kit_start(&a, s, NULL);
+    append(s, "order-1", 1);
+    append(s, "order-2", 1);
     (void)kit_route(&a);
     lane *l = &a.worker->lanes[0];
     (void)kit_steps(&l->leasing);
     (void)kit_steps(&l->slots[1].task);
     (void)kit_steps(&l->leasing);
     assert_int_equal(kit_count(&a, METRIC_SETTLED), 1);
-    assert_int_equal(kit_count(&a, METRIC_LEASED), 3);
     kit_drive(&a, 1);
-    assert_int_equal(one.calls, 3);
+    end(s);
+}
+
+static void hints_in_vain_are_followed_less_and_less_often(void **state)
+{
+    weir_store *s = begin(state);
+    with_lane(2, 10);
+    kit_handler(&a, &one, "one", "{stream}", NULL);
+    kit_start(&a, s, NULL);
+    (void)kit_route(&a);
+    lane *l = &a.worker->lanes[0];
+    (void)kit_steps(&l->leasing);
+    kit_mono_us += S; /* that was long ago */
+    const size_t before = weir__fault_calls(s, FAULT_LEASE);
+    /* For a second somebody elsewhere settles something every 100 us. */
+    for (size_t i = 0; i < 10000; i++) {
+        weir__lane_hint(l);
+        (void)kit_steps(&l->leasing);
+        kit_mono_us += 100;
+    }
+    const size_t hinted = weir__fault_calls(s, FAULT_LEASE) - before;
+    assert_in_range(hinted, S / LANE_VAIN_US_MAX, S / LANE_VAIN_US_MAX + 6);
+    /* What is known to be there does not wait. */
+    append(s, "order-1", 1);
+    (void)kit_route(&a);
+    assert_true(kit_woken(&a, &l->leasing));
+    (void)kit_steps(&l->leasing);
+    assert_int_equal(kit_count(&a, METRIC_LEASED), 1);
+    kit_drive(&a, 1);
+    /* Nor does a hint, after one that was not in vain, or a while later. */
+    const size_t then = weir__fault_calls(s, FAULT_LEASE);
+    kit_mono_us += 2 * LANE_VAIN_PAST_US;
+    weir__lane_hint(l);
+    (void)kit_steps(&l->leasing);
+    weir__lane_hint(l);
+    (void)kit_steps(&l->leasing);
+    assert_int_equal(weir__fault_calls(s, FAULT_LEASE) - then, 2);
+    end(s);
+}
+
+/* The hint that comes while hints wait is not forgotten. */
+static void a_hint_that_waits_is_followed_in_time(void **state)
+{
+    weir_store *s = begin(state);
+    with_lane(2, 10);
+    kit_handler(&a, &one, "one", "{stream}", NULL);
+    kit_handler(&b, &two, "one", "{stream}", NULL);
+    kit_start(&a, s, NULL);
+    kit_start(&b, s, NULL);
+    (void)kit_route(&a);
+    lane *l = &b.worker->lanes[0];
+    int64_t again_us = TASK_WAIT;
+    for (size_t i = 0; i < 100 && again_us == TASK_WAIT; i++) {
+        weir__lane_hint(l);
+        again_us = kit_steps(&l->leasing);
+    }
+    assert_int_not_equal(again_us, TASK_WAIT);
+    assert_in_range(again_us - kit_mono_us, 1, LANE_VAIN_US_MAX);
+    append(s, "order-1", 1);
+    (void)kit_route(&a);
+    weir__lane_hint(l);
+    assert_int_equal(kit_steps(&l->leasing), again_us);
+    kit_mono_us = again_us;
+    (void)kit_steps(&l->leasing);
+    assert_int_equal(kit_count(&b, METRIC_LEASED), 1);
+    kit_drive(&b, 1);
+    kit_stop(&b);
     end(s);
 }
 
@@ -234,6 +352,7 @@ static void what_finishes_while_others_are_fetched_is_settled(void **state)
     assert_int_equal(kit_count(&a, METRIC_LEASED), 2);
     (void)kit_steps(&l->slots[0].task);
     assert_int_equal(one.calls, 1);
+    kit_mono_us = kit_steps(&l->leasing); /* the other one has just begun */
     (void)kit_steps(&l->leasing);
     assert_int_equal(kit_count(&a, METRIC_SETTLED), 1);
     kit_drive(&a, 1);
@@ -810,6 +929,10 @@ int main(void)
         TEST(a_target_is_kept_for_eight_batches_while_nobody_waits),
         TEST(a_target_that_comes_back_at_once_is_kept),
         TEST(what_is_finished_is_settled_with_the_next_lease),
+        TEST(slots_that_began_together_are_waited_for_a_moment),
+        TEST(a_turn_does_not_wait_while_a_slot_is_free),
+        TEST(hints_in_vain_are_followed_less_and_less_often),
+        TEST(a_hint_that_waits_is_followed_in_time),
         TEST(a_turn_does_not_wait_for_a_slot_that_runs),
         TEST(what_finishes_while_others_are_fetched_is_settled),
         TEST(what_is_routed_while_others_are_fetched_is_leased),

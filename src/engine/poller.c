@@ -11,6 +11,7 @@
  */
 #include "base/error.h"
 #include "base/str.h"
+#include "engine/lane.h"
 #include "engine/router.h"
 
 #define POLLER_IDLE_US_MAX  INT64_C(5000000)
@@ -234,7 +235,7 @@ static int64_t poll_step(poller *p)
     succeeded(p);
     add_answer(p, &answer);
     if (answer.ready && questions > 1) {
-        weir__task_wake(&w->lanes[p->lane_index].leasing);
+        weir__lane_ask(&w->lanes[p->lane_index]);
     } else if (answer.ready) {
         weir__worker_wake_lanes(w);
     }

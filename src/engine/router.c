@@ -7,13 +7,14 @@
  *   (2) Whatever reads the reactions again drops the chunk: positions are the store's.
  *   (3) Asked while it works, the router reads to the end once more.
  *
- * THREADS  Everything but `asked` belongs to the task. `known` of the registry's reactions is the
+ * THREADS  Everything but `asked` and `hinted` belongs to the task. `known` of the registry's reactions is the
  * router's too.
  */
 #include "engine/router.h"
 
 #include "base/error.h"
 #include "base/str.h"
+#include "engine/lane.h"
 #include "engine/marks.h"
 
 #include <stdlib.h>
@@ -575,6 +576,40 @@ static void tell_parks(const routing *g)
     }
 }
 
+static bool has_mark_in(const routing *g, weir_str lane_name)
+{
+    for (size_t i = 0; i < g->marks.marks_count; i++) {
+        if (weir__str_equal(g->marks.marks[i].lane, lane_name)) {
+            return true;
+        }
+    }
+    return false;
+}
+
+static void wake_marked_lanes(const routing *g)
+{
+    worker *w = g->router->worker;
+    for (size_t i = 0; i < w->lanes_count; i++) {
+        if (has_mark_in(g, w->lanes[i].config.name)) {
+            weir__lane_ask(&w->lanes[i]);
+        }
+    }
+}
+
+/* Whoever woke us did not say why: mostly because of the log, and what we find there wakes the
+ * lanes that have to do with it. The others are told that it may have been about them. Asked at
+ * once, before anything is routed, four of five times they leased in vain. */
+static void pass_on_hint(router *r)
+{
+    worker *w = r->worker;
+    if (!atomic_exchange(&r->hinted, false)) {
+        return;
+    }
+    for (size_t i = 0; i < w->lanes_count; i++) {
+        weir__lane_hint(&w->lanes[i]);
+    }
+}
+
 static void routed(const routing *g, int64_t now_us)
 {
     router *r = g->router;
@@ -600,9 +635,8 @@ static void routed(const routing *g, int64_t now_us)
         drop_chunk(r);
     }
     publish_routed(r);
-    if (g->marks.marks_count > 0) {
-        weir__worker_wake_lanes(r->worker);
-    }
+    wake_marked_lanes(g);
+    pass_on_hint(r);
 }
 
 /* Remembers a mark that was refused. false: out of memory. */
@@ -714,8 +748,13 @@ static int64_t step_once(router *r, int64_t now_us)
         return take(r, now_us);
     }
     if (r->searching && next_position(r, &from)) {
-        return now_us < r->read_at_us && !r->progress ? r->read_at_us : read_chunk(r, from, now_us);
+        if (now_us >= r->read_at_us || r->progress) {
+            return read_chunk(r, from, now_us);
+        }
+        pass_on_hint(r);
+        return r->read_at_us;
     }
+    pass_on_hint(r);
     if (r->searching) {
         search_ended(r, now_us);
     }
@@ -737,8 +776,17 @@ static int64_t router_step(task *t)
         r->seen_end = -1;
         r->held_at_us = INT64_MAX;
     }
+    if (now_us < r->retry_us) {
+        pass_on_hint(r);
+    }
     r->until_us = now_us < r->retry_us ? r->retry_us : step_once(r, now_us);
     return r->until_us;
+}
+
+void weir__router_hint(router *r)
+{
+    atomic_store(&r->hinted, true);
+    weir__router_ask(r);
 }
 
 void weir__router_ask(router *r)

@@ -21,6 +21,8 @@ weir_status weir__router_init(router *r, worker *w, weir_error *err);
 void weir__router_free(router *r);
 /* There may be something new in the log. Any thread. */
 void weir__router_ask(router *r);
+/* The same, and if it was not about the log the lanes are told (weir__lane_hint). */
+void weir__router_hint(router *r);
 /* Gives the leases back; the last step before a worker ends. */
 void weir__router_release(router *r);
 

@@ -586,6 +586,48 @@ static void an_idle_router_leaves_the_store_alone(bool sqlite)
     kit_close(s);
 }
 
+static void lanes_are_woken_when_it_is_known_what_for(bool sqlite)
+{
+    weir_store *s = kit_open(sqlite);
+    kit_reaction(&a, "one", "Placed", "{stream}");
+    kit_start(&a, s, NULL);
+    (void)kit_route(&a);
+    const task *leasing = &a.worker->lanes[0].leasing;
+    /* Nothing new in the log: somebody may have handed a target back. */
+    kit_forget(&a);
+    weir__worker_wake(a.worker);
+    assert_false(kit_woken(&a, leasing));
+    (void)kit_route(&a);
+    assert_true(kit_woken(&a, leasing));
+    /* Something new: when it is routed. */
+    (void)kit_append(s, "order-1", "Placed", "{}");
+    kit_forget(&a);
+    weir__worker_wake(a.worker);
+    assert_false(kit_woken(&a, leasing));
+    (void)kit_route(&a);
+    assert_true(kit_woken(&a, leasing));
+    kit_stop(&a);
+    kit_close(s);
+}
+
+static void lanes_of_a_worker_that_does_not_route_are_woken_at_once(bool sqlite)
+{
+    weir_store *s = kit_open(sqlite);
+    kit_reaction(&a, "one", "Placed", "{stream}");
+    kit_start(&a, s, NULL);
+    (void)kit_route(&a);
+    kit_reaction(&b, "one", "Placed", "{stream}");
+    kit_start(&b, s, NULL);
+    (void)kit_route(&b);
+    kit_forget(&b);
+    weir__worker_wake(b.worker);
+    (void)b.worker->router.task.step(&b.worker->router.task);
+    assert_true(kit_woken(&b, &b.worker->lanes[0].leasing));
+    kit_stop(&b);
+    kit_stop(&a);
+    kit_close(s);
+}
+
 static void waking_it_in_vain_costs_little(bool sqlite)
 {
     weir_store *s = kit_open(sqlite);
@@ -763,6 +805,9 @@ int main(void)
           reactions_further_ahead_are_not_given_events_again },
         { "leases are renewed during a long catch-up", leases_are_renewed_during_a_long_catch_up },
         { "an idle router leaves the store alone", an_idle_router_leaves_the_store_alone },
+        { "lanes are woken when it is known what for", lanes_are_woken_when_it_is_known_what_for },
+        { "lanes of a worker that does not route are woken at once",
+          lanes_of_a_worker_that_does_not_route_are_woken_at_once },
         { "waking it in vain costs little", waking_it_in_vain_costs_little },
         { "payloads are read only for who looks at them",
           payloads_are_read_only_for_who_looks_at_them },

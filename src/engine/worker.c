@@ -230,8 +230,7 @@ task *const *weir__worker_tasks(worker *w, size_t *count)
 
 void weir__worker_wake(worker *w)
 {
-    weir__router_ask(&w->router);
-    weir__worker_wake_lanes(w);
+    weir__router_hint(&w->router);
     weir__poller_stir(&w->poller);
 }
 

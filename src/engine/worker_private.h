@@ -15,7 +15,8 @@ typedef struct router {
     worker *worker; /* borrowed */
     /* atomic: set by any thread, taken by the task. Relaxed: the wake-up that follows is what makes
      * the task look. */
-    _Atomic bool asked; /* there may be something new in the log */
+    _Atomic bool asked;  /* there may be something new in the log */
+    _Atomic bool hinted; /* and if it is not about the log, it may be about targets */
     /* owned by the task */
     struct router_reaction *reactions; /* owned; one per reaction of the registry, by its index */
     weir_arena arena;                  /* of one call of the store */
@@ -64,6 +65,7 @@ typedef struct slot {
 
     /* guarded by worker.mu */
     slot_state state;
+    uint64_t round;                  /* of the lane in which it was assigned */
     int64_t target, fence;           /* while not IDLE */
     bool lost;                       /* the renewal was refused */
     int64_t last_target, last_fence; /* of the lease before, while IDLE */
@@ -95,7 +97,9 @@ typedef struct lane {
     bool crowded; /* the last lease call came back full: others wait for a slot */
     /* atomic, relaxed: set once; whoever does not see it yet has begun before */
     _Atomic bool draining;
-    _Atomic bool asked; /* set before `leasing` is woken, cleared when a turn begins */
+    /* set before `leasing` is woken, cleared when a turn begins */
+    _Atomic bool asked;  /* there is something to settle or to lease */
+    _Atomic bool hinted; /* there may be something to lease */
 } lane;
 
 /* The fallback poll: one statement per process; wakes router and lanes; beats. */
