@@ -142,6 +142,7 @@ table_dialect weir__table_dialect(const table_db *db);
 weir_status weir__table_session_open(table_db *db, table_session **out, weir_error *err);
 /* What was begun is rolled back. NULL is a no-op. */
 void weir__table_session_close(table_session *s);
+table_dialect weir__table_session_dialect(const table_session *s);
 /* PGconn * or sqlite3 * of the session, for what only one dialect can do. */
 void *weir__table_native(table_session *s);
 /* One on a connection of the caller's own, on which a transaction may be open; closing it leaves that
