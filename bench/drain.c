@@ -4,7 +4,7 @@
  *                                                      N events over S streams, in few transactions
  *     drain drain --url URL --count N --streams S --to TEMPLATE [--filled 1] LANE
  *                                                      N events, each handled once
- *     drain priority --url URL --count N --targets T --preferred P LANE
+ *     drain priority --url URL --count N --targets T --preferred P --which I LANE
  *                                                      N events, each handled by T reactions
  *     drain latency --url URL --count N --rate R --callers C --streams S [--slow N] [--slots N]
  *                                                      appends here, handlers in another process
@@ -305,13 +305,14 @@ static void priority(int argc, char **argv)
     sem_t done;
     const int64_t count = bench_number(argc, argv, "count", 500);
     const int64_t targets = bench_number(argc, argv, "targets", 50);
+    const int64_t which = bench_number(argc, argv, "which", 0);
     tally warm = { .want = 100, .done = &done };
-    bench_must(targets <= TARGETS_MAX && sem_init(&done, 0, 0) == 0, "cannot start");
+    bench_must(which < targets && targets <= TARGETS_MAX && sem_init(&done, 0, 0) == 0, "cannot start");
     add_lane_of(e, argc, argv);
     add_reaction(e, "warm", "Warm", "warm-{stream}", "default", 0, count_one, &warm);
     for (int64_t i = 0; i < targets; i++) {
         char name[32];
-        const int64_t preferred = i == targets / 2 ? bench_number(argc, argv, "preferred", 0) : 0;
+        const int64_t preferred = i == which ? bench_number(argc, argv, "preferred", 0) : 0;
         (void)snprintf(name, sizeof name, "target-%04" PRId64, i);
         tallies[i] = (tally){ .want = count, .done = &done };
         add_reaction(e, name, "OrderPlaced", name, "default", preferred, count_one, &tallies[i]);
@@ -326,7 +327,7 @@ static void priority(int argc, char **argv)
     rest(e, tallies, targets);
     (void)printf("{\"events\":%" PRId64 ",\"wall_us\":%" PRId64 ",\"preferred_us\":%" PRId64
                  ",\"done_us\":[",
-                 count * targets, settled_us - from_us, tallies[targets / 2].done_us - from_us);
+                 count * targets, settled_us - from_us, tallies[which].done_us - from_us);
     for (int64_t i = 0; i < targets; i++) {
         (void)printf("%s%" PRId64, i == 0 ? "" : ",", tallies[i].done_us - from_us);
     }

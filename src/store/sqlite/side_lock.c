@@ -166,7 +166,6 @@ static weir_status wait_for_flock(side_lock *side, int64_t deadline_us, weir_err
 {
     const weir_clock *clock = weir__clock_machine();
     const int64_t started_us = weir__clock_mono(clock);
-    int64_t wait_us = SIDE_WAIT_US_MIN;
 
     for (;;) {
         if (flock(side->fd, LOCK_EX | LOCK_NB) == 0) {
@@ -184,11 +183,16 @@ static weir_status wait_for_flock(side_lock *side, int64_t deadline_us, weir_err
                 err, "Nothing was written. Another process holds the lock on \"%s\".", side->path);
             return status;
         }
-        /* Full jitter above the half keeps two waiters from trying in step. */
+        /* In proportion to what was waited already: most transactions of others are short, and a
+         * pause that is as long as one of them is a turn missed. Jitter keeps two waiters from
+         * trying in step. */
+        const int64_t part_us = (now_us - started_us) / SIDE_WAIT_PART;
+        const int64_t wait_us = part_us < SIDE_WAIT_US_MIN   ? SIDE_WAIT_US_MIN
+                                : part_us < SIDE_WAIT_US_MAX ? part_us
+                                                             : SIDE_WAIT_US_MAX;
         const int64_t jittered = wait_us / 2 + (int64_t)(weir__random_u64() % (uint64_t)wait_us);
         const int64_t left_us = deadline_us - now_us;
         weir__clock_pause(jittered < left_us ? jittered : left_us);
-        wait_us = wait_us * 2 < SIDE_WAIT_US_MAX ? wait_us * 2 : SIDE_WAIT_US_MAX;
     }
 }
 

@@ -15,6 +15,7 @@
 enum {
     SIDE_WAIT_US_MIN = 50,   /* first pause between two tries */
     SIDE_WAIT_US_MAX = 2000, /* and the longest               */
+    SIDE_WAIT_PART = 8,      /* of what was waited so far     */
 };
 
 /* Belongs to one thread at a time. `fd` -1: not open. */
