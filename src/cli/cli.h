@@ -39,6 +39,8 @@ typedef enum cli_kind {
     CLI_NUMBER, /* a decimal integer from 0                                     */
     CLI_TIME,   /* RFC 3339                                                     */
     CLI_EXPECT, /* any, none, exists or a version                               */
+    CLI_SPAN,   /* a duration such as 5s                                        */
+    CLI_WAIT,   /* the same, or nothing: for as long as it takes                */
 } cli_kind;
 
 typedef struct cli_option {
@@ -52,7 +54,8 @@ typedef struct cli_option {
 typedef struct cli_given {
     const cli_option *option;
     const char *text; /* borrowed from argv; NULL for a flag                    */
-    int64_t number;   /* NUMBER: the value; TIME: microseconds; EXPECT: version */
+    int64_t number;   /* NUMBER: the value; TIME, SPAN, WAIT: microseconds (WAIT: -1 without a
+                         value); EXPECT: version */
     int32_t expect;   /* EXPECT: WEIR_EXPECT_*                                  */
 } cli_given;
 

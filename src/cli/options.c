@@ -191,6 +191,19 @@ static int take_value(const cli *c, cli_given *given)
                                    o->name, given->text);
         }
         break;
+    case CLI_WAIT:
+        if (given->text == NULL) {
+            given->number = -1;
+            break;
+        }
+        /* fall through */
+    case CLI_SPAN:
+        if (!weir__str_to_duration_us(text, &given->number)) {
+            return weir__cli_usage(c,
+                                   "--%s takes a duration such as 500ms, 5s, 5m or 1h, not \"%s\"",
+                                   o->name, given->text);
+        }
+        break;
     }
     return CLI_DONE;
 }
@@ -219,6 +232,14 @@ static bool is_option(const char *argument)
     return argument[0] == '-' && argument[1] != '\0' && (argument[1] < '0' || argument[1] > '9');
 }
 
+/* Whether an option whose value may be left out is followed by one. */
+static bool is_span(const char *argument)
+{
+    int64_t us = 0;
+
+    return argument != NULL && weir__str_to_duration_us(weir__str(argument), &us);
+}
+
 /* The option at argv[*i]; *i moves on to its value when that is an argument of its own. */
 static int take_option(cli *c, int argc, char *const *argv, int *i)
 {
@@ -242,6 +263,8 @@ static int take_option(cli *c, int argc, char *const *argv, int *i)
         }
     } else if (equals != NULL) {
         given.text = equals + 1;
+    } else if (given.option->kind == CLI_WAIT) {
+        given.text = *i + 1 < argc && is_span(argv[*i + 1]) ? argv[++*i] : NULL;
     } else if (*i + 1 < argc) {
         given.text = argv[++*i];
     } else {

@@ -9,9 +9,10 @@
 #include <cmocka.h>
 
 static const cli_option options[] = {
-    { "name", "NAME", CLI_TEXT, "" }, { "limit", "N", CLI_NUMBER, "" },
-    { "at", "TIME", CLI_TIME, "" },   { "expect", "WHAT", CLI_EXPECT, "" },
-    { "follow", NULL, CLI_FLAG, "" },
+    { "name", "NAME", CLI_TEXT, "" },   { "limit", "N", CLI_NUMBER, "" },
+    { "at", "TIME", CLI_TIME, "" },     { "expect", "WHAT", CLI_EXPECT, "" },
+    { "follow", NULL, CLI_FLAG, "" },   { "lease", "TIME", CLI_SPAN, "" },
+    { "wait", "[TIME]", CLI_WAIT, "" },
 };
 static const cli_command command = { .name = "try",
                                      .options = options,
@@ -40,6 +41,30 @@ static int parse(const char *line)
         }
     }
     return weir__cli_parse(&c, argc, argv);
+}
+
+static void a_duration_has_a_unit(void **state)
+{
+    (void)state;
+    assert_int_equal(parse("--lease 5m"), CLI_DONE);
+    assert_int_equal(weir__cli_get(&c, "lease")->number, 300000000);
+    assert_int_equal(parse("--lease 5"), CLI_USAGE);
+    assert_int_equal(parse("--lease"), CLI_USAGE);
+}
+
+static void a_wait_may_do_without_its_duration(void **state)
+{
+    (void)state;
+    assert_int_equal(parse("--wait 5s a"), CLI_DONE);
+    assert_int_equal(weir__cli_get(&c, "wait")->number, 5000000);
+    assert_int_equal(c.words_count, 1);
+    assert_int_equal(parse("--wait a"), CLI_DONE);
+    assert_int_equal(weir__cli_get(&c, "wait")->number, -1);
+    assert_string_equal(c.words[0], "a");
+    assert_int_equal(parse("--wait"), CLI_DONE);
+    assert_int_equal(parse("--wait --follow"), CLI_DONE);
+    assert_true(weir__cli_has(&c, "follow"));
+    assert_int_equal(parse("--wait=soon"), CLI_USAGE);
 }
 
 static int forget(void **state)
@@ -159,6 +184,8 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(a_value_follows_after_a_space_or_an_equals_sign),
+        cmocka_unit_test(a_duration_has_a_unit),
+        cmocka_unit_test(a_wait_may_do_without_its_duration),
         cmocka_unit_test(the_last_one_counts_and_all_are_kept_in_order),
         cmocka_unit_test(words_may_be_dashes_negative_numbers_and_anything_after_two_dashes),
         cmocka_unit_test(common_options_are_known_to_every_command),

@@ -223,6 +223,28 @@ static void stderr_is_passed_on_line_by_line_if_wanted(void **state)
 
 /* ---- processes that stay -------------------------------------------------------------------- */
 
+static void gather(void *ctx, weir_str line)
+{
+    char *all = ctx;
+    const size_t len = strlen(all);
+
+    (void)snprintf(all + len, 64 - len, "<%.*s>", (int)line.len, line.ptr);
+}
+
+static void stdout_is_passed_on_line_by_line_if_wanted(void **state)
+{
+    (void)state;
+    char all[64] = "";
+    child_call call = kit_call("{}", WAIT_US);
+
+    call.stdout_cb = gather;
+    call.stdout_ctx = all;
+    assert_int_equal(weir__child_run(keeper, "echo one; echo; printf two", &call, &result, NULL),
+                     WEIR_OK);
+    assert_int_equal(result.kind, CHILD_DONE);
+    assert_string_equal(all, "<one><><two>");
+}
+
 static void what_hangs_is_killed_with_all_its_group(void **state)
 {
     const child_call call = kit_call("{}", SECOND_US);
@@ -363,6 +385,7 @@ int main(void)
         cmocka_unit_test(a_flood_of_lines_takes_no_memory),
         cmocka_unit_test(the_error_has_the_last_of_stderr),
         cmocka_unit_test(stderr_is_passed_on_line_by_line_if_wanted),
+        cmocka_unit_test(stdout_is_passed_on_line_by_line_if_wanted),
         cmocka_unit_test(what_hangs_is_killed_with_all_its_group),
         cmocka_unit_test(a_grandchild_that_lives_on_costs_a_retry_and_no_time),
         cmocka_unit_test(a_grandchild_that_is_about_to_end_may),

@@ -38,6 +38,9 @@ void weir__child_keeper_close(child_keeper *k);
  * CHILD_STDERR_BYTES_MAX. Borrowed for the call. On the thread that runs or asks. */
 typedef void (*child_stderr_fn)(void *ctx, weir_str line);
 
+/* A whole line that the program wrote to stdout, without its newline, blank ones too. The same. */
+typedef void (*child_stdout_fn)(void *ctx, weir_str line);
+
 /* One question. Everything is borrowed until the call returns. */
 typedef struct child_call {
     weir_str line;                  /* one JSON text without newline: what stdin gets     */
@@ -46,6 +49,8 @@ typedef struct child_call {
     const atomic_bool *interrupted; /* true: end now; looked at every 50 ms. NULL: none   */
     child_stderr_fn stderr_cb;      /* NULL: what goes to stderr is only kept for `error` */
     void *stderr_ctx;
+    child_stdout_fn stdout_cb; /* NULL: only the last line is kept */
+    void *stdout_ctx;
 } child_call;
 
 typedef enum child_kind {

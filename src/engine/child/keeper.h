@@ -4,8 +4,9 @@
  * the program's leash, a socket of which this process has the other end:
  *   - The program's process group lives as long as the leash: when this end is shut down or closed,
  *     which the kernel does when this process dies, the keeper kills the group.
- *   - One leash_note comes back on it, when no process of the group is left (or nothing could be
- *     started). End of file without a note: the keeper is dead, and the program with it.
+ *   - Two leash_notes come back on it: one with the group's number when the program was started, and
+ *     one when no process of the group is left. When nothing could be started only the second comes.
+ *     End of file without it: the keeper is dead, and the program with it.
  */
 #ifndef WEIR_ENGINE_CHILD_KEEPER_H
 #define WEIR_ENGINE_CHILD_KEEPER_H
@@ -15,6 +16,7 @@
 enum { KEEPER_FDS = 4 }; /* stdin, stdout, stderr, leash: in this order */
 
 typedef struct leash_note {
+    int32_t group;       /* not 0: the program was started, and nothing else yet */
     int32_t start_errno; /* not 0: the program was not started, and why      */
     int32_t wait_status; /* as of waitpid                                    */
     int32_t left_behind; /* 1: others of the group outlived it and were killed */

@@ -104,6 +104,8 @@ static int program_start(kept *c, const int fds[KEEPER_FDS])
      * program has been executed, which is after it has done so itself. */
     (void)setpgid(pid, pid);
     *c = (kept){ .pid = pid, .leash_fd = fds[3] };
+    const leash_note begun = { .group = pid };
+    (void)send(c->leash_fd, &begun, sizeof begun, MSG_NOSIGNAL | MSG_DONTWAIT);
     return 0;
 }
 

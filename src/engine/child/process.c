@@ -48,9 +48,12 @@ static bool line_is_blank(const weir_buffer *line)
     return true;
 }
 
-static void line_end(process *p)
+static void line_end(process *p, const child_call *call)
 {
     p->lines_count++;
+    if (call != NULL && call->stdout_cb != NULL) {
+        call->stdout_cb(call->stdout_ctx, (weir_str){ .ptr = p->line.ptr, .len = p->line.len });
+    }
     if (!line_is_blank(&p->line)) {
         const weir_buffer ended = p->line;
         p->line = p->last;
@@ -61,7 +64,6 @@ static void line_end(process *p)
 
 static void stdout_take(process *p, const child_call *call, const char *at, size_t len)
 {
-    (void)call;
     while (len > 0 && !p->flooded && !p->no_memory) {
         const char *newline = memchr(at, '\n', len);
         const size_t part = newline == NULL ? len : (size_t)(newline - at);
@@ -70,7 +72,7 @@ static void stdout_take(process *p, const child_call *call, const char *at, size
         } else if (!weir__buffer_add(&p->line, at, part)) {
             p->no_memory = true;
         } else if (newline != NULL) {
-            line_end(p);
+            line_end(p, call);
         }
         at += part + (newline != NULL);
         len -= part + (newline != NULL);
@@ -160,12 +162,15 @@ void weir__process_drain(process *p, const child_call *call)
 void weir__process_look(process *p, const child_call *call)
 {
     leash_note note;
+    ssize_t len;
 
     if (p->over) {
         return;
     }
-    const ssize_t len = recv(p->leash_fd, &note, sizeof note, MSG_DONTWAIT);
-
+    while ((len = recv(p->leash_fd, &note, sizeof note, MSG_DONTWAIT)) == (ssize_t)sizeof note &&
+           note.group != 0) {
+        p->group = note.group;
+    }
     if (len < 0 && (errno == EAGAIN || errno == EINTR)) {
         return;
     }
@@ -180,7 +185,7 @@ void weir__process_look(process *p, const child_call *call)
     fd_close(&p->stdin_fd);
     weir__process_drain(p, call);
     if (p->line.len > 0) {
-        line_end(p); /* nobody will write its newline */
+        line_end(p, call); /* nobody will write its newline */
     }
     if (call != NULL && call->stderr_cb != NULL && p->stderr_line_len > 0) {
         stderr_line_give(p, call);

@@ -8,6 +8,8 @@
 
 #include "engine/child/keeper.h"
 
+#include <sys/types.h>
+
 enum { PROCESS_CHUNK_BYTES = 32 * 1024 };
 
 typedef struct process {
@@ -18,6 +20,7 @@ typedef struct process {
     bool over; /* no process of its group is left; `note` says how it ended          */
     bool lost; /* over, but nobody can say how: its keeper has died                  */
     leash_note note;
+    pid_t group; /* of processes; 0: not known (yet). Meaningless once it is over     */
 
     size_t written;     /* of the question                                                 */
     bool stdin_keep;    /* more questions will follow                                      */
