@@ -27,6 +27,8 @@
  *       nothing is decided by it, and unlike (1) the last of it may be lost in a crash.
  *   (9) A store opened with WEIR_OPEN_READONLY answers WEIR_EMISUSE to every verb that changes
  *       something, whatever the database would allow; dry runs of operators aside.
+ *  (10) Of those who take a lock, or begin a key of once, one at a time has it; a key that was done
+ *       is not begun again, unless it is forgotten.
  *
  * LOCK ORDER inside a transaction, for adapters that lock rows: the caller's own SQL; idempotency
  * keys; reserved keys; stream heads; reaction rows; target rows, each class in bytewise order.
@@ -50,6 +52,7 @@
 #include "base/memory.h"
 #include "base/sha256.h"
 #include "store/filter.h"
+#include "store/lock.h"
 #include "weir.h"
 
 #include <stdbool.h>
@@ -660,7 +663,7 @@ typedef void (*store_survey_fn)(void *ctx, bool act, const char *rule, const cha
 
 /* ---- the vtable --------------------------------------------------------------------------- */
 
-enum { STORE_OPS_VERSION = 4 };
+enum { STORE_OPS_VERSION = 5 };
 
 typedef struct weir_store_ops {
     uint32_t version; /* STORE_OPS_VERSION; methods are only ever added at the end */
@@ -889,6 +892,38 @@ typedef struct weir_store_ops {
      * is empty. */
     weir_status (*turn)(weir_store *s, store_settle *const *settles, size_t settles_count,
                         const store_lease_request *lease, store_lease_list *list, weir_error *err);
+
+    /* LOCKS, by name. take: a name that nobody holds, or whose holder's lease has ended, becomes
+     * the caller's until now + lease_us, with a fence that is larger than every earlier one of that
+     * name, through crashes as well. Else WEIR_EHELD, and *out is the other's lock: unlike (7), *out
+     * is filled with WEIR_OK and with WEIR_EHELD, its texts in the arena. lease_us 0: for what is
+     * held by other means (an advisory lock): the same, but it keeps nobody from taking the name:
+     * a fence, and a note of who it is. Nobody is woken by any of these. */
+    weir_status (*lock_take)(weir_store *s, weir_str name, weir_str holder, int64_t lease_us,
+                             weir_arena *arena, store_lock *out, weir_error *err);
+    /* ELOST. The fence decides, not the clock: who is late, and was not followed by anybody, still
+     * has it. extend: until = now + lease_us; one without a lease stays without. */
+    weir_status (*lock_extend)(weir_store *s, weir_str name, int64_t fence, int64_t lease_us,
+                               weir_error *err);
+    weir_status (*lock_release)(weir_store *s, weir_str name, int64_t fence, weir_error *err);
+    weir_status (*locks)(weir_store *s, store_lock_list *list, weir_error *err);
+
+    /* ONCE, by key; names of locks are others. begin: WEIR_OK with STORE_ONCE_RUNNING: the run is
+     * the caller's, as by lock_take; with STORE_ONCE_DONE: it was done before, *out has the
+     * outcome. WEIR_EINFLIGHT: somebody else's is running, in *out. A run that failed, or whose
+     * lease has ended, may be begun again. lease_us is not 0. */
+    weir_status (*once_begin)(weir_store *s, weir_str key, weir_str holder, int64_t lease_us,
+                              weir_arena *arena, store_once *out, weir_error *err);
+    /* ELOST, as of locks. */
+    weir_status (*once_extend)(weir_store *s, weir_str key, int64_t fence, int64_t lease_us,
+                               weir_error *err);
+    /* exit_status 0: done, for ever; else failed. A second time with the same fence changes nothing
+     * and is WEIR_OK. ELOST. */
+    weir_status (*once_finish)(weir_store *s, weir_str key, int64_t fence, int64_t exit_status,
+                               weir_str output, weir_error *err);
+    /* The key is as if it had never been used, but for its fences. ENOTFOUND. EINFLIGHT: it is
+     * running; whose lease has ended is not. */
+    weir_status (*once_forget)(weir_store *s, weir_str key, weir_error *err);
 } weir_store_ops;
 
 struct weir_store {

@@ -561,10 +561,10 @@ int kit_main(int argc, char **argv, const kit_adapter *adapter)
         cmocka_set_test_filter(argv[1]);
     }
     const kit_theme themes[] = {
-        kit_names(),      kit_appending(), kit_keys(),     kit_closing(),
-        kit_committing(), kit_reading(),   kit_reacting(), kit_leasing(),
-        kit_settling(),   kit_operating(), kit_parking(),  kit_services(),
-        kit_holding(),    kit_workers(),   kit_turning(),  kit_read_only(),
+        kit_names(),     kit_appending(), kit_keys(),    kit_closing(),  kit_committing(),
+        kit_reading(),   kit_reacting(),  kit_leasing(), kit_settling(), kit_operating(),
+        kit_parking(),   kit_services(),  kit_holding(), kit_workers(),  kit_turning(),
+        kit_read_only(), kit_locks(),     kit_once(),
     };
     size_t count = 0;
     for (size_t i = 0; i < sizeof themes / sizeof themes[0]; i++) {

@@ -254,6 +254,8 @@ kit_theme kit_services(void);  /* snapshots, wake-ups, checks */
 kit_theme kit_kept_time(void); /* adapters with KIT_KEEPS_TIME            */
 kit_theme kit_holding(void);
 kit_theme kit_workers(void);
+kit_theme kit_locks(void);
+kit_theme kit_once(void);
 kit_theme kit_read_only(void);
 kit_theme kit_own_transactions(void); /* adapters with own_begin */
 kit_theme kit_key_counts(void);       /* adapters that can count their keys */

@@ -79,6 +79,21 @@ static void refuse_workers(kit *k, weir_store *s, const store_leased *l)
     weir__arena_free(&list.arena);
 }
 
+static void refuse_locks(kit *k, weir_store *s)
+{
+    const weir_str name = weir__str("n");
+    const weir_str me = weir__str("me");
+    store_lock lock = { 0 };
+    store_once once = { 0 };
+    REFUSED(k, s->ops->lock_take(s, name, me, KIT_LEASE_US, &k->arena, &lock, &k->err));
+    REFUSED(k, s->ops->lock_extend(s, name, 1, KIT_LEASE_US, &k->err));
+    REFUSED(k, s->ops->lock_release(s, name, 1, &k->err));
+    REFUSED(k, s->ops->once_begin(s, name, me, KIT_LEASE_US, &k->arena, &once, &k->err));
+    REFUSED(k, s->ops->once_extend(s, name, 1, KIT_LEASE_US, &k->err));
+    REFUSED(k, s->ops->once_finish(s, name, 1, 0, me, &k->err));
+    REFUSED(k, s->ops->once_forget(s, name, &k->err));
+}
+
 static void refuse_operators(kit *k, weir_store *s, int64_t parked)
 {
     static const store_verb verbs[] = { STORE_UNBLOCK,    STORE_RESET, STORE_SKIP,
@@ -124,6 +139,7 @@ static void P09_a_handle_for_reading_changes_nothing(void **state)
     refuse_routers(k, s, &now);
     refuse_workers(k, s, &l);
     refuse_operators(k, s, parked.parked[0].id);
+    refuse_locks(k, s);
     assert_string_equal(seen(k), before);
     KIT_OK(k, kit_release(k, &l)); /* it is still held, by who had it */
     kit_check(k);
@@ -134,6 +150,8 @@ static void P09_a_handle_for_reading_reads(void **state)
     kit *k = *state;
     store_worker_list workers = { 0 };
     store_lane_list lanes = { 0 };
+    store_lock_list locks = { 0 };
+    store_lock lock = { 0 };
     store_chunk chunk = { 0 };
     const store_log_query q = { .to = INT64_MAX, .limit = 10 };
     const store_worker worker = { .name = weir__str("w"), .host = weir__str("h") };
@@ -142,6 +160,8 @@ static void P09_a_handle_for_reading_reads(void **state)
     kit_put(k, "t-1", "A");
     KIT_OK(k, kit_route(k, k->store, "r", "", "lane", 0));
     KIT_OK(k, k->store->ops->worker_beat(k->store, &worker, KIT_LEASE_US, &k->err));
+    KIT_OK(k, k->store->ops->lock_take(k->store, weir__str("n"), weir__str("me"), KIT_LEASE_US,
+                                       &k->arena, &lock, &k->err));
     weir_store *s = reader_of(k);
     KIT_OK(k, s->ops->read_log(s, &q, &chunk, &k->err));
     assert_int_equal(chunk.events_count, 1);
@@ -149,7 +169,10 @@ static void P09_a_handle_for_reading_reads(void **state)
     assert_int_equal(workers.workers_count, 1);
     KIT_OK(k, s->ops->lanes(s, &lanes, &k->err));
     assert_int_equal(lanes.lanes_count, 1);
+    KIT_OK(k, s->ops->locks(s, &locks, &k->err));
+    assert_int_equal(locks.locks_count, 1);
     weir__chunk_free(&chunk);
+    weir__arena_free(&locks.arena);
     weir__arena_free(&workers.arena);
     weir__arena_free(&lanes.arena);
 }

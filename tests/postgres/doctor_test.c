@@ -224,6 +224,11 @@ static void a_sequence_that_keeps_positions_back_is_told(void **state)
     weir_store *s = test_store(t);
     test_exec(t->conn, "ALTER SEQUENCE \"%s\".positions CACHE 20", t->schema);
     has(checked(t, s), "act sequence: the sequence of positions has CACHE 20");
+    test_exec(t->conn, "ALTER SEQUENCE \"%s\".lock_fences CACHE 5", t->schema);
+    has(checked(t, s),
+        "act sequence: the sequence of locks' fences has CACHE 5, INCREMENT 1: a lock's "
+        "next holder can have a smaller fence");
+    test_exec(t->conn, "ALTER SEQUENCE \"%s\".lock_fences CACHE 1", t->schema);
     test_exec(t->conn, "ALTER SEQUENCE \"%s\".positions CACHE 1 CYCLE", t->schema);
     has(checked(t, s), "CYCLE");
     test_exec(t->conn, "ALTER SEQUENCE \"%s\".positions NO CYCLE", t->schema);

@@ -355,6 +355,31 @@ static void use_workers(void)
     weir__arena_free(&workers.arena);
 }
 
+static void use_locks(void)
+{
+    weir_arena arena = { 0 };
+    store_lock lock = { 0 };
+    store_once once = { 0 };
+    store_lock_list locks = { 0 };
+    const weir_str name = weir__str("nightly");
+    const weir_str holder = weir__str("client on host");
+    CALL(WEIR_OK, store->ops->lock_take(store, name, holder, 60000000, &arena, &lock, &err));
+    CALL(WEIR_EHELD, store->ops->lock_take(store, name, holder, 0, &arena, &lock, &err));
+    CALL(WEIR_OK, store->ops->lock_extend(store, name, lock.fence, 60000000, &err));
+    CALL(WEIR_OK, store->ops->locks(store, &locks, &err));
+    CALL(WEIR_OK, store->ops->lock_release(store, name, lock.fence, &err));
+    CALL(WEIR_OK, store->ops->once_begin(store, name, holder, 60000000, &arena, &once, &err));
+    CALL(WEIR_EINFLIGHT,
+         store->ops->once_begin(store, name, holder, 60000000, &arena, &once, &err));
+    CALL(WEIR_OK, store->ops->once_extend(store, name, once.run.fence, 60000000, &err));
+    CALL(WEIR_OK,
+         store->ops->once_finish(store, name, once.run.fence, 0, weir__str("output"), &err));
+    CALL(WEIR_OK, store->ops->once_begin(store, name, holder, 60000000, &arena, &once, &err));
+    CALL(WEIR_OK, store->ops->once_forget(store, name, &err));
+    weir__arena_free(&locks.arena);
+    weir__arena_free(&arena);
+}
+
 int main(int argc, char **argv)
 {
     store_url url = { 0 };
@@ -368,6 +393,7 @@ int main(int argc, char **argv)
     use_streams();
     use_targets();
     use_workers();
+    use_locks();
     use_the_rest();
     store->ops->close(store);
     weir__url_free(&url);

@@ -242,6 +242,28 @@ static void a_store_without_workers_and_their_counts_gets_them(void **state)
     weir__buffer_free(&sql);
 }
 
+static void a_store_without_locks_gets_them(void **state)
+{
+    pg_test *t = *state;
+    store_options o = test_options(t);
+    weir_arena arena = { 0 };
+    store_lock lock = { 0 };
+    (void)test_store(t);
+    test_exec(t->conn,
+              "DROP FUNCTION \"%s\".lock_take; DROP TABLE \"%s\".locks;"
+              "DROP SEQUENCE \"%s\".lock_fences",
+              t->schema, t->schema, t->schema);
+    TEST_IS(t, try_flags(t, WEIR_OPEN_READONLY), WEIR_EMISUSE);
+    o.open_flags = WEIR_OPEN_EXISTING;
+    weir_store *s = test_store_with(t, &o);
+    TEST_OK(
+        t, s->ops->lock_take(s, weir__str("n"), weir__str("me"), 60000000, &arena, &lock, &t->err));
+    assert_int_equal(lock.fence, 1);
+    assert_as_made(t, s);
+    assert_int_equal(try_flags(t, WEIR_OPEN_READONLY), WEIR_OK);
+    weir__arena_free(&arena);
+}
+
 static void a_name_with_spaces_and_capitals_is_a_schema(void **state)
 {
     pg_test *t = *state;
@@ -469,6 +491,10 @@ static void work_once(pg_test *t, weir_store *s)
     const store_worker worker = { .name = weir__str("test"), .host = weir__str("host") };
     TEST_OK(t, s->ops->worker_beat(s, &worker, 60000000, &t->err));
     assert_int_equal(workers_known(t, s), 1);
+    store_lock lock = { 0 };
+    TEST_OK(t, s->ops->lock_take(s, weir__str("n"), weir__str("test"), 60000000, &arena, &lock,
+                                 &t->err));
+    TEST_OK(t, s->ops->lock_release(s, lock.name, lock.fence, &t->err));
     weir__arena_free(&leases.arena);
     weir__arena_free(&arena);
 }
@@ -598,6 +624,7 @@ int main(int argc, char **argv)
         PG_TEST(an_older_store_is_not_read_before_it_is_upgraded),
         PG_TEST(the_plan_is_what_opening_runs),
         PG_TEST(a_store_without_workers_and_their_counts_gets_them),
+        PG_TEST(a_store_without_locks_gets_them),
         PG_TEST(a_name_with_spaces_and_capitals_is_a_schema),
         PG_TEST(a_table_of_somebody_elses_is_refused_and_left_alone),
         PG_TEST(events_refuse_to_be_changed_even_by_a_superuser),

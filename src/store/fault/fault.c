@@ -632,6 +632,118 @@ static weir_status fault_turn(weir_store *base, store_settle *const *settles, si
     return status;
 }
 
+static weir_status fault_lock_take(weir_store *base, weir_str name, weir_str holder,
+                                   int64_t lease_us, weir_arena *arena, store_lock *out,
+                                   weir_error *err)
+{
+    fault_store *s = self_of(base);
+    fault_call call;
+    weir_status status = call_begin(s, FAULT_LOCK_TAKE, &call, err);
+    if (status == WEIR_OK) {
+        do {
+            status = s->inner->ops->lock_take(s->inner, name, holder, lease_us, arena, out, err);
+        } while (call_again(&call));
+    }
+    return call_end(&call, status, err);
+}
+
+static weir_status fault_lock_extend(weir_store *base, weir_str name, int64_t fence,
+                                     int64_t lease_us, weir_error *err)
+{
+    fault_store *s = self_of(base);
+    fault_call call;
+    weir_status status = call_begin(s, FAULT_LOCK_EXTEND, &call, err);
+    if (status == WEIR_OK) {
+        do {
+            status = s->inner->ops->lock_extend(s->inner, name, fence, lease_us, err);
+        } while (call_again(&call));
+    }
+    return call_end(&call, status, err);
+}
+
+static weir_status fault_lock_release(weir_store *base, weir_str name, int64_t fence,
+                                      weir_error *err)
+{
+    fault_store *s = self_of(base);
+    fault_call call;
+    weir_status status = call_begin(s, FAULT_LOCK_RELEASE, &call, err);
+    if (status == WEIR_OK) {
+        do {
+            status = s->inner->ops->lock_release(s->inner, name, fence, err);
+        } while (call_again(&call));
+    }
+    return call_end(&call, status, err);
+}
+
+static weir_status fault_locks(weir_store *base, store_lock_list *list, weir_error *err)
+{
+    fault_store *s = self_of(base);
+    fault_call call;
+    weir_status status = call_begin(s, FAULT_LOCKS, &call, err);
+    if (status == WEIR_OK) {
+        do {
+            status = s->inner->ops->locks(s->inner, list, err);
+        } while (call_again(&call));
+    }
+    return call_end(&call, status, err);
+}
+
+static weir_status fault_once_begin(weir_store *base, weir_str key, weir_str holder,
+                                    int64_t lease_us, weir_arena *arena, store_once *out,
+                                    weir_error *err)
+{
+    fault_store *s = self_of(base);
+    fault_call call;
+    weir_status status = call_begin(s, FAULT_ONCE_BEGIN, &call, err);
+    if (status == WEIR_OK) {
+        do {
+            status = s->inner->ops->once_begin(s->inner, key, holder, lease_us, arena, out, err);
+        } while (call_again(&call));
+    }
+    return call_end(&call, status, err);
+}
+
+static weir_status fault_once_extend(weir_store *base, weir_str key, int64_t fence,
+                                     int64_t lease_us, weir_error *err)
+{
+    fault_store *s = self_of(base);
+    fault_call call;
+    weir_status status = call_begin(s, FAULT_ONCE_EXTEND, &call, err);
+    if (status == WEIR_OK) {
+        do {
+            status = s->inner->ops->once_extend(s->inner, key, fence, lease_us, err);
+        } while (call_again(&call));
+    }
+    return call_end(&call, status, err);
+}
+
+static weir_status fault_once_finish(weir_store *base, weir_str key, int64_t fence,
+                                     int64_t exit_status, weir_str output, weir_error *err)
+{
+    fault_store *s = self_of(base);
+    fault_call call;
+    weir_status status = call_begin(s, FAULT_ONCE_FINISH, &call, err);
+    if (status == WEIR_OK) {
+        do {
+            status = s->inner->ops->once_finish(s->inner, key, fence, exit_status, output, err);
+        } while (call_again(&call));
+    }
+    return call_end(&call, status, err);
+}
+
+static weir_status fault_once_forget(weir_store *base, weir_str key, weir_error *err)
+{
+    fault_store *s = self_of(base);
+    fault_call call;
+    weir_status status = call_begin(s, FAULT_ONCE_FORGET, &call, err);
+    if (status == WEIR_OK) {
+        do {
+            status = s->inner->ops->once_forget(s->inner, key, err);
+        } while (call_again(&call));
+    }
+    return call_end(&call, status, err);
+}
+
 static void fault_watch_close(store_watch *watch)
 {
     if (watch != NULL) {
@@ -743,6 +855,14 @@ static const weir_store_ops fault_ops = {
     .worker_beat = fault_worker_beat,
     .workers = fault_workers,
     .turn = fault_turn,
+    .lock_take = fault_lock_take,
+    .lock_extend = fault_lock_extend,
+    .lock_release = fault_lock_release,
+    .locks = fault_locks,
+    .once_begin = fault_once_begin,
+    .once_extend = fault_once_extend,
+    .once_finish = fault_once_finish,
+    .once_forget = fault_once_forget,
 };
 
 weir_status weir__fault_open(weir_store **out, weir_store *inner, weir_error *err)

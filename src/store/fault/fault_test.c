@@ -231,6 +231,38 @@ static weir_status call_target_verb(setup *s, fault_verb verb)
     return status;
 }
 
+static weir_status call_lock_verb(setup *s, fault_verb verb)
+{
+    weir_store *w = s->store;
+    const weir_store_ops *o = w->ops;
+    weir_error *err = &s->err;
+    const weir_str name = weir__str("n");
+    const weir_str me = weir__str("me");
+    weir_status status = WEIR_EMISUSE;
+    store_lock lock = { 0 };
+    store_once once = { 0 };
+    store_lock_list locks = { 0 };
+    if (verb == FAULT_LOCK_TAKE) {
+        status = o->lock_take(w, name, me, 1000, &s->arena, &lock, err);
+    } else if (verb == FAULT_LOCK_EXTEND) {
+        status = o->lock_extend(w, name, 1, 1000, err);
+    } else if (verb == FAULT_LOCK_RELEASE) {
+        status = o->lock_release(w, name, 1, err);
+    } else if (verb == FAULT_LOCKS) {
+        status = o->locks(w, &locks, err);
+    } else if (verb == FAULT_ONCE_BEGIN) {
+        status = o->once_begin(w, name, me, 1000, &s->arena, &once, err);
+    } else if (verb == FAULT_ONCE_EXTEND) {
+        status = o->once_extend(w, name, 1, 1000, err);
+    } else if (verb == FAULT_ONCE_FINISH) {
+        status = o->once_finish(w, name, 1, 0, me, err);
+    } else if (verb == FAULT_ONCE_FORGET) {
+        status = o->once_forget(w, name, err);
+    }
+    weir__arena_free(&locks.arena);
+    return status;
+}
+
 static weir_status call_watch_verb(setup *s, fault_verb verb)
 {
     store_watch *watch = NULL;
@@ -254,6 +286,9 @@ static weir_status call_verb(setup *s, fault_verb verb)
     }
     if (status == WEIR_EMISUSE) {
         status = call_target_verb(s, verb);
+    }
+    if (status == WEIR_EMISUSE) {
+        status = call_lock_verb(s, verb);
     }
     return status;
 }

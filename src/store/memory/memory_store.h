@@ -15,6 +15,8 @@
 #include "store/store.h"
 #include "store/watches.h"
 
+#include <string.h>
+
 typedef struct memory_core memory_core;
 typedef struct memory_event memory_event;
 typedef struct memory_reaction memory_reaction;
@@ -94,6 +96,13 @@ typedef struct memory_worker {
     store_worker worker; /* what it points to is in `bytes` */
     _Alignas(store_known_reaction) char bytes[];
 } memory_worker;
+
+/* A lock, or a key of once. */
+typedef struct memory_lock {
+    table_item item; /* first: its name */
+    store_once once; /* of a lock: `run` alone. Texts are in `bytes` */
+    char bytes[];
+} memory_lock;
 
 /* ---- reactions, targets ------------------------------------------------------------------- */
 
@@ -266,6 +275,8 @@ struct memory_core {
     table snapshots;
     table workers;
     int64_t workers_last; /* id */
+    table locks, once;
+    int64_t locks_fence; /* the last that was handed out: rows come and go, fences grow */
 
     table reactions_by_name;
     memory_reaction **reactions; /* owned; id n is at n - 1 */
@@ -292,6 +303,17 @@ typedef struct memory_handle {
 static inline memory_handle *weir__memory_handle(weir_store *base)
 {
     return (memory_handle *)(void *)base;
+}
+
+/* A copy of `text` in a row's own bytes; *place moves on behind it. */
+static inline weir_str weir__memory_put_text(char **place, weir_str text)
+{
+    const weir_str out = { .ptr = *place, .len = text.len };
+    if (text.len > 0) {
+        memcpy(*place, text.ptr, text.len);
+    }
+    *place += text.len;
+    return out;
 }
 
 /* Ends the "out of memory" branch of everything here. */
@@ -491,6 +513,10 @@ int64_t weir__memory_blocked_count(const memory_core *c);
 
 void weir__memory_workers_free(memory_core *c);
 
+/* ---- locks.c ------------------------------------------------------------------------------ */
+
+void weir__memory_locks_free(memory_core *c);
+
 /* ---- watch.c ------------------------------------------------------------------------------ */
 
 void weir__memory_wake(memory_core *c);
@@ -563,6 +589,22 @@ weir_status weir__memory_workers(weir_store *base, store_worker_list *list, weir
 weir_status weir__memory_turn(weir_store *base, store_settle *const *settles, size_t settles_count,
                               const store_lease_request *lease, store_lease_list *list,
                               weir_error *err);
+weir_status weir__memory_lock_take(weir_store *base, weir_str name, weir_str holder,
+                                   int64_t lease_us, weir_arena *arena, store_lock *out,
+                                   weir_error *err);
+weir_status weir__memory_lock_extend(weir_store *base, weir_str name, int64_t fence,
+                                     int64_t lease_us, weir_error *err);
+weir_status weir__memory_lock_release(weir_store *base, weir_str name, int64_t fence,
+                                      weir_error *err);
+weir_status weir__memory_locks(weir_store *base, store_lock_list *list, weir_error *err);
+weir_status weir__memory_once_begin(weir_store *base, weir_str key, weir_str holder,
+                                    int64_t lease_us, weir_arena *arena, store_once *out,
+                                    weir_error *err);
+weir_status weir__memory_once_extend(weir_store *base, weir_str key, int64_t fence,
+                                     int64_t lease_us, weir_error *err);
+weir_status weir__memory_once_finish(weir_store *base, weir_str key, int64_t fence,
+                                     int64_t exit_status, weir_str output, weir_error *err);
+weir_status weir__memory_once_forget(weir_store *base, weir_str key, weir_error *err);
 weir_status weir__memory_check(weir_store *base, store_finding_fn fn, void *ctx, weir_error *err);
 
 #endif

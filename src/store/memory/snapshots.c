@@ -9,16 +9,6 @@ static memory_snapshot *find(const memory_core *c, weir_str stream)
                                                        stream);
 }
 
-static weir_str put_text(char **place, weir_str text)
-{
-    const weir_str out = { .ptr = *place, .len = text.len };
-    if (text.len > 0) {
-        memcpy(*place, text.ptr, text.len);
-    }
-    *place += text.len;
-    return out;
-}
-
 static weir_status put_locked(memory_core *c, const store_snapshot *snapshot, weir_error *err)
 {
     memory_snapshot *old = find(c, snapshot->stream);
@@ -32,10 +22,10 @@ static weir_status put_locked(memory_core *c, const store_snapshot *snapshot, we
         return weir__memory_full(err);
     }
     char *place = s->bytes;
-    s->item.key = put_text(&place, snapshot->stream);
+    s->item.key = weir__memory_put_text(&place, snapshot->stream);
     s->item.hash = weir__str_hash(snapshot->stream);
-    s->revision = put_text(&place, snapshot->revision);
-    s->data = put_text(&place, snapshot->data);
+    s->revision = weir__memory_put_text(&place, snapshot->revision);
+    s->data = weir__memory_put_text(&place, snapshot->data);
     s->version = snapshot->version;
     if ((old != NULL &&
          (!weir__tx_table_remove(c, &c->snapshots, &old->item) || !weir__tx_free(c, old))) ||

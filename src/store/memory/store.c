@@ -69,6 +69,7 @@ static void core_free(memory_core *c)
     weir__memory_log_free(c);
     snapshots_free(c);
     weir__memory_workers_free(c);
+    weir__memory_locks_free(c);
     weir__journal_free(&c->journal);
     weir__free(c->name);
     weir__free(c);
@@ -273,6 +274,14 @@ static const weir_store_ops memory_ops = {
     .worker_beat = weir__memory_worker_beat,
     .workers = weir__memory_workers,
     .turn = weir__memory_turn,
+    .lock_take = weir__memory_lock_take,
+    .lock_extend = weir__memory_lock_extend,
+    .lock_release = weir__memory_lock_release,
+    .locks = weir__memory_locks,
+    .once_begin = weir__memory_once_begin,
+    .once_extend = weir__memory_once_extend,
+    .once_finish = weir__memory_once_finish,
+    .once_forget = weir__memory_once_forget,
 };
 
 weir_status weir__memory_open(weir_store **out, const store_options *options, weir_error *err)

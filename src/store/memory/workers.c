@@ -27,16 +27,6 @@ static bool forgotten(const memory_worker *w, int64_t now_us)
 
 /* ---- beating ------------------------------------------------------------------------------ */
 
-static weir_str put_text(char **place, weir_str text)
-{
-    const weir_str out = { .ptr = *place, .len = text.len };
-    if (text.len > 0) {
-        memcpy(*place, text.ptr, text.len);
-    }
-    *place += text.len;
-    return out;
-}
-
 /* A row with copies of everything `from` points to: the lists, then the texts. NULL: out of
  * memory. */
 static memory_worker *row_new(memory_core *c, const store_worker *from)
@@ -57,13 +47,13 @@ static memory_worker *row_new(memory_core *c, const store_worker *from)
     char *place = w->bytes + known_bytes + lanes_bytes;
     w->worker = *from;
     w->worker.holds = 0;
-    w->worker.name = put_text(&place, from->name);
-    w->worker.host = put_text(&place, from->host);
-    w->worker.metrics = put_text(&place, from->metrics);
+    w->worker.name = weir__memory_put_text(&place, from->name);
+    w->worker.host = weir__memory_put_text(&place, from->host);
+    w->worker.metrics = weir__memory_put_text(&place, from->metrics);
     w->worker.known = known;
     w->worker.lanes = lanes;
     for (size_t i = 0; i < from->lanes_count; i++) {
-        lanes[i] = put_text(&place, from->lanes[i]);
+        lanes[i] = weir__memory_put_text(&place, from->lanes[i]);
     }
     if (known_bytes > 0) {
         memcpy(known, from->known, known_bytes);

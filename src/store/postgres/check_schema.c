@@ -172,26 +172,26 @@ static weir_status check_indexes(const judge *j, weir_error *err)
     return status;
 }
 
-static weir_status check_sequence(const judge *j, weir_error *err)
+static weir_status check_sequences(const judge *j, weir_error *err)
 {
     PGresult *result = NULL;
-    const pg_call call = { .sql = sql_check_sequence, .repeat = PG_REPEAT };
+    const pg_call call = { .sql = sql_check_sequences, .repeat = PG_REPEAT };
     const weir_status status = weir__pg_call(j->s, &call, &result, err);
-    if (status == WEIR_OK && pq.PQntuples(result) == 1) {
+    for (int i = 0; status == WEIR_OK && i < pq.PQntuples(result); i++) {
         char text[256], advice[256];
-        const int64_t cache = weir__pg_i64(result, 0, 0);
-        if (cache != 1 || weir__pg_i64(result, 0, 1) != 1 || weir__pg_bool(result, 0, 2)) {
-            (void)snprintf(text, sizeof text,
-                           "the sequence of positions has CACHE %" PRId64 ", INCREMENT %" PRId64
-                           "%s: readers can skip events",
-                           cache, weir__pg_i64(result, 0, 1),
-                           weir__pg_bool(result, 0, 2) ? ", CYCLE" : "");
-            (void)snprintf(advice, sizeof advice,
-                           "Stop all writers, then ALTER SEQUENCE %s.positions CACHE 1 INCREMENT 1 "
-                           "NO CYCLE.",
-                           j->s->schema);
-            tell(j, true, "sequence", text, advice);
-        }
+        const weir_str name = weir__pg_text(result, i, 3);
+        const bool positions = weir__pg_bool(result, i, 4);
+        (void)snprintf(text, sizeof text,
+                       "the sequence of %s has CACHE %" PRId64 ", INCREMENT %" PRId64 "%s: %s",
+                       positions ? "positions" : "locks' fences", weir__pg_i64(result, i, 0),
+                       weir__pg_i64(result, i, 1), weir__pg_bool(result, i, 2) ? ", CYCLE" : "",
+                       positions ? "readers can skip events"
+                                 : "a lock's next holder can have a smaller fence");
+        (void)snprintf(
+            advice, sizeof advice,
+            "Stop all writers, then ALTER SEQUENCE %s.%.*s CACHE 1 INCREMENT 1 NO CYCLE.",
+            j->s->schema, (int)name.len, name.ptr);
+        tell(j, true, "sequence", text, advice);
     }
     pq.PQclear(result);
     return status;
@@ -214,7 +214,7 @@ weir_status weir__pg_check_schema(pg_store *s, store_survey_fn fn, void *ctx, we
     if (status == WEIR_OK) {
         status = check_indexes(&j, err);
     }
-    return status == WEIR_OK ? check_sequence(&j, err) : status;
+    return status == WEIR_OK ? check_sequences(&j, err) : status;
 }
 
 /* A store_finding_fn behind a store_survey_fn: faults only. */

@@ -146,9 +146,12 @@ WHERE n.nspname = $1
     )
 ORDER BY 1;
 
--- name: check_sequence
--- A backend that keeps positions back hands them out long after later ones; one that cycles or counts
--- otherwise would give a position twice.
-SELECT s.seqcache, s.seqincrement, s.seqcycle
+-- name: check_sequences
+-- A backend that keeps positions or fences back hands them out long after later ones; one that cycles
+-- or counts otherwise would give one twice.
+SELECT s.seqcache, s.seqincrement, s.seqcycle, c.relname, c.relname = 'positions'
 FROM pg_catalog.pg_sequence AS s
-WHERE s.seqrelid = to_regclass('weir.positions');
+JOIN pg_catalog.pg_class AS c ON c.oid = s.seqrelid
+WHERE s.seqrelid IN (to_regclass('weir.positions'), to_regclass('weir.lock_fences'))
+    AND (s.seqcache <> 1 OR s.seqincrement <> 1 OR s.seqcycle)
+ORDER BY c.relname;

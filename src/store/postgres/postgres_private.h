@@ -333,6 +333,20 @@ weir_status weir__pg_snapshot_drop(weir_store *base, weir_str category, weir_str
 weir_status weir__pg_worker_beat(weir_store *base, const store_worker *worker, int64_t lease_us,
                                  weir_error *err);
 weir_status weir__pg_workers(weir_store *base, store_worker_list *list, weir_error *err);
+/* locks.c */
+weir_status weir__pg_lock_take(weir_store *base, weir_str name, weir_str holder, int64_t lease_us,
+                               weir_arena *arena, store_lock *out, weir_error *err);
+weir_status weir__pg_lock_extend(weir_store *base, weir_str name, int64_t fence, int64_t lease_us,
+                                 weir_error *err);
+weir_status weir__pg_lock_release(weir_store *base, weir_str name, int64_t fence, weir_error *err);
+weir_status weir__pg_locks(weir_store *base, store_lock_list *list, weir_error *err);
+weir_status weir__pg_once_begin(weir_store *base, weir_str key, weir_str holder, int64_t lease_us,
+                                weir_arena *arena, store_once *out, weir_error *err);
+weir_status weir__pg_once_extend(weir_store *base, weir_str key, int64_t fence, int64_t lease_us,
+                                 weir_error *err);
+weir_status weir__pg_once_finish(weir_store *base, weir_str key, int64_t fence, int64_t exit_status,
+                                 weir_str output, weir_error *err);
+weir_status weir__pg_once_forget(weir_store *base, weir_str key, weir_error *err);
 /* wake.c */
 weir_status weir__pg_watch_open(weir_store *s, store_watch **out, weir_error *err);
 /* check.c */

@@ -153,6 +153,46 @@ static weir_status turn(weir_store *s, store_settle *const *settles, size_t sett
     return refuse(err);
 }
 
+static weir_status lock_take(weir_store *s, weir_str name, weir_str holder, int64_t lease_us,
+                             weir_arena *arena, store_lock *out, weir_error *err)
+{
+    (void)s, (void)name, (void)holder, (void)lease_us, (void)arena, (void)out;
+    return refuse(err);
+}
+
+static weir_status lock_extend(weir_store *s, weir_str name, int64_t fence, int64_t lease_us,
+                               weir_error *err)
+{
+    (void)s, (void)name, (void)fence, (void)lease_us;
+    return refuse(err);
+}
+
+static weir_status lock_release(weir_store *s, weir_str name, int64_t fence, weir_error *err)
+{
+    (void)s, (void)name, (void)fence;
+    return refuse(err);
+}
+
+static weir_status once_begin(weir_store *s, weir_str key, weir_str holder, int64_t lease_us,
+                              weir_arena *arena, store_once *out, weir_error *err)
+{
+    (void)s, (void)key, (void)holder, (void)lease_us, (void)arena, (void)out;
+    return refuse(err);
+}
+
+static weir_status once_finish(weir_store *s, weir_str key, int64_t fence, int64_t exit_status,
+                               weir_str output, weir_error *err)
+{
+    (void)s, (void)key, (void)fence, (void)exit_status, (void)output;
+    return refuse(err);
+}
+
+static weir_status once_forget(weir_store *s, weir_str key, weir_error *err)
+{
+    (void)s, (void)key;
+    return refuse(err);
+}
+
 /* NOLINTEND(readability-non-const-parameter) */
 
 weir_store_ops weir__pg_read_only(const weir_store_ops *all)
@@ -180,5 +220,12 @@ weir_store_ops weir__pg_read_only(const weir_store_ops *all)
     ops.test_seed = test_seed;
     ops.worker_beat = worker_beat;
     ops.turn = turn;
+    ops.lock_take = lock_take;
+    ops.lock_extend = lock_extend;
+    ops.lock_release = lock_release;
+    ops.once_begin = once_begin;
+    ops.once_extend = lock_extend;
+    ops.once_finish = once_finish;
+    ops.once_forget = once_forget;
     return ops;
 }

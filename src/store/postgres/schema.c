@@ -9,6 +9,7 @@
  */
 #include "store/postgres/append_functions_sql.h"
 #include "store/postgres/lease_functions_sql.h"
+#include "store/postgres/locks_functions_sql.h"
 #include "store/postgres/operate_functions_sql.h"
 #include "store/postgres/postgres_private.h"
 #include "store/postgres/reaction_functions_sql.h"
@@ -103,7 +104,7 @@ bool weir__pg_schema_functions(const pg_store *s, weir_buffer *sql)
         sql_read_functions,    sql_reaction_functions, sql_route_functions,
         sql_lease_functions,   sql_settle_functions,   sql_turn_functions,
         sql_operate_functions, sql_worker_functions,   sql_unhandled_functions,
-        sql_schema_private,
+        sql_locks_functions,   sql_schema_private,
     };
     for (size_t i = 0; i < sizeof parts / sizeof parts[0]; i++) {
         if (!weir__pg_sql_add(s, sql, parts[i]) || !weir__buffer_add_text(sql, "\n")) {
@@ -131,12 +132,13 @@ typedef struct found_store {
     int64_t version, client_least;
     bool workers; /* it has that table */
     bool counts;  /* and what they count */
+    bool locks;   /* and the table of locks */
 } found_store;
 
 static bool up_to_date(const found_store *found, const pg_schema *schema)
 {
     return found->there && (found->version > schema->version ||
-                            (found->version == schema->version && found->counts));
+                            (found->version == schema->version && found->counts && found->locks));
 }
 
 /* Everything of schema 1, then whatever came later, into a schema that is there. */
@@ -146,17 +148,18 @@ static bool script_in(const pg_store *s, const pg_schema *schema, const found_st
     bool ok = true;
     int64_t version = found->there ? found->version : 0;
     if (version == 0) {
-        static const char *const parts[] = { sql_schema_clock,   sql_schema,
-                                             sql_targets_schema, sql_workers_schema,
-                                             sql_counts_schema,  sql_schema_immutable,
-                                             sql_schema_rows };
+        static const char *const parts[] = { sql_schema_clock,     sql_schema,
+                                             sql_targets_schema,   sql_workers_schema,
+                                             sql_counts_schema,    sql_locks_schema,
+                                             sql_schema_immutable, sql_schema_rows };
         for (size_t i = 0; ok && i < sizeof parts / sizeof parts[0]; i++) {
             ok = add_line(s, sql, parts[i]);
         }
         version = 1;
     } else {
         ok = (found->workers || add_line(s, sql, sql_workers_schema)) &&
-             (found->counts || add_line(s, sql, sql_counts_schema));
+             (found->counts || add_line(s, sql, sql_counts_schema)) &&
+             (found->locks || add_line(s, sql, sql_locks_schema));
     }
     for (size_t i = 0; ok && i < schema->steps_count; i++) {
         if (schema->steps[i].version > version) {
@@ -206,6 +209,7 @@ static weir_status look(pg_store *s, pg_conn *conn, found_store *found, weir_err
     found->schema = weir__pg_bool(result, 0, 1);
     found->workers = weir__pg_bool(result, 0, 2);
     found->counts = weir__pg_bool(result, 0, 3);
+    found->locks = weir__pg_bool(result, 0, 4);
     pq.PQclear(result);
     if (!found->there) {
         return WEIR_OK;
@@ -308,7 +312,7 @@ weir_status weir__pg_schema_open(pg_store *s, const pg_schema *schema, pg_conn *
                           " by weir init, or by opening it once for writing",
                           found.version, schema->version);
     }
-    if (found.there && !found.counts && (flags & WEIR_OPEN_READONLY) != 0) {
+    if (found.there && !(found.counts && found.locks) && (flags & WEIR_OPEN_READONLY) != 0) {
         return weir__fail(
             err, WEIR_EMISUSE,
             "the store is of an earlier Weir and must be upgraded by weir init, or by "

@@ -292,4 +292,12 @@ const weir_store_ops weir__postgres_ops = {
     .worker_beat = weir__pg_worker_beat,
     .workers = weir__pg_workers,
     .turn = weir__pg_turn,
+    .lock_take = weir__pg_lock_take,
+    .lock_extend = weir__pg_lock_extend,
+    .lock_release = weir__pg_lock_release,
+    .locks = weir__pg_locks,
+    .once_begin = weir__pg_once_begin,
+    .once_extend = weir__pg_once_extend,
+    .once_finish = weir__pg_once_finish,
+    .once_forget = weir__pg_once_forget,
 };

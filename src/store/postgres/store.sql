@@ -52,10 +52,11 @@ RETURNING one;
 
 -- name: store_exists
 -- $1: the schema's name. Whether there is a store, whether there is at least the schema, and whether
--- the store has what schema 1 got last: the table of workers, and what they count.
+-- the store has what schema 1 got last: the table of workers, and what they count; locks.
 SELECT to_regclass('weir.store') IS NOT NULL,
        EXISTS (SELECT FROM pg_catalog.pg_namespace AS n WHERE n.nspname = $1),
        to_regclass('weir.workers') IS NOT NULL,
        EXISTS (SELECT FROM pg_catalog.pg_attribute AS a
                 WHERE a.attrelid = to_regclass('weir.reactions') AND a.attname = 'attempts'
-                  AND NOT a.attisdropped);
+                  AND NOT a.attisdropped),
+       to_regclass('weir.locks') IS NOT NULL;

@@ -142,3 +142,24 @@ CREATE TABLE weir.workers (
 -- name: counts_schema
 ALTER TABLE weir.workers ADD COLUMN metrics text NOT NULL DEFAULT '';
 ALTER TABLE weir.reactions ADD COLUMN attempts bigint NOT NULL DEFAULT 0;
+
+-- Named locks, while somebody has them, and keys of once, for ever. state: 0 nobody's (inside a
+-- transaction alone), 1 held or running, 2 done, 3 failed. lease_until 0: held by other means than a
+-- lease. A lock's row goes when it is released, so fences are one sequence of the store; CACHE 1: a
+-- backend that kept some back would hand them out long after later ones. Stores of schema 1 were
+-- made without these, too.
+-- name: locks_schema
+CREATE SEQUENCE weir.lock_fences AS bigint CACHE 1;
+CREATE TABLE weir.locks (
+    once boolean NOT NULL,
+    name text COLLATE "C" NOT NULL,
+    holder text NOT NULL DEFAULT '',
+    fence bigint NOT NULL DEFAULT 0,
+    since bigint NOT NULL DEFAULT 0,
+    lease_until bigint NOT NULL DEFAULT 0,
+    state integer NOT NULL DEFAULT 0,
+    exit_status bigint NOT NULL DEFAULT 0,
+    ended bigint NOT NULL DEFAULT 0,
+    output bytea NOT NULL DEFAULT '',
+    PRIMARY KEY (once, name)
+) WITH (fillfactor = 50);

@@ -47,11 +47,12 @@ typedef struct found_store {
     int64_t version; /* 0: no store */
     bool workers;    /* it has weir_workers */
     bool counts;     /* and what they count */
+    bool locks;      /* it has weir_locks */
 } found_store;
 
 static bool up_to_date(const sqlite_store *s, const found_store *found)
 {
-    return found->version == s->schema->version && found->counts;
+    return found->version == s->schema->version && found->counts && found->locks;
 }
 
 /* One number, or two, from a query without parameters. */
@@ -86,6 +87,7 @@ static weir_status look(sqlite_store *s, sqlite_conn *conn, found_store *found, 
     int64_t store = 0;
     int64_t workers = 0;
     int64_t counts = 0;
+    int64_t locks = 0;
     weir_status status = query_numbers(conn, sql_schema_look, &any, &store, err);
     if (status != WEIR_OK) {
         return weir__wrap(err, status, "open \"%s\"", s->given);
@@ -100,6 +102,10 @@ static weir_status look(sqlite_store *s, sqlite_conn *conn, found_store *found, 
         status = query_numbers(conn, sql_schema_has_workers, &workers, &counts, err);
         found->workers = workers != 0;
         found->counts = counts != 0;
+    }
+    if (status == WEIR_OK && store != 0) {
+        status = query_numbers(conn, sql_schema_has_locks, &locks, NULL, err);
+        found->locks = locks != 0;
     }
     return status;
 }
@@ -164,8 +170,11 @@ static weir_status run_additions(sqlite_conn *conn, const found_store *found, we
     if (!found->workers) {
         status = weir__sqlite_exec(conn, sql_workers_schema, err);
     }
-    return status == WEIR_OK && !found->counts ? weir__sqlite_exec(conn, sql_counts_schema, err)
-                                               : status;
+    if (status == WEIR_OK && !found->counts) {
+        status = weir__sqlite_exec(conn, sql_counts_schema, err);
+    }
+    return status == WEIR_OK && !found->locks ? weir__sqlite_exec(conn, sql_locks_schema, err)
+                                              : status;
 }
 
 /* All tables of schema 1. */
@@ -311,7 +320,7 @@ weir_status weir__sqlite_schema_verify(sqlite_store *s, sqlite_conn *conn, weir_
                           " by opening it once for writing",
                           s->given, found.version, s->schema->version);
     }
-    if (!found.counts) {
+    if (!found.counts || !found.locks) {
         return weir__fail(err, WEIR_EMISUSE,
                           "\"%s\" is of an earlier Weir and must be upgraded by opening it once "
                           "for writing",
@@ -329,7 +338,8 @@ static bool add_sql(weir_buffer *out, const char *sql)
 static bool add_additions(const found_store *found, weir_buffer *out)
 {
     return (found->workers || add_sql(out, sql_workers_schema)) &&
-           (found->counts || add_sql(out, sql_counts_schema));
+           (found->counts || add_sql(out, sql_counts_schema)) &&
+           (found->locks || add_sql(out, sql_locks_schema));
 }
 
 static bool add_creation(sqlite_store *s, weir_buffer *out)

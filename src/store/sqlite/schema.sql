@@ -118,8 +118,11 @@ SELECT
 -- name: schema_version
 SELECT schema FROM weir_store WHERE one = 1;
 
--- What schema 1 got last: the table of workers, and what they count.
+-- What schema 1 got last: the table of workers, and what they count; the table of locks.
 -- name: schema_has_workers
 SELECT
     (SELECT count(*) FROM main.sqlite_schema WHERE type = 'table' AND name = 'weir_workers'),
     (SELECT count(*) FROM pragma_table_info('weir_reactions', 'main') WHERE name = 'attempts');
+
+-- name: schema_has_locks
+SELECT count(*) FROM main.sqlite_schema WHERE type = 'table' AND name = 'weir_locks';

@@ -166,6 +166,22 @@ weir_status weir__sqlite_workers(weir_store *base, store_worker_list *list, weir
 weir_status weir__sqlite_turn(weir_store *base, store_settle *const *settles, size_t settles_count,
                               const store_lease_request *lease, store_lease_list *list,
                               weir_error *err);
+weir_status weir__sqlite_lock_take(weir_store *base, weir_str name, weir_str holder,
+                                   int64_t lease_us, weir_arena *arena, store_lock *out,
+                                   weir_error *err);
+weir_status weir__sqlite_lock_extend(weir_store *base, weir_str name, int64_t fence,
+                                     int64_t lease_us, weir_error *err);
+weir_status weir__sqlite_lock_release(weir_store *base, weir_str name, int64_t fence,
+                                      weir_error *err);
+weir_status weir__sqlite_locks(weir_store *base, store_lock_list *list, weir_error *err);
+weir_status weir__sqlite_once_begin(weir_store *base, weir_str key, weir_str holder,
+                                    int64_t lease_us, weir_arena *arena, store_once *out,
+                                    weir_error *err);
+weir_status weir__sqlite_once_extend(weir_store *base, weir_str key, int64_t fence,
+                                     int64_t lease_us, weir_error *err);
+weir_status weir__sqlite_once_finish(weir_store *base, weir_str key, int64_t fence,
+                                     int64_t exit_status, weir_str output, weir_error *err);
+weir_status weir__sqlite_once_forget(weir_store *base, weir_str key, weir_error *err);
 /* The targets' part of check: findings about targets, subscriptions, work rows and parked
  * events. */
 weir_status weir__sqlite_check_targets(sqlite_store *s, sqlite_conn *conn, store_finding_fn fn,

@@ -432,6 +432,7 @@ static void every_planted_fault_is_found(void **state)
         { "UPDATE weir_store SET clock_us = -1", "clock: " },
         { "DROP INDEX weir_events_by_name", "schema: weir_events_by_name is missing" },
         { "DROP TABLE weir_workers", "schema: weir_workers is missing" },
+        { "DROP TABLE weir_locks", "schema: weir_locks is missing" },
         { "DROP VIEW weir_log; CREATE VIEW weir_log AS SELECT 1", "schema: weir_log is not as" },
     };
     testing_close(&t->store);

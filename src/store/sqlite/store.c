@@ -227,4 +227,12 @@ const weir_store_ops weir__sqlite_ops = {
     .worker_beat = weir__sqlite_worker_beat,
     .workers = weir__sqlite_workers,
     .turn = weir__sqlite_turn,
+    .lock_take = weir__sqlite_lock_take,
+    .lock_extend = weir__sqlite_lock_extend,
+    .lock_release = weir__sqlite_lock_release,
+    .locks = weir__sqlite_locks,
+    .once_begin = weir__sqlite_once_begin,
+    .once_extend = weir__sqlite_once_extend,
+    .once_finish = weir__sqlite_once_finish,
+    .once_forget = weir__sqlite_once_forget,
 };

@@ -135,3 +135,22 @@ CREATE TABLE weir_workers (
 -- name: counts_schema
 ALTER TABLE weir_workers ADD COLUMN metrics TEXT NOT NULL DEFAULT '';
 ALTER TABLE weir_reactions ADD COLUMN attempts INTEGER NOT NULL DEFAULT 0;
+
+-- Named locks (once = 0), while somebody has them, and keys of once, for ever. state: 1 held or
+-- running, 2 done, 3 failed. lease_until 0: held by other means than a lease. A row is replaced when
+-- it is taken; AUTOINCREMENT never gives a fence twice, whatever rows there are. Stores of schema 1
+-- were made without it, too.
+-- name: locks_schema
+CREATE TABLE weir_locks (
+    fence       INTEGER PRIMARY KEY AUTOINCREMENT,
+    once        INTEGER NOT NULL,
+    name        TEXT    NOT NULL,
+    holder      TEXT    NOT NULL,
+    since       INTEGER NOT NULL,
+    lease_until INTEGER NOT NULL,
+    state       INTEGER NOT NULL DEFAULT 1,
+    exit_status INTEGER NOT NULL DEFAULT 0,
+    ended       INTEGER NOT NULL DEFAULT 0,
+    output      BLOB    NOT NULL DEFAULT x'',
+    UNIQUE (once, name)
+) STRICT;

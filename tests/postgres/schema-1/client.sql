@@ -6,7 +6,8 @@ SELECT to_regclass('weir.store') IS NOT NULL,
        to_regclass('weir.workers') IS NOT NULL,
        EXISTS (SELECT FROM pg_catalog.pg_attribute AS a
                 WHERE a.attrelid = to_regclass('weir.reactions') AND a.attname = 'attempts'
-                  AND NOT a.attisdropped);
+                  AND NOT a.attisdropped),
+       to_regclass('weir.locks') IS NOT NULL;
 EXECUTE s1 ('weir');
 PREPARE s2 AS
 SELECT schema, client_least, epoch, number FROM weir.store;
@@ -328,18 +329,46 @@ SELECT w.id, w.name, w.host, w.pid, w.since, w.lease_until, w.draining,
 EXECUTE s42 ('3600000000', 'f');
 EXECUTE s41 ('client', 'host', '7', '{default,mail}', '{1}', '{1}', 'f', '0', '3600000000', '64', '');
 PREPARE s43 AS
-SELECT weir.snapshot_put($1, $2, $3, $4);
-EXECUTE s43 ('order-1', '0', 'r1', '\x666f6c646564');
+SELECT * FROM weir.lock_take($1, $2, $3, $4);
+EXECUTE s43 ('f', 'nightly', 'client on host', '60000000');
+EXECUTE s43 ('f', 'nightly', 'client on host', '0');
 PREPARE s44 AS
+SELECT weir.lock_extend($1, $2, $3, $4);
+EXECUTE s44 ('f', 'nightly', '1', '60000000');
+PREPARE s45 AS
+WITH n AS MATERIALIZED (SELECT weir.clock_us() AS now_us)
+SELECT k.name, k.holder, k.fence, k.since, k.lease_until
+  FROM n
+ CROSS JOIN weir.locks AS k
+ WHERE NOT k.once AND (k.lease_until = 0 OR k.lease_until > n.now_us)
+ ORDER BY k.name;
+EXECUTE s45;
+PREPARE s46 AS
+SELECT weir.lock_release($1, $2);
+EXECUTE s46 ('nightly', '1');
+EXECUTE s43 ('t', 'nightly', 'client on host', '60000000');
+EXECUTE s43 ('t', 'nightly', 'client on host', '60000000');
+EXECUTE s44 ('t', 'nightly', '2', '60000000');
+PREPARE s47 AS
+SELECT weir.once_finish($1, $2, $3, $4);
+EXECUTE s47 ('nightly', '2', '0', '\x6f7574707574');
+EXECUTE s43 ('t', 'nightly', 'client on host', '60000000');
+PREPARE s48 AS
+SELECT * FROM weir.once_forget($1);
+EXECUTE s48 ('nightly');
+PREPARE s49 AS
+SELECT weir.snapshot_put($1, $2, $3, $4);
+EXECUTE s49 ('order-1', '0', 'r1', '\x666f6c646564');
+PREPARE s50 AS
 SELECT k.version, k.data
   FROM weir.snapshots AS k
  WHERE k.stream = $1 AND k.revision = $2 AND k.version <= $3;
-EXECUTE s44 ('order-1', 'r1', '9');
-PREPARE s45 AS
+EXECUTE s50 ('order-1', 'r1', '9');
+PREPARE s51 AS
 SELECT weir.snapshot_drop($1, $2);
-EXECUTE s45 ('order', 'r2');
+EXECUTE s51 ('order', 'r2');
 EXECUTE s10 ('6', NULL) \g /dev/null
-PREPARE s46 AS
+PREPARE s52 AS
 WITH locks AS MATERIALIZED (SELECT * FROM pg_locks WHERE granted)
 SELECT coalesce(l.pid, 0)::bigint AS pid,
        coalesce(x.gid, l.virtualtransaction) AS transaction,
@@ -359,11 +388,11 @@ SELECT coalesce(l.pid, 0)::bigint AS pid,
    AND t.virtualtransaction = l.virtualtransaction
   LEFT JOIN pg_prepared_xacts AS x ON x.transaction = t.transactionid
  ORDER BY since NULLS LAST, pid, transaction;
-EXECUTE s46 \g /dev/null
-PREPARE s47 AS
+EXECUTE s52 \g /dev/null
+PREPARE s53 AS
 SELECT weir.clock_us();
-EXECUTE s47;
-PREPARE s48 AS
+EXECUTE s53;
+PREPARE s54 AS
 SELECT (SELECT CASE WHEN c.reltuples < 5e6 THEN (SELECT count(*) FROM weir.streams)
                     ELSE c.reltuples::bigint END
           FROM pg_class AS c WHERE c.oid = 'weir.streams'::regclass),
@@ -385,4 +414,4 @@ SELECT (SELECT CASE WHEN c.reltuples < 5e6 THEN (SELECT count(*) FROM weir.strea
        current_database()::text,
        current_user::text,
        pg_is_in_recovery();
-EXECUTE s48 \g /dev/null
+EXECUTE s54 \g /dev/null

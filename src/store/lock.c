@@ -1,0 +1,36 @@
+/* lock.c - what every store answers to whoever comes too late for a lock or a run, in one wording.
+ *
+ * An operator reads these: they say who it is and since when.
+ */
+#include "store/lock.h"
+
+#include "base/error.h"
+#include "base/str.h"
+
+weir_status weir__lock_held(const store_lock *other, weir_error *err)
+{
+    char since[WEIR_TIME_TEXT_BYTES];
+    weir__time_to_text(other->since_us, since);
+    return weir__fail(err, WEIR_EHELD, "\"%.*s\" is held by %.*s since %s", (int)other->name.len,
+                      other->name.ptr, (int)other->holder.len, other->holder.ptr, since);
+}
+
+weir_status weir__lock_lost(weir_str name, int64_t fence, weir_error *err)
+{
+    return weir__fail(err, WEIR_ELOST, "\"%.*s\" is no longer held with fence %lld", (int)name.len,
+                      name.ptr, (long long)fence);
+}
+
+weir_status weir__once_running(const store_once *other, weir_error *err)
+{
+    char since[WEIR_TIME_TEXT_BYTES];
+    weir__time_to_text(other->run.since_us, since);
+    return weir__fail(err, WEIR_EINFLIGHT, "\"%.*s\" is being run by %.*s since %s",
+                      (int)other->run.name.len, other->run.name.ptr, (int)other->run.holder.len,
+                      other->run.holder.ptr, since);
+}
+
+weir_status weir__once_unknown(weir_str key, weir_error *err)
+{
+    return weir__fail(err, WEIR_ENOTFOUND, "there is no run of \"%.*s\"", (int)key.len, key.ptr);
+}

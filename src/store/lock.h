@@ -1,0 +1,46 @@
+/* lock.h - named locks and keys of once, as the port speaks of them; the verbs are in store.h. */
+#ifndef WEIR_STORE_LOCK_H
+#define WEIR_STORE_LOCK_H
+
+#include "base/memory.h"
+#include "weir.h"
+
+enum { STORE_ONCE_OUTPUT_BYTES_MAX = 1024 * 1024 }; /* what is remembered of a run's output */
+
+/* Who holds a name. */
+typedef struct store_lock {
+    weir_str name;   /* as lock_take or once_begin got it, at most STORE_NAME_BYTES_MAX */
+    weir_str holder; /* who and where, for people to read; at most STORE_NAME_BYTES_MAX */
+    int64_t fence;
+    int64_t since_us;
+    int64_t until_us; /* the end of its lease; 0: it is held by other means than a lease */
+} store_lock;
+
+typedef struct store_lock_list {
+    weir_arena arena;
+    store_lock *locks; /* by name; those whose lease has ended are not listed */
+    size_t locks_count;
+} store_lock_list;
+
+typedef enum store_once_state {
+    STORE_ONCE_RUNNING = 1,
+    STORE_ONCE_DONE = 2,   /* it succeeded, and is remembered */
+    STORE_ONCE_FAILED = 3, /* it ended in another way, and may be tried again */
+} store_once_state;
+
+/* One key of once and its latest run. */
+typedef struct store_once {
+    store_lock run; /* run.name: the key */
+    store_once_state state;
+    /* of a run that has ended */
+    int64_t exit_status, ended_us;
+    weir_str output; /* any bytes, at most STORE_ONCE_OUTPUT_BYTES_MAX */
+} store_once;
+
+/* What all adapters answer to those who come too late, with who it is and since when. */
+weir_status weir__lock_held(const store_lock *other, weir_error *err);
+weir_status weir__lock_lost(weir_str name, int64_t fence, weir_error *err);
+weir_status weir__once_running(const store_once *other, weir_error *err);
+weir_status weir__once_unknown(weir_str key, weir_error *err);
+
+#endif

@@ -1,0 +1,229 @@
+/* locks.c - named locks and keys of once: one call of one function each (locks_functions.sql).
+ *
+ * INVARIANT  What gives something is not repeated when its answer is lost: who asked does not know
+ * whether it has the lock, and the lease of one that nobody knows of ends by itself. Extending and
+ * finishing say what is true anyway, and are.
+ */
+#include "base/error.h"
+#include "base/str.h"
+#include "store/postgres/locks_sql.h"
+#include "store/postgres/postgres_private.h"
+
+/* The columns of sql_lock_take; sql_once_forget has the first of them. */
+enum {
+    TAKE_TAKEN,
+    TAKE_HOLDER,
+    TAKE_FENCE,
+    TAKE_SINCE,
+    TAKE_UNTIL,
+    TAKE_STATE,
+    TAKE_EXIT_STATUS,
+    TAKE_ENDED,
+    TAKE_OUTPUT,
+};
+
+static weir_status fail_memory(weir_error *err)
+{
+    return weir__fail(err, WEIR_ENOMEM, "could not copy a lock");
+}
+
+/* Runs a call that writes; the parameters are freed. */
+static weir_status call_writing(weir_store *base, const char *sql, pg_params *p, pg_repeat repeat,
+                                PGresult **result, weir_error *err)
+{
+    pg_store *s = pg_of(base);
+    const weir_status status =
+        weir__pg_call(s, &(pg_call){ .sql = sql, .params = p, .repeat = repeat }, result, err);
+    if (status == WEIR_OK) {
+        atomic_fetch_add(&s->transactions, 1);
+    }
+    weir__pg_params_free(p);
+    return status;
+}
+
+/* ---- taking --------------------------------------------------------------------------------- */
+
+static weir_status read_run(const PGresult *result, weir_str name, weir_arena *arena,
+                            store_lock *out, weir_error *err)
+{
+    store_lock lock = {
+        .name = { weir__arena_copy(arena, name.ptr, name.len), name.len },
+        .fence = weir__pg_i64(result, 0, TAKE_FENCE),
+        .since_us = weir__pg_i64(result, 0, TAKE_SINCE),
+        .until_us = weir__pg_i64(result, 0, TAKE_UNTIL),
+    };
+    if (lock.name.ptr == NULL || !weir__pg_text_copy(arena, result, 0, TAKE_HOLDER, &lock.holder)) {
+        return fail_memory(err);
+    }
+    *out = lock;
+    return WEIR_OK;
+}
+
+/* *held: it is another's, who is in *out. */
+static weir_status take(weir_store *base, bool once, weir_str name, weir_str holder,
+                        int64_t lease_us, weir_arena *arena, store_once *out, bool *held,
+                        weir_error *err)
+{
+    pg_params p = { 0 };
+    PGresult *result = NULL;
+    weir__pg_add_bool(&p, once);
+    weir__pg_add_text(&p, name);
+    weir__pg_add_text(&p, holder);
+    weir__pg_add_i64(&p, lease_us);
+    weir_status status = call_writing(base, sql_lock_take, &p, PG_ONCE, &result, err);
+    if (status != WEIR_OK) {
+        return status;
+    }
+    store_once found = {
+        .state = (store_once_state)weir__pg_i32(result, 0, TAKE_STATE),
+        .exit_status = weir__pg_i64(result, 0, TAKE_EXIT_STATUS),
+        .ended_us = weir__pg_i64(result, 0, TAKE_ENDED),
+    };
+    status = read_run(result, name, arena, &found.run, err);
+    if (status == WEIR_OK && !weir__pg_text_copy(arena, result, 0, TAKE_OUTPUT, &found.output)) {
+        status = fail_memory(err);
+    }
+    if (status == WEIR_OK) {
+        *held = !weir__pg_bool(result, 0, TAKE_TAKEN) && found.state == STORE_ONCE_RUNNING;
+        *out = found;
+    }
+    pq.PQclear(result);
+    return status;
+}
+
+weir_status weir__pg_lock_take(weir_store *base, weir_str name, weir_str holder, int64_t lease_us,
+                               weir_arena *arena, store_lock *out, weir_error *err)
+{
+    store_once found = { 0 };
+    bool held = false;
+    const weir_status status = take(base, false, name, holder, lease_us, arena, &found, &held, err);
+    if (status != WEIR_OK) {
+        return status;
+    }
+    *out = found.run;
+    return held ? weir__lock_held(out, err) : WEIR_OK;
+}
+
+weir_status weir__pg_once_begin(weir_store *base, weir_str key, weir_str holder, int64_t lease_us,
+                                weir_arena *arena, store_once *out, weir_error *err)
+{
+    bool held = false;
+    const weir_status status = take(base, true, key, holder, lease_us, arena, out, &held, err);
+    return status == WEIR_OK && held ? weir__once_running(out, err) : status;
+}
+
+/* ---- holding, and letting go ---------------------------------------------------------------- */
+
+/* A call that answers whether it was still held with that fence. */
+static weir_status change(weir_store *base, const char *sql, pg_params *p, pg_repeat repeat,
+                          weir_str name, int64_t fence, weir_error *err)
+{
+    PGresult *result = NULL;
+    weir_status status = call_writing(base, sql, p, repeat, &result, err);
+    if (status == WEIR_OK && !weir__pg_bool(result, 0, 0)) {
+        status = weir__lock_lost(name, fence, err);
+    }
+    pq.PQclear(result);
+    return status;
+}
+
+static weir_status extend(weir_store *base, bool once, weir_str name, int64_t fence,
+                          int64_t lease_us, weir_error *err)
+{
+    pg_params p = { 0 };
+    weir__pg_add_bool(&p, once);
+    weir__pg_add_text(&p, name);
+    weir__pg_add_i64(&p, fence);
+    weir__pg_add_i64(&p, lease_us);
+    return change(base, sql_lock_extend, &p, PG_REPEAT, name, fence, err);
+}
+
+weir_status weir__pg_lock_extend(weir_store *base, weir_str name, int64_t fence, int64_t lease_us,
+                                 weir_error *err)
+{
+    return extend(base, false, name, fence, lease_us, err);
+}
+
+weir_status weir__pg_once_extend(weir_store *base, weir_str key, int64_t fence, int64_t lease_us,
+                                 weir_error *err)
+{
+    return extend(base, true, key, fence, lease_us, err);
+}
+
+weir_status weir__pg_lock_release(weir_store *base, weir_str name, int64_t fence, weir_error *err)
+{
+    pg_params p = { 0 };
+    weir__pg_add_text(&p, name);
+    weir__pg_add_i64(&p, fence);
+    return change(base, sql_lock_release, &p, PG_ONCE, name, fence, err);
+}
+
+weir_status weir__pg_once_finish(weir_store *base, weir_str key, int64_t fence, int64_t exit_status,
+                                 weir_str output, weir_error *err)
+{
+    pg_params p = { 0 };
+    weir__pg_add_text(&p, key);
+    weir__pg_add_i64(&p, fence);
+    weir__pg_add_i64(&p, exit_status);
+    weir__pg_add_bytes(&p, output.ptr, output.len);
+    return change(base, sql_once_finish, &p, PG_REPEAT, key, fence, err);
+}
+
+weir_status weir__pg_once_forget(weir_store *base, weir_str key, weir_error *err)
+{
+    pg_params p = { 0 };
+    PGresult *result = NULL;
+    weir__pg_add_text(&p, key);
+    weir_status status = call_writing(base, sql_once_forget, &p, PG_ONCE, &result, err);
+    if (status == WEIR_OK && pq.PQntuples(result) == 0) {
+        status = weir__once_unknown(key, err);
+    } else if (status == WEIR_OK && !weir__pg_bool(result, 0, TAKE_TAKEN)) {
+        weir_arena arena = { 0 };
+        store_once other = { 0 };
+        status = read_run(result, key, &arena, &other.run, err);
+        if (status == WEIR_OK) {
+            status = weir__once_running(&other, err);
+        }
+        weir__arena_free(&arena);
+    }
+    pq.PQclear(result);
+    return status;
+}
+
+/* ---- listing -------------------------------------------------------------------------------- */
+
+static bool read_lock(const PGresult *result, int row, weir_arena *arena, store_lock *out)
+{
+    *out = (store_lock){ .fence = weir__pg_i64(result, row, 2),
+                         .since_us = weir__pg_i64(result, row, 3),
+                         .until_us = weir__pg_i64(result, row, 4) };
+    return weir__pg_text_copy(arena, result, row, 0, &out->name) &&
+           weir__pg_text_copy(arena, result, row, 1, &out->holder);
+}
+
+weir_status weir__pg_locks(weir_store *base, store_lock_list *list, weir_error *err)
+{
+    PGresult *result = NULL;
+
+    weir__arena_reset(&list->arena);
+    list->locks = NULL;
+    list->locks_count = 0;
+    const weir_status status = weir__pg_call(
+        pg_of(base), &(pg_call){ .sql = sql_locks, .repeat = PG_REPEAT }, &result, err);
+    if (status != WEIR_OK) {
+        return status;
+    }
+    const int rows = pq.PQntuples(result);
+    store_lock *locks = weir__arena_alloc(&list->arena, ((size_t)rows + 1) * sizeof *locks);
+    bool ok = locks != NULL;
+    for (int row = 0; row < rows && ok; row++) {
+        ok = read_lock(result, row, &list->arena, &locks[row]);
+    }
+    pq.PQclear(result);
+    if (!ok) {
+        return weir__fail(err, WEIR_ENOMEM, "could not allocate the list of locks");
+    }
+    list->locks = locks;
+    list->locks_count = (size_t)rows;
+    return WEIR_OK;
+}

@@ -1,0 +1,133 @@
+-- locks_functions.sql - named locks and keys of once: see LOCKS and ONCE in store.h.
+--
+-- A row is somebody's while its state is 1, and keeps others out while its lease has not ended. Its
+-- row lock comes first, and then whatever is decided: the time and the fence are read with the row
+-- in hand, so that of two that take a name one after the other the second has the later time and the
+-- larger fence. A fence that was taken before the row (in an INSERT that may have to wait) could be
+-- smaller than that of somebody who had the name, and gave it back, meanwhile.
+
+-- name: locks_functions
+CREATE OR REPLACE FUNCTION weir.lock_take(
+    is_once boolean, its_name text, its_holder text, lease_us bigint)
+RETURNS TABLE (taken boolean, holder_now text, fence_now bigint, since_now bigint, until_now bigint,
+               state_now integer, exit_status_now bigint, ended_now bigint, output_now bytea)
+LANGUAGE plpgsql VOLATILE SECURITY DEFINER
+SET search_path = pg_catalog, pg_temp
+SET lock_timeout = '5s'
+SET enable_seqscan = off SET enable_bitmapscan = off
+AS $$
+DECLARE
+    started bigint;
+BEGIN
+    PERFORM weir.commit_durably();
+    LOOP
+        PERFORM FROM weir.locks AS k
+         WHERE k.once = is_once AND k.name = its_name
+           FOR NO KEY UPDATE;
+        EXIT WHEN FOUND;
+        -- Nobody's: ours to take, or of somebody who was faster.
+        INSERT INTO weir.locks (once, name) VALUES (is_once, its_name)
+        ON CONFLICT (once, name) DO NOTHING;
+    END LOOP;
+    started := weir.clock_us();
+    UPDATE weir.locks AS k
+       SET holder = its_holder, fence = nextval('weir.lock_fences'), since = started,
+           lease_until = CASE WHEN lease_us = 0 THEN 0
+                              WHEN lease_us > 9223372036854775807 - started
+                              THEN 9223372036854775807
+                              ELSE started + lease_us END,
+           state = 1, exit_status = 0, ended = 0, output = ''
+     WHERE k.once = is_once AND k.name = its_name
+       AND NOT (k.state = 2 OR (k.state = 1 AND k.lease_until > started));
+    taken := FOUND;
+    RETURN QUERY
+        SELECT taken, k.holder, k.fence, k.since, k.lease_until, k.state, k.exit_status, k.ended,
+               k.output
+          FROM weir.locks AS k
+         WHERE k.once = is_once AND k.name = its_name;
+END
+$$;
+
+CREATE OR REPLACE FUNCTION weir.lock_extend(
+    is_once boolean, its_name text, its_fence bigint, lease_us bigint)
+RETURNS boolean
+LANGUAGE plpgsql VOLATILE SECURITY DEFINER
+SET search_path = pg_catalog, pg_temp
+SET lock_timeout = '5s'
+SET enable_seqscan = off SET enable_bitmapscan = off
+AS $$
+DECLARE
+    started bigint := weir.clock_us();
+BEGIN
+    PERFORM weir.commit_durably();
+    UPDATE weir.locks AS k
+       SET lease_until = CASE WHEN k.lease_until = 0 THEN 0
+                              WHEN lease_us > 9223372036854775807 - started
+                              THEN 9223372036854775807
+                              ELSE started + lease_us END
+     WHERE k.once = is_once AND k.name = its_name AND k.fence = its_fence AND k.state = 1;
+    RETURN FOUND;
+END
+$$;
+
+CREATE OR REPLACE FUNCTION weir.lock_release(its_name text, its_fence bigint)
+RETURNS boolean
+LANGUAGE plpgsql VOLATILE SECURITY DEFINER
+SET search_path = pg_catalog, pg_temp
+SET lock_timeout = '5s'
+SET enable_seqscan = off SET enable_bitmapscan = off
+AS $$
+BEGIN
+    PERFORM weir.commit_durably();
+    DELETE FROM weir.locks AS k WHERE NOT k.once AND k.name = its_name AND k.fence = its_fence;
+    RETURN FOUND;
+END
+$$;
+
+CREATE OR REPLACE FUNCTION weir.once_finish(
+    its_name text, its_fence bigint, its_exit_status bigint, its_output bytea)
+RETURNS boolean
+LANGUAGE plpgsql VOLATILE SECURITY DEFINER
+SET search_path = pg_catalog, pg_temp
+SET lock_timeout = '5s'
+SET enable_seqscan = off SET enable_bitmapscan = off
+AS $$
+BEGIN
+    PERFORM weir.commit_durably();
+    UPDATE weir.locks AS k
+       SET state = CASE its_exit_status WHEN 0 THEN 2 ELSE 3 END, exit_status = its_exit_status,
+           ended = weir.clock_us(), output = its_output
+     WHERE k.once AND k.name = its_name AND k.fence = its_fence AND k.state = 1;
+    -- With that fence and not running any more: it was finished before.
+    RETURN FOUND OR EXISTS (SELECT
+                              FROM weir.locks AS k
+                             WHERE k.once AND k.name = its_name AND k.fence = its_fence);
+END
+$$;
+
+-- No row: there is no such key. Else taken says whether it was forgotten.
+CREATE OR REPLACE FUNCTION weir.once_forget(its_name text)
+RETURNS TABLE (taken boolean, holder_now text, fence_now bigint, since_now bigint, until_now bigint)
+LANGUAGE plpgsql VOLATILE SECURITY DEFINER
+SET search_path = pg_catalog, pg_temp
+SET lock_timeout = '5s'
+SET enable_seqscan = off SET enable_bitmapscan = off
+AS $$
+DECLARE
+    l record;
+BEGIN
+    PERFORM weir.commit_durably();
+    SELECT k.holder, k.fence, k.since, k.lease_until, k.state INTO l
+      FROM weir.locks AS k
+     WHERE k.once AND k.name = its_name
+       FOR UPDATE;
+    IF NOT FOUND THEN
+        RETURN;
+    END IF;
+    taken := l.state <> 1 OR l.lease_until <= weir.clock_us();
+    IF taken THEN
+        DELETE FROM weir.locks AS k WHERE k.once AND k.name = its_name;
+    END IF;
+    RETURN QUERY SELECT taken, l.holder, l.fence, l.since, l.lease_until;
+END
+$$;

@@ -1,0 +1,352 @@
+/* locks.c - named locks and keys of once: one row for each, replaced whenever somebody takes it.
+ *
+ * INVARIANT  Whatever hands out a fence, or says that something was done for ever, is synced
+ * (SQLITE_TX_DURABLE): with the power neither a fence comes back nor a run.
+ */
+#include "base/error.h"
+#include "base/str.h"
+#include "store/sqlite/locks_sql.h"
+#include "store/sqlite/targets.h"
+
+/* The columns of sql_lock_find. */
+enum { FENCE, HOLDER, SINCE, UNTIL, STATE, EXIT_STATUS, ENDED, OUTPUT };
+
+/* Which row: both parameters that all statements have. */
+typedef struct lock_key {
+    bool once;
+    weir_str name;
+} lock_key;
+
+static weir_status prepare(sqlite_conn *conn, const char *sql, const lock_key *key,
+                           sqlite3_stmt **out, weir_error *err)
+{
+    const weir_status status = weir__sqlite_statement(conn, sql, out, err);
+    if (status == WEIR_OK) {
+        sqlite3_bind_int64(*out, 1, key->once ? 1 : 0);
+        weir__sqlite_bind_str(*out, 2, key->name);
+    }
+    return status;
+}
+
+/* ---- taking --------------------------------------------------------------------------------- */
+
+static weir_status read_row(sqlite3_stmt *stmt, weir_str name, weir_arena *arena, store_once *out,
+                            weir_error *err)
+{
+    const store_once found = {
+        .run = { .name = { weir__arena_copy(arena, name.ptr, name.len), name.len },
+                 .holder = weir__sqlite_column_copy(stmt, HOLDER, arena),
+                 .fence = sqlite3_column_int64(stmt, FENCE),
+                 .since_us = sqlite3_column_int64(stmt, SINCE),
+                 .until_us = sqlite3_column_int64(stmt, UNTIL) },
+        .state = (store_once_state)sqlite3_column_int(stmt, STATE),
+        .exit_status = sqlite3_column_int64(stmt, EXIT_STATUS),
+        .ended_us = sqlite3_column_int64(stmt, ENDED),
+        .output = weir__sqlite_column_copy(stmt, OUTPUT, arena),
+    };
+    if (found.run.name.ptr == NULL || found.run.holder.ptr == NULL || found.output.ptr == NULL) {
+        return weir__fail(err, WEIR_ENOMEM, "could not copy a lock");
+    }
+    *out = found;
+    return WEIR_OK;
+}
+
+/* *found false: there is no row, *out is as it was. */
+static weir_status find(sqlite_conn *conn, const lock_key *key, weir_arena *arena, bool *found,
+                        store_once *out, weir_error *err)
+{
+    sqlite3_stmt *stmt = NULL;
+    weir_status status = prepare(conn, sql_lock_find, key, &stmt, err);
+    if (status != WEIR_OK) {
+        return status;
+    }
+    status = weir__sqlite_step(conn, stmt, found, err);
+    if (status == WEIR_OK && *found) {
+        status = read_row(stmt, key->name, arena, out, err);
+    }
+    weir__sqlite_done(stmt);
+    return status;
+}
+
+static bool is_live(const store_once *o, int64_t now_us)
+{
+    return o->state == STORE_ONCE_RUNNING && o->run.until_us > now_us;
+}
+
+static weir_status put(sqlite_conn *conn, const lock_key *key, weir_str holder, int64_t now_us,
+                       int64_t until_us, weir_error *err)
+{
+    sqlite3_stmt *stmt = NULL;
+    const weir_status status = prepare(conn, sql_lock_put, key, &stmt, err);
+    if (status != WEIR_OK) {
+        return status;
+    }
+    weir__sqlite_bind_str(stmt, 3, holder);
+    sqlite3_bind_int64(stmt, 4, now_us);
+    sqlite3_bind_int64(stmt, 5, until_us);
+    return weir__sqlite_run(conn, stmt, err);
+}
+
+/* *held: it is another's, who is in *out. */
+static weir_status take_in(sqlite_conn *conn, const lock_key *key, weir_str holder,
+                           int64_t lease_us, int64_t now_us, weir_arena *arena, store_once *out,
+                           bool *held, weir_error *err)
+{
+    bool found = false;
+    store_once is = { 0 };
+    weir_status status = find(conn, key, arena, &found, &is, err);
+    if (status == WEIR_OK && found && (is_live(&is, now_us) || is.state == STORE_ONCE_DONE)) {
+        *held = is.state == STORE_ONCE_RUNNING;
+    } else if (status == WEIR_OK) {
+        const int64_t until_us = lease_us == 0 ? 0 : weir__sqlite_later(now_us, lease_us);
+        status = put(conn, key, holder, now_us, until_us, err);
+        if (status == WEIR_OK) {
+            status = find(conn, key, arena, &found, &is, err);
+        }
+    }
+    if (status == WEIR_OK) {
+        *out = is;
+    }
+    return status;
+}
+
+static weir_status take(weir_store *base, const lock_key *key, weir_str holder, int64_t lease_us,
+                        weir_arena *arena, store_once *out, bool *held, weir_error *err)
+{
+    sqlite_store *s = (sqlite_store *)base;
+    sqlite_conn *conn = NULL;
+    int64_t now_us = 0;
+    weir_status status = weir__sqlite_write_begin(s, SQLITE_TX_DURABLE, &conn, &now_us, err);
+    if (status != WEIR_OK) {
+        return status;
+    }
+    status = take_in(conn, key, holder, lease_us, now_us, arena, out, held, err);
+    return weir__sqlite_write_end(s, status, false, err);
+}
+
+weir_status weir__sqlite_lock_take(weir_store *base, weir_str name, weir_str holder,
+                                   int64_t lease_us, weir_arena *arena, store_lock *out,
+                                   weir_error *err)
+{
+    store_once found = { 0 };
+    bool held = false;
+    const weir_status status =
+        take(base, &(lock_key){ .name = name }, holder, lease_us, arena, &found, &held, err);
+    if (status != WEIR_OK) {
+        return status;
+    }
+    *out = found.run;
+    return held ? weir__lock_held(out, err) : WEIR_OK;
+}
+
+weir_status weir__sqlite_once_begin(weir_store *base, weir_str key, weir_str holder,
+                                    int64_t lease_us, weir_arena *arena, store_once *out,
+                                    weir_error *err)
+{
+    store_once found = { 0 };
+    bool held = false;
+    const weir_status status = take(base, &(lock_key){ .once = true, .name = key }, holder,
+                                    lease_us, arena, &found, &held, err);
+    if (status != WEIR_OK) {
+        return status;
+    }
+    *out = found;
+    return held ? weir__once_running(out, err) : WEIR_OK;
+}
+
+/* ---- holding, and letting go ---------------------------------------------------------------- */
+
+/* One change of a row that is held with a fence. */
+typedef struct lock_change {
+    const char *sql;
+    lock_key key;
+    int64_t fence;
+    uint32_t flags;   /* of the transaction */
+    int64_t lease_us; /* lock_extend */
+    int64_t exit_status;
+    weir_str output;
+} lock_change;
+
+static weir_status change_in(sqlite_conn *conn, const lock_change *c, int64_t now_us,
+                             weir_error *err)
+{
+    sqlite3_stmt *stmt = NULL;
+    weir_status status = prepare(conn, c->sql, &c->key, &stmt, err);
+    if (status != WEIR_OK) {
+        return status;
+    }
+    sqlite3_bind_int64(stmt, 3, c->fence);
+    if (c->sql == sql_lock_extend) {
+        sqlite3_bind_int64(stmt, 4, weir__sqlite_later(now_us, c->lease_us));
+    } else if (c->sql == sql_once_end) {
+        sqlite3_bind_int64(stmt, 4, c->exit_status);
+        sqlite3_bind_int64(stmt, 5, now_us);
+        sqlite3_bind_blob64(stmt, 6, c->output.len == 0 ? "" : c->output.ptr, c->output.len,
+                            SQLITE_STATIC);
+    }
+    status = weir__sqlite_run(conn, stmt, err);
+    return status == WEIR_OK && sqlite3_changes64(conn->db) == 0
+               ? weir__lock_lost(c->key.name, c->fence, err)
+               : status;
+}
+
+static weir_status change(weir_store *base, const lock_change *c, weir_error *err)
+{
+    sqlite_store *s = (sqlite_store *)base;
+    sqlite_conn *conn = NULL;
+    int64_t now_us = 0;
+    weir_status status = weir__sqlite_write_begin(s, c->flags, &conn, &now_us, err);
+    if (status != WEIR_OK) {
+        return status;
+    }
+    status = change_in(conn, c, now_us, err);
+    if (status == WEIR_ELOST && c->sql == sql_once_end) {
+        weir_arena arena = { 0 };
+        store_once is = { 0 };
+        bool found = false;
+        if (find(conn, &c->key, &arena, &found, &is, NULL) == WEIR_OK && found &&
+            is.run.fence == c->fence) {
+            status = WEIR_OK; /* it was finished before */
+        }
+        weir__arena_free(&arena);
+    }
+    return weir__sqlite_write_end(s, status, false, err);
+}
+
+weir_status weir__sqlite_lock_extend(weir_store *base, weir_str name, int64_t fence,
+                                     int64_t lease_us, weir_error *err)
+{
+    const lock_change c = {
+        .sql = sql_lock_extend, .key = { .name = name }, .fence = fence, .lease_us = lease_us
+    };
+    return change(base, &c, err);
+}
+
+weir_status weir__sqlite_lock_release(weir_store *base, weir_str name, int64_t fence,
+                                      weir_error *err)
+{
+    const lock_change c = { .sql = sql_lock_remove, .key = { .name = name }, .fence = fence };
+    return change(base, &c, err);
+}
+
+weir_status weir__sqlite_once_extend(weir_store *base, weir_str key, int64_t fence,
+                                     int64_t lease_us, weir_error *err)
+{
+    const lock_change c = { .sql = sql_lock_extend,
+                            .key = { .once = true, .name = key },
+                            .fence = fence,
+                            .lease_us = lease_us };
+    return change(base, &c, err);
+}
+
+weir_status weir__sqlite_once_finish(weir_store *base, weir_str key, int64_t fence,
+                                     int64_t exit_status, weir_str output, weir_error *err)
+{
+    const lock_change c = { .sql = sql_once_end,
+                            .key = { .once = true, .name = key },
+                            .fence = fence,
+                            .flags = SQLITE_TX_DURABLE,
+                            .exit_status = exit_status,
+                            .output = output };
+    return change(base, &c, err);
+}
+
+static weir_status forget_in(sqlite_conn *conn, const lock_key *key, int64_t now_us,
+                             weir_arena *arena, weir_error *err)
+{
+    store_once is = { 0 };
+    bool found = false;
+    const weir_status status = find(conn, key, arena, &found, &is, err);
+    if (status != WEIR_OK) {
+        return status;
+    }
+    if (!found) {
+        return weir__once_unknown(key->name, err);
+    }
+    if (is_live(&is, now_us)) {
+        return weir__once_running(&is, err);
+    }
+    const lock_change c = { .sql = sql_lock_remove, .key = *key, .fence = is.run.fence };
+    return change_in(conn, &c, now_us, err);
+}
+
+weir_status weir__sqlite_once_forget(weir_store *base, weir_str key, weir_error *err)
+{
+    sqlite_store *s = (sqlite_store *)base;
+    sqlite_conn *conn = NULL;
+    weir_arena arena = { 0 };
+    int64_t now_us = 0;
+    weir_status status = weir__sqlite_write_begin(s, 0, &conn, &now_us, err);
+    if (status != WEIR_OK) {
+        return status;
+    }
+    status = forget_in(conn, &(lock_key){ .once = true, .name = key }, now_us, &arena, err);
+    status = weir__sqlite_write_end(s, status, false, err);
+    weir__arena_free(&arena);
+    return status;
+}
+
+/* ---- listing -------------------------------------------------------------------------------- */
+
+/* The rows, one after another in `found`; their texts in the list's arena. */
+static weir_status locks_in(sqlite_conn *conn, int64_t now_us, weir_arena *arena,
+                            weir_buffer *found, weir_error *err)
+{
+    sqlite3_stmt *stmt = NULL;
+    bool row = true;
+    weir_status status = weir__sqlite_statement(conn, sql_locks_list, &stmt, err);
+    if (status != WEIR_OK) {
+        return status;
+    }
+    sqlite3_bind_int64(stmt, 1, now_us);
+    while (status == WEIR_OK) {
+        status = weir__sqlite_step(conn, stmt, &row, err);
+        if (status != WEIR_OK || !row) {
+            break;
+        }
+        const store_lock lock = { .name = weir__sqlite_column_copy(stmt, 0, arena),
+                                  .holder = weir__sqlite_column_copy(stmt, 1, arena),
+                                  .fence = sqlite3_column_int64(stmt, 2),
+                                  .since_us = sqlite3_column_int64(stmt, 3),
+                                  .until_us = sqlite3_column_int64(stmt, 4) };
+        if (lock.name.ptr == NULL || lock.holder.ptr == NULL ||
+            !weir__buffer_add(found, &lock, sizeof lock)) {
+            status = weir__fail(err, WEIR_ENOMEM, "could not allocate the list of locks");
+        }
+    }
+    weir__sqlite_done(stmt);
+    return status;
+}
+
+weir_status weir__sqlite_locks(weir_store *base, store_lock_list *list, weir_error *err)
+{
+    sqlite_store *s = (sqlite_store *)base;
+    sqlite_conn *conn = NULL;
+    weir_buffer found = { 0 };
+    int64_t now_us = 0;
+
+    weir__arena_reset(&list->arena);
+    list->locks = NULL;
+    list->locks_count = 0;
+    weir_status status = weir__sqlite_read_begin(s, &conn, err);
+    if (status != WEIR_OK) {
+        return status;
+    }
+    status = weir__sqlite_read_now(s, conn, &now_us, err);
+    if (status == WEIR_OK) {
+        status = locks_in(conn, now_us, &list->arena, &found, err);
+    }
+    weir__sqlite_read_end(s, conn);
+    if (status == WEIR_OK && found.len > 0) {
+        store_lock *locks = weir__arena_alloc(&list->arena, found.len);
+        if (locks == NULL) {
+            status = weir__fail(err, WEIR_ENOMEM, "could not allocate the list of locks");
+        } else {
+            memcpy(locks, found.ptr, found.len);
+            list->locks = locks;
+            list->locks_count = found.len / sizeof *locks;
+        }
+    }
+    weir__buffer_free(&found);
+    return status;
+}

@@ -1,0 +1,272 @@
+/* once.c - P10: a key of once has one run at a time, and none any more when one was done; who failed
+ * or crashed is followed by another, who has a larger fence.
+ */
+#include "kit.h"
+
+#include <stdio.h>
+
+static weir_status begin_on(kit *k, weir_store *s, const char *key, const char *holder,
+                            store_once *out)
+{
+    return s->ops->once_begin(s, weir__str(key), weir__str(holder), KIT_LEASE_US, &k->arena, out,
+                              &k->err);
+}
+
+/* A run that is the caller's. */
+static store_once begin(kit *k, const char *key, const char *holder)
+{
+    store_once out = { 0 };
+    KIT_OK(k, begin_on(k, k->store, key, holder, &out));
+    assert_int_equal(out.state, STORE_ONCE_RUNNING);
+    KIT_STR(out.run.name, key);
+    KIT_STR(out.run.holder, holder);
+    assert_true(out.run.fence > 0);
+    assert_int_equal(out.run.since_us, kit_now(k));
+    assert_int_equal(out.run.until_us, out.run.since_us + KIT_LEASE_US);
+    return out;
+}
+
+static weir_status finish(kit *k, const store_once *o, int64_t exit_status, weir_str output)
+{
+    return k->store->ops->once_finish(k->store, o->run.name, o->run.fence, exit_status, output,
+                                      &k->err);
+}
+
+static weir_status extend(kit *k, const store_once *o)
+{
+    return k->store->ops->once_extend(k->store, o->run.name, o->run.fence, KIT_LEASE_US, &k->err);
+}
+
+static weir_status forget(kit *k, const char *key)
+{
+    return k->store->ops->once_forget(k->store, weir__str(key), &k->err);
+}
+
+static void P10_a_key_that_was_done_is_not_begun_again(void **state)
+{
+    kit *k = *state;
+    static const char output[] = "two lines\nand \0\xff any \x01 bytes\n";
+    const weir_str bytes = { .ptr = output, .len = sizeof output - 1 };
+    store_once again = { 0 };
+
+    const store_once first = begin(k, "nightly", "me");
+    kit_advance(k, 1000);
+    KIT_OK(k, finish(k, &first, 0, bytes));
+    const int64_t ended_us = kit_now(k);
+    kit_advance(k, (int64_t)1000 * KIT_LEASE_US);
+    kit_reopen(k);
+    weir_store *other = kit_open(k);
+    KIT_OK(k, begin_on(k, other, "nightly", "you", &again));
+    assert_int_equal(again.state, STORE_ONCE_DONE);
+    KIT_STR(again.run.holder, "me");
+    assert_int_equal(again.run.fence, first.run.fence);
+    assert_int_equal(again.run.since_us, first.run.since_us);
+    assert_int_equal(again.exit_status, 0);
+    assert_int_equal(again.ended_us, ended_us);
+    assert_int_equal(again.output.len, bytes.len);
+    assert_memory_equal(again.output.ptr, output, bytes.len);
+    kit_check(k);
+}
+
+static void P10_what_a_run_printed_is_kept_up_to_the_limit(void **state)
+{
+    kit *k = *state;
+    store_once again = { 0 };
+    char *bytes = weir__arena_alloc(&k->arena, STORE_ONCE_OUTPUT_BYTES_MAX);
+    for (size_t i = 0; i < STORE_ONCE_OUTPUT_BYTES_MAX; i++) {
+        bytes[i] = (char)(i % 251);
+    }
+    const store_once full = begin(k, "full", "me");
+    KIT_OK(k, finish(k, &full, 0, (weir_str){ .ptr = bytes, .len = STORE_ONCE_OUTPUT_BYTES_MAX }));
+    KIT_OK(k, begin_on(k, k->store, "full", "you", &again));
+    assert_int_equal(again.output.len, STORE_ONCE_OUTPUT_BYTES_MAX);
+    assert_memory_equal(again.output.ptr, bytes, STORE_ONCE_OUTPUT_BYTES_MAX);
+
+    const store_once silent = begin(k, "silent", "me");
+    KIT_OK(k, finish(k, &silent, 0, (weir_str){ 0 }));
+    KIT_OK(k, begin_on(k, k->store, "silent", "you", &again));
+    assert_int_equal(again.state, STORE_ONCE_DONE);
+    assert_int_equal(again.output.len, 0);
+}
+
+static void P10_a_key_has_one_run_at_a_time(void **state)
+{
+    kit *k = *state;
+    store_once theirs = { 0 };
+    char since[WEIR_TIME_TEXT_BYTES];
+    const store_once mine = begin(k, "key", "me on host-1");
+    weir__time_to_text(mine.run.since_us, since);
+    kit_advance(k, KIT_LEASE_US - 1);
+    KIT_OK(k, extend(k, &mine));
+    kit_advance(k, KIT_LEASE_US - 1);
+    KIT_IS(k, begin_on(k, kit_open(k), "key", "you", &theirs), WEIR_EINFLIGHT);
+    assert_int_equal(theirs.state, STORE_ONCE_RUNNING);
+    KIT_STR(theirs.run.holder, "me on host-1");
+    assert_int_equal(theirs.run.fence, mine.run.fence);
+    assert_int_equal(theirs.run.since_us, mine.run.since_us);
+    assert_int_equal(theirs.run.until_us, kit_now(k) + 1);
+    assert_string_equal(k->err.message,
+                        kit_text(k, "\"key\" is being run by me on host-1 since %s", since));
+    KIT_IS(k, forget(k, "key"), WEIR_EINFLIGHT);
+    (void)begin(k, "key-2", "you");
+}
+
+static void P10_a_run_that_failed_may_be_tried_again(void **state)
+{
+    kit *k = *state;
+    store_once third = { 0 };
+    const store_once first = begin(k, "key", "me");
+    KIT_OK(k, finish(k, &first, 3, weir__str("it broke")));
+    const store_once second = begin(k, "key", "you");
+    assert_true(second.run.fence > first.run.fence);
+    assert_int_equal(second.output.len, 0);
+    KIT_IS(k, finish(k, &first, 0, weir__str("late")), WEIR_ELOST);
+    KIT_OK(k, finish(k, &second, 0, weir__str("done")));
+    KIT_OK(k, begin_on(k, k->store, "key", "they", &third));
+    assert_int_equal(third.state, STORE_ONCE_DONE);
+    KIT_STR(third.output, "done");
+}
+
+static void P10_a_run_whose_lease_has_ended_may_be_tried_again(void **state)
+{
+    kit *k = *state;
+    const store_once first = begin(k, "key", "me");
+    kit_reopen(k);
+    kit_advance(k, KIT_LEASE_US);
+    const store_once second = begin(k, "key", "you");
+    assert_true(second.run.fence > first.run.fence);
+    KIT_IS(k, extend(k, &first), WEIR_ELOST);
+    KIT_IS(k, finish(k, &first, 0, weir__str("late")), WEIR_ELOST);
+    KIT_OK(k, extend(k, &second));
+}
+
+static void P10_whom_nobody_followed_may_finish_late(void **state)
+{
+    kit *k = *state;
+    store_once again = { 0 };
+    const store_once mine = begin(k, "key", "me");
+    kit_advance(k, 2 * (int64_t)KIT_LEASE_US);
+    KIT_OK(k, finish(k, &mine, 0, weir__str("late")));
+    KIT_OK(k, begin_on(k, k->store, "key", "you", &again));
+    assert_int_equal(again.state, STORE_ONCE_DONE);
+    KIT_STR(again.output, "late");
+}
+
+static void P10_finishing_twice_changes_nothing(void **state)
+{
+    kit *k = *state;
+    store_once again = { 0 };
+    const store_once mine = begin(k, "key", "me");
+    KIT_OK(k, finish(k, &mine, 0, weir__str("first")));
+    KIT_OK(k, finish(k, &mine, 1, weir__str("second")));
+    KIT_IS(k, extend(k, &mine), WEIR_ELOST);
+    KIT_OK(k, begin_on(k, k->store, "key", "you", &again));
+    assert_int_equal(again.state, STORE_ONCE_DONE);
+    KIT_STR(again.output, "first");
+}
+
+static void P10_a_forgotten_key_begins_anew(void **state)
+{
+    kit *k = *state;
+    KIT_IS(k, forget(k, "key"), WEIR_ENOTFOUND);
+    assert_string_equal(k->err.message, "there is no run of \"key\"");
+    const store_once first = begin(k, "key", "me");
+    KIT_OK(k, finish(k, &first, 0, weir__str("x")));
+    KIT_OK(k, forget(k, "key"));
+    KIT_IS(k, finish(k, &first, 0, weir__str("x")), WEIR_ELOST);
+    const store_once second = begin(k, "key", "me");
+    assert_true(second.run.fence > first.run.fence);
+    kit_advance(k, KIT_LEASE_US);
+    KIT_OK(k, forget(k, "key")); /* it crashed */
+    (void)begin(k, "key", "me");
+}
+
+static void P10_keys_and_names_of_locks_are_apart(void **state)
+{
+    kit *k = *state;
+    store_lock lock = { 0 };
+    store_lock_list list = { 0 };
+    const store_once once = begin(k, "same", "a run");
+    KIT_OK(k, k->store->ops->lock_take(k->store, weir__str("same"), weir__str("a lock"),
+                                       KIT_LEASE_US, &k->arena, &lock, &k->err));
+    assert_int_not_equal(lock.fence, once.run.fence);
+    KIT_IS(k, k->store->ops->lock_release(k->store, lock.name, once.run.fence, &k->err),
+           WEIR_ELOST);
+    KIT_OK(k, k->store->ops->locks(k->store, &list, &k->err));
+    assert_int_equal(list.locks_count, 1);
+    KIT_STR(list.locks[0].holder, "a lock");
+    kit_keep(k, &list.arena);
+    KIT_OK(k, k->store->ops->lock_release(k->store, lock.name, lock.fence, &k->err));
+    KIT_OK(k, extend(k, &once));
+}
+
+/* ---- many at once --------------------------------------------------------------------------- */
+
+enum { RUNNERS = 8, KEYS = 20, TRIES = 3 };
+
+typedef struct runners {
+    weir_store *stores[RUNNERS];
+    weir_status status[RUNNERS];
+    _Atomic int64_t begun[KEYS], done[KEYS];
+} runners;
+
+/* Goes through all keys until each is done. A key fails for all but its TRIESth run. */
+static void run_keys(void *ctx, size_t index)
+{
+    runners *r = ctx;
+    weir_store *s = r->stores[index];
+    for (int key = 0; key < KEYS && r->status[index] == WEIR_OK;) {
+        char name[16];
+        weir_arena arena = { 0 };
+        weir_error err;
+        store_once o = { 0 };
+        (void)snprintf(name, sizeof name, "key-%d", key);
+        weir_status status =
+            s->ops->once_begin(s, weir__str(name), weir__str("t"), KIT_LEASE_US, &arena, &o, &err);
+        if (status == WEIR_OK && o.state == STORE_ONCE_DONE) {
+            key++;
+        } else if (status == WEIR_OK) {
+            const bool last = ++r->begun[key] == TRIES;
+            r->done[key] += last;
+            status = s->ops->once_finish(s, weir__str(name), o.run.fence, last ? 0 : 1,
+                                         weir__str("x"), &err);
+        }
+        r->status[index] = status == WEIR_EINFLIGHT ? WEIR_OK : status;
+        weir__arena_free(&arena);
+    }
+}
+
+static void P10_of_many_at_once_one_runs(void **state)
+{
+    kit *k = *state;
+    static runners r;
+    r = (runners){ 0 };
+    for (size_t i = 0; i < RUNNERS; i++) {
+        r.stores[i] = i % 2 == 0 ? k->store : kit_open(k);
+    }
+    kit_threads(RUNNERS, run_keys, &r);
+    for (size_t i = 0; i < RUNNERS; i++) {
+        assert_int_equal(r.status[i], WEIR_OK);
+    }
+    for (int i = 0; i < KEYS; i++) {
+        assert_int_equal(r.begun[i], TRIES);
+        assert_int_equal(r.done[i], 1);
+    }
+}
+
+kit_theme kit_once(void)
+{
+    static const struct CMUnitTest tests[] = {
+        KIT_TEST(P10_a_key_that_was_done_is_not_begun_again),
+        KIT_TEST(P10_what_a_run_printed_is_kept_up_to_the_limit),
+        KIT_TEST(P10_a_key_has_one_run_at_a_time),
+        KIT_TEST(P10_a_run_that_failed_may_be_tried_again),
+        KIT_TEST(P10_a_run_whose_lease_has_ended_may_be_tried_again),
+        KIT_TEST(P10_whom_nobody_followed_may_finish_late),
+        KIT_TEST(P10_finishing_twice_changes_nothing),
+        KIT_TEST(P10_a_forgotten_key_begins_anew),
+        KIT_TEST(P10_keys_and_names_of_locks_are_apart),
+        KIT_TEST(P10_of_many_at_once_one_runs),
+    };
+    return (kit_theme){ .tests = tests, .count = sizeof tests / sizeof tests[0] };
+}
