@@ -45,6 +45,36 @@ uint64_t weir__str_hash(weir_str s)
     return mix(h);
 }
 
+static size_t least(size_t a, size_t b)
+{
+    return a < b ? a : b;
+}
+
+size_t weir__str_edits(weir_str a, weir_str b)
+{
+    size_t rows[3][WEIR_STR_EDITS_BYTES_MAX + 1];
+
+    if (a.len > WEIR_STR_EDITS_BYTES_MAX || b.len > WEIR_STR_EDITS_BYTES_MAX) {
+        return SIZE_MAX;
+    }
+    for (size_t j = 0; j <= b.len; j++) {
+        rows[0][j] = j;
+    }
+    for (size_t i = 1; i <= a.len; i++) {
+        size_t *row = rows[i % 3];
+        const size_t *above = rows[(i + 2) % 3], *above2 = rows[(i + 1) % 3];
+        row[0] = i;
+        for (size_t j = 1; j <= b.len; j++) {
+            row[j] = least(above[j - 1] + (a.ptr[i - 1] == b.ptr[j - 1] ? 0 : 1),
+                           least(above[j], row[j - 1]) + 1);
+            if (i > 1 && j > 1 && a.ptr[i - 1] == b.ptr[j - 2] && a.ptr[i - 2] == b.ptr[j - 1]) {
+                row[j] = least(row[j], above2[j - 2] + 1);
+            }
+        }
+    }
+    return rows[a.len % 3][b.len];
+}
+
 bool weir__str_to_i64(weir_str s, int64_t *out)
 {
     const bool negative = s.len > 0 && s.ptr[0] == '-';

@@ -23,6 +23,11 @@ bool weir__str_starts_with(weir_str s, weir_str prefix);
 /* FNV-1a or better; for hash tables in memory only, never stored. */
 uint64_t weir__str_hash(weir_str s);
 
+/* How many letters must be added, left out, changed or swapped with their neighbour to make one of
+ * the other; SIZE_MAX when one of them is longer than any word that is mistyped. */
+enum { WEIR_STR_EDITS_BYTES_MAX = 63 };
+size_t weir__str_edits(weir_str a, weir_str b);
+
 /* Length of the longest valid UTF-8 prefix (RFC 3629: no surrogates, no overlong forms). */
 size_t weir__utf8_valid_prefix(const char *ptr, size_t len);
 

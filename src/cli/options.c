@@ -12,7 +12,6 @@
 #include <unistd.h>
 
 enum {
-    NEAREST_BYTES_MAX = 31,
     NEAREST_EDITS_MAX = 2,
 };
 
@@ -30,33 +29,6 @@ static size_t least(size_t a, size_t b)
     return a < b ? a : b;
 }
 
-/* How many letters must be added, left out, changed or swapped with their neighbour. */
-static size_t edits(const char *a, const char *b)
-{
-    const size_t a_len = strlen(a), b_len = strlen(b);
-    size_t rows[3][NEAREST_BYTES_MAX + 1];
-
-    if (a_len > NEAREST_BYTES_MAX || b_len > NEAREST_BYTES_MAX) {
-        return SIZE_MAX;
-    }
-    for (size_t j = 0; j <= b_len; j++) {
-        rows[0][j] = j;
-    }
-    for (size_t i = 1; i <= a_len; i++) {
-        size_t *row = rows[i % 3];
-        const size_t *above = rows[(i + 2) % 3], *above2 = rows[(i + 1) % 3];
-        row[0] = i;
-        for (size_t j = 1; j <= b_len; j++) {
-            row[j] = least(above[j - 1] + (a[i - 1] == b[j - 1] ? 0 : 1),
-                           least(above[j], row[j - 1]) + 1);
-            if (i > 1 && j > 1 && a[i - 1] == b[j - 2] && a[i - 2] == b[j - 1]) {
-                row[j] = least(row[j], above2[j - 2] + 1);
-            }
-        }
-    }
-    return rows[a_len % 3][b_len];
-}
-
 const char *weir__cli_nearest(const char *word, const char *(*name_of)(const void *ctx, size_t i),
                               const void *ctx, size_t count)
 {
@@ -65,7 +37,7 @@ const char *weir__cli_nearest(const char *word, const char *(*name_of)(const voi
 
     for (size_t i = 0; i < count; i++) {
         const char *name = name_of(ctx, i);
-        size_t n = edits(word, name);
+        size_t n = weir__str_edits(weir__str(word), weir__str(name));
         /* The beginning of a name is as good as one slip. */
         if (strlen(word) >= 2 && strncmp(word, name, strlen(word)) == 0) {
             n = least(n, 1);
@@ -138,10 +110,10 @@ static const char *option_name(const void *ctx, size_t i)
 
 static int unknown_option(const cli *c, const char *argument, weir_str name)
 {
-    char word[NEAREST_BYTES_MAX + 1] = { 0 };
+    char word[WEIR_STR_EDITS_BYTES_MAX + 1] = { 0 };
     const char *nearest = NULL;
 
-    if (name.len <= NEAREST_BYTES_MAX) {
+    if (name.len <= WEIR_STR_EDITS_BYTES_MAX) {
         memcpy(word, name.ptr, name.len);
         nearest = weir__cli_nearest(word, option_name, c->command,
                                     weir__cli_common_count +

@@ -84,17 +84,18 @@ typedef struct table_result {
 } table_result;
 
 void weir__table_result_free(table_result *r);
-/* One flat object: {"id":1,"status":"claimed"}. false: out of memory. columns: how many of them, from
- * the first; SIZE_MAX: all. */
+/* One flat object: {"id":1,"status":"claimed"}. false: out of memory. columns: how many of them,
+ * from the first; SIZE_MAX: all. */
 bool weir__table_row_json(const table_result *r, size_t row, size_t columns, weir_buffer *out);
 /* A cell as the value that, used as a parameter, is equal to it. */
 table_value weir__table_cell_value(const table_cell *cell);
 
-/* ---- what a table looks like ------------------------------------------------------------------ */
+/* ---- what a table looks like --------------------------------------------------------------- */
 
 typedef struct table_column {
     weir_str name;
-    weir_str type;   /* for CAST: "timestamp with time zone", "status_enum"; SQLite: as declared */
+    weir_str type;   /* for CAST: "timestamp with time zone", "status_enum"; SQLite: as declared,
+                        may be empty, and better not used: its CAST makes 2026 of a date */
     weir_str quoted; /* "name" */
     bool not_null;
     bool generated; /* cannot be written */
@@ -126,7 +127,7 @@ bool weir__table_quote(weir_buffer *out, weir_str identifier);
 bool weir__table_literal(weir_buffer *out, table_dialect dialect, const table_value *value,
                          weir_str type);
 
-/* ---- a database and its sessions --------------------------------------------------------------- */
+/* ---- a database and its sessions ------------------------------------------------------------ */
 
 typedef struct table_options {
     const char *url;
@@ -145,8 +146,9 @@ void weir__table_session_close(table_session *s);
 table_dialect weir__table_session_dialect(const table_session *s);
 /* PGconn * or sqlite3 * of the session, for what only one dialect can do. */
 void *weir__table_native(table_session *s);
-/* One on a connection of the caller's own, on which a transaction may be open; closing it leaves that
- * as it is. begin, commit and rollback are EMISUSE. */
+/* One on a connection of the caller's own, on which a transaction may be open; closing it leaves
+ * that as it is, and so does rollback. begin and commit are EMISUSE. How durable a commit is, and
+ * how long SQLite waits for a lock, is the caller's setting. */
 weir_status weir__table_session_adopt(table_session **out, table_dialect dialect, void *native,
                                       weir_error *err);
 /* A transaction is open on the connection. */

@@ -76,7 +76,10 @@ static int open_flags(const sqlite_store *s, sqlite_role role)
 static weir_status configure(sqlite_store *s, sqlite_role role, sqlite_conn *conn, weir_error *err)
 {
     const bool writer = role == SQLITE_ROLE_CREATOR || role == SQLITE_ROLE_WRITER;
-    const bool sync_full = !writer || !s->options.sync_normal;
+    const bool sync_full = s->guest || !writer || !s->options.sync_normal;
+    /* A guest's database need not have a WAL: without one a commit is durable only when the
+     * directory has been synced too. Its foreign keys are declared to be kept. */
+    const char *sync = s->guest ? "EXTRA" : sync_full ? "FULL" : "NORMAL";
     const int64_t busy_ms = s->options.busy_us / 1000;
     const int64_t wal_bytes_kept = s->options.checkpoint_pages * PAGE_BYTES * WAL_KEPT_THRESHOLDS;
     char sql[320];
@@ -94,9 +97,9 @@ static weir_status configure(sqlite_store *s, sqlite_role role, sqlite_conn *con
     /* Debian's library overwrites what is deleted unless told not to. */
     (void)snprintf(sql, sizeof sql,
                    "PRAGMA wal_autocheckpoint=0; PRAGMA mmap_size=0; PRAGMA secure_delete=OFF;"
-                   "PRAGMA cache_size=-%d; PRAGMA temp_store=MEMORY; PRAGMA foreign_keys=OFF;"
+                   "PRAGMA cache_size=-%d; PRAGMA temp_store=MEMORY; PRAGMA foreign_keys=%s;"
                    "PRAGMA synchronous=%s; PRAGMA journal_size_limit=%lld;",
-                   writer ? CACHE_KIB_WRITER : CACHE_KIB_READER, sync_full ? "FULL" : "NORMAL",
+                   writer ? CACHE_KIB_WRITER : CACHE_KIB_READER, s->guest ? "ON" : "OFF", sync,
                    (long long)wal_bytes_kept);
     const weir_status status = weir__sqlite_exec(conn, sql, err);
     if (status == WEIR_OK && writer) {

@@ -47,10 +47,14 @@ static weir_status copy_options(sqlite_store *s, const store_options *o, weir_er
     }
     s->checkpoint_next = s->options.checkpoint_pages;
     s->read_only = (o->open_flags & WEIR_OPEN_READONLY) != 0;
-    if (strlen(s->given) != o->path.len || o->path.len == 0 || strcmp(s->given, ":memory:") == 0) {
-        return weir__fail(err, WEIR_EINVAL, "\"%s\" is not the path of a file", s->given);
-    }
     return WEIR_OK;
+}
+
+static weir_status check_path(const sqlite_store *s, size_t len, weir_error *err)
+{
+    return strlen(s->given) == len && len > 0 && strcmp(s->given, ":memory:") != 0
+               ? WEIR_OK
+               : weir__fail(err, WEIR_EINVAL, "\"%s\" is not the path of a file", s->given);
 }
 
 static weir_status resolve_path(sqlite_store *s, weir_error *err)
@@ -355,6 +359,9 @@ weir_status weir__sqlite_open(weir_store **out, const store_options *options, we
     }
     status = copy_options(s, options, err);
     if (status == WEIR_OK) {
+        status = check_path(s, options->path.len, err);
+    }
+    if (status == WEIR_OK) {
         status = resolve_path(s, err);
     }
     if (status == WEIR_OK) {
@@ -369,6 +376,59 @@ weir_status weir__sqlite_open(weir_store **out, const store_options *options, we
     return WEIR_OK;
 }
 
+/* Somebody else's database is opened as it is: no side file, nothing made, nothing looked for. */
+static weir_status open_as_guest(sqlite_store *s, size_t path_len, weir_error *err)
+{
+    weir_status status = WEIR_OK;
+    if (path_len == 0) {
+        s->path = ":memory:";
+    } else {
+        found_files found = { 0 };
+        status = check_path(s, path_len, err);
+        if (status == WEIR_OK) {
+            status = resolve_path(s, err);
+        }
+        if (status == WEIR_OK) {
+            status = look_at_files(s, &found, err);
+        }
+        if (status == WEIR_OK && !found.database) {
+            status = weir__fail(err, WEIR_ENOTFOUND, "there is no database \"%s\"", s->given);
+        }
+    }
+    if (status == WEIR_OK) {
+        s->deadline_us = weir__sqlite_deadline(s);
+        status = weir__sqlite_conn_open(s, SQLITE_ROLE_WRITER, &s->writer, err);
+        if (status != WEIR_OK) {
+            status = weir__wrap(err, status, "open \"%s\"", s->given);
+        }
+    }
+    return status;
+}
+
+weir_status weir__sqlite_guest_open(sqlite_store **out, const store_options *options,
+                                    weir_error *err)
+{
+    sqlite_store *s = NULL;
+    weir_status status = allocate(&s, err);
+    if (status != WEIR_OK) {
+        return status;
+    }
+    s->guest = true;
+    status = copy_options(s, options, err);
+    if (status == WEIR_OK) {
+        s->options.open_flags = 0; /* what they say is about stores */
+        s->read_only = false;
+        status = open_as_guest(s, options->path.len, err);
+    }
+    if (status != WEIR_OK) {
+        s->base.ops->close(&s->base);
+        return status;
+    }
+    s->at_rest = true;
+    *out = s;
+    return WEIR_OK;
+}
+
 weir_status weir__sqlite_plan(const store_options *options, weir_buffer *sql, weir_error *err)
 {
     sqlite_store *s = NULL;
@@ -380,6 +440,9 @@ weir_status weir__sqlite_plan(const store_options *options, weir_buffer *sql, we
         return status;
     }
     status = copy_options(s, options, err);
+    if (status == WEIR_OK) {
+        status = check_path(s, options->path.len, err);
+    }
     if (status == WEIR_OK) {
         status = resolve_path(s, err);
     }

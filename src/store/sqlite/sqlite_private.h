@@ -68,6 +68,7 @@ struct sqlite_store {
     sqlite_file files[SQLITE_FILES_COUNT];
     bool read_only;
     bool immutable; /* read-only on a file that nobody can write: SQLite then takes no locks */
+    bool guest;     /* in a database that is no store: `writer` is all there is (open.c) */
 
     /* guarded by writer_mu */
     weir_mutex writer_mu;
@@ -125,6 +126,13 @@ void weir__sqlite_handle_remove(sqlite_store *s); /* one that was never added is
 /* Before a handle is opened: closes the connections that a forked child has from its parent.
  * WEIR_EMISUSE when one of them was in use at that moment. */
 weir_status weir__sqlite_inherited_close(weir_error *err);
+
+/* open.c. A handle on somebody else's database, for the port to tables: its writer is connected to a
+ * file that exists (ENOTFOUND), or to a database in memory when the path is empty. Commits are
+ * durable; nothing of a store is made or needed. Whoever has it uses the writer, waits until
+ * `deadline_us`, looks after at_rest, and ends it with base.ops->close. */
+weir_status weir__sqlite_guest_open(sqlite_store **out, const store_options *options,
+                                    weir_error *err);
 
 /* open.c. Whether there is a file PATH with this suffix. *has_bytes (may be NULL): and not an empty
  * one. */

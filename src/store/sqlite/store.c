@@ -17,7 +17,9 @@ static void checkpoint_on_close(sqlite_store *s)
         return;
     }
     s->deadline_us = 0; /* nobody waits for a closing */
-    if (weir__side_lock(&s->side, 0, NULL) == WEIR_OK) {
+    if (s->guest) {
+        weir__sqlite_checkpoint(s); /* without a side file: BEGIN IMMEDIATE keeps everyone out */
+    } else if (weir__side_lock(&s->side, 0, NULL) == WEIR_OK) {
         weir__sqlite_checkpoint(s);
         weir__side_unlock(&s->side);
     }
