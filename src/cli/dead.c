@@ -217,7 +217,7 @@ static int take_ids(dead *d)
     const cli *c = d->c;
     weir_error err;
 
-    d->ids = weir__calloc(c->words_count, sizeof *d->ids);
+    d->ids = weir__calloc(c->words_count + 1, sizeof *d->ids);
     if (d->ids == NULL) {
         (void)weir__fail(&err, WEIR_ENOMEM, "out of memory");
         return weir__cli_fail(c, &err);
@@ -324,7 +324,9 @@ static int run(cli *c)
 {
     dead d = { .c = c };
 
-    while (d.verb < DEAD_VERBS_COUNT && strcmp(c->words[0], verbs[d.verb]) != 0) {
+    /* Without a verb it is the first, which lists. */
+    while (c->words_count > 0 && d.verb < DEAD_VERBS_COUNT &&
+           strcmp(c->words[0], verbs[d.verb]) != 0) {
         d.verb++;
     }
     if (d.verb == DEAD_VERBS_COUNT) {
@@ -345,19 +347,21 @@ static int run(cli *c)
 const cli_command weir__cli_dead_command = {
     .name = "dead",
     .block = CLI_BLOCK_WORKERS,
-    .usage = "ls [options]\nshow ID...\nretry ID...|filter [options]\ndrop ID...|filter [options]",
+    .usage =
+        "[ls] [options]\nshow ID...\nretry ID...|filter [options]\ndrop ID...|filter [options]",
     .summary = "parked events: list, show, send back, drop",
     .about = "A parked event (a dead letter) was set aside by its reaction, by routing or by weir\n"
-             "skip. ls lists them, show prints them with their event, retry sends them back to\n"
-             "their reaction, which handles them before its next batch, drop forgets them (the\n"
-             "event stays in its stream). drop asks on a terminal; it needs --yes elsewhere.",
-    .example = "weir dead ls\n"
+             "skip. ls, or no verb, lists them, show prints them with their event, retry sends\n"
+             "them back to their reaction, which handles them before its next batch, drop forgets\n"
+             "them (the event stays in its stream). drop asks on a terminal; it needs --yes\n"
+             "elsewhere.",
+    .example = "weir dead\n"
                "weir dead show 1\n"
                "weir dead retry --target mail-1 --dry-run\n"
                "weir dead drop 1 --yes",
     .options = options,
     .options_count = sizeof options / sizeof options[0],
-    .words_min = 1,
+    .words_min = 0,
     .words_max = SIZE_MAX,
     .run = run,
 };

@@ -134,7 +134,7 @@ static int run(cli *c)
 {
     weir *w = NULL;
     weir_error err;
-    const bool lists = strcmp(c->words[0], "ls") == 0;
+    const bool lists = c->words_count == 0 || strcmp(c->words[0], "ls") == 0;
     const bool reads = lists || weir__cli_has(c, "dry-run");
     weir_status status = WEIR_OK;
 
@@ -164,18 +164,18 @@ static int run(cli *c)
 const cli_command weir__cli_reactions_command = {
     .name = "reactions",
     .block = CLI_BLOCK_WORKERS,
-    .usage = "ls\nretire NAME [options]",
+    .usage = "[ls] [options]\nretire NAME [options]",
     .summary = "list reactions, or end one",
     .about =
-        "ls: every reaction with its current definition, how far it was routed, how far that is\n"
-        "behind (lag), how many running workers know it and who routes it.\n"
+        "ls, or no verb: every reaction with its current definition, how far it was routed, how\n"
+        "far that is behind (lag), how many running workers know it and who routes it.\n"
         "retire: the reaction's work no longer counts and nothing is routed for it, until a\n"
         "worker declares it again. Its targets stay as they are.",
-    .example = "weir reactions ls\n"
+    .example = "weir reactions\n"
                "weir reactions retire confirm-order --dry-run",
     .options = options,
     .options_count = sizeof options / sizeof options[0],
-    .words_min = 1,
+    .words_min = 0,
     .words_max = 2,
     .run = run,
 };

@@ -322,13 +322,17 @@ verbs() {
 
 dead_letters() {
     is "dead ls" "$(weir dead ls | wc -l)" 2
+    is "so does dead alone" "$(weir dead)" "$(weir dead ls)"
+    is "in words, too" "$(weir dead --text)" "$(weir dead ls --text)"
+    is "with a filter" "$(weir dead --target p-s-1)" "$(weir dead ls --target p-s-1)"
+    status "with one that nothing fits" 3 weir dead --reaction nobody
     is "of a target" "$(weir dead ls --target p-s-1 | member .event)" 1
     is "of a reaction" "$(weir dead ls --reaction p --limit 1 | wc -l)" 1
     status "of one that is not there" 3 weir dead ls --reaction nobody
     id=$(weir dead ls --target p-s-1 | member .id)
     ok "dead show" weir dead show "$id"
     is "has the event" "$(member .stream <<<"$out") $(member .name <<<"$out") $(member .data <<<"$out")" "s-1 A {}"
-    for line in "" frobnicate "show" "show x" "show 0" "show -1" "ls 1" "ls --all" "show 1 --yes" "retry" "drop --yes" \
+    for line in frobnicate 1 --all --yes --dry-run "show" "show x" "show 0" "show -1" "ls 1" "ls --all" "show 1 --yes" "retry" "drop --yes" \
         "retry 1 --all" "retry --all --target a" "drop 1 --limit 1" "drop --target ''" "drop 1"; do
         # shellcheck disable=SC2086
         status "dead $line" 2 eval "weir dead $line"
@@ -365,7 +369,8 @@ reactions_and_doctor() {
     is "has the definition" "$(member .reaction <<<"$out") $(member .names <<<"$out") $(member .source <<<"$out") $(member .rule <<<"$out")" 'p null s-* stream'
     is "and how far it is" "$(member .routed <<<"$out") $(member .lag <<<"$out") $(member .workers <<<"$out")" "16 0 0"
     like "in words, too" "$(weir reactions ls --text)" 'REACTION +DEFINITION +NAMES'
-    for line in "" frobnicate "ls p" "ls --dry-run" retire "retire a b"; do
+    is "so does reactions alone" "$(weir reactions)" "$out"
+    for line in frobnicate "ls p" "ls --dry-run" --dry-run retire "retire a b"; do
         # shellcheck disable=SC2086
         status "reactions $line" 2 weir reactions $line
     done
