@@ -149,6 +149,12 @@ void weir__table_result_free(table_result *r)
     *r = (table_result){ 0 };
 }
 
+weir_str weir__table_cell_text(const table_result *r, size_t row, size_t column)
+{
+    const table_cell *cell = &r->cells[row * r->columns_count + column];
+    return cell->null ? (weir_str){ .ptr = "" } : cell->text;
+}
+
 table_value weir__table_cell_value(const table_cell *cell)
 {
     if (cell->null) {
@@ -290,16 +296,17 @@ static bool is_near(weir_str name, weir_str other)
             (memmem(a, x.len, b, y.len) != NULL || memmem(b, y.len, a, x.len) != NULL));
 }
 
-weir_status weir__table_not_found(const table_name *name, const weir_str *names, size_t count,
+weir_status weir__table_not_found(const table_name *name, const table_result *tables,
                                   weir_error *err)
 {
     char near[400] = "";
     size_t len = 0;
     size_t found = 0;
-    for (size_t i = 0; i < count && found < NEAR_NAMES_MAX; i++) {
-        if (is_near(name->name, last_part(names[i])) && names[i].len + 8 < sizeof near - len) {
+    for (size_t i = 0; i < tables->rows_count && found < NEAR_NAMES_MAX; i++) {
+        const weir_str other = weir__table_cell_text(tables, i, 0);
+        if (is_near(name->name, last_part(other)) && other.len + 8 < sizeof near - len) {
             len += (size_t)snprintf(near + len, sizeof near - len, "%s\"%.*s\"",
-                                    found == 0 ? "" : ", ", (int)names[i].len, names[i].ptr);
+                                    found == 0 ? "" : ", ", (int)other.len, other.ptr);
             found++;
         }
     }
@@ -312,18 +319,25 @@ weir_status weir__table_not_found(const table_name *name, const weir_str *names,
 weir_status weir__table_wrong_kind(const table_info *t, const char *kind, weir_error *err)
 {
     const weir_status status =
-        weir__fail(err, WEIR_EINVAL, "\"%.*s\" is a %s: rows are taken from tables alone",
+        weir__fail(err, WEIR_EINVAL, "\"%.*s\" is %s: rows are taken from tables alone",
                    (int)t->shown.len, t->shown.ptr, kind);
     weir__error_detail(err, "Name the table that its rows are kept in.");
     return status;
 }
 
+bool weir__table_copy(weir_arena *arena, weir_str text, weir_str *out)
+{
+    out->ptr = weir__arena_copy(arena, text.len == 0 ? "" : text.ptr, text.len);
+    out->len = text.len;
+    return out->ptr != NULL;
+}
+
+/* Moves a text that was built into the arena. */
 static bool copy_buffer(weir_arena *arena, weir_buffer *text, weir_str *out)
 {
-    out->ptr = weir__arena_copy(arena, text->ptr, text->len);
-    out->len = text->len;
+    const bool ok = weir__table_copy(arena, (weir_str){ .ptr = text->ptr, .len = text->len }, out);
     weir__buffer_clear(text);
-    return out->ptr != NULL;
+    return ok;
 }
 
 static bool quote_names(table_info *t, table_column *columns, weir_str schema, weir_str name,

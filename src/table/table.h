@@ -10,7 +10,8 @@
  *       is documented to be SQL (a --where).
  *   (2) A statement outside of begin and commit is durable when it has returned, whatever the
  *       database or its role was set to.
- *   (3) A statement that was sent and not answered is WEIR_EUNKNOWN, never repeated here.
+ *   (3) A statement that was sent and not answered is WEIR_EUNKNOWN, never repeated here. Inside of
+ *       begin and commit it is known that it did not happen: WEIR_EUNAVAILABLE.
  *   (4) Results do not depend on how a session or its role was set up (time zone, date style, ...).
  *
  * Ways: postgres://... (a pooler in transaction mode is fine outside of begin and commit, and
@@ -80,7 +81,7 @@ typedef struct table_result {
     size_t columns_count;
     const table_cell *cells; /* row by row */
     size_t rows_count;
-    int64_t changed; /* rows written */
+    int64_t changed; /* rows written; 0 when the statement is a SELECT, whatever is in its WITH */
 } table_result;
 
 void weir__table_result_free(table_result *r);
@@ -159,12 +160,17 @@ weir_status weir__table_begin(table_session *s, weir_error *err);
 weir_status weir__table_commit(table_session *s, weir_error *err); /* EUNKNOWN: it may have */
 void weir__table_rollback(table_session *s);                       /* none open is fine */
 
-/* One statement. wait_us: for the locks of others, -1: as long as it takes, 0: not at all
- * (PostgreSQL: lock_timeout of this statement alone; SQLite: its busy timeout); answers are waited
- * for so much longer. result may be NULL.
+/* One statement. wait_us: for the locks of others, -1: as long as it takes; more than 0: so long,
+ * this statement alone (PostgreSQL: lock_timeout, for which a statement outside of a transaction
+ * gets one of its own, three round trips; SQLite: its busy timeout); 0: not at all, which on
+ * PostgreSQL the SQL itself has to say (SKIP LOCKED, NOWAIT), and which is then one round trip.
+ * Answers are waited for so much longer than the URL's timeout (10 min); a statement that takes
+ * longer is cancelled (EIO, 57014). result may be NULL.
  * EHELD: a lock was not to be had in time (55P03, SQLITE_BUSY). ECONFLICT: a deadlock or a
  * serialization failure: the whole transaction was undone and is worth another attempt. EIO with
- * store_code: any other refusal. */
+ * store_code: any other refusal. EUNAVAILABLE: the connection was lost before anything was sent, or
+ * inside of a transaction: nothing of it has happened. A session that has lost its connection stays
+ * without: open another. */
 typedef struct table_statement {
     const char *sql; /* one statement, NUL-terminated */
     const table_value *values;

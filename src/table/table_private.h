@@ -53,11 +53,16 @@ weir_status weir__table_postgres_adopt(table_session **out, void *given, weir_er
 /* A database is freed with its URL; the adapter has freed what is its own. */
 void weir__table_db_free(table_db *db);
 
-/* ENOTFOUND for a table that is not there, with the names of up to three that are near. `names`: of
- * all tables there are, as they would be given. */
-weir_status weir__table_not_found(const table_name *name, const weir_str *names, size_t count,
+/* A cell of a result as text; NULL is empty. Borrowed from the result. */
+weir_str weir__table_cell_text(const table_result *r, size_t row, size_t column);
+/* A NUL-terminated copy. false: out of memory. */
+bool weir__table_copy(weir_arena *arena, weir_str text, weir_str *out);
+
+/* ENOTFOUND for a table that is not there, with the names of up to three that are near. `tables`:
+ * the first column has the names of all there are, as they would be given. */
+weir_status weir__table_not_found(const table_name *name, const table_result *tables,
                                   weir_error *err);
-/* EINVAL for a table that cannot be worked on because it is a `kind` ("view"). */
+/* EINVAL for a table that cannot be worked on because it is `kind` ("a view"). */
 weir_status weir__table_wrong_kind(const table_info *t, const char *kind, weir_error *err);
 /* Fills in what follows from the rest of *t: quoted names and the key. EINVAL: there is none;
  * ENOMEM. columns: what t->columns points to. */

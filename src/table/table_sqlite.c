@@ -462,16 +462,10 @@ static void *native(table_session *base)
 
 /* ---- what a table looks like ----------------------------------------------------------------- */
 
-static weir_str cell_text(const table_result *r, size_t row, size_t column)
-{
-    const table_cell *cell = &r->cells[row * r->columns_count + column];
-    return cell->null ? (weir_str){ .ptr = "" } : cell->text;
-}
-
 static int64_t cell_number(const table_result *r, size_t row, size_t column)
 {
     int64_t number = 0;
-    (void)weir__str_to_i64(cell_text(r, row, column), &number);
+    (void)weir__str_to_i64(weir__table_cell_text(r, row, column), &number);
     return number;
 }
 
@@ -495,23 +489,7 @@ static weir_status not_found(sqlite_session *s, const table_name *name, table_re
                              weir_error *err)
 {
     const weir_status status = ask(s, sql_sqlite_tables, (weir_str){ 0 }, (weir_str){ 0 }, r, err);
-    weir_str *names = NULL;
-    if (status == WEIR_OK) {
-        names = weir__arena_alloc(&r->arena, (r->rows_count + 1) * sizeof *names);
-    }
-    for (size_t i = 0; names != NULL && i < r->rows_count; i++) {
-        names[i] = cell_text(r, i, 0);
-    }
-    return status == WEIR_OK
-               ? weir__table_not_found(name, names, names == NULL ? 0 : r->rows_count, err)
-               : status;
-}
-
-static bool copy_str(weir_arena *arena, weir_str text, weir_str *out)
-{
-    out->ptr = weir__arena_copy(arena, text.ptr, text.len);
-    out->len = text.len;
-    return out->ptr != NULL;
+    return status == WEIR_OK ? weir__table_not_found(name, r, err) : status;
 }
 
 /* The same for everyone who opens the file, in every process. */
@@ -535,8 +513,8 @@ static bool copy_columns(const table_result *r, weir_arena *arena, table_column 
         columns[i] = (table_column){ .not_null = cell_number(r, i, 2) != 0,
                                      .key = (size_t)cell_number(r, i, 3),
                                      .generated = cell_number(r, i, 4) != 0 };
-        ok = copy_str(arena, cell_text(r, i, 0), &columns[i].name) &&
-             copy_str(arena, cell_text(r, i, 1), &columns[i].type);
+        ok = weir__table_copy(arena, weir__table_cell_text(r, i, 0), &columns[i].name) &&
+             weir__table_copy(arena, weir__table_cell_text(r, i, 1), &columns[i].type);
     }
     return ok;
 }
@@ -573,21 +551,21 @@ static weir_status describe(table_session *base, const table_name *name, weir_ar
     if (status != WEIR_OK) {
         goto out;
     }
-    const bool in_main = weir__str_equal(cell_text(&r, 0, 0), weir__str("main"));
-    if (!copy_str(arena, cell_text(&r, 0, 0), &schema) ||
-        !copy_str(arena, cell_text(&r, 0, 1), &found) ||
+    const bool in_main = weir__str_equal(weir__table_cell_text(&r, 0, 0), weir__str("main"));
+    if (!weir__table_copy(arena, weir__table_cell_text(&r, 0, 0), &schema) ||
+        !weir__table_copy(arena, weir__table_cell_text(&r, 0, 1), &found) ||
         (!in_main && !(weir__buffer_add(&shown, schema.ptr, schema.len) &&
                        weir__buffer_add_text(&shown, "."))) ||
         !weir__buffer_add(&shown, found.ptr, found.len) ||
-        !copy_str(arena, (weir_str){ .ptr = shown.ptr, .len = shown.len }, &t.shown)) {
+        !weir__table_copy(arena, (weir_str){ .ptr = shown.ptr, .len = shown.len }, &t.shown)) {
         status = weir__fail(err, WEIR_ENOMEM, "could not allocate what a table looks like");
         goto out;
     }
     t.id = id_of(schema, found);
-    const weir_str type = cell_text(&r, 0, 2);
+    const weir_str type = weir__table_cell_text(&r, 0, 2);
     if (!weir__str_equal(type, weir__str("table"))) {
         const bool view = weir__str_equal(type, weir__str("view"));
-        status = weir__table_wrong_kind(&t, view ? "view" : "virtual table", err);
+        status = weir__table_wrong_kind(&t, view ? "a view" : "a virtual table", err);
         goto out;
     }
     status = describe_found(s, schema, found, &r, arena, &t, err);

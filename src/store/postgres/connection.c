@@ -28,6 +28,9 @@ enum {
     BACKOFF_US_FIRST = 50 * 1000,
     BACKOFF_US_MAX = 2 * 1000 * 1000,
     PG_VERSION_LEAST = 150000,
+    CANCEL_US = 3 * 1000 * 1000, /* for the answer to a statement that was cancelled */
+    POLL_MS_MAX = 60 * 1000,
+    CANCEL_TEXT_BYTES = 256,
 };
 
 int64_t weir__pg_backoff_us(int attempt)
@@ -130,6 +133,25 @@ weir_status weir__pg_result_status(const PGresult *result, weir_error *err)
     return status;
 }
 
+weir_status weir__pg_foreign_status(const PGresult *result, weir_error *err)
+{
+    char message[400];
+    const char *sqlstate = field(result, PG_DIAG_SQLSTATE);
+    weir_status status = WEIR_EIO;
+    if (strcmp(sqlstate, "55P03") == 0) {
+        status = WEIR_EHELD;
+    } else if (strcmp(sqlstate, "40P01") == 0 || strcmp(sqlstate, "40001") == 0) {
+        status = WEIR_ECONFLICT;
+    }
+    one_line(field(result, PG_DIAG_MESSAGE_PRIMARY), message, sizeof message);
+    (void)weir__fail(err, status, "PostgreSQL refused: %s", message);
+    if (field(result, PG_DIAG_MESSAGE_DETAIL)[0] != '\0') {
+        weir__error_detail(err, "%s", field(result, PG_DIAG_MESSAGE_DETAIL));
+    }
+    weir__error_store_code(err, "%s", sqlstate);
+    return status;
+}
+
 /* ---- connecting --------------------------------------------------------------------------- */
 
 static bool is_fatal(const PGresult *result)
@@ -179,11 +201,33 @@ static weir_status read_committed(pg_conn *conn, weir_error *err)
     return status;
 }
 
+/* Sets what has to be set, or keeps it for each transaction when sessions are not our own. */
+static weir_status settings_take(pg_conn *conn, const PGresult *hello, weir_error *err)
+{
+    char session[PG_SETTINGS_BYTES];
+    const weir_str once = weir__pg_text(hello, 0, 7);
+    const weir_str each = weir__pg_text(hello, 0, 8);
+    WEIR_ASSERT(once.len < sizeof session && each.len < sizeof conn->settings);
+    conn->settings[0] = '\0';
+    if (each.len == 0) {
+        return WEIR_OK;
+    }
+    if (conn->server.pooled) {
+        (void)snprintf(conn->settings, sizeof conn->settings, "%.*s", (int)each.len, each.ptr);
+        return WEIR_OK;
+    }
+    (void)snprintf(session, sizeof session, "%.*s", (int)once.len, once.ptr);
+    return weir__pg_run_script(conn, session, PG_ANSWER_US_DEFAULT, err);
+}
+
 /* What kind of server is this, and is there somebody in between? */
 static weir_status hello(pg_conn *conn, weir_error *err)
 {
     PGresult *result = NULL;
-    weir_status status = weir__pg_run_text(conn, sql_connection_hello, NULL, 0, &result, err);
+    const bool bare = conn->store->bare;
+    weir_status status =
+        weir__pg_run_text(conn, bare ? sql_connection_hello_bare : sql_connection_hello, NULL,
+                          bare ? PG_ANSWER_US_DEFAULT : 0, &result, err);
     if (status != WEIR_OK) {
         return status;
     }
@@ -196,15 +240,22 @@ static weir_status hello(pg_conn *conn, weir_error *err)
     };
     const bool committed = weir__pg_bool(result, 0, 5);
     const bool utf8 = weir__pg_bool(result, 0, 6);
+    if (bare) {
+        status = settings_take(conn, result, err);
+    }
     pq.PQclear(result);
+    if (status != WEIR_OK) {
+        return status;
+    }
     if (conn->server.version < PG_VERSION_LEAST) {
         return weir__fail(err, WEIR_EMISUSE, "PostgreSQL is version %d, needed is %d or later",
                           conn->server.version / 10000, PG_VERSION_LEAST / 10000);
     }
     if (!utf8) {
         return weir__fail(err, WEIR_EMISUSE,
-                          "the database's encoding is not UTF8; make another one: CREATE DATABASE "
-                          "... ENCODING 'UTF8' TEMPLATE template0");
+                          "the database's encoding is %s; make another one: CREATE DATABASE "
+                          "... ENCODING 'UTF8' TEMPLATE template0",
+                          bare ? "SQL_ASCII" : "not UTF8");
     }
     return committed ? WEIR_OK : read_committed(conn, err);
 }
@@ -385,7 +436,8 @@ static bool await_result(pg_conn *conn, int64_t deadline_us, const char **why)
         }
         struct pollfd fd = { .fd = pq.PQsocket(conn->raw),
                              .events = (short)(POLLIN | (unsent != 0 ? POLLOUT : 0)) };
-        const int ready = poll(&fd, 1, (int)(left_us / 1000) + 1);
+        const int64_t left_ms = left_us / 1000 < POLL_MS_MAX ? left_us / 1000 : POLL_MS_MAX;
+        const int ready = poll(&fd, 1, (int)left_ms + 1);
         if (ready < 0 && errno != EINTR) {
             *why = "the connection cannot be waited for";
             return false;
@@ -404,13 +456,29 @@ static bool ends_session(const PGresult *result)
     return is_fatal(result) || sqlstate[0] == '\0' || strncmp(sqlstate, "08", 2) == 0;
 }
 
+/* Asks the server to stop what it does for us. The answer says whether it was done by then. */
+static bool cancel(pg_conn *conn)
+{
+    char text[CANCEL_TEXT_BYTES];
+    PGcancel *request = pq.PQgetCancel(conn->raw);
+    const bool sent = request != NULL && pq.PQcancel(request, text, sizeof text) == 1;
+    pq.PQfreeCancel(request);
+    return sent;
+}
+
 /* All results of what was sent; the last one counts, or the first that failed. */
 static weir_status collect(pg_conn *conn, int64_t deadline_us, PGresult **out, weir_error *err)
 {
     PGresult *kept = NULL;
     const char *why = NULL;
+    bool cancelled = false;
     for (;;) {
         if (!await_result(conn, deadline_us, &why)) {
+            if (conn->store->bare && !cancelled && pg_mono_us() >= deadline_us && cancel(conn)) {
+                cancelled = true;
+                deadline_us = pg_mono_us() + CANCEL_US;
+                continue;
+            }
             pq.PQclear(kept);
             return lost(conn, why, err);
         }
@@ -429,7 +497,8 @@ static weir_status collect(pg_conn *conn, int64_t deadline_us, PGresult **out, w
     }
     const ExecStatusType type = pq.PQresultStatus(kept);
     if (type != PGRES_TUPLES_OK && type != PGRES_COMMAND_OK && type != PGRES_EMPTY_QUERY) {
-        const weir_status status = weir__pg_result_status(kept, err);
+        const weir_status status = conn->store->bare ? weir__pg_foreign_status(kept, err)
+                                                     : weir__pg_result_status(kept, err);
         conn->outcome = PG_REFUSED;
         (void)snprintf(conn->sqlstate, sizeof conn->sqlstate, "%s", field(kept, PG_DIAG_SQLSTATE));
         pq.PQclear(kept);
@@ -546,6 +615,23 @@ weir_status weir__pg_run_script(pg_conn *conn, const char *sql, int64_t answer_u
     status = collect(conn, pg_mono_us() + answer_us, &result, err);
     pq.PQclear(result);
     return status;
+}
+
+weir_status weir__pg_run_plain(pg_conn *conn, const char *sql, const pg_plain *plain,
+                               int64_t answer_us, PGresult **result, weir_error *err)
+{
+    const int64_t now_us = pg_mono_us();
+    const int64_t deadline_us = answer_us > INT64_MAX - now_us ? INT64_MAX : now_us + answer_us;
+    *result = NULL;
+    const weir_status status = before(conn, NULL, err);
+    if (status != WEIR_OK) {
+        return status;
+    }
+    if (pq.PQsendQueryParams(conn->raw, sql, plain->count, plain->types, plain->values,
+                             plain->lengths, plain->formats, 0) != 1) {
+        return lost(conn, "the statement could not be sent", err);
+    }
+    return collect(conn, deadline_us, result, err);
 }
 
 enum { PREPARED_NAME_BYTES = 48 };

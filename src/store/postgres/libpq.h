@@ -16,6 +16,7 @@
     X(PQbackendPID)                                                                                \
     X(PQcancel)                                                                                    \
     X(PQclear)                                                                                     \
+    X(PQcmdStatus)                                                                                 \
     X(PQcmdTuples)                                                                                 \
     X(PQconnectPoll)                                                                               \
     X(PQconnectStartParams)                                                                        \
@@ -30,8 +31,10 @@
     X(PQexecParams)                                                                                \
     X(PQfinish)                                                                                    \
     X(PQflush)                                                                                     \
+    X(PQfname)                                                                                     \
     X(PQfreeCancel)                                                                                \
     X(PQfreemem)                                                                                   \
+    X(PQftype)                                                                                     \
     X(PQgetCancel)                                                                                 \
     X(PQgetResult)                                                                                 \
     X(PQgetisnull)                                                                                 \

@@ -25,6 +25,7 @@ enum {
     PG_LOCK_CLASS = 1465207122, /* "WEIR": first half of the key of advisory locks */
     PG_POOL_MAX_DEFAULT = 8,
     PG_STATEMENTS_MAX = 128,
+    PG_SETTINGS_BYTES = 256,
 };
 #define PG_ANSWER_US_DEFAULT INT64_C(8000000)   /* a quick statement without an answer is lost */
 #define PG_ANSWER_US_LONG    INT64_C(600000000) /* one that may read a whole table */
@@ -64,8 +65,9 @@ typedef struct pg_connection {
         uint64_t hash;   /* of the text as it was sent: its name */
     } prepared[PG_STATEMENTS_MAX];
     size_t prepared_count;
-    unsigned prepared_again; /* how often names were given up: part of the name */
-    int64_t test_clock_us;   /* tests: the time this session was last told */
+    unsigned prepared_again;          /* how often names were given up: part of the name */
+    int64_t test_clock_us;            /* tests: the time this session was last told */
+    char settings[PG_SETTINGS_BYTES]; /* bare, and pooled: SQL that each transaction begins with */
 } pg_conn;
 
 /* connection.c. connect: one attempt, bounded by connect_timeout; EUNAVAILABLE says why. extra:
@@ -123,6 +125,25 @@ weir_status weir__pg_run_text(pg_conn *conn, const char *sql, pg_params *params,
 weir_status weir__pg_run_script(pg_conn *conn, const char *sql, int64_t answer_us, weir_error *err);
 /* Fills err from a failed result (never NULL); the status as weir__pg_call says. */
 weir_status weir__pg_result_status(const PGresult *result, weir_error *err);
+
+/* For what works in a database that need not have a store: connections that find out nothing about
+ * one, are set up so that results do not depend on a role's settings, and take SQL as it is. Refusals on them: 55P03 is
+ * WEIR_EHELD, 40P01 and 40001 WEIR_ECONFLICT, all others WEIR_EIO. A statement without an answer in
+ * time is cancelled, so that it is known that it has not happened. Ended by base.ops->close. */
+weir_status weir__pg_bare_open(pg_store **out, const store_options *options, weir_error *err);
+/* Parameters as libpq has them. */
+typedef struct pg_plain {
+    int count;
+    const Oid *types;
+    const char *const *values;
+    const int *lengths;
+    const int *formats;
+} pg_plain;
+/* One statement; the result is text. */
+weir_status weir__pg_run_plain(pg_conn *conn, const char *sql, const pg_plain *plain,
+                               int64_t answer_us, PGresult **result, weir_error *err);
+/* As weir__pg_result_status, for a database that is not ours. */
+weir_status weir__pg_foreign_status(const PGresult *result, weir_error *err);
 
 /* Our SQL with the schema's name in the place of `weir` wherever that stands before a dot or after
  * SCHEMA. Owned by the store, or NULL (out of memory). The same address gives the same answer,
@@ -196,6 +217,7 @@ struct pg_store {
     const char *schema;      /* the name, quoted as an identifier; in texts */
     const char *schema_name; /* the name as it is */
     bool default_schema;     /* it is "weir": texts need no change */
+    bool bare;               /* see weir__pg_bare_open */
     int64_t answer_us;
     const weir_clock *clock; /* of tests, told to weir.clock(); NULL: the database's own counts */
     /* set by schema.c before any verb runs, then immutable */
