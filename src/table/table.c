@@ -77,6 +77,11 @@ void weir__table_session_close(table_session *s)
     }
 }
 
+table_dialect weir__table_session_dialect(const table_session *s)
+{
+    return s->ops->dialect;
+}
+
 void *weir__table_native(table_session *s)
 {
     return s->ops->native(s);

@@ -32,7 +32,6 @@
 enum {
     STATEMENTS_KEPT = 8,
     ROWS_FIRST = 16, /* so many have room at once; then twice as many, and so on */
-    PARAMETER_NAME_BYTES = 24,
 };
 
 extern const table_ops weir__table_sqlite_ops;
@@ -124,6 +123,56 @@ static weir_status failed(sqlite_session *s, weir_error *err, const char *what)
 
 /* ---- statements ------------------------------------------------------------------------------ */
 
+/* Where what begins at `at` and is no code ends: a string, a name in quotes, a comment. Or `at`. */
+static size_t skip_quoted(const char *sql, size_t at)
+{
+    const char open = sql[at];
+    if (open == '-' && sql[at + 1] == '-') {
+        return at + strcspn(sql + at, "\n");
+    }
+    if (open == '/' && sql[at + 1] == '*') {
+        const char *end = strstr(sql + at + 2, "*/");
+        return end == NULL ? at + strlen(sql + at) : (size_t)(end - sql) + 2;
+    }
+    if (open != '\'' && open != '"' && open != '`' && open != '[') {
+        return at;
+    }
+    /* A doubled quote is the end of one and the beginning of the next. */
+    const char *end = strchr(sql + at + 1, open == '[' ? ']' : open);
+    return end == NULL ? at + strlen(sql + at) : (size_t)(end - sql) + 1;
+}
+
+/* $1 is a name to SQLite, which it looks for among all others, each time: ten thousand of them take
+ * seconds. ?1 is a number. EINVAL: a parameter that is neither, and so has no value. */
+static weir_status number_parameters(weir_buffer *out, const char *sql, size_t values_count,
+                                     weir_error *err)
+{
+    bool ok = true;
+    size_t at = 0;
+    while (sql[at] != '\0' && ok) {
+        size_t end = skip_quoted(sql, at);
+        if (end == at && strchr("$?:@#", sql[at]) != NULL) {
+            const size_t digits = strspn(sql + at + 1, "0123456789");
+            int64_t number = 0;
+            if (sql[at] != '$' ||
+                !weir__str_to_i64((weir_str){ .ptr = sql + at + 1, .len = digits }, &number) ||
+                number < 1 || (uint64_t)number > values_count) {
+                return weir__fail(err, WEIR_EINVAL,
+                                  "there is no value for the parameter at \"%.20s\"", sql + at);
+            }
+            ok = weir__buffer_add_text(out, "?") && weir__buffer_add(out, sql + at + 1, digits);
+            at += 1 + digits;
+            continue;
+        }
+        end = end == at ? at + 1 : end;
+        ok = weir__buffer_add(out, sql + at, end - at);
+        at = end;
+    }
+    return ok && weir__buffer_add(out, "", 1)
+               ? WEIR_OK
+               : weir__fail(err, WEIR_ENOMEM, "could not allocate a statement");
+}
+
 static weir_status prepare(sqlite_session *s, const char *sql, sqlite3_stmt **out, weir_error *err)
 {
     sqlite_conn *conn = conn_of(s);
@@ -152,9 +201,10 @@ static void forget(kept_statement *kept)
 }
 
 /* The statement of a text; kept for the next time. */
-static weir_status statement_of(sqlite_session *s, const char *sql, sqlite3_stmt **out,
-                                weir_error *err)
+static weir_status statement_of(sqlite_session *s, const char *sql, size_t values_count,
+                                sqlite3_stmt **out, weir_error *err)
 {
+    weir_buffer numbered = { 0 };
     for (size_t i = 0; i < STATEMENTS_KEPT; i++) {
         if (s->kept[i].sql != NULL && strcmp(s->kept[i].sql, sql) == 0) {
             *out = s->kept[i].stmt;
@@ -167,7 +217,11 @@ static weir_status statement_of(sqlite_session *s, const char *sql, sqlite3_stmt
     if (kept->sql == NULL) {
         return weir__fail(err, WEIR_ENOMEM, "could not allocate a statement");
     }
-    const weir_status status = prepare(s, sql, &kept->stmt, err);
+    weir_status status = number_parameters(&numbered, sql, values_count, err);
+    if (status == WEIR_OK) {
+        status = prepare(s, numbered.ptr, &kept->stmt, err);
+    }
+    weir__buffer_free(&numbered);
     if (status != WEIR_OK) {
         forget(kept);
         return status;
@@ -193,27 +247,18 @@ static int bind_one(sqlite3_stmt *stmt, int index, const table_value *value)
     return SQLITE_MISUSE;
 }
 
-/* $1 is a name to SQLite: its number in the statement is another. */
 static weir_status bind(sqlite_session *s, sqlite3_stmt *stmt, const table_statement *statement,
                         weir_error *err)
 {
-    int bound = 0;
-    for (size_t i = 0; i < statement->values_count; i++) {
-        char name[PARAMETER_NAME_BYTES];
-        (void)snprintf(name, sizeof name, "$%zu", i + 1);
-        const int index = sqlite3_bind_parameter_index(stmt, name);
-        if (index == 0) {
-            continue;
-        }
-        bound++;
-        if (bind_one(stmt, index, &statement->values[i]) != SQLITE_OK) {
+    const size_t count = (size_t)sqlite3_bind_parameter_count(stmt);
+    if (count > statement->values_count) {
+        return weir__fail(err, WEIR_EINVAL, "the statement has %zu parameters and %zu values",
+                          count, statement->values_count);
+    }
+    for (size_t i = 0; i < count; i++) {
+        if (bind_one(stmt, (int)i + 1, &statement->values[i]) != SQLITE_OK) {
             return failed(s, err, "bind a value");
         }
-    }
-    if (bound != sqlite3_bind_parameter_count(stmt)) {
-        return weir__fail(err, WEIR_EINVAL,
-                          "the statement has %d parameters, %d of them have values",
-                          sqlite3_bind_parameter_count(stmt), bound);
     }
     return WEIR_OK;
 }
@@ -386,7 +431,7 @@ static weir_status run(table_session *base, const table_statement *statement, ta
     }
     sqlite3 *db = conn_of(s)->db;
     const int before = sqlite3_total_changes(db);
-    status = statement_of(s, statement->sql, &stmt, err);
+    status = statement_of(s, statement->sql, statement->values_count, &stmt, err);
     if (status == WEIR_OK) {
         status = bind(s, stmt, statement, err);
     }

@@ -204,10 +204,54 @@ static void a_parameter_without_a_value_is_refused(void **state)
 {
     fixture *f = *state;
     const table_value one = { .kind = TABLE_INTEGER, .number = 1 };
-    assert_int_equal(try_values(f, "SELECT $1, $2", &one, 1), WEIR_EINVAL);
-    assert_int_equal(try_values(f, "SELECT $1, ?", &one, 1), WEIR_EINVAL);
+    static const char *const refused[] = { "SELECT $1, $2",  "SELECT $1, $0", "SELECT $name",
+                                           "SELECT $1, ?",   "SELECT ?1",     "SELECT @a",
+                                           "SELECT $1 || #1" };
+    for (size_t i = 0; i < sizeof refused / sizeof refused[0]; i++) {
+        assert_int_equal(try_values(f, refused[i], &one, 1), WEIR_EINVAL);
+        assert_int_equal(try_values(f, refused[i], NULL, 0), WEIR_EINVAL);
+    }
+    /* What was prepared with more values is not run with fewer. */
+    assert_int_equal(try_values(f, "SELECT $1 AS kept", &one, 1), WEIR_OK);
+    assert_int_equal(try_values(f, "SELECT $1 AS kept", NULL, 0), WEIR_EINVAL);
     assert_int_equal(try_values(f, "SELECT :name", &one, 1), WEIR_EINVAL);
     assert_int_equal(try_values(f, "SELECT 1", &one, 1), WEIR_OK);
+}
+
+static void what_is_in_quotes_is_no_parameter(void **state)
+{
+    fixture *f = *state;
+    const table_value one = { .kind = TABLE_INTEGER, .number = 1 };
+    assert_int_equal(try_values(f,
+                                "SELECT '$2 :a ''?' AS \"$3\"\"?\", $1 AS [@x$9], 5 AS `#$1`"
+                                " /* $4 ' */ -- :b '\n, $1 + 1 AS two",
+                                &one, 1),
+                     WEIR_OK);
+    expect_rows(f, "{\"$3\\\"?\":\"$2 :a '?\",\"@x$9\":1,\"#$1\":5,\"two\":2}");
+    assert_int_equal(try_sql(f, "SELECT 'open $1"), WEIR_EIO);
+    assert_int_equal(try_sql(f, "SELECT 1 /* open $1"), WEIR_OK);
+}
+
+static void as_many_values_as_sqlite_takes(void **state)
+{
+    enum { COUNT = 30000 };
+    fixture *f = *state;
+    weir_buffer sql = { 0 };
+    table_value *values = calloc(COUNT, sizeof *values);
+    assert_non_null(values);
+    assert_true(
+        weir__buffer_add_text(&sql, "SELECT max(column1) AS m, count(*) AS n FROM (VALUES (0)"));
+    for (int i = 0; i < COUNT; i++) {
+        char text[24];
+        snprintf(text, sizeof text, ",($%d)", i + 1);
+        assert_true(weir__buffer_add_text(&sql, text));
+        values[i] = (table_value){ .kind = TABLE_INTEGER, .number = i + 1 };
+    }
+    assert_true(weir__buffer_add(&sql, ")", 2));
+    assert_int_equal(try_values(f, sql.ptr, values, COUNT), WEIR_OK);
+    expect_rows(f, "{\"m\":30000,\"n\":30001}");
+    weir__buffer_free(&sql);
+    free(values);
 }
 
 static void nul_is_refused(void **state)
@@ -682,6 +726,8 @@ int main(void)
         TABLE_TEST(json_columns_are_json_when_it_is_valid),
         TABLE_TEST(values_are_parameters),
         TABLE_TEST(a_parameter_without_a_value_is_refused),
+        TABLE_TEST(what_is_in_quotes_is_no_parameter),
+        TABLE_TEST(as_many_values_as_sqlite_takes),
         TABLE_TEST(nul_is_refused),
         TABLE_TEST(one_statement_and_no_more),
         TABLE_TEST(rows_that_were_written_are_counted),
