@@ -895,10 +895,10 @@ typedef struct weir_store_ops {
 
     /* LOCKS, by name. take: a name that nobody holds, or whose holder's lease has ended, becomes
      * the caller's until now + lease_us, with a fence that is larger than every earlier one of that
-     * name, through crashes as well. Else WEIR_EHELD, and *out is the other's lock: unlike (7), *out
-     * is filled with WEIR_OK and with WEIR_EHELD, its texts in the arena. lease_us 0: for what is
-     * held by other means (an advisory lock): the same, but it keeps nobody from taking the name:
-     * a fence, and a note of who it is. Nobody is woken by any of these. */
+     * name, through crashes as well. Else WEIR_EHELD, and *out is the other's lock: unlike (7),
+     * *out is filled with WEIR_OK and with WEIR_EHELD, its texts in the arena. lease_us 0: for what
+     * is held by other means (an advisory lock): the same, but it keeps nobody from taking the
+     * name: a fence, and a note of who it is. Nobody is woken by any of these. */
     weir_status (*lock_take)(weir_store *s, weir_str name, weir_str holder, int64_t lease_us,
                              weir_arena *arena, store_lock *out, weir_error *err);
     /* ELOST. The fence decides, not the clock: who is late, and was not followed by anybody, still

@@ -1,5 +1,5 @@
-/* once.c - P10: a key of once has one run at a time, and none any more when one was done; who failed
- * or crashed is followed by another, who has a larger fence.
+/* once.c - P10: a key of once has one run at a time, and none any more when one was done; who
+ * failed or crashed is followed by another, who has a larger fence.
  */
 #include "kit.h"
 

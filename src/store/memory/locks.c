@@ -1,8 +1,8 @@
 /* locks.c - named locks, and keys of once: one row for each, replaced whenever somebody takes it.
  *
  * INVARIANTS
- *   (1) Fences come from one counter of the store, so a name whose row was removed and that is taken
- *       again has a larger one.
+ *   (1) Fences come from one counter of the store, so a name whose row was removed and that is
+ *       taken again has a larger one.
  *   (2) A row is one block of memory; only the end of its lease ever changes.
  */
 #include "base/error.h"

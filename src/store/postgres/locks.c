@@ -59,17 +59,22 @@ static weir_status read_run(const PGresult *result, weir_str name, weir_arena *a
     return WEIR_OK;
 }
 
+typedef struct lock_request {
+    bool once;
+    weir_str name, holder;
+    int64_t lease_us;
+} lock_request;
+
 /* *held: it is another's, who is in *out. */
-static weir_status take(weir_store *base, bool once, weir_str name, weir_str holder,
-                        int64_t lease_us, weir_arena *arena, store_once *out, bool *held,
-                        weir_error *err)
+static weir_status take(weir_store *base, const lock_request *q, weir_arena *arena, store_once *out,
+                        bool *held, weir_error *err)
 {
     pg_params p = { 0 };
     PGresult *result = NULL;
-    weir__pg_add_bool(&p, once);
-    weir__pg_add_text(&p, name);
-    weir__pg_add_text(&p, holder);
-    weir__pg_add_i64(&p, lease_us);
+    weir__pg_add_bool(&p, q->once);
+    weir__pg_add_text(&p, q->name);
+    weir__pg_add_text(&p, q->holder);
+    weir__pg_add_i64(&p, q->lease_us);
     weir_status status = call_writing(base, sql_lock_take, &p, PG_ONCE, &result, err);
     if (status != WEIR_OK) {
         return status;
@@ -79,7 +84,7 @@ static weir_status take(weir_store *base, bool once, weir_str name, weir_str hol
         .exit_status = weir__pg_i64(result, 0, TAKE_EXIT_STATUS),
         .ended_us = weir__pg_i64(result, 0, TAKE_ENDED),
     };
-    status = read_run(result, name, arena, &found.run, err);
+    status = read_run(result, q->name, arena, &found.run, err);
     if (status == WEIR_OK && !weir__pg_text_copy(arena, result, 0, TAKE_OUTPUT, &found.output)) {
         status = fail_memory(err);
     }
@@ -94,9 +99,10 @@ static weir_status take(weir_store *base, bool once, weir_str name, weir_str hol
 weir_status weir__pg_lock_take(weir_store *base, weir_str name, weir_str holder, int64_t lease_us,
                                weir_arena *arena, store_lock *out, weir_error *err)
 {
+    const lock_request q = { .name = name, .holder = holder, .lease_us = lease_us };
     store_once found = { 0 };
     bool held = false;
-    const weir_status status = take(base, false, name, holder, lease_us, arena, &found, &held, err);
+    const weir_status status = take(base, &q, arena, &found, &held, err);
     if (status != WEIR_OK) {
         return status;
     }
@@ -107,8 +113,9 @@ weir_status weir__pg_lock_take(weir_store *base, weir_str name, weir_str holder,
 weir_status weir__pg_once_begin(weir_store *base, weir_str key, weir_str holder, int64_t lease_us,
                                 weir_arena *arena, store_once *out, weir_error *err)
 {
+    const lock_request q = { .once = true, .name = key, .holder = holder, .lease_us = lease_us };
     bool held = false;
-    const weir_status status = take(base, true, key, holder, lease_us, arena, out, &held, err);
+    const weir_status status = take(base, &q, arena, out, &held, err);
     return status == WEIR_OK && held ? weir__once_running(out, err) : status;
 }
 

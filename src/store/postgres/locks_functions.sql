@@ -2,9 +2,9 @@
 --
 -- A row is somebody's while its state is 1, and keeps others out while its lease has not ended. Its
 -- row lock comes first, and then whatever is decided: the time and the fence are read with the row
--- in hand, so that of two that take a name one after the other the second has the later time and the
--- larger fence. A fence that was taken before the row (in an INSERT that may have to wait) could be
--- smaller than that of somebody who had the name, and gave it back, meanwhile.
+-- in hand, so that of two that take a name one after the other the second has the later time and
+-- the larger fence. A fence that was taken before the row (in an INSERT that may have to wait) could
+-- be smaller than that of somebody who had the name, and gave it back, meanwhile.
 
 -- name: locks_functions
 CREATE OR REPLACE FUNCTION weir.lock_take(

@@ -87,21 +87,26 @@ static weir_status put(sqlite_conn *conn, const lock_key *key, weir_str holder, 
     return weir__sqlite_run(conn, stmt, err);
 }
 
+typedef struct lock_request {
+    lock_key key;
+    weir_str holder;
+    int64_t lease_us;
+} lock_request;
+
 /* *held: it is another's, who is in *out. */
-static weir_status take_in(sqlite_conn *conn, const lock_key *key, weir_str holder,
-                           int64_t lease_us, int64_t now_us, weir_arena *arena, store_once *out,
-                           bool *held, weir_error *err)
+static weir_status take_in(sqlite_conn *conn, const lock_request *q, int64_t now_us,
+                           weir_arena *arena, store_once *out, bool *held, weir_error *err)
 {
     bool found = false;
     store_once is = { 0 };
-    weir_status status = find(conn, key, arena, &found, &is, err);
+    weir_status status = find(conn, &q->key, arena, &found, &is, err);
     if (status == WEIR_OK && found && (is_live(&is, now_us) || is.state == STORE_ONCE_DONE)) {
         *held = is.state == STORE_ONCE_RUNNING;
     } else if (status == WEIR_OK) {
-        const int64_t until_us = lease_us == 0 ? 0 : weir__sqlite_later(now_us, lease_us);
-        status = put(conn, key, holder, now_us, until_us, err);
+        const int64_t until_us = q->lease_us == 0 ? 0 : weir__sqlite_later(now_us, q->lease_us);
+        status = put(conn, &q->key, q->holder, now_us, until_us, err);
         if (status == WEIR_OK) {
-            status = find(conn, key, arena, &found, &is, err);
+            status = find(conn, &q->key, arena, &found, &is, err);
         }
     }
     if (status == WEIR_OK) {
@@ -110,8 +115,8 @@ static weir_status take_in(sqlite_conn *conn, const lock_key *key, weir_str hold
     return status;
 }
 
-static weir_status take(weir_store *base, const lock_key *key, weir_str holder, int64_t lease_us,
-                        weir_arena *arena, store_once *out, bool *held, weir_error *err)
+static weir_status take(weir_store *base, const lock_request *q, weir_arena *arena, store_once *out,
+                        bool *held, weir_error *err)
 {
     sqlite_store *s = (sqlite_store *)base;
     sqlite_conn *conn = NULL;
@@ -120,7 +125,7 @@ static weir_status take(weir_store *base, const lock_key *key, weir_str holder, 
     if (status != WEIR_OK) {
         return status;
     }
-    status = take_in(conn, key, holder, lease_us, now_us, arena, out, held, err);
+    status = take_in(conn, q, now_us, arena, out, held, err);
     return weir__sqlite_write_end(s, status, false, err);
 }
 
@@ -128,10 +133,10 @@ weir_status weir__sqlite_lock_take(weir_store *base, weir_str name, weir_str hol
                                    int64_t lease_us, weir_arena *arena, store_lock *out,
                                    weir_error *err)
 {
+    const lock_request q = { .key = { .name = name }, .holder = holder, .lease_us = lease_us };
     store_once found = { 0 };
     bool held = false;
-    const weir_status status =
-        take(base, &(lock_key){ .name = name }, holder, lease_us, arena, &found, &held, err);
+    const weir_status status = take(base, &q, arena, &found, &held, err);
     if (status != WEIR_OK) {
         return status;
     }
@@ -143,10 +148,12 @@ weir_status weir__sqlite_once_begin(weir_store *base, weir_str key, weir_str hol
                                     int64_t lease_us, weir_arena *arena, store_once *out,
                                     weir_error *err)
 {
+    const lock_request q = { .key = { .once = true, .name = key },
+                             .holder = holder,
+                             .lease_us = lease_us };
     store_once found = { 0 };
     bool held = false;
-    const weir_status status = take(base, &(lock_key){ .once = true, .name = key }, holder,
-                                    lease_us, arena, &found, &held, err);
+    const weir_status status = take(base, &q, arena, &found, &held, err);
     if (status != WEIR_OK) {
         return status;
     }
