@@ -1,6 +1,6 @@
 /* tables_test.c - the port to tables on PostgreSQL: every type as JSON, whatever the role was set
  * to; locks, deadlocks and lost connections; what a table looks like. The same on SQLite is in
- * src/table/table_test.c.
+ * src/table/table_port_test.c.
  */
 #include "bouncer.h"
 #include "pg_support.h"
@@ -172,59 +172,61 @@ static void arrays_enums_and_domains(void **state)
     place_close(&p);
 }
 
-/* A role whose settings would change every text of a result, and the durability of commits. */
-static void hostile_role(pg_test *t)
+/* Settings of a role that would change every text of a result, and the durability of commits. */
+static const char *const hostile[] = {
+    "datestyle = 'German'",       "timezone = 'Asia/Kathmandu'", "intervalstyle = 'iso_8601'",
+    "extra_float_digits = -10",   "bytea_output = 'escape'",     "lock_timeout = '1ms'",
+    "synchronous_commit = 'off'", "client_encoding = 'LATIN1'",
+};
+
+static void hostile_role(pg_test *t, const char *role)
 {
-    test_exec(t->conn,
-              "DO $$ BEGIN CREATE ROLE hostile LOGIN SUPERUSER; EXCEPTION WHEN duplicate_object "
-              "THEN NULL; END $$; ALTER ROLE hostile SET datestyle = 'German';"
-              "ALTER ROLE hostile SET timezone = 'Asia/Kathmandu';"
-              "ALTER ROLE hostile SET intervalstyle = 'iso_8601';"
-              "ALTER ROLE hostile SET extra_float_digits = -10;"
-              "ALTER ROLE hostile SET bytea_output = 'escape';"
-              "ALTER ROLE hostile SET lock_timeout = '1ms';"
-              "ALTER ROLE hostile SET synchronous_commit = 'off';"
-              "ALTER ROLE hostile SET standard_conforming_strings = on;"
-              "ALTER ROLE hostile SET default_transaction_isolation = 'serializable';"
-              "ALTER ROLE hostile SET client_encoding = 'LATIN1'");
+    for (size_t i = 0; i < sizeof hostile / sizeof hostile[0]; i++) {
+        test_exec(t->conn, "ALTER ROLE %s SET %s", role, hostile[i]);
+    }
 }
 
-static void settings_of_the_role_change_nothing(void **state)
+static void C38_settings_of_the_role_change_nothing(void **state)
 {
+    pg_test *t = *state;
     char url[TEST_URL_BYTES];
-    hostile_role(*state);
+    test_exec(t->conn, "CREATE ROLE hostile LOGIN SUPERUSER;"
+                       "ALTER ROLE hostile SET default_transaction_isolation = 'serializable'");
+    hostile_role(t, "hostile");
     snprintf(url, sizeof url, "%s&user=hostile", test_server());
-    place p = place_open(*state, url);
+    place p = place_open(t, url);
     expect_sql(&p, MANY_TYPES, MANY_TYPES_JSON);
-    expect_sql(
-        &p,
-        "SELECT ARRAY['2026-11-15 10:00:00+00'::timestamptz] AS a, ARRAY['\\x00ff'::bytea] AS b",
-        "{\"a\":[\"2026-11-15T10:00:00.000000Z\"],\"b\":[\"AP8=\"]}");
+    expect_sql(&p,
+               "SELECT ARRAY['2026-11-15 10:00:00+00'::timestamptz] AS a,"
+               " ARRAY['\\x00ff'::bytea] AS b",
+               "{\"a\":[\"2026-11-15T10:00:00.000000Z\"],\"b\":[\"AP8=\"]}");
     expect_sql(&p,
                "SELECT current_setting('synchronous_commit') AS a,"
                " current_setting('lock_timeout') AS b,"
                " current_setting('transaction_isolation') AS c,"
-               " current_setting('timezone') AS d",
-               "{\"a\":\"on\",\"b\":\"0\",\"c\":\"read committed\",\"d\":\"Asia/Kathmandu\"}");
+               " current_setting('timezone') AS d, 1::float8 / 3 AS e",
+               "{\"a\":\"on\",\"b\":\"0\",\"c\":\"read committed\",\"d\":\"Asia/Kathmandu\","
+               "\"e\":0.3333333333333333}");
     place_close(&p);
+    test_exec(t->conn, "REASSIGN OWNED BY hostile TO postgres; DROP ROLE hostile");
 }
 
-static void behind_a_pooler_settings_change_nothing_either(void **state)
+static void C38_behind_a_pooler_settings_change_nothing_either(void **state)
 {
     pg_test *t = *state;
     char url[TEST_URL_BYTES];
-    hostile_role(t);
-    test_exec(t->conn, "ALTER ROLE hostile RESET default_transaction_isolation");
     bouncer b = bouncer_start("transaction", 2);
-    snprintf(url, sizeof url, "postgres:///postgres?host=%s&user=hostile", b.directory);
+    hostile_role(t, "postgres"); /* as which the pooler connects, whoever comes */
+    snprintf(url, sizeof url, "postgres:///postgres?host=%s&user=postgres", b.directory);
     place p = place_open(t, url);
+    test_exec(t->conn, "ALTER ROLE postgres RESET ALL"); /* the server's sessions have them */
     expect_sql(&p, MANY_TYPES, MANY_TYPES_JSON);
     expect_sql(&p, "SELECT current_setting('synchronous_commit') AS a", "{\"a\":\"on\"}");
     assert_int_equal(weir__table_begin(p.s, &p.err), WEIR_OK);
     expect_sql(&p,
-               "SELECT current_setting('synchronous_commit') AS a, 1e20::float8 + 1 AS f,"
+               "SELECT current_setting('synchronous_commit') AS a, 1::float8 / 3 AS f,"
                " timestamptz '2026-11-15 10:00:00+00' AS t",
-               "{\"a\":\"on\",\"f\":1e+20,\"t\":\"2026-11-15T10:00:00.000000Z\"}");
+               "{\"a\":\"on\",\"f\":0.3333333333333333,\"t\":\"2026-11-15T10:00:00.000000Z\"}");
     assert_int_equal(weir__table_commit(p.s, &p.err), WEIR_OK);
     assert_false(weir__table_in_transaction(p.s));
     place_close(&p);
@@ -233,7 +235,7 @@ static void behind_a_pooler_settings_change_nothing_either(void **state)
 
 /* ---- values ---------------------------------------------------------------------------------- */
 
-static void values_are_parameters(void **state)
+static void C39_values_are_parameters(void **state)
 {
     place p = place_open(*state, test_server());
     const table_value values[] = {
@@ -297,7 +299,7 @@ static void a_cell_is_equal_to_itself_as_a_value(void **state)
 }
 
 /* What literals say is what values say. */
-static void literals_are_the_values_they_stand_for(void **state)
+static void C39_literals_are_the_values_they_stand_for(void **state)
 {
     place p = place_open(*state, test_server());
     const table_value values[] = {
@@ -549,7 +551,7 @@ static place place_by_proxy(pg_test *t, const proxy *way)
     return place_open(t, url);
 }
 
-static void an_answer_that_is_lost_is_not_known(void **state)
+static void C38_an_answer_that_is_lost_is_not_known(void **state)
 {
     pg_test *t = *state;
     proxy *way = proxy_start();
@@ -563,7 +565,7 @@ static void an_answer_that_is_lost_is_not_known(void **state)
     proxy_stop(way);
 }
 
-static void a_commit_whose_answer_is_lost_is_not_known(void **state)
+static void C38_a_commit_whose_answer_is_lost_is_not_known(void **state)
 {
     pg_test *t = *state;
     proxy *way = proxy_start();
@@ -678,7 +680,7 @@ static void a_table_is_described(void **state)
     place_close(&p);
 }
 
-static void names_are_exact(void **state)
+static void C39_names_are_exact(void **state)
 {
     pg_test *t = *state;
     place p = place_open(t, test_server());
@@ -757,11 +759,11 @@ int main(int argc, char **argv)
     static const struct CMUnitTest tests[] = {
         PG_TEST(every_type_as_json),
         PG_TEST(arrays_enums_and_domains),
-        PG_TEST(settings_of_the_role_change_nothing),
-        PG_TEST(behind_a_pooler_settings_change_nothing_either),
-        PG_TEST(values_are_parameters),
+        PG_TEST(C38_settings_of_the_role_change_nothing),
+        PG_TEST(C38_behind_a_pooler_settings_change_nothing_either),
+        PG_TEST(C39_values_are_parameters),
         PG_TEST(a_cell_is_equal_to_itself_as_a_value),
-        PG_TEST(literals_are_the_values_they_stand_for),
+        PG_TEST(C39_literals_are_the_values_they_stand_for),
         PG_TEST(rows_that_were_written_are_counted),
         PG_TEST(a_transaction_is_all_or_nothing),
         PG_TEST(a_lock_is_waited_for_as_long_as_was_said),
@@ -770,12 +772,12 @@ int main(int argc, char **argv)
         PG_TEST(a_deadlock_is_a_conflict),
         PG_TEST(a_session_that_was_ended_while_idle_sends_nothing),
         PG_TEST(a_session_that_was_ended_inside_a_transaction_has_done_nothing),
-        PG_TEST(an_answer_that_is_lost_is_not_known),
-        PG_TEST(a_commit_whose_answer_is_lost_is_not_known),
+        PG_TEST(C38_an_answer_that_is_lost_is_not_known),
+        PG_TEST(C38_a_commit_whose_answer_is_lost_is_not_known),
         PG_TEST(no_server_and_no_sense),
         PG_TEST(a_connection_of_the_callers_is_left_as_it_is),
         PG_TEST(a_table_is_described),
-        PG_TEST(names_are_exact),
+        PG_TEST(C39_names_are_exact),
         PG_TEST(what_is_no_table_is_refused_by_name),
         PG_TEST(a_statement_is_one_statement),
     };

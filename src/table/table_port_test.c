@@ -1,5 +1,5 @@
-/* table_test.c - the port to tables on SQLite and in memory. What PostgreSQL adds is in
- * tests/postgres/table_test.c.
+/* table_port_test.c - the port to tables on SQLite and in memory. The same on PostgreSQL is in
+ * tests/postgres/tables_test.c.
  */
 #include "table/table_private.h"
 
@@ -178,7 +178,7 @@ static void json_columns_are_json_when_it_is_valid(void **state)
     expect_rows(f, "{\"id\":1,\"a\":{\"x\":1},\"b\":\"c\"}");
 }
 
-static void values_are_parameters(void **state)
+static void C39_values_are_parameters(void **state)
 {
     fixture *f = *state;
     const table_value values[] = {
@@ -421,7 +421,7 @@ static void a_commit_that_readers_keep_out_is_undone(void **state)
     expect_rows(f, "");
 }
 
-static void commits_are_synced_whatever_the_url_says(void **state)
+static void C38_commits_are_synced_whatever_the_url_says(void **state)
 {
     fixture *f = *state;
     char url[200];
@@ -610,7 +610,7 @@ static void a_table_is_the_same_to_every_session(void **state)
     assert_true(a.id != c.id);
 }
 
-static void names_are_taken_apart_as_in_sql(void **state)
+static void C39_hostile_names_are_names(void **state)
 {
     fixture *f = *state;
     static const char *const bad[] = { "",       ".",      "a.",   ".a",   "a.b.c",  "\"a",
@@ -717,14 +717,17 @@ static void a_cell_is_equal_to_itself_as_a_value(void **state)
     weir__table_result_free(&kept);
 }
 
-int main(void)
+int main(int argc, char **argv)
 {
+    if (argc > 1) {
+        cmocka_set_test_filter(argv[1]);
+    }
 #define TABLE_TEST(f) cmocka_unit_test_setup_teardown(f, setup, teardown)
     static const struct CMUnitTest tests[] = {
         TABLE_TEST(values_come_back_in_their_shapes),
         TABLE_TEST(reals_have_as_many_digits_as_they_need),
         TABLE_TEST(json_columns_are_json_when_it_is_valid),
-        TABLE_TEST(values_are_parameters),
+        TABLE_TEST(C39_values_are_parameters),
         TABLE_TEST(a_parameter_without_a_value_is_refused),
         TABLE_TEST(what_is_in_quotes_is_no_parameter),
         TABLE_TEST(as_many_values_as_sqlite_takes),
@@ -739,7 +742,7 @@ int main(void)
         TABLE_TEST(closing_a_session_rolls_back),
         TABLE_TEST(who_waits_for_a_writer_is_told_in_time),
         TABLE_TEST(a_commit_that_readers_keep_out_is_undone),
-        TABLE_TEST(commits_are_synced_whatever_the_url_says),
+        TABLE_TEST(C38_commits_are_synced_whatever_the_url_says),
         TABLE_TEST(the_wal_does_not_grow_for_ever),
         TABLE_TEST(a_file_that_is_not_there_is_not_made),
         TABLE_TEST(nothing_is_left_beside_the_file),
@@ -750,7 +753,7 @@ int main(void)
         TABLE_TEST(another_that_wrote_in_between_is_a_conflict),
         TABLE_TEST(a_table_is_described),
         TABLE_TEST(a_table_is_the_same_to_every_session),
-        TABLE_TEST(names_are_taken_apart_as_in_sql),
+        TABLE_TEST(C39_hostile_names_are_names),
         TABLE_TEST(a_table_that_is_missing_has_neighbours),
         TABLE_TEST(what_is_no_table_is_refused_by_name),
         TABLE_TEST(literals_are_written_as_the_dialect_does),
