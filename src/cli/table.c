@@ -99,8 +99,9 @@ static void set_head(cli_table *t, const cli_field *fields, size_t count)
     size_t at = 0;
 
     for (size_t i = 0; i < count; i++) {
-        if ((fields[i].flags & CLI_JSON_ONLY) != 0 || t->columns_count == CLI_COLUMNS_MAX) {
-            continue;
+        if ((fields[i].flags & CLI_JSON_ONLY) != 0 || t->columns_count == CLI_COLUMNS_MAX ||
+            at + 2 >= sizeof t->head) {
+            continue; /* of a user's table with many columns, the first ones are shown */
         }
         for (const char *p = fields[i].name; *p != '\0' && at + 2 < sizeof t->head; p++) {
             t->head[at++] = *p == '_' ? ' ' : (char)toupper((unsigned char)*p);

@@ -115,6 +115,27 @@ static void it_asks_to_be_flushed_after_a_bounded_number_of_rows(void **state)
     weir__cli_table_free(&t);
 }
 
+static void of_too_many_columns_the_first_ones_are_shown(void **state)
+{
+    (void)state;
+    static char names[40][64];
+    cli_field fields[40];
+    cli_table t = { 0 };
+    weir_buffer out = { 0 };
+
+    for (size_t i = 0; i < 40; i++) {
+        memset(names[i], 'x', 63);
+        fields[i] = (cli_field){ .name = names[i], .type = CLI_I64, .number = (int64_t)i };
+    }
+    for (size_t i = 0; i < 2; i++) {
+        assert_true(weir__cli_table_row(&t, fields, 40));
+    }
+    assert_int_equal(t.columns_count, 8); /* as many names as the head has room for */
+    assert_true(weir__cli_table_flush(&t, &out));
+    weir__buffer_free(&out);
+    weir__cli_table_free(&t);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -123,6 +144,7 @@ int main(void)
         cmocka_unit_test(control_characters_and_nulls_are_shown_harmlessly),
         cmocka_unit_test(wide_and_combining_characters_take_the_columns_they_are_shown_in),
         cmocka_unit_test(marks_that_turn_the_direction_of_a_line_are_shown_harmlessly),
+        cmocka_unit_test(of_too_many_columns_the_first_ones_are_shown),
         cmocka_unit_test(it_asks_to_be_flushed_after_a_bounded_number_of_rows),
     };
     (void)setlocale(LC_CTYPE, "C.UTF-8"); /* as the program does */

@@ -245,6 +245,36 @@ static void stdout_is_passed_on_line_by_line_if_wanted(void **state)
     assert_string_equal(all, "<one><><two>");
 }
 
+static void note_group(void *ctx, pid_t group)
+{
+    *(pid_t *)ctx = group;
+}
+
+static void a_plain_call_says_its_group_and_keeps_the_last_line_as_it_is(void **state)
+{
+    (void)state;
+    pid_t group = 0;
+    char expected[64];
+    child_call call = kit_call("{}", WAIT_US);
+
+    call.plain = true;
+    call.started_cb = note_group;
+    call.started_ctx = &group;
+    assert_int_equal(
+        weir__child_run(keeper, "read -r line; echo '{\"retry\":\"x\"}'; echo \"group $$\"; echo",
+                        &call, &result, NULL),
+        WEIR_OK);
+    assert_int_equal(result.kind, CHILD_DONE);
+    assert_true(group > 0);
+    (void)snprintf(expected, sizeof expected, "group %d", (int)group);
+    assert_true(weir__str_equal(result.reply, weir__str(expected)));
+    assert_int_equal(weir__child_run(keeper, "echo '{\"retry\":\"x\"}'", &call, &result, NULL),
+                     WEIR_OK);
+    assert_int_equal(result.kind, CHILD_DONE); /* it says nothing to us */
+    assert_int_equal(weir__child_run(keeper, "exit 65", &call, &result, NULL), WEIR_OK);
+    kit_expect(CHILD_RETRY, "exited with 65");
+}
+
 static void what_hangs_is_killed_with_all_its_group(void **state)
 {
     const child_call call = kit_call("{}", SECOND_US);
@@ -386,6 +416,7 @@ int main(void)
         cmocka_unit_test(the_error_has_the_last_of_stderr),
         cmocka_unit_test(stderr_is_passed_on_line_by_line_if_wanted),
         cmocka_unit_test(stdout_is_passed_on_line_by_line_if_wanted),
+        cmocka_unit_test(a_plain_call_says_its_group_and_keeps_the_last_line_as_it_is),
         cmocka_unit_test(what_hangs_is_killed_with_all_its_group),
         cmocka_unit_test(a_grandchild_that_lives_on_costs_a_retry_and_no_time),
         cmocka_unit_test(a_grandchild_that_is_about_to_end_may),

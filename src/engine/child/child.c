@@ -239,7 +239,19 @@ static bool call_is_stopped(const child_call *call)
 
 /* ---- one process per event ------------------------------------------------------------------ */
 
-static weir_status run_judge(child_result *out, const process *p, weir_error *err)
+/* The last line as it is. */
+static weir_status last_keep(child_result *out, weir_str line, weir_error *err)
+{
+    weir__buffer_clear(&out->json);
+    if (line.len > 0 && !weir__buffer_add(&out->json, line.ptr, line.len)) {
+        return weir__fail(err, WEIR_ENOMEM, "out of memory");
+    }
+    out->reply = (weir_str){ .ptr = out->json.ptr, .len = out->json.len };
+    out->kind = CHILD_DONE;
+    return WEIR_OK;
+}
+
+static weir_status run_judge(child_result *out, const process *p, bool plain, weir_error *err)
 {
     const weir_str line = { .ptr = p->last.ptr, .len = p->last.len };
     const int status = p->note.wait_status;
@@ -247,8 +259,11 @@ static weir_status run_judge(child_result *out, const process *p, weir_error *er
 
     if (p->lost || !WIFEXITED(status) || WEXITSTATUS(status) != 0 || p->note.left_behind != 0) {
         const bool permanent =
-            !p->lost && WIFEXITED(status) && WEXITSTATUS(status) == EXIT_PERMANENT;
+            !plain && !p->lost && WIFEXITED(status) && WEXITSTATUS(status) == EXIT_PERMANENT;
         return exit_explain(out, permanent ? CHILD_PERMANENT : CHILD_RETRY, p, "", err);
+    }
+    if (plain) {
+        return last_keep(out, line, err);
     }
     weir_status rc = weir__reply_is_meant(line, &meant, err);
     if (rc == WEIR_OK && meant) {
@@ -264,6 +279,7 @@ weir_status weir__child_run(child_keeper *k, const char *command, const child_ca
 {
     process_turn turn = PROCESS_GO_ON;
     process *p = NULL;
+    bool told = false;
     weir_status status = command_check(command, err);
 
     if (status != WEIR_OK) {
@@ -280,11 +296,15 @@ weir_status weir__child_run(child_keeper *k, const char *command, const child_ca
     weir__process_question(p, false);
     while (turn == PROCESS_GO_ON && !p->over && !p->flooded && !p->no_memory) {
         turn = weir__process_turn(p, call);
+        if (call->started_cb != NULL && !told && p->group != 0) {
+            call->started_cb(call->started_ctx, p->group);
+            told = true;
+        }
     }
     status = start_failure(p, err);
     if (status == WEIR_OK) {
-        status =
-            p->over && !p->flooded ? run_judge(out, p, err) : cut_short(out, p, call, turn, err);
+        status = p->over && !p->flooded ? run_judge(out, p, call->plain, err)
+                                        : cut_short(out, p, call, turn, err);
     }
     weir__process_free(p);
     return status;

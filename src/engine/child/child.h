@@ -15,6 +15,7 @@
 #include <stdatomic.h>
 #include <stdbool.h>
 #include <stdint.h>
+#include <sys/types.h>
 
 enum {
     CHILD_LINE_BYTES_MAX = 4 * 1024 * 1024, /* of one line on stdout, without its newline */
@@ -41,6 +42,9 @@ typedef void (*child_stderr_fn)(void *ctx, weir_str line);
 /* A whole line that the program wrote to stdout, without its newline, blank ones too. The same. */
 typedef void (*child_stdout_fn)(void *ctx, weir_str line);
 
+/* The program runs, and this is its process group. The same. */
+typedef void (*child_started_fn)(void *ctx, pid_t group);
+
 /* One question. Everything is borrowed until the call returns. */
 typedef struct child_call {
     weir_str line;                  /* one JSON text without newline: what stdin gets     */
@@ -51,6 +55,9 @@ typedef struct child_call {
     void *stderr_ctx;
     child_stdout_fn stdout_cb; /* NULL: only the last line is kept */
     void *stdout_ctx;
+    child_started_fn started_cb; /* NULL: nobody asks; weir__child_run alone */
+    void *started_ctx;
+    bool plain; /* weir__child_run: what it prints is no reply, and 65 is a failure like others */
 } child_call;
 
 typedef enum child_kind {
@@ -74,7 +81,8 @@ typedef struct child_append {
 typedef struct child_result {
     int32_t kind;     /* child_kind                                                     */
     int64_t defer_us; /* CHILD_DEFER: microseconds since 1970                           */
-    weir_str reply;   /* the answer, without white space; empty: none was given         */
+    weir_str reply;   /* the answer, without white space; empty: none was given. Of a plain
+                         call: the last line that is not blank, as it is                */
     weir_str why;     /* all but DONE and DEFER: one line                               */
     weir_str error;   /* `why`, and below it the last of stderr                         */
     const child_append *appends; /* CHILD_DONE                                           */
@@ -89,6 +97,7 @@ void weir__child_result_free(child_result *r);
 /* Runs `command` by /bin/sh for one event: `line`, newline and end of file on stdin. Exit 0 is
  * done, 65 permanent, everything else retry. With exit 0 the last line on stdout that is not blank
  * is taken as the reply when it is a JSON object with a member of a reply; other output is dropped.
+ * A plain call is done with exit 0, whatever was printed.
  * Blocks until the deadline at most (and CHILD_KILL_US to see the processes gone). Any thread.
  * WEIR_OK: *out says how it went. Otherwise nothing was run: WEIR_ENOMEM, WEIR_EINVAL (command),
  * WEIR_EBUSY (too many at once), WEIR_EIO (no process or descriptor to be had), WEIR_EMISUSE (in a
