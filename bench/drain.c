@@ -307,7 +307,8 @@ static void priority(int argc, char **argv)
     const int64_t targets = bench_number(argc, argv, "targets", 50);
     const int64_t which = bench_number(argc, argv, "which", 0);
     tally warm = { .want = 100, .done = &done };
-    bench_must(which < targets && targets <= TARGETS_MAX && sem_init(&done, 0, 0) == 0, "cannot start");
+    bench_must(which < targets && targets <= TARGETS_MAX, "cannot start");
+    bench_must(sem_init(&done, 0, 0) == 0, "cannot start");
     add_lane_of(e, argc, argv);
     add_reaction(e, "warm", "Warm", "warm-{stream}", "default", 0, count_one, &warm);
     for (int64_t i = 0; i < targets; i++) {

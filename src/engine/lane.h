@@ -19,8 +19,8 @@
 #define LANE_SHARE_MAX 0.8
 #define LANE_RESERVE   0.25 /* of the lagging slots: those ignore priority */
 
-/* While no slot is free, those that began with the last turn are waited for so long after it, so that
- * the next one settles them all. */
+/* While no slot is free, those that began with the last turn are waited for so long after it, so
+ * that the next one settles them all. */
 #define LANE_TOGETHER_US INT64_C(1000)
 
 /* Between two leases in vain that nobody but a hint called for; the first wait is none. */

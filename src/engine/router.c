@@ -7,8 +7,8 @@
  *   (2) Whatever reads the reactions again drops the chunk: positions are the store's.
  *   (3) Asked while it works, the router reads to the end once more.
  *
- * THREADS  Everything but `asked` and `hinted` belongs to the task. `known` of the registry's reactions is the
- * router's too.
+ * THREADS  Everything but `asked` and `hinted` belongs to the task. `known` of the registry's
+ * reactions is the router's too.
  */
 #include "engine/router.h"
 
