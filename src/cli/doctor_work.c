@@ -3,6 +3,9 @@
  * Three ways to be forgotten: the reaction was retired, no worker that runs knows the reaction in
  * its current definition, or no worker serves the lane. All targets are looked at, a page at a
  * time; of each reaction a few are named and the rest is counted.
+ *
+ * What nobody routes gets no work, so a reaction that was taken out of every weir.yaml is told of
+ * although no target of it is behind: its targets are all that is left of it.
  */
 #include "cli/operate.h"
 
@@ -15,30 +18,35 @@ enum {
     FINDING_BYTES_MAX = 1400,
 };
 
-/* Targets with unhandled events of one reaction. */
-typedef struct waiting {
+/* Some targets of one reaction, a few of them by name. */
+typedef struct named {
     int64_t targets;
     char names[NAMED_MAX][NAMED_BYTES_MAX + 4];
-} waiting;
+} named;
+
+typedef struct doctor_targets {
+    named all, waiting; /* waiting: those with unhandled events of it */
+} doctor_targets;
 
 typedef struct doctor_work {
     store_reaction_list reactions;
     store_lane_list lanes;
     cli_workers workers;
-    waiting *waiting; /* owned: per reaction of the list */
+    store_positions positions;
+    doctor_targets *targets; /* owned: per reaction of the list */
     store_survey_fn fn;
     void *ctx;
 } doctor_work;
 
-static void note_target(waiting *w, weir_str name)
+static void note_target(named *n, weir_str name)
 {
-    if (w->targets < NAMED_MAX) {
+    if (n->targets < NAMED_MAX) {
         const bool cut = name.len > NAMED_BYTES_MAX;
         const size_t len = cut ? weir__utf8_valid_prefix(name.ptr, NAMED_BYTES_MAX) : name.len;
-        (void)snprintf(w->names[w->targets], sizeof w->names[0], "%.*s%s", (int)len, name.ptr,
+        (void)snprintf(n->names[n->targets], sizeof n->names[0], "%.*s%s", (int)len, name.ptr,
                        cut ? "..." : "");
     }
-    w->targets++;
+    n->targets++;
 }
 
 /* A `wants` of cli_target_sink: nothing is to be shown. */
@@ -48,9 +56,13 @@ static bool look_at_target(void *ctx, const store_target *t, bool *wanted)
 
     for (size_t i = 0; i < t->subscriptions_count; i++) {
         const store_subscription *s = &t->subscriptions[i];
-        for (size_t k = 0; s->at < s->mark && k < d->reactions.reactions_count; k++) {
-            if (d->reactions.reactions[k].id == s->reaction) {
-                note_target(&d->waiting[k], t->name);
+        for (size_t k = 0; k < d->reactions.reactions_count; k++) {
+            if (d->reactions.reactions[k].id != s->reaction) {
+                continue;
+            }
+            note_target(&d->targets[k].all, t->name);
+            if (s->at < s->mark) {
+                note_target(&d->targets[k].waiting, t->name);
             }
         }
     }
@@ -58,16 +70,17 @@ static bool look_at_target(void *ctx, const store_target *t, bool *wanted)
     return true;
 }
 
-/* "3 targets wait for it: a, b, c" */
-static void write_waiting(const waiting *w, char *out, size_t bytes)
+/* "3 targets have work of it: a, b, c" */
+static void write_named(const named *w, const char *one, const char *several, char *out,
+                        size_t bytes)
 {
     size_t len;
-    const int n = snprintf(out, bytes, "%" PRId64 " target%s work of it:", w->targets,
-                           w->targets == 1 ? " has" : "s have");
+    const int n =
+        snprintf(out, bytes, "%" PRId64 " %s", w->targets, w->targets == 1 ? one : several);
 
     len = n < 0 ? 0 : (size_t)n;
     for (int64_t i = 0; i < w->targets && i < NAMED_MAX && len < bytes; i++) {
-        const int more = snprintf(out + len, bytes - len, "%s %s", i == 0 ? "" : ",", w->names[i]);
+        const int more = snprintf(out + len, bytes - len, "%s %s", i == 0 ? ":" : ",", w->names[i]);
         len += more < 0 ? 0 : (size_t)more;
     }
     if (w->targets > NAMED_MAX && len < bytes) {
@@ -75,26 +88,42 @@ static void write_waiting(const waiting *w, char *out, size_t bytes)
     }
 }
 
-static void judge_reaction(doctor_work *d, const store_reaction *r, const waiting *w)
+static void tell_unknown(doctor_work *d, const store_reaction *r, const doctor_targets *t)
+{
+    /* Where nobody works at all that is said once, per lane. */
+    const bool somebody = weir__cli_workers_count(&d->workers, NULL, NULL) > 0;
+    const bool waits = t->waiting.targets > 0;
+    char text[FINDING_BYTES_MAX], which[FINDING_BYTES_MAX / 2];
+
+    if (waits) {
+        write_named(&t->waiting, "target has work of it", "targets have work of it", which,
+                    sizeof which);
+    } else {
+        write_named(&t->all, "target of it stays", "targets of it stay", which, sizeof which);
+    }
+    (void)snprintf(text, sizeof text,
+                   "no running worker knows reaction \"%.*s\", which is routed up to %" PRId64
+                   " of %" PRId64 "; %s",
+                   (int)r->name.len, r->name.ptr, r->routed, d->positions.safe, which);
+    if (waits || somebody) {
+        d->fn(d->ctx, waits && somebody, "unknown-reaction", text,
+              "Run a worker that declares it as it is now, or end it with weir reactions retire.");
+    }
+}
+
+static void judge_reaction(doctor_work *d, const store_reaction *r, const doctor_targets *t)
 {
     char text[FINDING_BYTES_MAX], which[FINDING_BYTES_MAX / 2];
 
-    if (w->targets == 0) {
-        return;
-    }
-    write_waiting(w, which, sizeof which);
-    if (r->retired) {
+    if (r->retired && t->waiting.targets > 0) {
+        write_named(&t->waiting, "target has work of it", "targets have work of it", which,
+                    sizeof which);
         (void)snprintf(text, sizeof text, "reaction \"%.*s\" is retired; %s", (int)r->name.len,
                        r->name.ptr, which);
         d->fn(d->ctx, false, "retired-reaction", text,
               "It is left as it is. Declaring the reaction again brings the work back.");
-    } else if (weir__cli_workers_count(&d->workers, NULL, r) == 0) {
-        (void)snprintf(text, sizeof text, "no running worker knows reaction \"%.*s\"; %s",
-                       (int)r->name.len, r->name.ptr, which);
-        /* Where nobody works at all that is said once, per lane. */
-        d->fn(d->ctx, weir__cli_workers_count(&d->workers, NULL, NULL) > 0, "unknown-reaction",
-              text,
-              "Run a worker that declares it as it is now, or end it with weir reactions retire.");
+    } else if (!r->retired && weir__cli_workers_count(&d->workers, NULL, r) == 0) {
+        tell_unknown(d, r, t);
     }
 }
 
@@ -127,17 +156,20 @@ weir_status weir__cli_doctor_work(weir_store *store, store_survey_fn fn, void *c
         status = weir__cli_workers_read(store, &d.workers, err);
     }
     if (status == WEIR_OK) {
-        d.waiting = weir__calloc(d.reactions.reactions_count + 1, sizeof *d.waiting);
-        status = d.waiting == NULL ? weir__fail(err, WEIR_ENOMEM, "out of memory")
+        status = store->ops->positions(store, &d.positions, err);
+    }
+    if (status == WEIR_OK) {
+        d.targets = weir__calloc(d.reactions.reactions_count + 1, sizeof *d.targets);
+        status = d.targets == NULL ? weir__fail(err, WEIR_ENOMEM, "out of memory")
                                    : weir__cli_targets_each(store, &all, INT64_MAX, &sink, err);
     }
     for (size_t i = 0; status == WEIR_OK && i < d.reactions.reactions_count; i++) {
-        judge_reaction(&d, &d.reactions.reactions[i], &d.waiting[i]);
+        judge_reaction(&d, &d.reactions.reactions[i], &d.targets[i]);
     }
     for (size_t i = 0; status == WEIR_OK && i < d.lanes.lanes_count; i++) {
         judge_lane(&d, &d.lanes.lanes[i]);
     }
-    weir__free(d.waiting);
+    weir__free(d.targets);
     weir__cli_workers_free(&d.workers);
     weir__arena_free(&d.lanes.arena);
     weir__arena_free(&d.reactions.arena);

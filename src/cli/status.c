@@ -1,6 +1,7 @@
 /* status.c - weir status: where the store stands, in one look. */
 #include "cli/status.h"
 #include "api/api.h"
+#include "engine/metrics.h"
 
 #include <inttypes.h>
 
@@ -90,6 +91,16 @@ static void json_lanes(cli_json *j, const status_facts *f)
     weir__cli_json_close(j, ']');
 }
 
+/* Calls of a worker that failed because the store was away or busy, as it said last. */
+static int64_t store_errors(const store_worker *w)
+{
+    metrics counted = { 0 };
+
+    return weir__metrics_load(&counted, w->metrics)
+               ? (int64_t)weir__metric_get(&counted, METRIC_STORE_ERRORS)
+               : 0;
+}
+
 static void json_workers(cli_json *j, const status_facts *f)
 {
     weir__cli_json_open(j, "workers", '[');
@@ -108,6 +119,7 @@ static void json_workers(cli_json *j, const status_facts *f)
         weir__cli_json_time(j, "until", w->until_us);
         weir__cli_json_i64(j, "holds", w->holds);
         weir__cli_json_bool(j, "draining", w->draining);
+        weir__cli_json_i64(j, "store_errors", store_errors(w));
         weir__cli_json_close(j, '}');
     }
     weir__cli_json_close(j, ']');
@@ -213,11 +225,22 @@ static void print_holders(cli_output *o, const status_facts *f)
     weir__cli_table_free(&table);
 }
 
+/* "mail,slow" */
+static weir_str lanes_text(const store_worker *w, weir_buffer *out)
+{
+    out->len = 0;
+    for (size_t i = 0; i < w->lanes_count; i++) {
+        (void)(weir__buffer_add(out, ",", i > 0 ? 1 : 0) &&
+               weir__buffer_add(out, w->lanes[i].ptr, w->lanes[i].len));
+    }
+    return (weir_str){ out->ptr, out->len };
+}
+
 /* Who works, in a table of its own; one that has ended says when. */
 static void print_workers(cli_output *o, const status_facts *f)
 {
     cli_table table = { 0 };
-    weir_buffer text = { 0 };
+    weir_buffer text = { 0 }, lanes = { 0 };
     for (size_t i = 0; i < f->workers.workers_count; i++) {
         const store_worker *w = &f->workers.workers[i];
         const bool ended = w->until_us <= f->positions.now_us;
@@ -225,13 +248,16 @@ static void print_workers(cli_output *o, const status_facts *f)
             { .name = "worker", .type = CLI_STR, .text = w->name },
             { .name = "host", .type = CLI_STR, .text = w->host },
             { .name = "pid", .type = CLI_I64, .number = w->pid },
+            { .name = "lanes", .type = CLI_STR, .text = lanes_text(w, &lanes) },
             { .name = "since", .type = CLI_STAMP, .number = w->since_us },
             { .name = "ended", .type = ended ? CLI_STAMP : CLI_NULL, .number = w->until_us },
             { .name = "holds", .type = CLI_I64, .number = w->holds },
             { .name = "draining", .type = CLI_BOOL, .number = w->draining },
+            { .name = "store_errors", .type = CLI_I64, .number = store_errors(w) },
         };
         (void)weir__cli_table_row(&table, fields, sizeof fields / sizeof fields[0]);
     }
+    weir__buffer_free(&lanes);
     if (f->workers.workers_count > 0 && weir__cli_table_flush(&table, &text)) {
         (void)weir__cli_print(o, "\n");
         (void)weir__cli_put(o, (weir_str){ text.ptr, text.len });

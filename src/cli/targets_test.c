@@ -349,7 +349,8 @@ static void status_tells_who_works(void **state)
                             .pid = 7,
                             .lanes = lanes,
                             .lanes_count = 2,
-                            .draining = true };
+                            .draining = true,
+                            .metrics = weir__str("{\"weir_store_errors_total\":3}") };
     declare(f);
     route(f, "order-1", "default", 0, append(f, "order-1", "Placed"));
     assert_int_equal(run(f, &weir__cli_status_command, ""), CLI_DONE);
@@ -371,12 +372,15 @@ static void status_tells_who_works(void **state)
     assert_non_null(strstr(f->printed, "\"workers\":[{\"worker\":\"shop@one/7-x\",\"host\":\"one\","
                                        "\"pid\":7,\"lanes\":[\"default\",\"mail\"],"
                                        "\"since\":\"20"));
-    assert_non_null(strstr(f->printed, "Z\",\"holds\":1,\"draining\":true},{\"worker\":\"silent\","
-                                       "\"host\":\"two\",\"pid\":8,\"lanes\":[],\"since\":\"20"));
-    assert_non_null(strstr(f->printed, "Z\",\"holds\":0,\"draining\":false}]"));
+    assert_non_null(strstr(f->printed, "Z\",\"holds\":1,\"draining\":true,\"store_errors\":3},"
+                                       "{\"worker\":\"silent\",\"host\":\"two\",\"pid\":8,"
+                                       "\"lanes\":[],\"since\":\"20"));
+    assert_non_null(strstr(f->printed, "Z\",\"holds\":0,\"draining\":false,\"store_errors\":0}]"));
     assert_int_equal(run(f, &weir__cli_status_command, "--text"), CLI_DONE);
     assert_non_null(strstr(f->printed, "\nWORKER "));
     assert_non_null(strstr(f->printed, "\nshop@one/7-x"));
+    assert_non_null(strstr(f->printed, "  default,mail  "));
+    assert_non_null(strstr(f->printed, "STORE ERRORS\n"));
 }
 
 static void closing_is_held_while_a_reaction_has_work_unless_forced(void **state)

@@ -362,6 +362,40 @@ static void C27_two_reactions_that_fail_in_one_batch_both_pay(void **state)
     end(s);
 }
 
+static void C44_reactions_that_share_a_target_share_its_backoff_and_its_block(void **state)
+{
+    weir_store *s = begin(state);
+    const weir_str moved[] = { weir__str("Moved") };
+    const weir_reaction more = { .on = moved, .on_count = 1 };
+    const weir_str names[] = { weir__str("all") };
+    store_operate unblock = { .verb = STORE_UNBLOCK,
+                              .filter = { .names = names, .names_count = 1 } };
+    one.fail_event = 1;
+    one.outcome = WEIR_RETRY;
+    kit_handler(&a, &one, "one", "all", NULL);
+    kit_handler(&a, &two, "two", "all", &more);
+    kit_start(&a, s, NULL);
+    append(s, "order-1", 1);
+    kit_drive(&a, 1);
+    assert_int_equal(kit_target_of(s, "all").state, STORE_TARGET_DEFERRED);
+    (void)kit_append(s, "order-1", "Moved", "{}");
+    kit_drive(&a, 1);
+    assert_int_equal(kit_target_of(s, "all").state, STORE_TARGET_DEFERRED);
+    assert_int_equal(two.calls, 0);
+    kit_drive(&a, 60 * S);
+    assert_int_equal(kit_target_of(s, "all").state, STORE_TARGET_BLOCKED);
+    assert_int_equal(two.calls, 1); /* when the backoff had ended, in the same batch as the other */
+    (void)kit_append(s, "order-1", "Moved", "{}");
+    kit_drive(&a, 60 * S);
+    assert_int_equal(two.calls, 1);
+    one.fail_event = 0;
+    assert_int_equal(s->ops->operate(s, &unblock, NULL), WEIR_OK);
+    kit_drive(&a, 10 * S);
+    assert_int_equal(two.calls, 2);
+    assert_int_equal(kit_at(s, "all", "one"), 1);
+    end(s);
+}
+
 /* ---- effects and races ---------------------------------------------------------------------- */
 
 static void C33_effects_have_the_events_correlation_and_its_id_as_causation(void **state)
@@ -712,6 +746,7 @@ int main(void)
         TEST(C19_two_reactions_on_one_target_run_in_the_order_of_events),
         TEST(C28_a_failure_ends_the_part_of_its_reaction_only),
         TEST(C27_two_reactions_that_fail_in_one_batch_both_pay),
+        TEST(C44_reactions_that_share_a_target_share_its_backoff_and_its_block),
         TEST(C33_effects_have_the_events_correlation_and_its_id_as_causation),
         TEST(C34_who_loses_a_race_is_run_again_from_fresh_state),
         TEST(C34_three_times_more_then_it_counts_as_one_failure),

@@ -378,7 +378,7 @@ reactions_and_doctor() {
 
     ok "doctor where nobody works" weir doctor
     like "notes the lane" "$out" '"level":"note","rule":"lane-without-worker","message":"[0-9] targets are ready in lane \\"fast\\"'
-    like "and the reaction, with targets" "$out" '"level":"note","rule":"unknown-reaction","message":"no running worker knows reaction \\"p\\"; [0-9] targets have work of it: p-s-[0-9], p-s-[0-9], p-s-[0-9]'
+    like "and the reaction, with targets" "$out" '"level":"note","rule":"unknown-reaction","message":"no running worker knows reaction \\"p\\", which is routed up to 16 of 16; [0-9] targets have work of it: p-s-[0-9], p-s-[0-9], p-s-[0-9]'
     ok "somebody works, elsewhere" state worker w1 other 600
     status "doctor then" 1 weir doctor
     like "finds the lane" "$out" '"level":"finding","rule":"lane-without-worker"'

@@ -6,6 +6,8 @@
  */
 #include "world.h"
 
+#include "engine/metrics.h"
+
 #include <signal.h>
 #include <stdlib.h>
 #include <time.h>
@@ -294,15 +296,6 @@ static void two_workers_share_one_store_and_handle_each_event_once(void **state)
 
 /* ---- time -------------------------------------------------------------------------------- */
 
-static void heal(void)
-{
-    char path[160];
-    (void)snprintf(path, sizeof path, "%s.healed", here.journal);
-    FILE *f = fopen(path, "we");
-    assert_non_null(f);
-    (void)fclose(f);
-}
-
 static void act_8_1_C_C43_a_backoff_is_due_without_activity_after_a_restart_elsewhere(void **state)
 {
     enum { TARGETS = 4 };
@@ -317,7 +310,7 @@ static void act_8_1_C_C43_a_backoff_is_due_without_activity_after_a_restart_else
     }
     world_await_journal("log.deferred", TARGETS);
     world_kill(a);
-    heal();
+    world_heal();
     for (int i = 0; i < TARGETS; i++) {
         (void)snprintf(stream, sizeof stream, "in-%d", i);
         due_us[i] = world_target(stream)->due_us;
@@ -448,6 +441,18 @@ static void server_do(const char *what)
     assert_int_equal(system(command), 0);
 }
 
+/* What its one worker has counted of the calls that failed, as status shows it. */
+static uint64_t store_errors(void)
+{
+    store_worker_list list = { 0 };
+    metrics counted = { 0 };
+    WORLD_OK(here.store->ops->workers(here.store, &list, &here.err));
+    assert_int_equal(list.workers_count, 1);
+    assert_true(weir__metrics_load(&counted, list.workers[0].metrics));
+    weir__arena_free(&list.arena);
+    return weir__metric_get(&counted, METRIC_STORE_ERRORS);
+}
+
 static void C41_workers_go_on_when_PostgreSQL_was_restarted_under_load(void **state)
 {
     char stream[32];
@@ -479,6 +484,7 @@ static void C41_workers_go_on_when_PostgreSQL_was_restarted_under_load(void **st
     world_await_journal("log.store_back", world_journal("log.store_away", NULL, NULL));
     world_signal(worker, SIGTERM);
     assert_int_equal(world_end(worker), 0);
+    assert_true(store_errors() > 0);
 }
 
 int main(int argc, char **argv)

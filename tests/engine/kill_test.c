@@ -402,6 +402,15 @@ static void C26_a_lease_shorter_than_its_handler_is_renewed(void **state)
     assert_int_equal(world_target("in-0")->lost, 0);
 }
 
+static bool only_target_is_done(const void *ctx)
+{
+    store_poll poll = { 0 };
+    (void)ctx;
+    WORLD_OK(here.store->ops->poll(here.store, &poll, &here.err));
+    const store_target *t = world_target("in-0");
+    return poll.routed_least >= poll.head && t != NULL && !t->behind && t->holder.len == 0;
+}
+
 static bool target_is_blocked(const void *ctx)
 {
     const store_target *t = world_target(ctx);
@@ -432,6 +441,72 @@ static void T13_a_handler_that_crashes_its_worker_ten_times_blocks_its_target(vo
     assert_true(world_journal("handled", NULL, NULL) >= 10 + 1);
 }
 
+/* ---- what leaves the database ------------------------------------------------------------ */
+
+typedef struct redelivered {
+    int64_t event;
+    char key[64];
+    long long fence, attempt;
+    size_t count;
+} redelivered;
+
+static void see_redelivery(void *ctx, const char *line)
+{
+    redelivered *r = ctx;
+    char key[64];
+    long long event = 0, fence = 0, attempt = 0;
+    assert_int_equal(
+        sscanf(line, "handled %*d %*d %*s %*s %lld %lld %lld %63s", &event, &attempt, &fence, key),
+        4);
+    if (event != r->event) {
+        return;
+    }
+    if (r->count++ == 0) {
+        (void)snprintf(r->key, sizeof r->key, "%s", key);
+    }
+    assert_string_equal(key, r->key);
+    assert_true(fence > r->fence);
+    assert_true(attempt == 1 || attempt == r->attempt + 1);
+    r->fence = fence;
+    r->attempt = attempt;
+}
+
+/* After a crash, in another process, and after failures. */
+static void C35_a_redelivery_has_the_same_key_and_a_larger_fence(void **state)
+{
+    redelivered first = { 0 }, second = { 0 };
+    (void)state;
+    const pid_t a = world_worker("lane=default:1:300:10", "reaction=r", "ms=30000", NULL);
+    first.event = world_append("in-0", "Came", NULL);
+    await_lines("handled", a, 1);
+    world_kill(a);
+    const pid_t b = world_worker("lane=default:1:300:10", "reaction=r", "do=fail", "retries=1000",
+                                 "base_ms=1", "cap_ms=5", NULL);
+    await_lines("handled", b, 3);
+    world_heal();
+    second.event = world_append("in-0", "Came", NULL);
+    world_await(only_target_is_done, NULL, "both are handled");
+    (void)world_journal("handled", see_redelivery, &first);
+    (void)world_journal("handled", see_redelivery, &second);
+    assert_true(first.count >= 4 && second.count >= 1);
+    assert_string_not_equal(first.key, second.key);
+}
+
+static void C35_a_fence_keeps_a_stopped_worker_from_what_is_outside(void **state)
+{
+    (void)state;
+    const pid_t zombie =
+        world_worker("lane=default:1:400:10", "reaction=r", "do=fenced", "ms=3000", NULL);
+    (void)world_append("in-0", "Came", NULL);
+    await_lines("handled", zombie, 1);
+    world_stop(zombie);
+    const pid_t other = world_worker("lane=default:1:400:10", "reaction=r", "do=fenced", NULL);
+    await_lines("written", other, 1);
+    world_signal(zombie, SIGCONT);
+    await_lines("refused", zombie, 1);
+    assert_int_equal(world_journal("written", NULL, NULL), 1);
+}
+
 int main(int argc, char **argv)
 {
     static const struct CMUnitTest tests[] = {
@@ -441,6 +516,8 @@ int main(int argc, char **argv)
         WORLD_TEST(T4_T5_a_stopped_worker_is_replaced_and_its_settle_is_refused_and_counted),
         WORLD_TEST(C26_a_lease_shorter_than_its_handler_is_renewed),
         WORLD_TEST(T13_a_handler_that_crashes_its_worker_ten_times_blocks_its_target),
+        WORLD_TEST(C35_a_redelivery_has_the_same_key_and_a_larger_fence),
+        WORLD_TEST(C35_a_fence_keeps_a_stopped_worker_from_what_is_outside),
         WORLD_TEST(C33_the_example_of_balances_survives_kills), /* SQLite only */
     };
     const size_t others = argc > 1 && strcmp(argv[1], "sqlite") == 0 ? 0 : 1;

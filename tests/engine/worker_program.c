@@ -10,6 +10,7 @@
  *     do=effect   appends one event to "out-REACTION-TARGET" as well
  *     do=crash    aborts at events named "Crash"
  *     do=fail     fails until there is a file JOURNAL.healed
+ *     do=fenced   writes its fence to JOURNAL.outside, unless a higher one is there
  *     do=balance  adds to a row of `table`, inside the settling transaction
  *     do=outside  the same on a connection of its own, with no regard to the settle: a mistake
  *     ms=N        the handler takes so long, after its line and before its effect
@@ -17,7 +18,8 @@
  *
  * The journal gets one line per thing, each written by one write, with the time in us and the pid:
  *   running TIME PID TIME_OF_DAY      stopped TIME PID
- *   handled TIME PID REACTION TARGET EVENT ATTEMPT      (do=outside: after its mistake)
+ *   handled TIME PID REACTION TARGET EVENT ATTEMPT FENCE KEY      (do=outside: after its mistake)
+ *   written TIME PID      refused TIME PID      do=fenced, after its time
  *   log.EVENT TIME PID JSON      what the engine says, from level info on
  * It exits with 0 after a SIGTERM, with 3 when its budget was not enough.
  */
@@ -31,6 +33,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/file.h>
 #include <time.h>
 #include <unistd.h>
 #include <weir.h>
@@ -177,6 +180,25 @@ static int32_t stage_effect(weir_delivery *d)
     return weir_stage_append(d, &request, NULL);
 }
 
+/* A resource that is not Weir's and remembers the highest fence that it was shown. */
+static int32_t write_fenced(int64_t fence)
+{
+    char path[256], text[32] = "";
+    (void)snprintf(path, sizeof path, "%s.outside", journal);
+    const int fd = open(path, O_RDWR | O_CREAT | O_CLOEXEC, 0666);
+    if (fd < 0 || flock(fd, LOCK_EX) != 0 || pread(fd, text, sizeof text - 1, 0) < 0) {
+        abort();
+    }
+    const bool refused = strtoll(text, NULL, 10) > fence;
+    const int len = snprintf(text, sizeof text, "%lld\n", (long long)fence);
+    if (!refused && pwrite(fd, text, (size_t)len, 0) != len) {
+        abort();
+    }
+    (void)close(fd);
+    say("%s %lld %d", refused ? "refused" : "written", now_us(), (int)getpid());
+    return WEIR_DONE;
+}
+
 static int32_t handle(void *ctx, weir_delivery *d)
 {
     const job *j = ctx;
@@ -187,9 +209,11 @@ static int32_t handle(void *ctx, weir_delivery *d)
     if (strcmp(j->what, "outside") == 0 && balance_outside(j, e) != WEIR_OK) {
         return WEIR_RETRY;
     }
-    say("handled %lld %d %.*s %.*s %lld %lld", now_us(), (int)getpid(), (int)reaction.len,
+    const weir_str key = weir_delivery_key(d);
+    say("handled %lld %d %.*s %.*s %lld %lld %lld %.*s", now_us(), (int)getpid(), (int)reaction.len,
         reaction.ptr, (int)target.len, target.ptr, (long long)e->id,
-        (long long)weir_delivery_attempt(d));
+        (long long)weir_delivery_attempt(d), (long long)weir_delivery_fence(d), (int)key.len,
+        key.ptr);
     if (strcmp(j->what, "crash") == 0 && e->name.len == 5 && memcmp(e->name.ptr, "Crash", 5) == 0) {
         abort();
     }
@@ -198,6 +222,9 @@ static int32_t handle(void *ctx, weir_delivery *d)
     if (strcmp(j->what, "fail") == 0 && access(healed, F_OK) != 0) {
         weir_delivery_fail(d, "not healed");
         return WEIR_RETRY;
+    }
+    if (strcmp(j->what, "fenced") == 0) {
+        return write_fenced(weir_delivery_fence(d));
     }
     if (strcmp(j->what, "effect") == 0) {
         return stage_effect(d) == WEIR_OK ? WEIR_DONE : WEIR_PERMANENT;

@@ -84,6 +84,7 @@ void world_stop(pid_t pid);
 /* Waits for its end: the exit status, or minus the signal. */
 int world_end(pid_t pid);
 void world_kill(pid_t pid); /* SIGKILL, and waits */
+void world_heal(void);      /* from now on do=fail succeeds */
 
 /* Lines of the journal that begin with this word and a space (or are it), in their order. fn may be
  * NULL. Returns how many. */
