@@ -7,7 +7,7 @@ check() { "$WEIR_SOURCE/tools/check-layers.sh" "$tmp/tree"; }
 # A tree that is as it should be.
 fresh() {
     rm -rf "$tmp/tree"
-    mkdir -p "$tmp/tree/include" "$tmp/tree/src/"{base,store/memory,store/sqlite,table,claim,api,cli}
+    mkdir -p "$tmp/tree/include" "$tmp/tree/src/"{base,store/memory,store/sqlite,table,claim,race,api,cli}
     printf '#include <stddef.h>\n#include <stdint.h>\n' >"$tmp/tree/include/weir.h"
     printf '#include "base/str.h"\n#include "weir.h"\n#include <string.h>\n' \
         >"$tmp/tree/src/base/str.c"
@@ -19,6 +19,7 @@ fresh() {
     printf '#include "store/sqlite/sqlite.h"\n#include "store/url.h"\n' >"$tmp/tree/src/table/table.c"
     printf '#include "table/table.h"\n#include "engine/child/child.h"\n' \
         >"$tmp/tree/src/claim/claim.c"
+    printf '#include "claim/claim.h"\n#include "table/table.h"\n' >"$tmp/tree/src/race/race.c"
     printf '#include "cli/main.h"\n#include "base/json.h"\n' >"$tmp/tree/src/cli/main.c"
     printf '#include "store/memory/memory.h"\n' >"$tmp/tree/src/store/url_test.c"
 }
@@ -46,6 +47,8 @@ refused "the port to tables includes the engine" src/table/table.c '"engine/slot
     'do not know one another'
 refused "a claim includes a lock" src/claim/claim.c '"lock/lock.h"' 'do not know one another'
 refused "a claim includes the engine" src/claim/claim.c '"engine/slot.h"' 'engine/child alone'
+refused "a claim includes a race" src/claim/claim.c '"race/race.h"' 'above it'
+refused "a race includes the engine" src/race/race.c '"engine/slot.h"' 'engine/child alone'
 refused "the api includes the command line" src/api/open.c '"cli/main.h"' 'above it'
 refused "a path upwards" src/store/memory/memory.c '"../sqlite/sqlite.h"' 'by its path'
 refused "a directory nobody knows" src/api/open.c '"magic/wand.h"' 'no layer'
