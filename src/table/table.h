@@ -176,6 +176,9 @@ typedef struct table_statement {
     const table_value *values;
     size_t values_count;
     int64_t wait_us;
+    /* It will come again, and what it is best run by does not depend on its values: PostgreSQL gets
+     * it prepared, outside of transactions. SQLite keeps all statements anyway. */
+    bool again;
 } table_statement;
 weir_status weir__table_run(table_session *s, const table_statement *statement,
                             table_result *result, weir_error *err);

@@ -1,9 +1,10 @@
 /* table_postgres.c - the port to tables on PostgreSQL: a connection for each session, made by
  * store/postgres for a database that need not have a store.
  *
- * A statement is one round trip. Two kinds need a transaction around them: one that waits for locks
- * only so long (SET LOCAL lock_timeout), and any when there is a pooler in between and the role has
- * settings that results or commits would depend on.
+ * A statement is one round trip, and one more when it comes again and is prepared (postgres_kept.c).
+ * Two kinds need a transaction around them: one that waits for locks only so long (SET LOCAL
+ * lock_timeout), and any when there is a pooler in between and the role has settings that results or
+ * commits would depend on.
  *
  * INVARIANTS
  *   (1) A session whose connection was lost stays without one: locks and transactions went with it,
@@ -15,7 +16,7 @@
 #include "base/assert.h"
 #include "base/error.h"
 #include "base/str.h"
-#include "store/postgres/postgres_private.h"
+#include "table/postgres_kept.h"
 #include "table/postgres_sql.h"
 #include "table/table_private.h"
 
@@ -63,6 +64,7 @@ typedef struct postgres_session {
     bool lock_timeout_set; /* in the transaction that is open */
     known_type types[TYPES_KNOWN_MAX];
     size_t types_count;
+    postgres_kept kept; /* not adopted */
 } postgres_session;
 
 static postgres_db *db_of(table_db *base)
@@ -528,6 +530,9 @@ static weir_status run(table_session *base, const table_statement *statement, ta
         status = send_inside(s, statement, &a.plain, &answer, err);
     } else if (status == WEIR_OK && (statement->wait_us > 0 || s->conn.settings[0] != '\0')) {
         status = send_wrapped(s, statement, &a.plain, &answer, err);
+    } else if (status == WEIR_OK && statement->again && !s->base.adopted) {
+        status = weir__table_kept_run(&s->kept, &s->conn, statement->sql, &a.plain,
+                                      answer_time(s, statement->wait_us), &answer, err);
     } else if (status == WEIR_OK) {
         status =
             send(s, statement->sql, &a.plain, answer_time(s, statement->wait_us), &answer, err);
@@ -711,6 +716,7 @@ static void session_close(table_session *base)
     if (!base->adopted) {
         weir__pg_disconnect(&s->conn);
     }
+    weir__table_kept_free(&s->kept);
     weir__free(s);
 }
 

@@ -617,11 +617,15 @@ weir_status weir__pg_run_script(pg_conn *conn, const char *sql, int64_t answer_u
     return status;
 }
 
+static int64_t deadline_after(int64_t answer_us)
+{
+    const int64_t now_us = pg_mono_us();
+    return answer_us > INT64_MAX - now_us ? INT64_MAX : now_us + answer_us;
+}
+
 weir_status weir__pg_run_plain(pg_conn *conn, const char *sql, const pg_plain *plain,
                                int64_t answer_us, PGresult **result, weir_error *err)
 {
-    const int64_t now_us = pg_mono_us();
-    const int64_t deadline_us = answer_us > INT64_MAX - now_us ? INT64_MAX : now_us + answer_us;
     *result = NULL;
     const weir_status status = before(conn, NULL, err);
     if (status != WEIR_OK) {
@@ -631,12 +635,42 @@ weir_status weir__pg_run_plain(pg_conn *conn, const char *sql, const pg_plain *p
                              plain->lengths, plain->formats, 0) != 1) {
         return lost(conn, "the statement could not be sent", err);
     }
-    return collect(conn, deadline_us, result, err);
+    return collect(conn, deadline_after(answer_us), result, err);
+}
+
+weir_status weir__pg_prepare_plain(pg_conn *conn, const char *name, const char *sql,
+                                   const pg_plain *plain, int64_t answer_us, weir_error *err)
+{
+    PGresult *result = NULL;
+    weir_status status = before(conn, NULL, err);
+    if (status != WEIR_OK) {
+        return status;
+    }
+    status = pq.PQsendPrepare(conn->raw, name, sql, plain->count, plain->types) == 1
+                 ? collect(conn, deadline_after(answer_us), &result, err)
+                 : lost(conn, "the statement could not be sent", err);
+    pq.PQclear(result);
+    return status;
+}
+
+weir_status weir__pg_run_prepared(pg_conn *conn, const char *name, const pg_plain *plain,
+                                  int64_t answer_us, PGresult **result, weir_error *err)
+{
+    *result = NULL;
+    const weir_status status = before(conn, NULL, err);
+    if (status != WEIR_OK) {
+        return status;
+    }
+    if (pq.PQsendQueryPrepared(conn->raw, name, plain->count, plain->values, plain->lengths,
+                               plain->formats, 0) != 1) {
+        return lost(conn, "the statement could not be sent", err);
+    }
+    return collect(conn, deadline_after(answer_us), result, err);
 }
 
 enum { PREPARED_NAME_BYTES = 48 };
 
-static uint64_t text_hash(const char *text)
+uint64_t weir__pg_text_hash(const char *text)
 {
     uint64_t hash = UINT64_C(14695981039346656037); /* FNV-1a */
     for (; *text != '\0'; text++) {
@@ -660,7 +694,7 @@ static weir_status prepared_name(pg_conn *conn, const char *sql, const char *tex
         }
     }
     const bool known = hash != 0;
-    hash = known ? hash : text_hash(text);
+    hash = known ? hash : weir__pg_text_hash(text);
     (void)snprintf(name, PREPARED_NAME_BYTES, "weir_%016" PRIx64 "_%u", hash, conn->prepared_again);
     if (known) {
         return WEIR_OK;
@@ -702,12 +736,17 @@ static weir_status run_prepared(pg_conn *conn, const char *sql, const char *text
     return collect(conn, deadline_us, result, err);
 }
 
-/* Somebody has dropped what was prepared, or its plan no longer fits: nothing has happened. */
-static bool prepared_gone(const pg_conn *conn)
+bool weir__pg_prepared_gone(const pg_conn *conn)
 {
     return conn->outcome == PG_REFUSED &&
            (strcmp(conn->sqlstate, "26000") == 0 || strcmp(conn->sqlstate, "42P05") == 0 ||
             strcmp(conn->sqlstate, "0A000") == 0);
+}
+
+bool weir__pg_prepares(const pg_conn *conn)
+{
+    const int32_t asked = conn->store->options.prepare;
+    return asked == 1 || (asked == 0 && !conn->server.pooled);
 }
 
 weir_status weir__pg_run(pg_conn *conn, const pg_call *call, PGresult **result, weir_error *err)
@@ -725,13 +764,11 @@ weir_status weir__pg_run(pg_conn *conn, const pg_call *call, PGresult **result, 
     }
     const int64_t deadline_us =
         pg_mono_us() + (call->answer_us == 0 ? s->answer_us : call->answer_us);
-    const bool prepare =
-        s->options.prepare == 1 || (s->options.prepare == 0 && !conn->server.pooled);
-    if (!prepare) {
+    if (!weir__pg_prepares(conn)) {
         return send_text(conn, text, call->params, deadline_us, result, err);
     }
     status = run_prepared(conn, call->sql, text, call->params, deadline_us, result, err);
-    if (prepared_gone(conn)) {
+    if (weir__pg_prepared_gone(conn)) {
         /* Under other names from here on. This statement goes without one, once; inside a
          * transaction, which has failed with it, the next one does. */
         conn->prepared_count = 0;

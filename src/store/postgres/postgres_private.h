@@ -142,6 +142,18 @@ typedef struct pg_plain {
 /* One statement; the result is text. */
 weir_status weir__pg_run_plain(pg_conn *conn, const char *sql, const pg_plain *plain,
                                int64_t answer_us, PGresult **result, weir_error *err);
+/* The same in two steps. A prepare that was not answered has done nothing. */
+weir_status weir__pg_prepare_plain(pg_conn *conn, const char *name, const char *sql,
+                                   const pg_plain *plain, int64_t answer_us, weir_error *err);
+weir_status weir__pg_run_prepared(pg_conn *conn, const char *name, const pg_plain *plain,
+                                  int64_t answer_us, PGresult **result, weir_error *err);
+/* Part of a prepared statement's name: should a pooler hand us a session in which somebody else has
+ * prepared, the same name is still the same statement. */
+uint64_t weir__pg_text_hash(const char *text);
+/* Whether statements are to be prepared on this connection (?prepare=, or no pooler in between). */
+bool weir__pg_prepares(const pg_conn *conn);
+/* Somebody has dropped what was prepared, or its plan no longer fits: nothing has happened. */
+bool weir__pg_prepared_gone(const pg_conn *conn);
 /* As weir__pg_result_status, for a database that is not ours. */
 weir_status weir__pg_foreign_status(const PGresult *result, weir_error *err);
 
