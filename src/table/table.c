@@ -73,8 +73,15 @@ weir_status weir__table_session_adopt(table_session **out, table_dialect dialect
 void weir__table_session_close(table_session *s)
 {
     if (s != NULL) {
+        weir__arena_free(&s->known_memory);
+        s->known_name = (weir_str){ 0 };
         s->ops->session_close(s);
     }
+}
+
+bool weir__table_adopted(const table_session *s)
+{
+    return s->adopted;
 }
 
 table_dialect weir__table_session_dialect(const table_session *s)
@@ -265,6 +272,30 @@ weir_status weir__table_describe(table_session *s, weir_str name, weir_arena *ar
     table_name parsed;
     const weir_status status = parse_name(name, arena, &parsed, err);
     return status == WEIR_OK ? s->ops->describe(s, &parsed, arena, out, err) : status;
+}
+
+void weir__table_forget(table_session *s)
+{
+    weir__arena_reset(&s->known_memory);
+    s->known_name = (weir_str){ 0 };
+}
+
+weir_status weir__table_described(table_session *s, weir_str name, const table_info **out,
+                                  weir_error *err)
+{
+    const bool kept = !s->adopted && s->ops->dialect != TABLE_SQLITE && s->known_name.len > 0;
+    if (!kept || !weir__str_equal(s->known_name, name)) {
+        weir__table_forget(s);
+        const weir_status status = weir__table_describe(s, name, &s->known_memory, &s->known, err);
+        if (status != WEIR_OK) {
+            return status;
+        }
+        if (!weir__table_copy(&s->known_memory, name, &s->known_name)) {
+            return weir__fail(err, WEIR_ENOMEM, "could not allocate what a table looks like");
+        }
+    }
+    *out = &s->known;
+    return WEIR_OK;
 }
 
 /* ---- what adapters say alike --------------------------------------------------------------- */

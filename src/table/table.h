@@ -120,6 +120,13 @@ typedef struct table_info {
  * without a primary key, and what to do about it. Everything lives in `arena`. */
 weir_status weir__table_describe(table_session *s, weir_str name, weir_arena *arena,
                                  table_info *out, weir_error *err);
+/* The same, remembered by the session until another table is asked for; *out is borrowed until then.
+ * It is asked each time on SQLite, where it costs little and "a" is a text when there is no column
+ * a, and on a connection of the caller's own, which may look for tables elsewhere by then. forget:
+ * the table may have changed. */
+weir_status weir__table_described(table_session *s, weir_str name, const table_info **out,
+                                  weir_error *err);
+void weir__table_forget(table_session *s);
 /* NULL: there is none. */
 const table_column *weir__table_column(const table_info *t, weir_str name);
 /* Adds an identifier or a literal as the dialect writes it. false: out of memory; NUL in it is the
@@ -152,6 +159,7 @@ void *weir__table_native(table_session *s);
  * how long SQLite waits for a lock, is the caller's setting. */
 weir_status weir__table_session_adopt(table_session **out, table_dialect dialect, void *native,
                                       weir_error *err);
+bool weir__table_adopted(const table_session *s);
 /* A transaction is open on the connection. */
 bool weir__table_in_transaction(table_session *s);
 

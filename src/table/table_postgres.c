@@ -285,7 +285,9 @@ static weir_status send_wrapped(postgres_session *s, const table_statement *stat
 static weir_status lock_timeout(postgres_session *s, int64_t wait_us, weir_error *err)
 {
     char sql[64];
-    if (wait_us <= 0 && !s->lock_timeout_set) {
+    /* After a failure only the way back is open, to a savepoint perhaps: the next one sets it. */
+    if ((wait_us <= 0 && !s->lock_timeout_set) ||
+        pq.PQtransactionStatus(raw_of(s)) == PQTRANS_INERROR) {
         return WEIR_OK;
     }
     (void)snprintf(sql, sizeof sql, "SET LOCAL lock_timeout = %" PRId64,

@@ -42,6 +42,10 @@ struct table_db {
 struct table_session {
     const table_ops *ops;
     bool adopted; /* the connection is the caller's */
+    /* What a table looks like: the last one asked for. */
+    weir_arena known_memory;
+    weir_str known_name; /* empty: none */
+    table_info known;
 };
 
 /* url: moved. */

@@ -754,6 +754,23 @@ static void a_statement_is_one_statement(void **state)
     place_close(&p);
 }
 
+static void a_lock_that_was_not_had_leaves_the_way_to_a_savepoint(void **state)
+{
+    place p = place_open(*state, test_server());
+    run(&p, "CREATE TABLE held AS SELECT 1 AS id");
+    PGconn *other = test_connect(*state);
+    test_exec(other, "BEGIN; LOCK TABLE %s.held", p.t->schema);
+    assert_int_equal(weir__table_begin(p.s, &p.err), WEIR_OK);
+    run(&p, "SAVEPOINT here");
+    assert_int_equal(
+        try_statement(&p, (table_statement){ .sql = "SELECT * FROM held", .wait_us = 1000 }),
+        WEIR_EHELD);
+    run(&p, "ROLLBACK TO SAVEPOINT here");
+    expect_sql(&p, "SHOW lock_timeout", "{\"lock_timeout\":\"0\"}");
+    assert_int_equal(weir__table_commit(p.s, &p.err), WEIR_OK);
+    place_close(&p);
+}
+
 int main(int argc, char **argv)
 {
     static const struct CMUnitTest tests[] = {
@@ -780,6 +797,7 @@ int main(int argc, char **argv)
         PG_TEST(C39_names_are_exact),
         PG_TEST(what_is_no_table_is_refused_by_name),
         PG_TEST(a_statement_is_one_statement),
+        PG_TEST(a_lock_that_was_not_had_leaves_the_way_to_a_savepoint),
     };
     return test_main(argc, argv, tests, sizeof tests / sizeof tests[0]);
 }

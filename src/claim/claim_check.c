@@ -1,0 +1,345 @@
+/* claim_check.c - a request against the table: every name becomes a column, every mistake is told
+ * with the flag that it was made with.
+ */
+#include "base/assert.h"
+#include "base/str.h"
+#include "claim/claim_private.h"
+
+#include <inttypes.h>
+
+#define DEFAULT_BY    "claimed_by"
+#define DEFAULT_AT    "claimed_at"
+#define DEFAULT_LEASE "locked_until"
+
+weir_status weir__claim_column(const table_info *table, const char *flag, weir_str name, bool write,
+                               const table_column **out, weir_error *err)
+{
+    const table_column *column = weir__table_column(table, name);
+    if (column == NULL) {
+        return weir__fail(err, WEIR_EINVAL, "%s: no column \"%.*s\" in %.*s", flag, (int)name.len,
+                          name.len == 0 ? "" : name.ptr, (int)table->shown.len, table->shown.ptr);
+    }
+    if (write && (column->generated || column->key > 0)) {
+        return weir__fail(err, WEIR_EINVAL, "%s: column \"%.*s\" of %.*s is %s", flag,
+                          (int)name.len, name.ptr, (int)table->shown.len, table->shown.ptr,
+                          column->generated ? "generated: it cannot be written"
+                                            : "part of the primary key: a claim leaves it alone");
+    }
+    *out = column;
+    return WEIR_OK;
+}
+
+static weir_status check_clock(claim_spec *c, const char *flag, const table_column *column,
+                               claim_clock *out, weir_error *err)
+{
+    *out = weir__claim_clock(c->dialect, column);
+    if (*out != CLAIM_CLOCK_NONE) {
+        return WEIR_OK;
+    }
+    const weir_status status =
+        weir__fail(err, WEIR_EINVAL, "%s: column \"%.*s\" of %.*s is %.*s: it cannot hold a time",
+                   flag, (int)column->name.len, column->name.ptr, (int)c->table->shown.len,
+                   c->table->shown.ptr, (int)column->type.len, column->type.ptr);
+    weir__error_detail(err, c->dialect == TABLE_POSTGRES
+                                ? "Times are kept in columns of type timestamptz, timestamp, "
+                                  "bigint (microseconds) or text."
+                                : "Times are kept in INTEGER (microseconds) or TEXT columns.");
+    return status;
+}
+
+static weir_status check_count(claim_spec *c, const char *flag, weir_str name,
+                               const table_column **out, weir_error *err)
+{
+    if (name.len == 0) {
+        return WEIR_OK;
+    }
+    const weir_status status = weir__claim_column(c->table, flag, name, true, out, err);
+    if (status == WEIR_OK && !weir__claim_is_integer(c->dialect, *out)) {
+        return weir__fail(err, WEIR_EINVAL, "%s: column \"%.*s\" of %.*s is %.*s, not an integer",
+                          flag, (int)name.len, name.ptr, (int)c->table->shown.len,
+                          c->table->shown.ptr, (int)(*out)->type.len, (*out)->type.ptr);
+    }
+    return status;
+}
+
+static weir_status check_stamps(claim_spec *c, weir_error *err)
+{
+    const claim_request *r = c->request;
+    weir_status status = WEIR_OK;
+    if (r->by.len > 0 && !weir__claim_no_column(r->by_column)) {
+        status = weir__claim_column(c->table, "--by-column",
+                                    r->by_column.len > 0 ? r->by_column : weir__str(DEFAULT_BY),
+                                    true, &c->by, err);
+    }
+    if (status == WEIR_OK && r->by.len > 0 && !weir__claim_no_column(r->at_column)) {
+        status = weir__claim_column(c->table, "--at-column",
+                                    r->at_column.len > 0 ? r->at_column : weir__str(DEFAULT_AT),
+                                    true, &c->at, err);
+    }
+    if (status == WEIR_OK && c->at != NULL) {
+        status = check_clock(c, "--at-column", c->at, &c->at_clock, err);
+    }
+    if (status == WEIR_OK && r->lease_us < 0) {
+        status = weir__fail(err, WEIR_EINVAL, "--lease: %" PRId64 " us, allowed is more than 0",
+                            r->lease_us);
+    }
+    if (status == WEIR_OK && r->lease_us > 0) {
+        status =
+            weir__claim_column(c->table, "--lease-column",
+                               r->lease_column.len > 0 ? r->lease_column : weir__str(DEFAULT_LEASE),
+                               true, &c->lease, err);
+    }
+    if (status == WEIR_OK && c->lease != NULL) {
+        status = check_clock(c, "--lease-column", c->lease, &c->lease_clock, err);
+    }
+    if (status == WEIR_OK) {
+        status = check_count(c, "--fence-column", r->fence_column, &c->fence, err);
+    }
+    return status == WEIR_OK
+               ? check_count(c, "--attempts-column", r->attempts_column, &c->attempts, err)
+               : status;
+}
+
+static weir_status check_set(claim_spec *c, weir_error *err)
+{
+    const claim_request *r = c->request;
+    weir_status status = WEIR_OK;
+    if (r->set_count > CLAIM_COLUMNS_MAX || r->set_sql_count > CLAIM_COLUMNS_MAX ||
+        r->order_count > CLAIM_COLUMNS_MAX) {
+        return weir__fail(err, WEIR_EINVAL,
+                          "--set, --set-sql, --order: allowed are %d columns each",
+                          CLAIM_COLUMNS_MAX);
+    }
+    for (size_t i = 0; i < r->set_count && status == WEIR_OK; i++) {
+        status = weir__claim_column(c->table, "--set", r->set[i].column, true, &c->set[i], err);
+    }
+    for (size_t i = 0; i < r->set_sql_count && status == WEIR_OK; i++) {
+        status = weir__claim_column(c->table, "--set-sql", r->set_sql[i].column, true,
+                                    &c->set_sql[i], err);
+    }
+    return status;
+}
+
+/* Every column that the claim writes, one after the other; NULL: no more. */
+static const table_column *written_column(const claim_spec *c, size_t index, const char **flag)
+{
+    const struct {
+        const table_column *column;
+        const char *flag;
+    } others[] = { { c->by, "--by-column" },
+                   { c->at, "--at-column" },
+                   { c->lease, "--lease-column" },
+                   { c->fence, "--fence-column" },
+                   { c->attempts, "--attempts-column" } };
+    if (index < c->request->set_count) {
+        *flag = "--set";
+        return c->set[index];
+    }
+    index -= c->request->set_count;
+    if (index < c->request->set_sql_count) {
+        *flag = "--set-sql";
+        return c->set_sql[index];
+    }
+    index -= c->request->set_sql_count;
+    for (size_t i = 0; i < sizeof others / sizeof others[0]; i++) {
+        if (others[i].column != NULL && index-- == 0) {
+            *flag = others[i].flag;
+            return others[i].column;
+        }
+    }
+    return NULL;
+}
+
+static bool is_written(const claim_spec *c, const table_column *column)
+{
+    const char *flag;
+    const table_column *other;
+    for (size_t i = 0; (other = written_column(c, i, &flag)) != NULL; i++) {
+        if (other == column) {
+            return true;
+        }
+    }
+    return false;
+}
+
+static weir_status check_written(const claim_spec *c, weir_error *err)
+{
+    const char *flag = "";
+    const char *first = "";
+    const table_column *column;
+    size_t count = 0;
+    for (; (column = written_column(c, count, &flag)) != NULL; count++) {
+        for (size_t i = 0; i < count; i++) {
+            if (written_column(c, i, &first) == column) {
+                return weir__fail(err, WEIR_EINVAL, "%s: column \"%.*s\" is written by %s already",
+                                  flag, (int)column->name.len, column->name.ptr, first);
+            }
+        }
+    }
+    if (count == 0 && !c->request->hold) {
+        const weir_status status = weir__fail(
+            err, WEIR_EINVAL, "--set: nothing would be written, and everybody given the same rows");
+        weir__error_detail(err,
+                           "Mark what is taken with --set, --set-sql, --by or --lease, or lock "
+                           "it in a transaction with --hold.");
+        return status;
+    }
+    return WEIR_OK;
+}
+
+static bool has_order(const claim_spec *c, const table_column *column)
+{
+    for (size_t i = 0; i < c->order_count; i++) {
+        if (c->order[i].column == column) {
+            return true;
+        }
+    }
+    return false;
+}
+
+static weir_status check_order(claim_spec *c, weir_error *err)
+{
+    const claim_request *r = c->request;
+    for (size_t i = 0; i < r->order_count; i++) {
+        const table_column *column = NULL;
+        const weir_status status =
+            weir__claim_column(c->table, "--order", r->order[i].column, false, &column, err);
+        if (status != WEIR_OK) {
+            return status;
+        }
+        if (!has_order(c, column)) {
+            c->order[c->order_count++] = (claim_order_column){ .column = column,
+                                                               .descending = r->order[i].descending,
+                                                               .written = is_written(c, column) };
+        }
+    }
+    if (c->table->key_count > CLAIM_KEY_MAX) {
+        return weir__fail(err, WEIR_EINVAL,
+                          "the primary key of %.*s has %zu columns, allowed are "
+                          "%d",
+                          (int)c->table->shown.len, c->table->shown.ptr, c->table->key_count,
+                          CLAIM_KEY_MAX);
+    }
+    for (size_t i = 0; i < c->table->key_count; i++) {
+        const table_column *column = &c->table->columns[c->table->key[i]];
+        if (!has_order(c, column)) {
+            c->order[c->order_count++] = (claim_order_column){ .column = column };
+        }
+    }
+    return WEIR_OK;
+}
+
+weir_status weir__claim_check_sql(const char *flag, weir_str sql, table_dialect dialect,
+                                  const claim_param *params, size_t params_count, bool *used,
+                                  weir_error *err)
+{
+    claim_scan scan = { .sql = sql, .dialect = dialect };
+    claim_piece piece = { 0 };
+    bool found = true;
+    while (found) {
+        const weir_status status = weir__claim_scan_next(&scan, &piece, &found, err);
+        if (status != WEIR_OK) {
+            return weir__wrap(err, status, "%s", flag);
+        }
+        bool known = !found || !piece.param;
+        for (size_t i = 0; i < params_count && !known; i++) {
+            known = weir__str_equal(params[i].name, piece.text);
+            used[i] = used[i] || known;
+        }
+        if (!known) {
+            return weir__fail(err, WEIR_EINVAL, "%s: there is no --param for :%.*s", flag,
+                              (int)piece.text.len, piece.text.ptr);
+        }
+    }
+    return WEIR_OK;
+}
+
+static weir_status check_params(const claim_spec *c, weir_error *err)
+{
+    const claim_request *r = c->request;
+    bool used[CLAIM_COLUMNS_MAX] = { 0 };
+    if (r->params_count > CLAIM_COLUMNS_MAX) {
+        return weir__fail(err, WEIR_EINVAL, "--param: allowed are %d", CLAIM_COLUMNS_MAX);
+    }
+    weir_status status = weir__claim_check_sql("--where", r->where, c->dialect, r->params,
+                                               r->params_count, used, err);
+    if (status == WEIR_OK) {
+        status = weir__claim_check_sql("--expired-where", r->expired_where, c->dialect, r->params,
+                                       r->params_count, used, err);
+    }
+    for (size_t i = 0; i < r->set_sql_count && status == WEIR_OK; i++) {
+        if (r->set_sql[i].sql.len == 0) {
+            return weir__fail(err, WEIR_EINVAL, "--set-sql: no expression for \"%.*s\"",
+                              (int)r->set_sql[i].column.len, r->set_sql[i].column.ptr);
+        }
+        status = weir__claim_check_sql("--set-sql", r->set_sql[i].sql, c->dialect, r->params,
+                                       r->params_count, used, err);
+    }
+    for (size_t i = 0; i < r->params_count && status == WEIR_OK; i++) {
+        if (!used[i]) {
+            status = weir__fail(err, WEIR_EINVAL, "--param: :%.*s is used nowhere",
+                                (int)r->params[i].name.len, r->params[i].name.ptr);
+        }
+    }
+    return status;
+}
+
+static weir_status check_max_per(claim_spec *c, weir_error *err)
+{
+    const claim_request *r = c->request;
+    if (r->max_per_column.len == 0) {
+        return WEIR_OK;
+    }
+    if (r->hold) {
+        return weir__fail(err, WEIR_EINVAL,
+                          "--max-per counts what is marked as held, and --hold "
+                          "marks nothing");
+    }
+    if (r->set_count == 0 && c->lease == NULL) {
+        return weir__fail(err, WEIR_EINVAL,
+                          "--max-per needs --set or --lease, by which to see what "
+                          "is held");
+    }
+    if (r->max_per < 1) {
+        return weir__fail(err, WEIR_EINVAL, "--max-per: %" PRId64 ", allowed is 1 or more",
+                          r->max_per);
+    }
+    return weir__claim_column(c->table, "--max-per", r->max_per_column, false, &c->per, err);
+}
+
+weir_status weir__claim_check(const claim_request *request, const table_info *table,
+                              table_dialect dialect, claim_spec *out, weir_error *err)
+{
+    WEIR_ASSERT(table->key_count > 0);
+    claim_spec *c = out;
+    *c = (claim_spec){ .request = request,
+                       .table = table,
+                       .dialect = dialect,
+                       .sql = weir__claim_dialect(dialect),
+                       .limit = request->limit };
+    weir_status status = weir__claim_path_choose(request, dialect, &c->path, err);
+    if (status == WEIR_OK && request->limit > CLAIM_LIMIT_MAX) {
+        status = weir__fail(err, WEIR_EINVAL, "--limit: %" PRId64 ", allowed is up to %d",
+                            request->limit, CLAIM_LIMIT_MAX);
+    }
+    if (status == WEIR_OK && request->exclude_count > CLAIM_EXCLUDE_MAX) {
+        status = weir__fail(err, WEIR_EINVAL, "%zu rows are not wanted, allowed are %d",
+                            request->exclude_count, CLAIM_EXCLUDE_MAX);
+    }
+    if (status == WEIR_OK) {
+        status = check_set(c, err);
+    }
+    if (status == WEIR_OK) {
+        status = check_stamps(c, err);
+    }
+    if (status == WEIR_OK) {
+        status = check_written(c, err);
+    }
+    if (status == WEIR_OK) {
+        status = check_order(c, err);
+    }
+    if (status == WEIR_OK) {
+        status = check_params(c, err);
+    }
+    return status == WEIR_OK ? check_max_per(c, err) : status;
+}

@@ -1,0 +1,399 @@
+/* claim_finish.c - the end of a claim: done, failed, given back, or made longer.
+ *
+ * INVARIANT  One UPDATE, guarded by everything that was given: the holder, the fence, the lease, what
+ * the claim has written. Only when it has written nothing is the row looked at, to say why.
+ */
+#include "base/str.h"
+#include "claim/claim_private.h"
+
+#include <inttypes.h>
+#include <stdio.h>
+
+enum { SHOWN_BYTES = 200 };
+
+/* A finish that was checked. */
+typedef struct finish_spec {
+    const finish_request *request;
+    const table_info *table;
+    table_dialect dialect;
+    const table_column *by, *at, *fence, *lease; /* NULL: none */
+    claim_clock lease_clock;
+    const table_column *set[CLAIM_COLUMNS_MAX], *set_sql[CLAIM_COLUMNS_MAX],
+        *held[CLAIM_COLUMNS_MAX];
+    char key[SHOWN_BYTES]; /* for messages */
+} finish_spec;
+
+/* ---- the request ------------------------------------------------------------------------------- */
+
+/* The column that was named, or the one of the default name if it is there. */
+static weir_status optional_column(const finish_spec *f, const char *flag, weir_str name,
+                                   const char *otherwise, const table_column **out, weir_error *err)
+{
+    if (name.len > 0) {
+        return weir__claim_column(f->table, flag, name, true, out, err);
+    }
+    *out = weir__claim_no_column(name) ? NULL : weir__table_column(f->table, weir__str(otherwise));
+    return WEIR_OK;
+}
+
+static weir_status check_lease(finish_spec *f, weir_error *err)
+{
+    const finish_request *r = f->request;
+    const weir_status status =
+        optional_column(f, "--lease-column", r->lease_column, "locked_until", &f->lease, err);
+    if (status != WEIR_OK) {
+        return status;
+    }
+    f->lease_clock = f->lease == NULL ? CLAIM_CLOCK_NONE : weir__claim_clock(f->dialect, f->lease);
+    if (f->lease != NULL && f->lease_clock == CLAIM_CLOCK_NONE) {
+        if (r->lease_column.len > 0 || r->kind == FINISH_EXTEND) {
+            return weir__fail(err, WEIR_EINVAL,
+                              "--lease-column: column \"%.*s\" of %.*s cannot hold a time",
+                              (int)f->lease->name.len, f->lease->name.ptr, (int)f->table->shown.len,
+                              f->table->shown.ptr);
+        }
+        f->lease = NULL;
+    }
+    if (r->kind == FINISH_EXTEND && f->lease == NULL) {
+        return weir__fail(err, WEIR_EINVAL, "--lease-column: no column \"locked_until\" in %.*s",
+                          (int)f->table->shown.len, f->table->shown.ptr);
+    }
+    if (r->kind == FINISH_EXTEND && r->lease_us <= 0) {
+        return weir__fail(err, WEIR_EINVAL, "--lease: %" PRId64 " us, allowed is more than 0",
+                          r->lease_us);
+    }
+    return WEIR_OK;
+}
+
+static weir_status check_guards(finish_spec *f, weir_error *err)
+{
+    const finish_request *r = f->request;
+    weir_status status = optional_column(f, "--by-column", r->by_column, "claimed_by", &f->by, err);
+    if (status == WEIR_OK && r->by.len == 0 && !r->has_fence) {
+        return weir__fail(err, WEIR_EINVAL,
+                          "--by: say who you are, or --fence: which claim it was");
+    }
+    if (status == WEIR_OK && r->by.len > 0 && f->by == NULL) {
+        return weir__fail(err, WEIR_EINVAL, "--by-column: no column \"claimed_by\" in %.*s",
+                          (int)f->table->shown.len, f->table->shown.ptr);
+    }
+    if (status == WEIR_OK && r->has_fence) {
+        if (r->fence_column.len == 0) {
+            return weir__fail(err, WEIR_EINVAL, "--fence-column: which column has the fence?");
+        }
+        status =
+            weir__claim_column(f->table, "--fence-column", r->fence_column, true, &f->fence, err);
+    }
+    if (status == WEIR_OK) {
+        status = optional_column(f, "--at-column", r->at_column, "claimed_at", &f->at, err);
+    }
+    return status == WEIR_OK ? check_lease(f, err) : status;
+}
+
+static weir_status check_sets(finish_spec *f, weir_error *err)
+{
+    const finish_request *r = f->request;
+    bool used[CLAIM_COLUMNS_MAX] = { 0 };
+    weir_status status = WEIR_OK;
+    if (r->set_count > CLAIM_COLUMNS_MAX || r->set_sql_count > CLAIM_COLUMNS_MAX ||
+        r->held_count > CLAIM_COLUMNS_MAX || r->params_count > CLAIM_COLUMNS_MAX) {
+        return weir__fail(err, WEIR_EINVAL, "--set, --set-sql, --param: allowed are %d each",
+                          CLAIM_COLUMNS_MAX);
+    }
+    for (size_t i = 0; i < r->set_count && status == WEIR_OK; i++) {
+        status = weir__claim_column(f->table, "--set", r->set[i].column, true, &f->set[i], err);
+    }
+    for (size_t i = 0; i < r->held_count && status == WEIR_OK; i++) {
+        status = weir__claim_column(f->table, "--set", r->held[i].column, false, &f->held[i], err);
+    }
+    for (size_t i = 0; i < r->set_sql_count && status == WEIR_OK; i++) {
+        status = weir__claim_column(f->table, "--set-sql", r->set_sql[i].column, true,
+                                    &f->set_sql[i], err);
+        if (status == WEIR_OK) {
+            status = weir__claim_check_sql("--set-sql", r->set_sql[i].sql, f->dialect, r->params,
+                                           r->params_count, used, err);
+        }
+    }
+    for (size_t i = 0; i < r->params_count && status == WEIR_OK; i++) {
+        if (!used[i]) {
+            status = weir__fail(err, WEIR_EINVAL, "--param: :%.*s is used nowhere",
+                                (int)r->params[i].name.len, r->params[i].name.ptr);
+        }
+    }
+    return status;
+}
+
+static weir_status check_key(finish_spec *f, weir_error *err)
+{
+    const finish_request *r = f->request;
+    size_t len = 0;
+    if (r->key_count != f->table->key_count) {
+        return weir__fail(
+            err, WEIR_EINVAL, "the primary key of %.*s has %zu columns, and %zu values were given",
+            (int)f->table->shown.len, f->table->shown.ptr, f->table->key_count, r->key_count);
+    }
+    for (size_t i = 0; i < r->key_count; i++) {
+        const table_value *v = &r->key[i];
+        const size_t left = sizeof f->key - len;
+        if (v->kind == TABLE_NULL) {
+            return weir__fail(err, WEIR_EINVAL, "a primary key is never NULL");
+        }
+        const int more =
+            v->kind == TABLE_INTEGER
+                ? snprintf(f->key + len, left, "%s%" PRId64, i == 0 ? "" : ", ", v->number)
+                : snprintf(f->key + len, left, "%s%.*s", i == 0 ? "" : ", ",
+                           v->kind == TABLE_BYTES ? 3 : (int)v->text.len,
+                           v->kind == TABLE_BYTES ? "..."
+                           : v->text.len == 0     ? ""
+                                                  : v->text.ptr);
+        len = more < 0 || (size_t)more >= left ? sizeof f->key - 1 : len + (size_t)more;
+    }
+    return WEIR_OK;
+}
+
+/* ---- the statements ---------------------------------------------------------------------------- */
+
+static bool add_set(claim_text *t, const table_column *column, size_t *count)
+{
+    if (column == NULL) {
+        return false;
+    }
+    weir__claim_add(t, "%s", *count == 0 ? "\n  SET " : ",\n      ");
+    weir__claim_add_str(t, column->quoted);
+    weir__claim_add(t, " = ");
+    (*count)++;
+    return true;
+}
+
+static bool sets(const finish_spec *f, const table_column *column)
+{
+    for (size_t i = 0; i < f->request->set_count; i++) {
+        if (f->set[i] == column) {
+            return true;
+        }
+    }
+    for (size_t i = 0; i < f->request->set_sql_count; i++) {
+        if (f->set_sql[i] == column) {
+            return true;
+        }
+    }
+    return false;
+}
+
+/* What the request itself sets goes before what its kind does. */
+static size_t add_sets(claim_text *t, const finish_spec *f)
+{
+    const finish_request *r = f->request;
+    size_t count = 0;
+    for (size_t i = 0; i < r->set_count; i++) {
+        (void)add_set(t, f->set[i], &count);
+        weir__claim_add_value(t, &r->set[i].value, f->set[i]);
+    }
+    for (size_t i = 0; i < r->set_sql_count; i++) {
+        (void)add_set(t, f->set_sql[i], &count);
+        weir__claim_add(t, "(");
+        weir__claim_add_sql(t, r->set_sql[i].sql, r->params, r->params_count);
+        weir__claim_add(t, "\n)");
+    }
+    if (!sets(f, f->lease) && add_set(t, f->lease, &count)) {
+        if (r->kind == FINISH_EXTEND) {
+            weir__claim_add_time(t, f->lease_clock, NULL, r->lease_us);
+        } else {
+            weir__claim_add(t, "NULL");
+        }
+    }
+    const table_column *cleared[] = { f->by, f->at };
+    for (size_t i = 0; i < 2 && r->kind == FINISH_RELEASE; i++) {
+        if (!sets(f, cleared[i]) && add_set(t, cleared[i], &count)) {
+            weir__claim_add(t, "NULL");
+        }
+    }
+    return count;
+}
+
+static void add_lease_lives(claim_text *t, const finish_spec *f)
+{
+    weir__claim_add(t, "(");
+    weir__claim_add_str(t, f->lease->quoted);
+    weir__claim_add(t, " IS NULL OR ");
+    weir__claim_add_str(t, f->lease->quoted);
+    weir__claim_add(t, " > ");
+    weir__claim_add_time(t, f->lease_clock, NULL, 0);
+    weir__claim_add(t, ")");
+}
+
+static void add_guards(claim_text *t, const finish_spec *f)
+{
+    const finish_request *r = f->request;
+    weir__claim_add_key_is(t, f->table, r->key);
+    if (r->by.len > 0) {
+        weir__claim_add(t, "\n    AND ");
+        weir__claim_add_equal(t, f->by, &(table_value){ .kind = TABLE_TEXT, .text = r->by });
+    }
+    if (r->has_fence) {
+        weir__claim_add(t, "\n    AND ");
+        weir__claim_add_equal(t, f->fence,
+                              &(table_value){ .kind = TABLE_INTEGER, .number = r->fence });
+    }
+    if (f->lease != NULL) {
+        weir__claim_add(t, "\n    AND ");
+        add_lease_lives(t, f);
+    }
+    for (size_t i = 0; i < r->held_count; i++) {
+        weir__claim_add(t, "\n    AND ");
+        weir__claim_add_equal(t, f->held[i], &r->held[i].value);
+    }
+}
+
+/* ---- why not ----------------------------------------------------------------------------------- */
+
+static void add_column_or_null(claim_text *t, const table_column *column)
+{
+    if (column == NULL) {
+        weir__claim_add(t, "NULL");
+    } else {
+        weir__claim_add_str(t, column->quoted);
+    }
+}
+
+static weir_status say_why(const finish_spec *f, const table_result *r, weir_error *err)
+{
+    const finish_request *request = f->request;
+    const weir_str table = f->table->shown;
+    const table_cell *by = &r->cells[0];
+    const table_cell *fence = &r->cells[1];
+    const table_cell *lives = &r->cells[2];
+    int64_t actual = 0;
+    const bool same_fence =
+        !fence->null && weir__str_to_i64(fence->text, &actual) && actual == request->fence;
+    weir_status status;
+    if (request->by.len > 0 && (by->null || !weir__str_equal(by->text, request->by))) {
+        status =
+            weir__fail(err, WEIR_ELOST, "row %s of %.*s is not held by \"%.*s\": %s%.*s%s", f->key,
+                       (int)table.len, table.ptr, (int)request->by.len, request->by.ptr,
+                       by->null ? "nobody holds it" : "it is \"", (int)by->text.len,
+                       by->null ? "" : by->text.ptr, by->null ? "" : "\"'s");
+    } else if (request->has_fence && !same_fence) {
+        status = weir__fail(
+            err, WEIR_ELOST, "row %s of %.*s was claimed again: its fence is %.*s, not %" PRId64,
+            f->key, (int)table.len, table.ptr, fence->null ? 4 : (int)fence->text.len,
+            fence->null ? "NULL" : fence->text.ptr, request->fence);
+    } else if (!lives->null && weir__str_equal(lives->text, weir__str("0"))) {
+        status =
+            weir__fail(err, WEIR_ELOST, "row %s of %.*s is no longer yours: its lease has ended",
+                       f->key, (int)table.len, table.ptr);
+    } else {
+        status = weir__fail(err, WEIR_ELOST, "row %s of %.*s is no longer claimed", f->key,
+                            (int)table.len, table.ptr);
+    }
+    return status;
+}
+
+static weir_status why_not(table_session *s, const finish_spec *f, weir_error *err)
+{
+    claim_text t = { .dialect = f->dialect };
+    table_result r = { 0 };
+    weir__claim_add(&t, "SELECT ");
+    add_column_or_null(&t, f->by);
+    weir__claim_add(&t, ", ");
+    add_column_or_null(&t, f->fence);
+    weir__claim_add(&t, ", ");
+    if (f->lease == NULL) {
+        weir__claim_add(&t, "NULL");
+    } else {
+        weir__claim_add(&t, "CASE WHEN ");
+        add_lease_lives(&t, f);
+        weir__claim_add(&t, " THEN 1 ELSE 0 END");
+    }
+    weir__claim_add(&t, " FROM ");
+    weir__claim_add_str(&t, f->table->quoted);
+    weir__claim_add(&t, " WHERE ");
+    weir__claim_add_key_is(&t, f->table, f->request->key);
+    weir_status status = weir__claim_text_run(&t, s, 0, &r, err);
+    if (status == WEIR_OK && r.rows_count == 0) {
+        status = weir__fail(err, WEIR_ENOTFOUND, "there is no row %s in %.*s", f->key,
+                            (int)f->table->shown.len, f->table->shown.ptr);
+    } else if (status == WEIR_OK) {
+        status = say_why(f, &r, err);
+    }
+    weir__table_result_free(&r);
+    weir__claim_text_free(&t);
+    return status;
+}
+
+/* ---- the way in -------------------------------------------------------------------------------- */
+
+static weir_status write_finish(table_session *s, const finish_spec *f, table_result *result,
+                                weir_error *err)
+{
+    claim_text t = { .dialect = f->dialect };
+    table_result own = { 0 };
+    weir_status status = WEIR_OK;
+    result = result == NULL ? &own : result;
+    weir__claim_add(&t, "UPDATE ");
+    weir__claim_add_str(&t, f->table->quoted);
+    if (add_sets(&t, f) == 0) {
+        status = weir__fail(err, WEIR_EINVAL, "--set: nothing would be written to %.*s",
+                            (int)f->table->shown.len, f->table->shown.ptr);
+        goto out;
+    }
+    weir__claim_add(&t, "\n  WHERE ");
+    add_guards(&t, f);
+    weir__claim_add(&t, "\n  RETURNING ");
+    weir__claim_add_columns(&t, f->table);
+    status = weir__claim_text_run(&t, s, 0, result, err);
+    if (status == WEIR_OK && result->rows_count == 0) {
+        status = why_not(s, f, err);
+    }
+out:
+    weir__table_result_free(&own);
+    weir__claim_text_free(&t);
+    return status;
+}
+
+/* SQLite: within a transaction, for which alone it waits as its URL says. */
+static weir_status finish_checked(table_session *s, const finish_spec *f, table_result *result,
+                                  weir_error *err)
+{
+    if (weir__claim_dialect(f->dialect)->row_locks || weir__table_in_transaction(s)) {
+        return write_finish(s, f, result, err);
+    }
+    weir_status status = weir__claim_begin(s, CLAIM_BUSY_TIMEOUT, err);
+    if (status == WEIR_OK) {
+        status = write_finish(s, f, result, err);
+    }
+    if (status == WEIR_OK) {
+        status = weir__claim_commit(s, err);
+    }
+    if (status != WEIR_OK) {
+        weir__claim_rollback(s);
+    }
+    return status;
+}
+
+weir_status weir__claim_finish(table_session *s, const finish_request *request,
+                               table_result *result, weir_error *err)
+{
+    weir_error local;
+    const table_info *table = NULL;
+    err = err == NULL ? &local : err;
+    finish_spec f = { .request = request, .dialect = weir__table_session_dialect(s) };
+    weir_status status = weir__table_described(s, request->table, &table, err);
+    f.table = table;
+    if (status == WEIR_OK) {
+        status = check_key(&f, err);
+    }
+    if (status == WEIR_OK) {
+        status = check_guards(&f, err);
+    }
+    if (status == WEIR_OK) {
+        status = check_sets(&f, err);
+    }
+    if (status == WEIR_OK) {
+        status = finish_checked(s, &f, result, err);
+    }
+    if (status == WEIR_EINVAL) {
+        weir__table_forget(s); /* the next call looks at the table again */
+    }
+    return status;
+}

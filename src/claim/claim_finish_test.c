@@ -1,0 +1,245 @@
+/* claim_finish_test.c - the end of a claim, on SQLite in memory: what it writes, and what it refuses
+ * to who no longer holds the row. The same on PostgreSQL is in tests/postgres/claims_test.c.
+ */
+#include "claim/claim.h"
+
+#include "base/str.h"
+
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdio.h>
+#include <stdlib.h>
+
+#include <cmocka.h>
+
+#define SECOND INT64_C(1000000)
+
+/* As parts of initialisers; STR is a value as well. */
+#define STR(t) ((weir_str){ .ptr = (t), .len = sizeof(t) - 1 })
+#define TEXT(t)                                                                                    \
+    {                                                                                              \
+        .kind = TABLE_TEXT, .text = {.ptr = (t), .len = sizeof(t) - 1 }                            \
+    }
+#define NUMBER(n)                                                                                  \
+    {                                                                                              \
+        .kind = TABLE_INTEGER, .number = (n)                                                       \
+    }
+
+typedef struct fixture {
+    table_db *db;
+    table_session *s;
+    table_result r;
+    weir_error err;
+} fixture;
+
+static void run(fixture *f, const char *sql)
+{
+    weir_error err;
+    if (weir__table_run(f->s, &(table_statement){ .sql = sql }, &f->r, &err) != WEIR_OK) {
+        fail_msg("%s: %s", sql, err.message);
+    }
+}
+
+static int setup(void **state)
+{
+    fixture *f = calloc(1, sizeof *f);
+    assert_non_null(f);
+    assert_int_equal(weir__table_open(&f->db, &(table_options){ .url = "memory:" }, &f->err),
+                     WEIR_OK);
+    assert_int_equal(weir__table_session_open(f->db, &f->s, &f->err), WEIR_OK);
+    run(f, "CREATE TABLE jobs (id INTEGER PRIMARY KEY, status TEXT, claimed_by TEXT,"
+           " claimed_at TEXT, locked_until INTEGER, fence INTEGER)");
+    run(f, "INSERT INTO jobs VALUES (1, 'claimed', 'w1', 'then', 9000000000000000, 7),"
+           " (2, 'claimed', 'w1', 'then', 1, 7), (3, 'pending', NULL, NULL, NULL, NULL)");
+    *state = f;
+    return 0;
+}
+
+static int teardown(void **state)
+{
+    fixture *f = *state;
+    weir__table_session_close(f->s);
+    weir__table_close(f->db);
+    weir__table_result_free(&f->r);
+    free(f);
+    return 0;
+}
+
+static const table_value first = NUMBER(1);
+static const table_value second = NUMBER(2);
+static const table_value third = NUMBER(3);
+static const claim_set done = { .column = { .ptr = "status", .len = 6 }, .value = TEXT("done") };
+static const claim_set held = { .column = { .ptr = "status", .len = 6 }, .value = TEXT("claimed") };
+
+static finish_request finish(finish_kind kind, const table_value *key)
+{
+    return (finish_request){
+        .table = STR("jobs"), .key = key, .key_count = 1, .kind = kind, .by = STR("w1")
+    };
+}
+
+static void expect_row(const fixture *f, const char *json)
+{
+    weir_buffer out = { 0 };
+    assert_int_equal(f->r.rows_count, 1);
+    assert_true(weir__table_row_json(&f->r, 0, SIZE_MAX, &out));
+    assert_true(weir__buffer_add(&out, "", 1));
+    assert_string_equal(out.ptr, json);
+    weir__buffer_free(&out);
+}
+
+static void gives(fixture *f, const finish_request *r, const char *json)
+{
+    if (weir__claim_finish(f->s, r, &f->r, &f->err) != WEIR_OK) {
+        fail_msg("%s", f->err.message);
+    }
+    expect_row(f, json);
+    assert_false(weir__table_in_transaction(f->s));
+}
+
+static void refused(fixture *f, const finish_request *r, weir_status status, const char *message)
+{
+    assert_int_equal(weir__claim_finish(f->s, r, &f->r, &f->err), status);
+    assert_int_equal(f->err.code, status);
+    if (strstr(f->err.message, message) == NULL) {
+        fail_msg("\"%s\" has no \"%s\"", f->err.message, message);
+    }
+    assert_false(weir__table_in_transaction(f->s));
+}
+
+static void done_writes_and_ends_the_lease(void **state)
+{
+    finish_request r = finish(FINISH_DONE, &first);
+    r.set = &done;
+    r.set_count = 1;
+    gives(*state, &r,
+          "{\"id\":1,\"status\":\"done\",\"claimed_by\":\"w1\",\"claimed_at\":\"then\","
+          "\"locked_until\":null,\"fence\":7}");
+}
+
+static void release_takes_the_holder_out(void **state)
+{
+    const claim_set_sql back = { .column = STR("status"), .sql = STR(":a || 'ing'") };
+    const claim_param pend = { .name = STR("a"), .value = TEXT("pend") };
+    finish_request r = finish(FINISH_RELEASE, &first);
+    r.set_sql = &back;
+    r.set_sql_count = 1;
+    r.params = &pend;
+    r.params_count = 1;
+    gives(*state, &r,
+          "{\"id\":1,\"status\":\"pending\",\"claimed_by\":null,\"claimed_at\":null,"
+          "\"locked_until\":null,\"fence\":7}");
+}
+
+static void extend_moves_the_end(void **state)
+{
+    fixture *f = *state;
+    finish_request r = finish(FINISH_EXTEND, &first);
+    r.lease_us = 60 * SECOND;
+    assert_int_equal(weir__claim_finish(f->s, &r, NULL, &f->err), WEIR_OK);
+    run(f, "SELECT locked_until / 1000000 - unixepoch() BETWEEN 50 AND 61 AS soon FROM jobs"
+           " WHERE id = 1");
+    expect_row(f, "{\"soon\":1}");
+}
+
+static void C38_who_no_longer_holds_it_is_refused(void **state)
+{
+    fixture *f = *state;
+    finish_request r = finish(FINISH_DONE, &first);
+    r.set = &done;
+    r.set_count = 1;
+    r.by = STR("w2");
+    refused(f, &r, WEIR_ELOST, "row 1 of jobs is not held by \"w2\": it is \"w1\"'s");
+    r.by = (weir_str){ 0 };
+    r.has_fence = true;
+    r.fence = 6;
+    r.fence_column = STR("fence");
+    refused(f, &r, WEIR_ELOST, "row 1 of jobs was claimed again: its fence is 7, not 6");
+    r = finish(FINISH_EXTEND, &second);
+    r.lease_us = SECOND;
+    refused(f, &r, WEIR_ELOST, "row 2 of jobs is no longer yours: its lease has ended");
+    r = finish(FINISH_FAIL, &third);
+    refused(f, &r, WEIR_ELOST, "row 3 of jobs is not held by \"w1\": nobody holds it");
+    run(f, "UPDATE jobs SET status = 'done' WHERE id = 1");
+    r = finish(FINISH_RELEASE, &first);
+    r.held = &held;
+    r.held_count = 1;
+    refused(f, &r, WEIR_ELOST, "row 1 of jobs is no longer claimed");
+    run(f, "SELECT group_concat(status || ' ' || ifnull(claimed_by, '') || ' ' ||"
+           " ifnull(locked_until, '')) AS all_rows FROM jobs");
+    expect_row(f, "{\"all_rows\":\"done w1 9000000000000000,claimed w1 1,pending  \"}");
+}
+
+static void a_row_that_is_not_there_is_told(void **state)
+{
+    const table_value nowhere = NUMBER(99);
+    const finish_request r = finish(FINISH_RELEASE, &nowhere);
+    refused(*state, &r, WEIR_ENOTFOUND, "there is no row 99 in jobs");
+}
+
+static void a_lease_column_may_be_left_out(void **state)
+{
+    finish_request r = finish(FINISH_DONE, &second);
+    r.set = &done;
+    r.set_count = 1;
+    r.lease_column = CLAIM_NO_COLUMN;
+    gives(*state, &r,
+          "{\"id\":2,\"status\":\"done\",\"claimed_by\":\"w1\",\"claimed_at\":\"then\","
+          "\"locked_until\":1,\"fence\":7}");
+}
+
+static void mistakes_are_told_with_their_flag(void **state)
+{
+    fixture *f = *state;
+    finish_request r = finish(FINISH_DONE, &first);
+    r.by = (weir_str){ 0 };
+    refused(f, &r, WEIR_EINVAL, "--by: say who you are");
+    r.has_fence = true;
+    refused(f, &r, WEIR_EINVAL, "--fence-column: which column");
+    r.fence_column = STR("fences");
+    refused(f, &r, WEIR_EINVAL, "--fence-column: no column \"fences\" in jobs");
+    r = finish(FINISH_DONE, &first);
+    r.by_column = STR("owner");
+    refused(f, &r, WEIR_EINVAL, "--by-column: no column \"owner\" in jobs");
+    r = finish(FINISH_DONE, &first);
+    r.lease_column = CLAIM_NO_COLUMN;
+    refused(f, &r, WEIR_EINVAL, "--set: nothing would be written");
+    r.kind = FINISH_EXTEND;
+    refused(f, &r, WEIR_EINVAL, "--lease-column: ");
+    r = finish(FINISH_EXTEND, &first);
+    refused(f, &r, WEIR_EINVAL, "--lease: 0 us");
+    r.key_count = 0;
+    refused(f, &r, WEIR_EINVAL, "the primary key of jobs has 1 columns, and 0 values were given");
+}
+
+static void it_may_be_part_of_a_transaction(void **state)
+{
+    fixture *f = *state;
+    finish_request r = finish(FINISH_RELEASE, &first);
+    assert_int_equal(weir__table_begin(f->s, &f->err), WEIR_OK);
+    assert_int_equal(weir__claim_finish(f->s, &r, &f->r, &f->err), WEIR_OK);
+    r = finish(FINISH_RELEASE, &second);
+    assert_int_equal(weir__claim_finish(f->s, &r, &f->r, &f->err), WEIR_ELOST);
+    assert_true(weir__table_in_transaction(f->s));
+    weir__table_rollback(f->s);
+    run(f, "SELECT claimed_by FROM jobs WHERE id = 1");
+    expect_row(f, "{\"claimed_by\":\"w1\"}");
+}
+
+#define TEST(f) cmocka_unit_test_setup_teardown(f, setup, teardown)
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        TEST(done_writes_and_ends_the_lease),
+        TEST(release_takes_the_holder_out),
+        TEST(extend_moves_the_end),
+        TEST(C38_who_no_longer_holds_it_is_refused),
+        TEST(a_row_that_is_not_there_is_told),
+        TEST(a_lease_column_may_be_left_out),
+        TEST(mistakes_are_told_with_their_flag),
+        TEST(it_may_be_part_of_a_transaction),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
