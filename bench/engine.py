@@ -135,6 +135,84 @@ def drain(bench, compare, _):
                         reference="a settle for each target" if each else "one settle per round")
 
 
+def fill_and_drain(bench, url, count, streams, *lane_args):
+    """Events that are there before; the time, and all else, has the routing and the handling."""
+    subprocess.run([bench.program("drain"), "fill", "--url", url, "--count", str(count),
+                    "--streams", str(streams)], check=True)
+    return bench.run("drain", "drain", "--filled", 1, "--url", url, "--count", count, "--streams",
+                     streams, *lane_args)
+
+
+def growth(bench, _, __):
+    """What an event costs that is handled, in logs of 1, 10 and 100 times the size."""
+    base = 5000 // bench.scale
+    for store in stores(bench):
+        points = []
+        for factor in (1, 10, 100):
+            took = []
+            for _ in range(bench.rounds if factor < 100 else 1):
+                report = fill_and_drain(bench, store.fresh(), base * factor, 100, *lane(10, 100))
+                nothing_left(store, 100)
+                took.append(report["wall_us"] / report["events"])
+            points.append({"events": base * factor, "rounds": len(took),
+                           "handle_us": round(statistics.median(took), 2),
+                           "handle_spread": [round(min(took), 2), round(max(took), 2)]})
+        bench.note({"row": f"growth, {store.name}: cost per handled event at 1, 10 and 100 times "
+                           "the events", "points": points})
+
+
+def wal(bench, _, limit):
+    """Of routing, leasing and settling; appending is not in it."""
+    count, store, values = 5000 // bench.scale, Pg(bench), {}
+    for name, slots, batch in (("10 slots x 10", 10, 10), ("100 slots x 1,000", 100, 1000)):
+        values[name] = []
+        for _ in range(bench.rounds):
+            url = store.fresh()
+            subprocess.run([bench.program("drain"), "fill", "--url", url, "--count", str(count),
+                            "--streams", "100"], check=True)
+            store.analyze()
+            report = postgres.wal_of(lambda a=(slots, batch), u=url: bench.run(
+                "drain", "drain", "--filled", 1, "--url", u, "--count", count, "--streams", 100,
+                *lane(*a)))
+            values[name].append(round(report["wal_bytes"] / count))
+        limit(bench, f"WAL per handled event, 100 {{stream}} targets, {name}", "bytes",
+              values[name], None)
+
+
+def held(bench, _, __):
+    """Drains of 10,000 targets while somebody keeps a snapshot: the last ones against those before
+    it. Nothing that was leased and settled since can be cleaned up (T11)."""
+    seconds, targets = (300, 10000) if bench.scale == 1 else (10, 1000)
+    store = Pg(bench)
+    url = store.fresh()
+
+    def rates(duration, least):
+        taken, until = [], time.monotonic() + duration
+        while len(taken) < least or time.monotonic() < until:
+            report = warm(bench, store, "drain", "--url", url, "--count", 2 * targets, "--streams",
+                          targets, *lane(10, 10))
+            taken.append(round(report["events"] * 1e6 / report["wall_us"]))
+        return taken
+
+    free = rates(0, 3)
+    with subprocess.Popen(["psql", "-X", "-q", postgres.url()], stdin=subprocess.PIPE, text=True,
+                          stdout=subprocess.DEVNULL) as holder:
+        holder.stdin.write("BEGIN ISOLATION LEVEL REPEATABLE READ;"
+                           " SELECT count(*) FROM bench.streams;\n")
+        holder.stdin.flush()
+        under = rates(seconds, 3)
+        holder.stdin.close()
+    nothing_left(store, targets)
+    last = under[-max(1, len(under) // 4):]
+    before = statistics.median(free)
+    ratio = statistics.median(last) / before
+    bench.note({"row": f"drain of {targets:,} targets, a transaction held for {seconds} s",
+                "unit": "events/s", "raw": before, "weir": statistics.median(last),
+                "reference": "itself, before the transaction", "ratio": round(ratio, 3),
+                "ratio_spread": [min(last) / before, max(last) / before], "target": 0.5,
+                "met": ratio >= 0.5, "free": free, "held": under})
+
+
 # ---- priority ------------------------------------------------------------------------------
 
 
@@ -288,11 +366,7 @@ def memory(bench, _, limit):
         limit(bench, f"resident memory {store.name}, {million:,} targets", "kB",
               [report["memory_kb"]], 64 * 1024, handled=report["events"],
               routed_per_second=round(million * 1e6 / report["wall_us"]))
-        url = store.fresh()
-        subprocess.run([bench.program("drain"), "fill", "--url", url, "--count", str(million),
-                        "--streams", "1000"], check=True)
-        report = bench.run("drain", "drain", "--filled", 1, "--url", url, "--count", million,
-                           "--streams", 1000, *lane(4, 1000))
+        report = fill_and_drain(bench, store.fresh(), million, 1000, *lane(4, 1000))
         nothing_left(store, 1000)
         limit(bench, f"resident memory {store.name}, draining {million:,} events", "kB",
               [report["memory_kb"]], 64 * 1024,
@@ -321,5 +395,6 @@ def idle(bench, _, limit):
           [round(calls / seconds, 2)], 2, transactions_open=held, statements=texts)
 
 
-ROWS = {"engine_drain": drain, "engine_priority": priority, "engine_latency": latency,
+ROWS = {"engine_drain": drain, "engine_growth": growth, "engine_wal": wal, "engine_held": held,
+        "engine_priority": priority, "engine_latency": latency,
         "engine_load": load, "engine_lanes": lanes, "engine_memory": memory, "engine_idle": idle}
