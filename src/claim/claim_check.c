@@ -1,11 +1,15 @@
 /* claim_check.c - a request against the table: every name becomes a column, every mistake is told
  * with the flag that it was made with.
  */
+#define _GNU_SOURCE /* memrchr */
+
 #include "base/assert.h"
 #include "base/str.h"
 #include "claim/claim_private.h"
 
 #include <inttypes.h>
+#include <string.h>
+#include <strings.h>
 
 #define DEFAULT_BY    "claimed_by"
 #define DEFAULT_AT    "claimed_at"
@@ -187,6 +191,57 @@ static weir_status check_written(const claim_spec *c, weir_error *err)
     return WEIR_OK;
 }
 
+/* A name stands in SQL, in any case of letters, by itself or between quotes. Strings count too: better
+ * a mistake that is not noticed than a claim that is refused. */
+static bool mentions(weir_str sql, weir_str name)
+{
+    for (size_t i = 0; i + name.len <= sql.len; i++) {
+        const char before = i == 0 ? ' ' : sql.ptr[i - 1];
+        const char after = i + name.len == sql.len ? ' ' : sql.ptr[i + name.len];
+        if (strncasecmp(sql.ptr + i, name.ptr, name.len) == 0 && !weir__claim_is_name(before) &&
+            !weir__claim_is_name(after)) {
+            return true;
+        }
+    }
+    return false;
+}
+
+/* The last part of the table's name: jobs of public.jobs. */
+static weir_str table_name(const table_info *table)
+{
+    const char *dot = memrchr(table->shown.ptr, '.', table->shown.len);
+    const size_t start = dot == NULL ? 0 : (size_t)(dot + 1 - table->shown.ptr);
+    return (weir_str){ .ptr = table->shown.ptr + start, .len = table->shown.len - start };
+}
+
+/* Without a lease it is `where` that tells what is taken from what is free. If it looks at nothing that
+ * the claim writes, everybody is given the same rows. What it looks at is not always to be seen:
+ * through the row as a whole, a query of its own, or a column that is computed from others. */
+static weir_status check_marks(const claim_spec *c, weir_error *err)
+{
+    const weir_str where = c->request->where;
+    const char *flag;
+    const table_column *column;
+    bool looks = c->request->hold || c->lease != NULL || mentions(where, weir__str("select")) ||
+                 mentions(where, table_name(c->table));
+    for (size_t i = 0; !looks && (column = written_column(c, i, &flag)) != NULL; i++) {
+        looks = mentions(where, column->name);
+    }
+    for (size_t i = 0; !looks && i < c->table->columns_count; i++) {
+        looks = c->table->columns[i].generated && mentions(where, c->table->columns[i].name);
+    }
+    if (looks) {
+        return WEIR_OK;
+    }
+    const weir_status status =
+        weir__fail(err, WEIR_EINVAL,
+                   "--where looks at nothing that the claim writes: everybody "
+                   "would be given the same rows");
+    weir__error_detail(err, "Let --where ask for rows that are not taken yet (status = 'pending') "
+                            "and --set change that (status=claimed), or give a --lease.");
+    return status;
+}
+
 static bool has_order(const claim_spec *c, const table_column *column)
 {
     for (size_t i = 0; i < c->order_count; i++) {
@@ -334,6 +389,9 @@ weir_status weir__claim_check(const claim_request *request, const table_info *ta
     }
     if (status == WEIR_OK) {
         status = check_written(c, err);
+    }
+    if (status == WEIR_OK) {
+        status = check_marks(c, err);
     }
     if (status == WEIR_OK) {
         status = check_order(c, err);

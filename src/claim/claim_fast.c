@@ -26,7 +26,9 @@ enum {
 static weir_status run_fast(table_session *s, const claim_spec *c, claim_lock lock, int64_t limit,
                             table_result *rows, weir_error *err)
 {
-    claim_text t = { .dialect = c->dialect };
+    /* A parameter in --where may decide which index is the right one. */
+    claim_text t = { .dialect = c->dialect,
+                     .again = c->request->params_count == 0 && c->request->exclude_count == 0 };
     weir__claim_add_fast(&t, c, lock, limit, true);
     const weir_status status = weir__claim_text_run(&t, s, 0, rows, err);
     weir__claim_text_free(&t);

@@ -63,6 +63,9 @@ typedef struct claim_scan {
  * do not match, a second statement, a numbered parameter. */
 weir_status weir__claim_scan_next(claim_scan *s, claim_piece *piece, bool *found, weir_error *err);
 
+/* A letter of a name that needs no quotes. */
+bool weir__claim_is_name(char c);
+
 /* ---- a request that was checked (claim_check.c) ------------------------------------------------ */
 
 enum { CLAIM_KEY_MAX = 32, CLAIM_ORDER_MAX = CLAIM_COLUMNS_MAX + CLAIM_KEY_MAX };
@@ -105,10 +108,11 @@ static inline bool weir__claim_no_column(weir_str name)
 
 /* ---- writing statements (claim_text.c) --------------------------------------------------------- */
 
-/* A statement that is being written. Zero but for the first two at first. */
+/* A statement that is being written. Zero but for the first three at first. */
 typedef struct claim_text {
     table_dialect dialect;
     bool literals; /* values are written out; else they become parameters */
+    bool again;    /* the statement will come again, and is best planned without its values */
     weir_buffer sql;
     table_value *values; /* owned */
     size_t values_count, values_capacity;

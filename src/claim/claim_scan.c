@@ -16,7 +16,7 @@ static bool is_name_start(char c)
     return (c >= 'a' && c <= 'z') || (c >= 'A' && c <= 'Z') || c == '_' || ((unsigned char)c) > 127;
 }
 
-static bool is_name(char c)
+bool weir__claim_is_name(char c)
 {
     return is_name_start(c) || (c >= '0' && c <= '9');
 }
@@ -70,7 +70,7 @@ static size_t comment_end(const claim_scan *s, size_t at)
 static size_t dollar_tag(const claim_scan *s, size_t at)
 {
     size_t i = at + 1;
-    while (is_name(char_at(s, i)) && !(i == at + 1 && !is_name_start(char_at(s, i)))) {
+    while (weir__claim_is_name(char_at(s, i)) && !(i == at + 1 && !is_name_start(char_at(s, i)))) {
         i++;
     }
     return char_at(s, i) == '$' ? i + 1 - at : 0;
@@ -87,7 +87,7 @@ static bool has_backslashes(const claim_scan *s, size_t at)
 {
     return s->dialect == TABLE_POSTGRES && at > 0 &&
            (s->sql.ptr[at - 1] == 'E' || s->sql.ptr[at - 1] == 'e') &&
-           !(at > 1 && is_name(s->sql.ptr[at - 2]));
+           !(at > 1 && weir__claim_is_name(s->sql.ptr[at - 2]));
 }
 
 /* Passes over what is no code at s->at; *end is s->at when it is code. */
@@ -110,7 +110,7 @@ static weir_status skip(const claim_scan *s, size_t *end, weir_error *err)
         *end = quoted_end(s, at, c == '[' ? ']' : c, false);
         what = "a name in quotes";
     } else if (c == '$' && s->dialect == TABLE_POSTGRES && dollar_tag(s, at) > 0 &&
-               !(at > 0 && is_name(s->sql.ptr[at - 1]))) {
+               !(at > 0 && weir__claim_is_name(s->sql.ptr[at - 1]))) {
         *end = dollar_end(s, at, dollar_tag(s, at));
         what = "a string";
     } else {
@@ -130,7 +130,7 @@ static weir_status check_code(claim_scan *s, weir_error *err)
         return weir__fail(err, WEIR_EINVAL, "a semicolon: this is one expression");
     }
     if (c == '$' && char_at(s, s->at + 1) >= '0' && char_at(s, s->at + 1) <= '9' &&
-        !(s->at > 0 && is_name(s->sql.ptr[s->at - 1]))) {
+        !(s->at > 0 && weir__claim_is_name(s->sql.ptr[s->at - 1]))) {
         return weir__fail(err, WEIR_EINVAL,
                           "parameters have names here: :name with --param "
                           "name=VALUE");
@@ -144,7 +144,7 @@ weir_status weir__claim_scan_next(claim_scan *s, claim_piece *piece, bool *found
     *found = start < s->sql.len;
     if (*found && s->sql.ptr[start] == ':' && is_name_start(char_at(s, start + 1))) {
         s->at++;
-        while (is_name(char_at(s, s->at))) {
+        while (weir__claim_is_name(char_at(s, s->at))) {
             s->at++;
         }
         *piece =

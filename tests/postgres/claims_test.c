@@ -290,13 +290,13 @@ static void mistakes_are_told_on(place *p)
     r.fence_column = STR("tenant");
     refused(p, &r, "--fence-column: column \"tenant\"");
     r.fence_column = (weir_str){ 0 };
-    r.where = STR("nope = 1");
+    r.where = STR("nope = status");
     refused(p, &r, "column \"nope\" does not exist");
     r.where = STR("status = $$pending");
     refused(p, &r, "--where: a string does not end");
-    r.where = STR("id = $1");
+    r.where = STR("status = $1");
     refused(p, &r, "--where: parameters have names here");
-    r.where = STR("true");
+    r.where = STR("priority = 0");
     const claim_set bad = { .column = STR("priority"), .value = TEXT("high") };
     r.set = &bad;
     refused(p, &r, "invalid input syntax for type integer: \"high\"");
