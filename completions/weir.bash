@@ -3,7 +3,7 @@
 # Options come from the lists below; names of streams and targets come from the store that the
 # command line names, when there is one and it answers.
 
-_weir_commands='append read log streams close work targets why reactions dead init status doctor unblock skip reset
+_weir_commands='append read log streams close work targets why reactions dead race init status doctor unblock skip reset
     prioritize pause resume help version'
 _weir_common='--store --json --text --help'
 # What acts on targets takes a filter in place of names.
@@ -21,6 +21,7 @@ _weir_options() {
     targets) echo '--match --source --lane --blocked --limit --watch' ;;
     reactions) echo '--dry-run' ;;
     dead) echo '--target --reaction --all --limit --dry-run --yes' ;;
+    race) echo '--workers --rows --limit --mode --pause --effects --keep --drop' ;;
     unblock | pause | resume) echo "$_weir_acting" ;;
     skip) echo "$_weir_acting --yes" ;;
     reset) echo "$_weir_acting --to --yes" ;;
@@ -133,14 +134,19 @@ _weir() {
         _weir_words "$current" "$prefix" text json
         return
         ;;
-    --batch | --config)
+    --mode)
+        _weir_words "$current" "$prefix" skip wait autocommit none
+        return
+        ;;
+    --batch | --config | --effects)
         compopt -o filenames 2>/dev/null
         _weir_reply "$current" < <(compgen -f -- "$current")
         return
         ;;
     --meta | --correlation | --key | --reserve | --release-key | --from | --to | --limit | --at | \
         --after | --since | --tail | --name | --stream | --category | --match | --source | --lane | --grant | \
-        --reaction | --on | --run | --exec | --priority | --retries | --lanes | --threads | --budget)
+        --reaction | --on | --run | --exec | --priority | --retries | --lanes | --threads | --budget | \
+        --workers | --rows | --pause | --drop)
         return
         ;;
     esac

@@ -1,6 +1,6 @@
 # fish completion for weir
 
-set -l commands append read log streams close work targets why reactions dead init status doctor unblock skip reset prioritize pause resume help version
+set -l commands append read log streams close work targets why reactions dead race init status doctor unblock skip reset prioritize pause resume help version
 
 function __weir_streams
     set -l token (commandline -ct)
@@ -31,6 +31,7 @@ complete -c weir -n $first -a targets -d 'list targets: state, lag, retries, who
 complete -c weir -n $first -a why -d 'why a target is, or is not, running'
 complete -c weir -n $first -a reactions -d 'list reactions, or end one'
 complete -c weir -n $first -a dead -d 'parked events: list, show, send back, drop'
+complete -c weir -n $first -a race -d 'two workers go for one table: what each of them sees'
 complete -c weir -n $first -a init -d 'make or upgrade the store'
 complete -c weir -n $first -a status -d 'where the store stands: positions, lanes, size'
 complete -c weir -n $first -a doctor -d 'check the store, and say what to do about each finding'
@@ -104,6 +105,15 @@ complete -c weir -n '__fish_seen_subcommand_from work' -l budget -x -d 'how long
 complete -c weir -n '__fish_seen_subcommand_from work' -l log -x -a 'text json' -d 'form of the log'
 complete -c weir -n '__fish_seen_subcommand_from work' -l verbose -d 'log every lease'
 complete -c weir -n '__fish_seen_subcommand_from work' -l check -d 'only say what is wrong'
+
+complete -c weir -n '__fish_seen_subcommand_from race' -l workers -x -d 'how many workers'
+complete -c weir -n '__fish_seen_subcommand_from race' -l rows -x -d 'how many rows'
+complete -c weir -n '__fish_seen_subcommand_from race' -l limit -x -d 'how many rows a worker asks for'
+complete -c weir -n '__fish_seen_subcommand_from race' -l mode -x -a 'skip wait autocommit none' -d 'how rows are taken'
+complete -c weir -n '__fish_seen_subcommand_from race' -l pause -x -d 'how long a worker works'
+complete -c weir -n '__fish_seen_subcommand_from race' -l effects -r -F -d 'append the side effects to a file'
+complete -c weir -n '__fish_seen_subcommand_from race' -l keep -d 'do not drop the table'
+complete -c weir -n '__fish_seen_subcommand_from race' -l drop -x -d 'drop a table that a race has left'
 
 complete -c weir -n '__fish_seen_subcommand_from targets' -l match -x -d 'only targets whose name fits'
 complete -c weir -n '__fish_seen_subcommand_from targets' -l source -x -d 'only targets with a subscription whose source fits'

@@ -50,6 +50,7 @@ _weir() {
         'why:why a target is, or is not, running'
         'reactions:list reactions, or end one'
         'dead:parked events\: list, show, send back, drop'
+        'race:two workers go for one table\: what each of them sees'
         'init:make or upgrade the store'
         'status:where the store stands\: positions, lanes, size'
         'doctor:check the store, and say what to do about each finding'
@@ -101,6 +102,17 @@ _weir() {
                 '--category[only streams of this category]:NAME:' \
                 '--correlation[only events with this meta.correlation]:TEXT:' \
                 '--follow[then wait for more]'
+            ;;
+        race)
+            _arguments $common \
+                '--workers[how many workers]:N:' \
+                '--rows[how many rows]:N:' \
+                '--limit[how many rows a worker asks for]:N:' \
+                '--mode[how rows are taken]:MODE:(skip wait autocommit none)' \
+                '--pause[how long a worker works on its rows]:TIME:' \
+                '--effects[append the side effects to a file]:FILE:_files' \
+                '--keep[do not drop the table afterwards]' \
+                '--drop[drop a table that a race has left]:TABLE:'
             ;;
         streams)
             _arguments $common \

@@ -128,7 +128,7 @@ cd .. || exit 1
 mkdir help && cd help || exit 1
 echo '{"amount":12}' >payment.json
 echo '{"stream":"order-9","name":"N"}' >events.jsonl
-for command in append read log streams targets init status doctor version help close; do
+for command in append read log streams targets race init status doctor version help close; do
     while IFS= read -r line; do
         case $line in
         *--follow* | *--watch* | *postgres:*) continue ;; # have tests of their own
