@@ -3,7 +3,7 @@
 # Options come from the lists below; names of streams and targets come from the store that the
 # command line names, when there is one and it answers.
 
-_weir_commands='append read log streams close work targets why reactions dead race init status doctor unblock skip reset
+_weir_commands='append read log streams close work targets why reactions dead race lint init status doctor unblock skip reset
     prioritize pause resume help version'
 _weir_common='--store --json --text --help'
 # What acts on targets takes a filter in place of names.
@@ -22,6 +22,7 @@ _weir_options() {
     reactions) echo '--dry-run' ;;
     dead) echo '--target --reaction --all --limit --dry-run --yes' ;;
     race) echo '--workers --rows --limit --mode --pause --effects --keep --drop' ;;
+    lint) echo '--limit --dialect --rules' ;;
     unblock | pause | resume) echo "$_weir_acting" ;;
     skip) echo "$_weir_acting --yes" ;;
     reset) echo "$_weir_acting --to --yes" ;;
@@ -138,6 +139,10 @@ _weir() {
         _weir_words "$current" "$prefix" skip wait autocommit none
         return
         ;;
+    --dialect)
+        _weir_words "$current" "$prefix" postgres sqlite
+        return
+        ;;
     --batch | --config | --effects)
         compopt -o filenames 2>/dev/null
         _weir_reply "$current" < <(compgen -f -- "$current")
@@ -157,6 +162,9 @@ _weir() {
         _weir_words "$current" '' "$_weir_common" "$(_weir_options "$command")" "$version"
     elif [ -z "$command" ] || [ "$command" = help ]; then
         _weir_words "$current" '' "$_weir_commands"
+    elif [ "$command" = lint ]; then
+        compopt -o filenames 2>/dev/null
+        _weir_reply "$current" < <(compgen -f -- "$current")
     elif [ "$argument" -eq 0 ]; then
         case $command in
         append | read | close) _weir_stored streams ;;

@@ -1,6 +1,6 @@
 # fish completion for weir
 
-set -l commands append read log streams close work targets why reactions dead race init status doctor unblock skip reset prioritize pause resume help version
+set -l commands append read log streams close work targets why reactions dead race lint init status doctor unblock skip reset prioritize pause resume help version
 
 function __weir_streams
     set -l token (commandline -ct)
@@ -32,6 +32,7 @@ complete -c weir -n $first -a why -d 'why a target is, or is not, running'
 complete -c weir -n $first -a reactions -d 'list reactions, or end one'
 complete -c weir -n $first -a dead -d 'parked events: list, show, send back, drop'
 complete -c weir -n $first -a race -d 'two workers go for one table: what each of them sees'
+complete -c weir -n $first -a lint -d 'say what is wrong with claims in SQL'
 complete -c weir -n $first -a init -d 'make or upgrade the store'
 complete -c weir -n $first -a status -d 'where the store stands: positions, lanes, size'
 complete -c weir -n $first -a doctor -d 'check the store, and say what to do about each finding'
@@ -148,3 +149,8 @@ complete -c weir -n $acting -l dry-run -d 'say how many would change, change not
 complete -c weir -n '__fish_seen_subcommand_from skip reset' -l yes -d 'do not ask'
 complete -c weir -n '__fish_seen_subcommand_from reset' -l to -x -a start -d 'start, a position (the last that stays handled), or a time'
 complete -c weir -n '__fish_seen_subcommand_from prioritize' -l clear -d 'back to what its reactions declare'
+
+complete -c weir -n '__fish_seen_subcommand_from lint' -F
+complete -c weir -n '__fish_seen_subcommand_from lint' -l limit -x -d 'every claim takes N rows'
+complete -c weir -n '__fish_seen_subcommand_from lint' -l dialect -x -a 'postgres sqlite' -d 'which SQL it is'
+complete -c weir -n '__fish_seen_subcommand_from lint' -l rules -d 'print the rules, with examples'

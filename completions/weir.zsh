@@ -51,6 +51,7 @@ _weir() {
         'reactions:list reactions, or end one'
         'dead:parked events\: list, show, send back, drop'
         'race:two workers go for one table\: what each of them sees'
+        'lint:say what is wrong with claims in SQL'
         'init:make or upgrade the store'
         'status:where the store stands\: positions, lanes, size'
         'doctor:check the store, and say what to do about each finding'
@@ -164,6 +165,13 @@ _weir() {
         why)
             _arguments $common \
                 '1:target:_weir_targets'
+            ;;
+        lint)
+            _arguments $common \
+                '--limit[every claim takes N rows]:N:' \
+                '--dialect[which SQL it is]:NAME:(postgres sqlite)' \
+                '--rules[print the rules, with examples]' \
+                '*:file:_files'
             ;;
         reactions)
             _arguments $common \
