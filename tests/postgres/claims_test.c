@@ -442,6 +442,133 @@ static void C37_who_waits_judges_again_on(place *p)
 }
 ON_BOTH_PATHS(C37_who_waits_judges_again)
 
+/* The claim stops after its snapshot was taken and before it looks at a row: others write meanwhile. */
+static void C36_what_has_changed_since_the_snapshot_is_judged_again(void **state)
+{
+    place p = place_open(*state, CLAIM_PATH_DEFAULT);
+    test_exec(p.t->conn, JOBS);
+    PGconn *other = test_connect(p.t);
+    test_exec(other, "SET search_path = %s; SELECT pg_advisory_lock(4711)", p.t->schema);
+    waiter w = { .p = &p, .r = pending(&p, 3) };
+    w.r.where =
+        STR("(SELECT pg_advisory_xact_lock_shared(4711)) IS NOT NULL AND status = 'pending'");
+    w.r.attempts_column = STR("attempts");
+    assert_int_equal(pthread_create(&w.thread, NULL, wait_run, &w), 0);
+    wait_until_blocked(&p);
+    test_exec(other, "UPDATE jobs SET status = 'taken' WHERE id = 1;"
+                     "UPDATE jobs SET attempts = 40 WHERE id = 2; DELETE FROM jobs WHERE id = 3;"
+                     "SELECT pg_advisory_unlock(4711)");
+    assert_int_equal(pthread_join(w.thread, NULL), 0);
+    assert_int_equal(w.status, WEIR_OK);
+    expect(&p, "id", "2 4 5");
+    expect(&p, "attempts", "41 1 1");
+    place_close(&p);
+}
+
+/* ---- so many for each value -------------------------------------------------------------------- */
+
+enum { CAPPED_CLAIMERS = 32, CAPPED_CLAIMS = 12 };
+
+typedef struct capped {
+    place p;
+    claim_request r;
+    pthread_t thread;
+    size_t claims, rows;
+    weir_status status;
+} capped;
+
+/* Claims, and gives back what was claimed before the last time. */
+static void *capped_run(void *ctx)
+{
+    capped *c = ctx;
+    for (int i = 0; i < CAPPED_CLAIMS && c->status == WEIR_OK; i++) {
+        c->status = try_claim(&c->p, &c->r);
+        c->rows += c->p.r.rows_count;
+        for (size_t j = 0; j < c->p.r.rows_count && c->status == WEIR_OK; j += 2) {
+            const table_value key = weir__table_cell_value(&c->p.r.cells[j * c->p.r.columns_count]);
+            const claim_set done = { .column = STR("status"), .value = TEXT("done") };
+            const finish_request f = { .table = STR("jobs"),
+                                       .key = &key,
+                                       .key_count = 1,
+                                       .by = c->r.by,
+                                       .set = &done,
+                                       .set_count = 1 };
+            c->status = weir__claim_finish(c->p.s, &f, NULL, &c->p.err);
+        }
+    }
+    return NULL;
+}
+
+/* Each claim writes down how many are held when it commits; checked by the table itself. */
+#define COUNTED                                                                                    \
+    "CREATE FUNCTION counted() RETURNS trigger LANGUAGE plpgsql AS $$ BEGIN"                       \
+    " IF (SELECT count(*) FROM jobs WHERE status = 'claimed' AND tenant IS NOT DISTINCT FROM"      \
+    " new.tenant) > 3 THEN RAISE 'too many of %%', new.tenant; END IF; RETURN NULL; END $$;"       \
+    "CREATE CONSTRAINT TRIGGER counted AFTER UPDATE ON jobs DEFERRABLE INITIALLY DEFERRED"         \
+    " FOR EACH ROW EXECUTE FUNCTION counted()"
+
+static void never_more_than_so_many_held_under_32_claimers_on(place *p)
+{
+    static capped all[CAPPED_CLAIMERS];
+    size_t rows = 0;
+    test_exec(p->t->conn, JOBS "; " COUNTED);
+    test_exec(p->t->conn, "INSERT INTO jobs (id, tenant) SELECT i, nullif(mod(i, 4), 0)"
+                          " FROM generate_series(11, 2000) AS i");
+    for (size_t i = 0; i < CAPPED_CLAIMERS; i++) {
+        all[i] = (capped){ .p = place_open(p->t, p->path) };
+        all[i].r = pending(&all[i].p, 2);
+        all[i].r.by = STR("w");
+        all[i].r.max_per_column = STR("tenant");
+        all[i].r.max_per = 3;
+    }
+    for (size_t i = 0; i < CAPPED_CLAIMERS; i++) {
+        assert_int_equal(pthread_create(&all[i].thread, NULL, capped_run, &all[i]), 0);
+    }
+    for (size_t i = 0; i < CAPPED_CLAIMERS; i++) {
+        assert_int_equal(pthread_join(all[i].thread, NULL), 0);
+        if (all[i].status != WEIR_OK) {
+            fail_msg("%s", all[i].p.err.message);
+        }
+        rows += all[i].rows;
+        place_close(&all[i].p);
+    }
+    assert_int_equal(test_number(p->t->conn, "SELECT count(*) FROM jobs WHERE status <> 'pending'"),
+                     (int64_t)rows);
+    /* Nothing more fits: four values, three of each. */
+    claim_request r = pending(p, 100);
+    r.max_per_column = STR("tenant");
+    r.max_per = 3;
+    assert_int_equal(try_claim(p, &r), WEIR_OK);
+    assert_int_equal(test_number(p->t->conn, "SELECT count(*) FROM jobs WHERE status = 'claimed'"),
+                     12);
+    assert_int_equal(try_claim(p, &r), WEIR_OK);
+    assert_int_equal(p->r.rows_count, 0);
+}
+ON_BOTH_PATHS(never_more_than_so_many_held_under_32_claimers)
+
+/* A value that has many ready rows in front does not keep the others from being found. */
+static void a_value_that_is_full_is_passed_over_on(place *p)
+{
+    test_exec(p->t->conn, JOBS);
+    test_exec(p->t->conn, "UPDATE jobs SET tenant = CASE WHEN id <= 6 THEN 'a' WHEN id <= 8 THEN"
+                          " 'b' END, locked_until = NULL");
+    claim_request r = pending(p, 5);
+    r.max_per_column = STR("tenant");
+    r.max_per = 2;
+    r.lease_us = 60 * SECOND;
+    claims(p, &r, "1 2 7 8 9");
+    assert_int_equal(weir__claim_preview(p->s, &r, &p->r, &p->err), WEIR_OK);
+    expect(p, "id", "10");
+    r.mode = CLAIM_WAIT;
+    r.wait_us = SECOND;
+    claims(p, &r, "10");
+    test_exec(p->t->conn, "UPDATE jobs SET locked_until = now() WHERE id = 2");
+    r.mode = CLAIM_NOWAIT;
+    claims(p, &r, "2");
+    claims(p, &r, "");
+}
+ON_BOTH_PATHS(a_value_that_is_full_is_passed_over)
+
 static void C38_held_rows_are_free_when_the_transaction_ends(void **state)
 {
     place p = place_open(*state, CLAIM_PATH_DEFAULT);
@@ -540,6 +667,9 @@ int main(int argc, char **argv)
         PG_TEST(C38_a_claim_is_finished_by_its_holder_alone),
         PG_TEST(C37_what_is_locked_is_skipped_or_told),
         PG_TEST(C37_who_waits_judges_again),
+        PG_TEST(C36_what_has_changed_since_the_snapshot_is_judged_again),
+        PG_TEST(never_more_than_so_many_held_under_32_claimers),
+        PG_TEST(a_value_that_is_full_is_passed_over),
         PG_TEST(C38_held_rows_are_free_when_the_transaction_ends),
         PG_TEST(a_claim_is_one_statement),
         PG_TEST(what_is_shown_does_what_it_says),
