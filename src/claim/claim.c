@@ -74,7 +74,7 @@ static weir_status run_path(table_session *s, const claim_spec *c, table_result 
 weir_status weir__claim_rows(table_session *s, const claim_request *request, table_result *result,
                              weir_error *err)
 {
-    weir_error local;
+    weir_error local = { 0 };
     err = err == NULL ? &local : err;
     result_clear(result);
     const bool inside = weir__table_in_transaction(s);
@@ -93,7 +93,7 @@ weir_status weir__claim_rows(table_session *s, const claim_request *request, tab
 weir_status weir__claim_preview(table_session *s, const claim_request *request,
                                 table_result *result, weir_error *err)
 {
-    weir_error local;
+    weir_error local = { 0 };
     result_clear(result);
     return with_spec(s, request, weir__claim_look, result, err == NULL ? &local : err);
 }

@@ -374,7 +374,7 @@ static weir_status finish_checked(table_session *s, const finish_spec *f, table_
 weir_status weir__claim_finish(table_session *s, const finish_request *request,
                                table_result *result, weir_error *err)
 {
-    weir_error local;
+    weir_error local = { 0 };
     const table_info *table = NULL;
     err = err == NULL ? &local : err;
     finish_spec f = { .request = request, .dialect = weir__table_session_dialect(s) };

@@ -63,6 +63,9 @@ typedef struct claim_scan {
  * do not match, a second statement, a numbered parameter. */
 weir_status weir__claim_scan_next(claim_scan *s, claim_piece *piece, bool *found, weir_error *err);
 
+/* The end of the part up to the next AND outside of parentheses, and where the one after it begins: at
+ * the end of all, both are that. */
+weir_status weir__claim_scan_and(claim_scan *s, size_t *end, size_t *next, weir_error *err);
 /* A letter of a name that needs no quotes. */
 bool weir__claim_is_name(char c);
 
@@ -164,6 +167,12 @@ void weir__claim_add_chosen(claim_text *t, const claim_spec *c, bool rows);
 void weir__claim_add_update(claim_text *t, const claim_spec *c, const char *now);
 /* The condition under which a row is free. */
 void weir__claim_add_free(claim_text *t, const claim_spec *c, const char *now);
+/* Parts of it: SQL of the user's, the values of `set`, an expired claim whatever expired_where says,
+ * and what is ordered by; ours: by the names of the choice. */
+void weir__claim_add_where(claim_text *t, const claim_spec *c, weir_str where);
+void weir__claim_add_held(claim_text *t, const claim_spec *c);
+void weir__claim_add_ended(claim_text *t, const claim_spec *c, const char *now);
+void weir__claim_add_order(claim_text *t, const claim_spec *c, bool ours);
 /* "a", "b": names of the key's columns, or of all. */
 void weir__claim_add_key(claim_text *t, const table_info *table);
 void weir__claim_add_columns(claim_text *t, const table_info *table);

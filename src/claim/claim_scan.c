@@ -10,6 +10,7 @@
 #include "claim/claim_private.h"
 
 #include <string.h>
+#include <strings.h>
 
 static bool is_name_start(char c)
 {
@@ -174,5 +175,44 @@ weir_status weir__claim_scan_next(claim_scan *s, claim_piece *piece, bool *found
         return weir__fail(err, WEIR_EINVAL, "a parenthesis is not closed");
     }
     *piece = (claim_piece){ .text = { .ptr = s->sql.ptr + start, .len = s->at - start } };
+    return WEIR_OK;
+}
+
+/* A word stands here, in any case of letters. */
+static bool is_word(const claim_scan *s, const char *word)
+{
+    const size_t len = strlen(word);
+    return s->at + len <= s->sql.len && strncasecmp(s->sql.ptr + s->at, word, len) == 0 &&
+           !weir__claim_is_name(char_at(s, s->at + len)) &&
+           !(s->at > 0 && weir__claim_is_name(s->sql.ptr[s->at - 1]));
+}
+
+weir_status weir__claim_scan_and(claim_scan *s, size_t *end, size_t *next, weir_error *err)
+{
+    int64_t open = 0; /* CASE ... END */
+    bool between = false;
+    while (s->at < s->sql.len) {
+        size_t after;
+        weir_status status = skip(s, &after, err);
+        if (status == WEIR_OK && after == s->at) {
+            open += is_word(s, "case") ? 1 : is_word(s, "end") ? -1 : 0;
+            const bool outside = s->depth == 0 && open <= 0;
+            if (outside && is_word(s, "and") && !between) {
+                *end = s->at;
+                *next = s->at += strlen("and");
+                return WEIR_OK;
+            }
+            if (outside && (is_word(s, "between") || is_word(s, "and"))) {
+                between = is_word(s, "between"); /* its own AND comes next */
+            }
+            status = check_code(s, err);
+            after++;
+        }
+        if (status != WEIR_OK) {
+            return status;
+        }
+        s->at = after;
+    }
+    *end = *next = s->sql.len;
     return WEIR_OK;
 }

@@ -50,7 +50,7 @@ static void add_ours(claim_text *t, const char *from, const char *kind, size_t c
     }
 }
 
-static void add_order(claim_text *t, const claim_spec *c, bool ours)
+void weir__claim_add_order(claim_text *t, const claim_spec *c, bool ours)
 {
     for (size_t i = 0; i < c->order_count; i++) {
         weir__claim_add(t, "%s", i == 0 ? "" : ", ");
@@ -65,7 +65,7 @@ static void add_order(claim_text *t, const claim_spec *c, bool ours)
 
 /* ---- conditions ------------------------------------------------------------------------------- */
 
-static void add_where(claim_text *t, const claim_spec *c, weir_str where)
+void weir__claim_add_where(claim_text *t, const claim_spec *c, weir_str where)
 {
     if (where.len == 0) {
         weir__claim_add(t, "%s", c->sql->always);
@@ -76,7 +76,7 @@ static void add_where(claim_text *t, const claim_spec *c, weir_str where)
     weir__claim_add(t, "\n)"); /* after a comment to the end of the line */
 }
 
-static void add_held_values(claim_text *t, const claim_spec *c)
+void weir__claim_add_held(claim_text *t, const claim_spec *c)
 {
     for (size_t i = 0; i < c->request->set_count; i++) {
         weir__claim_add(t, "%s", i == 0 ? "" : " AND ");
@@ -92,12 +92,12 @@ static void add_lease_past(claim_text *t, const claim_spec *c, const char *now)
 }
 
 /* An expired claim, whatever else it must fulfil. */
-static void add_ended(claim_text *t, const claim_spec *c, const char *now)
+void weir__claim_add_ended(claim_text *t, const claim_spec *c, const char *now)
 {
     if (c->request->set_count > 0) {
-        add_held_values(t, c);
+        weir__claim_add_held(t, c);
     } else {
-        add_where(t, c, c->request->where);
+        weir__claim_add_where(t, c, c->request->where);
     }
     weir__claim_add(t, " AND ");
     add_lease_past(t, c, now);
@@ -106,14 +106,14 @@ static void add_ended(claim_text *t, const claim_spec *c, const char *now)
 static void add_condition(claim_text *t, const claim_spec *c, int arm, const char *now)
 {
     if (arm == ARM_EXPIRED) {
-        add_ended(t, c, now);
+        weir__claim_add_ended(t, c, now);
         if (c->request->expired_where.len > 0) {
             weir__claim_add(t, " AND ");
-            add_where(t, c, c->request->expired_where);
+            weir__claim_add_where(t, c, c->request->expired_where);
         }
         return;
     }
-    add_where(t, c, c->request->where);
+    weir__claim_add_where(t, c, c->request->where);
     if (c->lease == NULL) {
         return;
     }
@@ -128,7 +128,7 @@ static void add_condition(claim_text *t, const claim_spec *c, int arm, const cha
     weir__claim_add(t, " IS NULL OR ");
     add_lease_past(t, c, now);
     weir__claim_add(t, " AND (");
-    add_held_values(t, c);
+    weir__claim_add_held(t, c);
     weir__claim_add(t, ") %s)", c->sql->untrue);
 }
 
@@ -234,20 +234,20 @@ static void add_arm(claim_text *t, const claim_spec *c, const claim_choice *choi
     add_exclude(t, c, choice->exclude, choice->exclude_count);
     if (!all) {
         weir__claim_add(t, "\n  ORDER BY ");
-        add_order(t, c, false);
+        weir__claim_add_order(t, c, false);
         weir__claim_add(t, "\n  LIMIT %" PRId64, choice->limit);
         add_lock(t, choice->lock);
     }
 }
 
-static void add_held(claim_text *t, const claim_spec *c)
+static void add_held_counts(claim_text *t, const claim_spec *c)
 {
     weir__claim_add(t, "weir_held AS MATERIALIZED (\n  SELECT ");
     weir__claim_add_str(t, c->per->quoted);
     weir__claim_add(t, " AS weir_value, count(*) AS weir_count\n  FROM ");
     weir__claim_add_str(t, c->table->quoted);
     weir__claim_add(t, "\n  WHERE ");
-    add_held_values(t, c);
+    weir__claim_add_held(t, c);
     if (c->lease != NULL) {
         weir__claim_add(t, "%s", c->request->set_count > 0 ? " AND (" : "");
         if (c->request->set_count > 0) {
@@ -272,13 +272,13 @@ static void add_ranked(claim_text *t, const claim_spec *c, const char *from, int
                     "  SELECT * FROM (SELECT %s.*, row_number() OVER (PARTITION BY weir_per ORDER "
                     "BY weir_arm, ",
                     from);
-    add_order(t, c, true);
+    weir__claim_add_order(t, c, true);
     weir__claim_add(t,
                     ") AS weir_rank FROM %s) AS weir_ranked\n"
                     "  WHERE weir_rank <= %" PRId64 " - coalesce((SELECT weir_count FROM weir_held "
                     "WHERE weir_value %s weir_per), 0)\n  ORDER BY weir_arm, ",
                     from, c->request->max_per, c->sql->same);
-    add_order(t, c, true);
+    weir__claim_add_order(t, c, true);
     weir__claim_add(t, "\n  LIMIT %" PRId64 ")", limit);
 }
 
@@ -319,7 +319,7 @@ void weir__claim_add_choice(claim_text *t, const claim_spec *c, const claim_choi
         add_arms(t, c, choice, "weir_taken");
         return;
     }
-    add_held(t, c);
+    add_held_counts(t, c);
     if (choice->lock != CLAIM_LOCK_NONE) {
         add_arms(t, c, choice, "weir_free");
     } else { /* nothing is locked: all of them can be looked at */
@@ -349,7 +349,7 @@ static void add_chosen_from(claim_text *t, const claim_spec *c, const char *from
         }
     }
     weir__claim_add(t, " FROM %s ORDER BY ", from);
-    add_order(t, c, true);
+    weir__claim_add_order(t, c, true);
 }
 
 void weir__claim_add_chosen(claim_text *t, const claim_spec *c, bool rows)
