@@ -6,6 +6,8 @@
 #include "base/clock.h"
 #include "claim/claim_private.h"
 
+#include <inttypes.h>
+
 enum {
     ATTEMPTS_MAX = 50,      /* a conflict with another transaction: somebody got on, so try again */
     ATTEMPT_PAUSE_US = 200, /* times the attempt */
@@ -100,6 +102,16 @@ weir_status weir__claim_preview(table_session *s, const claim_request *request,
 
 /* ---- to be shown ------------------------------------------------------------------------------- */
 
+/* As the port does it for a statement that waits: 0 is for ever. */
+static void show_wait(claim_text *t, const claim_spec *c)
+{
+    const int64_t wait_us = c->request->wait_us;
+    const int64_t ms = wait_us < 0 ? 0 : wait_us < 1000 ? 1 : wait_us / 1000;
+    weir__claim_add(t, "SET LOCAL lock_timeout = %" PRId64 ";\n", ms);
+    weir__claim_add_wait(t, c, c->limit);
+    weir__claim_add(t, "%s", ms == 0 ? ";\n" : ";\nSET LOCAL lock_timeout = 0;\n");
+}
+
 static void show_fast(claim_text *t, const claim_spec *c)
 {
     const claim_lock lock = weir__claim_lock_of(c->request);
@@ -111,8 +123,7 @@ static void show_fast(claim_text *t, const claim_spec *c)
         weir__claim_add(t, ";\n");
     }
     if (waits) {
-        weir__claim_add_wait(t, c, c->limit);
-        weir__claim_add(t, ";\n");
+        show_wait(t, c);
     }
     weir__claim_add_fast(t, c, waits ? CLAIM_LOCK_SKIP : lock, c->limit, true);
     weir__claim_add(t, "%s", rounds ? ";\nCOMMIT;\n" : ";\n");
@@ -133,8 +144,7 @@ static void show_hold(claim_text *t, const claim_spec *c)
         return;
     }
     if (lock == CLAIM_LOCK_WAIT) {
-        weir__claim_add_wait(t, c, c->limit);
-        weir__claim_add(t, ";\n");
+        show_wait(t, c);
     }
     show_choice(t, c, lock == CLAIM_LOCK_WAIT ? CLAIM_LOCK_SKIP : lock, true);
 }
