@@ -199,15 +199,16 @@ static void many_workers_and_few_rows(void **state)
 {
     fixture *f = *state;
     race_options o = options_of(f, "memory:", RACE_SKIP);
-    o.workers = 16;
+    o.workers = 32;
     o.rows = 5;
+    o.pause_us = 0; /* and still nobody works before all have looked */
     run(f, &o);
     assert_int_equal(f->effects, 5);
     assert_int_equal(f->doubled, 0);
     o.mode = RACE_NONE;
     run(f, &o);
-    assert_int_equal(f->effects, 16);
-    assert_int_equal(f->doubled, 15);
+    assert_int_equal(f->effects, 32);
+    assert_int_equal(f->doubled, 31);
 }
 
 static void a_kept_table_is_what_was_printed(void **state)
