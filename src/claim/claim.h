@@ -189,4 +189,18 @@ typedef struct finish_request {
 weir_status weir__claim_finish(table_session *s, const finish_request *request,
                                table_result *result, weir_error *err);
 
+/* Many rows that end in the same way. */
+typedef struct finish_batch {
+    const table_value *keys; /* one after the other; a row that is there twice is finished once */
+    const int64_t *fences;   /* with has_fence: of each row; else NULL */
+    size_t count;            /* of rows, up to CLAIM_LIMIT_MAX */
+} finish_batch;
+
+/* The same for many rows, in one statement or one transaction: key and fence of the request are not
+ * looked at. finished: room for one for each row; whether it was still yours, and is written. What
+ * was lost is no error and keeps no other row from being finished; weir__claim_finish of that row
+ * says why. An error has written nothing. May run inside a transaction. */
+weir_status weir__claim_finish_batch(table_session *s, const finish_request *request,
+                                     const finish_batch *batch, bool *finished, weir_error *err);
+
 #endif

@@ -33,6 +33,17 @@ weir_status weir__claim_column(const table_info *table, const char *flag, weir_s
     return WEIR_OK;
 }
 
+/* Values become literals too, and there no database knows where such a text ends. */
+static weir_status check_value(const char *flag, weir_str name, const table_value *value,
+                               weir_error *err)
+{
+    const bool nul = value->kind == TABLE_TEXT && value->text.len > 0 &&
+                     memchr(value->text.ptr, '\0', value->text.len) != NULL;
+    return nul ? weir__fail(err, WEIR_EINVAL, "%s: the value of \"%.*s\" has a NUL byte in it",
+                            flag, (int)name.len, name.ptr)
+               : WEIR_OK;
+}
+
 static weir_status check_clock(claim_spec *c, const char *flag, const table_column *column,
                                claim_clock *out, weir_error *err)
 {
@@ -116,6 +127,9 @@ static weir_status check_set(claim_spec *c, weir_error *err)
     }
     for (size_t i = 0; i < r->set_count && status == WEIR_OK; i++) {
         status = weir__claim_column(c->table, "--set", r->set[i].column, true, &c->set[i], err);
+        if (status == WEIR_OK) {
+            status = check_value("--set", r->set[i].column, &r->set[i].value, err);
+        }
     }
     for (size_t i = 0; i < r->set_sql_count && status == WEIR_OK; i++) {
         status = weir__claim_column(c->table, "--set-sql", r->set_sql[i].column, true,
@@ -334,6 +348,8 @@ static weir_status check_params(const claim_spec *c, weir_error *err)
         if (!used[i]) {
             status = weir__fail(err, WEIR_EINVAL, "--param: :%.*s is used nowhere",
                                 (int)r->params[i].name.len, r->params[i].name.ptr);
+        } else {
+            status = check_value("--param", r->params[i].name, &r->params[i].value, err);
         }
     }
     return status;

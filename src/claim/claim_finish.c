@@ -2,7 +2,11 @@
  *
  * INVARIANT  One UPDATE, guarded by everything that was given: the holder, the fence, the lease, what
  * the claim has written. Only when it has written nothing is the row looked at, to say why.
+ *
+ * Many rows are one UPDATE too where a statement is a round trip; where it is not (SQLite), one for
+ * each row in one transaction.
  */
+#include "base/assert.h"
 #include "base/str.h"
 #include "claim/claim_private.h"
 
@@ -123,14 +127,23 @@ static weir_status check_sets(finish_spec *f, weir_error *err)
     return status;
 }
 
+static weir_status check_key_count(const finish_spec *f, weir_error *err)
+{
+    return f->request->key_count == f->table->key_count
+               ? WEIR_OK
+               : weir__fail(err, WEIR_EINVAL,
+                            "the primary key of %.*s has %zu columns, and %zu values were given",
+                            (int)f->table->shown.len, f->table->shown.ptr, f->table->key_count,
+                            f->request->key_count);
+}
+
 static weir_status check_key(finish_spec *f, weir_error *err)
 {
     const finish_request *r = f->request;
     size_t len = 0;
-    if (r->key_count != f->table->key_count) {
-        return weir__fail(
-            err, WEIR_EINVAL, "the primary key of %.*s has %zu columns, and %zu values were given",
-            (int)f->table->shown.len, f->table->shown.ptr, f->table->key_count, r->key_count);
+    const weir_status status = check_key_count(f, err);
+    if (status != WEIR_OK) {
+        return status;
     }
     for (size_t i = 0; i < r->key_count; i++) {
         const table_value *v = &r->key[i];
@@ -222,18 +235,13 @@ static void add_lease_lives(claim_text *t, const finish_spec *f)
     weir__claim_add(t, ")");
 }
 
-static void add_guards(claim_text *t, const finish_spec *f)
+/* Those that are the same for every row. */
+static void add_common_guards(claim_text *t, const finish_spec *f)
 {
     const finish_request *r = f->request;
-    weir__claim_add_key_is(t, f->table, r->key);
     if (r->by.len > 0) {
         weir__claim_add(t, "\n    AND ");
         weir__claim_add_equal(t, f->by, &(table_value){ .kind = TABLE_TEXT, .text = r->by });
-    }
-    if (r->has_fence) {
-        weir__claim_add(t, "\n    AND ");
-        weir__claim_add_equal(t, f->fence,
-                              &(table_value){ .kind = TABLE_INTEGER, .number = r->fence });
     }
     if (f->lease != NULL) {
         weir__claim_add(t, "\n    AND ");
@@ -243,6 +251,17 @@ static void add_guards(claim_text *t, const finish_spec *f)
         weir__claim_add(t, "\n    AND ");
         weir__claim_add_equal(t, f->held[i], &r->held[i].value);
     }
+}
+
+static void add_guards(claim_text *t, const finish_spec *f, const table_value *key, int64_t fence)
+{
+    weir__claim_add_key_is(t, f->table, key);
+    if (f->request->has_fence) {
+        weir__claim_add(t, "\n    AND ");
+        weir__claim_add_equal(t, f->fence,
+                              &(table_value){ .kind = TABLE_INTEGER, .number = fence });
+    }
+    add_common_guards(t, f);
 }
 
 /* ---- why not ----------------------------------------------------------------------------------- */
@@ -323,30 +342,115 @@ static weir_status why_not(table_session *s, const finish_spec *f, weir_error *e
 
 /* ---- the way in -------------------------------------------------------------------------------- */
 
+static weir_status add_update(claim_text *t, const finish_spec *f, weir_error *err)
+{
+    weir__claim_add(t, "UPDATE ");
+    weir__claim_add_str(t, f->table->quoted);
+    return add_sets(t, f) > 0
+               ? WEIR_OK
+               : weir__fail(err, WEIR_EINVAL, "--set: nothing would be written to %.*s",
+                            (int)f->table->shown.len, f->table->shown.ptr);
+}
+
 static weir_status write_finish(table_session *s, const finish_spec *f, table_result *result,
                                 weir_error *err)
 {
-    claim_text t = { .dialect = f->dialect };
+    claim_text t = { .dialect = f->dialect, .again = true }; /* it is found by its key */
     table_result own = { 0 };
-    weir_status status = WEIR_OK;
     result = result == NULL ? &own : result;
-    weir__claim_add(&t, "UPDATE ");
-    weir__claim_add_str(&t, f->table->quoted);
-    if (add_sets(&t, f) == 0) {
-        status = weir__fail(err, WEIR_EINVAL, "--set: nothing would be written to %.*s",
-                            (int)f->table->shown.len, f->table->shown.ptr);
-        goto out;
+    weir_status status = add_update(&t, f, err);
+    if (status == WEIR_OK) {
+        weir__claim_add(&t, "\n  WHERE ");
+        add_guards(&t, f, f->request->key, f->request->fence);
+        weir__claim_add(&t, "\n  RETURNING ");
+        weir__claim_add_columns(&t, f->table);
+        status = weir__claim_text_run(&t, s, 0, result, err);
     }
-    weir__claim_add(&t, "\n  WHERE ");
-    add_guards(&t, f);
-    weir__claim_add(&t, "\n  RETURNING ");
-    weir__claim_add_columns(&t, f->table);
-    status = weir__claim_text_run(&t, s, 0, result, err);
     if (status == WEIR_OK && result->rows_count == 0) {
         status = why_not(s, f, err);
     }
-out:
     weir__table_result_free(&own);
+    weir__claim_text_free(&t);
+    return status;
+}
+
+/* What was given for each row: VALUES (1, key...[, fence]), (2, ...). */
+static void add_given(claim_text *t, const finish_spec *f, const finish_batch *batch)
+{
+    const size_t columns = f->table->key_count;
+    weir__claim_add(t, "\n  FROM (VALUES ");
+    for (size_t i = 0; i < batch->count; i++) {
+        weir__claim_add(t, "%s(%zu", i == 0 ? "" : ", ", i);
+        for (size_t j = 0; j < columns; j++) {
+            weir__claim_add(t, ", ");
+            weir__claim_add_value(t, &batch->keys[i * columns + j],
+                                  &f->table->columns[f->table->key[j]]);
+        }
+        if (f->request->has_fence) {
+            weir__claim_add(t, ", ");
+            weir__claim_add_value(
+                t, &(table_value){ .kind = TABLE_INTEGER, .number = batch->fences[i] }, f->fence);
+        }
+        weir__claim_add(t, ")");
+    }
+    weir__claim_add(t, ") AS weir_given (weir_row");
+    for (size_t j = 0; j < columns; j++) {
+        weir__claim_add(t, ", weir_key_%zu", j + 1);
+    }
+    weir__claim_add(t, "%s)\n  WHERE ", f->request->has_fence ? ", weir_fence" : "");
+    for (size_t j = 0; j < columns; j++) {
+        weir__claim_add(t, "%s", j == 0 ? "" : " AND ");
+        weir__claim_add_str(t, f->table->columns[f->table->key[j]].quoted);
+        weir__claim_add(t, " = weir_key_%zu", j + 1);
+    }
+    if (f->request->has_fence) {
+        weir__claim_add(t, "\n    AND ");
+        weir__claim_add_str(t, f->fence->quoted);
+        weir__claim_add(t, " = weir_fence");
+    }
+}
+
+static weir_status write_together(table_session *s, const finish_spec *f, const finish_batch *batch,
+                                  bool *finished, weir_error *err)
+{
+    claim_text t = { .dialect = f->dialect, .again = true };
+    table_result rows = { 0 };
+    weir_status status = add_update(&t, f, err);
+    if (status == WEIR_OK) {
+        add_given(&t, f, batch);
+        add_common_guards(&t, f);
+        weir__claim_add(&t, "\n  RETURNING weir_row");
+        status = weir__claim_text_run(&t, s, 0, &rows, err);
+    }
+    for (size_t i = 0; i < rows.rows_count && status == WEIR_OK; i++) {
+        int64_t row = -1;
+        WEIR_ASSERT(weir__str_to_i64(rows.cells[i].text, &row) && row >= 0 &&
+                    (size_t)row < batch->count);
+        finished[row] = true;
+    }
+    weir__table_result_free(&rows);
+    weir__claim_text_free(&t);
+    return status;
+}
+
+static weir_status write_in_turn(table_session *s, const finish_spec *f, const finish_batch *batch,
+                                 bool *finished, weir_error *err)
+{
+    claim_text t = { .dialect = f->dialect };
+    table_result row = { 0 };
+    weir_status status = WEIR_OK;
+    for (size_t i = 0; i < batch->count && status == WEIR_OK; i++) {
+        weir__claim_text_clear(&t);
+        status = add_update(&t, f, err);
+        if (status == WEIR_OK) {
+            weir__claim_add(&t, "\n  WHERE ");
+            add_guards(&t, f, &batch->keys[i * f->table->key_count],
+                       f->request->has_fence ? batch->fences[i] : 0);
+            status = weir__claim_text_run(&t, s, 0, &row, err);
+            finished[i] = row.changed > 0;
+        }
+    }
+    weir__table_result_free(&row);
     weir__claim_text_free(&t);
     return status;
 }
@@ -371,23 +475,88 @@ static weir_status finish_checked(table_session *s, const finish_spec *f, table_
     return status;
 }
 
+static weir_status check(table_session *s, finish_spec *f, weir_error *err)
+{
+    weir_status status = weir__table_described(s, f->request->table, &f->table, err);
+    if (status == WEIR_OK) {
+        status = check_key_count(f, err);
+    }
+    if (status == WEIR_OK) {
+        status = check_guards(f, err);
+    }
+    return status == WEIR_OK ? check_sets(f, err) : status;
+}
+
+static weir_status check_batch(const finish_spec *f, const finish_batch *batch, weir_error *err)
+{
+    if (batch->count > CLAIM_LIMIT_MAX) {
+        return weir__fail(err, WEIR_EINVAL, "%zu rows are to be finished at once, allowed are %d",
+                          batch->count, CLAIM_LIMIT_MAX);
+    }
+    for (size_t i = 0; i < batch->count * f->table->key_count; i++) {
+        if (batch->keys[i].kind == TABLE_NULL) {
+            return weir__fail(err, WEIR_EINVAL, "a primary key is never NULL");
+        }
+    }
+    return WEIR_OK;
+}
+
+static weir_status batch_checked(table_session *s, const finish_spec *f, const finish_batch *batch,
+                                 bool *finished, weir_error *err)
+{
+    if (weir__claim_dialect(f->dialect)->row_locks) {
+        return write_together(s, f, batch, finished, err);
+    }
+    if (weir__table_in_transaction(s)) {
+        return write_in_turn(s, f, batch, finished, err);
+    }
+    weir_status status = weir__claim_begin(s, CLAIM_BUSY_TIMEOUT, err);
+    if (status == WEIR_OK) {
+        status = write_in_turn(s, f, batch, finished, err);
+    }
+    if (status == WEIR_OK) {
+        status = weir__claim_commit(s, err);
+    }
+    if (status != WEIR_OK) {
+        weir__claim_rollback(s);
+    }
+    return status;
+}
+
+weir_status weir__claim_finish_batch(table_session *s, const finish_request *request,
+                                     const finish_batch *batch, bool *finished, weir_error *err)
+{
+    weir_error local = { 0 };
+    err = err == NULL ? &local : err;
+    finish_spec f = { .request = request, .dialect = weir__table_session_dialect(s) };
+    for (size_t i = 0; i < batch->count; i++) {
+        finished[i] = false;
+    }
+    weir_status status = check(s, &f, err);
+    if (status == WEIR_OK) {
+        status = check_batch(&f, batch, err);
+    }
+    if (status == WEIR_OK && batch->count > 0) {
+        status = batch_checked(s, &f, batch, finished, err);
+    }
+    for (size_t i = 0; i < batch->count && status != WEIR_OK; i++) {
+        finished[i] = false;
+    }
+    if (status == WEIR_EINVAL) {
+        weir__table_forget(s); /* the next call looks at the table again */
+    }
+    return status;
+}
+
 weir_status weir__claim_finish(table_session *s, const finish_request *request,
                                table_result *result, weir_error *err)
 {
     weir_error local = { 0 };
-    const table_info *table = NULL;
     err = err == NULL ? &local : err;
     finish_spec f = { .request = request, .dialect = weir__table_session_dialect(s) };
-    weir_status status = weir__table_described(s, request->table, &table, err);
-    f.table = table;
+    weir_status status = check(s, &f, err);
     if (status == WEIR_OK) {
         status = check_key(&f, err);
-    }
-    if (status == WEIR_OK) {
-        status = check_guards(&f, err);
-    }
-    if (status == WEIR_OK) {
-        status = check_sets(&f, err);
     }
     if (status == WEIR_OK) {
         status = finish_checked(s, &f, result, err);

@@ -227,6 +227,106 @@ static void it_may_be_part_of_a_transaction(void **state)
     expect_row(f, "{\"claimed_by\":\"w1\"}");
 }
 
+/* ---- many at once ------------------------------------------------------------------------------ */
+
+static const table_value three[] = { NUMBER(1), NUMBER(2), NUMBER(3) };
+
+static void expect_states(fixture *f, const char *json)
+{
+    run(f, "SELECT group_concat(status || coalesce(locked_until, ''), ' ') AS states FROM jobs");
+    expect_row(f, json);
+}
+
+static void C38_of_many_only_what_is_still_yours_is_finished(void **state)
+{
+    fixture *f = *state;
+    bool finished[3] = { false, true, true };
+    finish_request r = finish(FINISH_DONE, NULL);
+    r.set = &done;
+    r.set_count = 1;
+    const finish_batch batch = { .keys = three, .count = 3 };
+    /* The lease of the second has ended, the third is nobody's. */
+    assert_int_equal(weir__claim_finish_batch(f->s, &r, &batch, finished, &f->err), WEIR_OK);
+    assert_true(finished[0] && !finished[1] && !finished[2]);
+    expect_states(f, "{\"states\":\"done claimed1 pending\"}");
+    assert_false(weir__table_in_transaction(f->s));
+}
+
+static void C38_each_of_many_has_its_own_fence(void **state)
+{
+    fixture *f = *state;
+    bool finished[2];
+    const int64_t fences[] = { 7, 6 };
+    run(f, "UPDATE jobs SET locked_until = NULL");
+    finish_request r = finish(FINISH_DONE, NULL);
+    r.set = &done;
+    r.set_count = 1;
+    r.has_fence = true;
+    r.fence_column = STR("fence");
+    const finish_batch batch = { .keys = three, .fences = fences, .count = 2 };
+    assert_int_equal(weir__claim_finish_batch(f->s, &r, &batch, finished, &f->err), WEIR_OK);
+    assert_true(finished[0] && !finished[1]);
+    expect_states(f, "{\"states\":\"done claimed pending\"}");
+}
+
+static void an_error_finishes_none_of_many(void **state)
+{
+    fixture *f = *state;
+    bool finished[3] = { true, true, true };
+    run(f, "UPDATE jobs SET claimed_by = 'w1', locked_until = NULL");
+    run(f, "CREATE TRIGGER no BEFORE UPDATE ON jobs WHEN old.id = 2 BEGIN"
+           " SELECT raise(FAIL, 'no'); END");
+    finish_request r = finish(FINISH_DONE, NULL);
+    r.set = &done;
+    r.set_count = 1;
+    finish_batch batch = { .keys = three, .count = 3 };
+    assert_int_equal(weir__claim_finish_batch(f->s, &r, &batch, finished, &f->err), WEIR_EIO);
+    assert_false(finished[0] || finished[1] || finished[2]);
+    expect_states(f, "{\"states\":\"claimed claimed pending\"}");
+    const table_value no_key[] = { NUMBER(1), { .kind = TABLE_NULL } };
+    batch = (finish_batch){ .keys = no_key, .count = 2 };
+    assert_int_equal(weir__claim_finish_batch(f->s, &r, &batch, finished, &f->err), WEIR_EINVAL);
+    expect_states(f, "{\"states\":\"claimed claimed pending\"}");
+}
+
+static void as_many_as_a_claim_and_no_more(void **state)
+{
+    enum { MOST = CLAIM_LIMIT_MAX };
+    fixture *f = *state;
+    table_value *keys = calloc(MOST + 1, sizeof *keys);
+    bool *finished = calloc(MOST + 1, sizeof *finished);
+    assert_true(keys != NULL && finished != NULL);
+    for (size_t i = 0; i <= MOST; i++) {
+        keys[i] = (table_value){ .kind = TABLE_INTEGER, .number = (int64_t)i + 1 };
+    }
+    finish_request r = finish(FINISH_DONE, NULL);
+    r.set = &done;
+    r.set_count = 1;
+    finish_batch batch = { .keys = keys, .count = MOST };
+    assert_int_equal(weir__claim_finish_batch(f->s, &r, &batch, finished, &f->err), WEIR_OK);
+    assert_true(finished[0] && !finished[1] && !finished[MOST - 1]);
+    batch.count = MOST + 1;
+    assert_int_equal(weir__claim_finish_batch(f->s, &r, &batch, finished, &f->err), WEIR_EINVAL);
+    batch.count = 0;
+    assert_int_equal(weir__claim_finish_batch(f->s, &r, &batch, finished, &f->err), WEIR_OK);
+    free(keys);
+    free(finished);
+}
+
+static void many_may_be_part_of_a_transaction(void **state)
+{
+    fixture *f = *state;
+    bool finished[3];
+    finish_request r = finish(FINISH_RELEASE, NULL);
+    const finish_batch batch = { .keys = three, .count = 3 };
+    assert_int_equal(weir__table_begin(f->s, &f->err), WEIR_OK);
+    assert_int_equal(weir__claim_finish_batch(f->s, &r, &batch, finished, &f->err), WEIR_OK);
+    assert_true(finished[0] && weir__table_in_transaction(f->s));
+    weir__table_rollback(f->s);
+    run(f, "SELECT claimed_by FROM jobs WHERE id = 1");
+    expect_row(f, "{\"claimed_by\":\"w1\"}");
+}
+
 #define TEST(f) cmocka_unit_test_setup_teardown(f, setup, teardown)
 
 int main(void)
@@ -240,6 +340,11 @@ int main(void)
         TEST(a_lease_column_may_be_left_out),
         TEST(mistakes_are_told_with_their_flag),
         TEST(it_may_be_part_of_a_transaction),
+        TEST(C38_of_many_only_what_is_still_yours_is_finished),
+        TEST(C38_each_of_many_has_its_own_fence),
+        TEST(an_error_finishes_none_of_many),
+        TEST(as_many_as_a_claim_and_no_more),
+        TEST(many_may_be_part_of_a_transaction),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -76,12 +76,17 @@ void weir__claim_add_where(claim_text *t, const claim_spec *c, weir_str where)
     weir__claim_add(t, "\n)"); /* after a comment to the end of the line */
 }
 
+/* As literals, even where values are parameters: a statement that comes again is planned for any
+ * values, and that plan could not use an index of such rows alone (WHERE status = 'claimed'). */
 void weir__claim_add_held(claim_text *t, const claim_spec *c)
 {
+    const bool literals = t->literals;
+    t->literals = true;
     for (size_t i = 0; i < c->request->set_count; i++) {
         weir__claim_add(t, "%s", i == 0 ? "" : " AND ");
         weir__claim_add_equal(t, c->set[i], &c->request->set[i].value);
     }
+    t->literals = literals;
 }
 
 static void add_lease_past(claim_text *t, const claim_spec *c, const char *now)

@@ -476,6 +476,24 @@ static void mistakes_are_told_with_their_flag(void **state)
     assert_int_equal(try_claim(f, &r), WEIR_ENOTFOUND);
 }
 
+static void C39_a_value_with_a_nul_in_it_is_refused(void **state)
+{
+    fixture *f = *state;
+    ten_jobs(f);
+    claim_request r = pending(f, 1);
+    const claim_set set = { .column = STR("status"), .value = TEXT("a\\\0b") };
+    r.set = &set;
+    r.set_count = 1;
+    assert_int_equal(try_claim(f, &r), WEIR_EINVAL);
+    r = pending(f, 1);
+    const claim_param name = { .name = STR("t"), .value = TEXT("a\0b") };
+    r.where = STR("status = 'pending' AND tenant <> :t");
+    r.params = &name;
+    r.params_count = 1;
+    assert_int_equal(try_claim(f, &r), WEIR_EINVAL);
+    expect_sql(f, "SELECT count(*) AS n FROM jobs WHERE claimed_by IS NOT NULL", "0");
+}
+
 static void a_table_that_has_changed_is_looked_at_again(void **state)
 {
     fixture *f = *state;
@@ -593,6 +611,7 @@ int main(void)
         BOTH(a_preview_writes_nothing),
         BOTH(C39_names_are_identifiers_and_values_are_values),
         BOTH(mistakes_are_told_with_their_flag),
+        BOTH(C39_a_value_with_a_nul_in_it_is_refused),
         BOTH(a_table_that_has_changed_is_looked_at_again),
         BOTH(what_is_shown_does_what_it_says),
         cmocka_unit_test(C37_who_will_not_wait_is_told_at_once),

@@ -150,8 +150,10 @@ weir_status weir__claim_text_run(claim_text *t, table_session *s, int64_t wait_u
         return weir__fail(err, WEIR_EINVAL, "the claim has %zu values, allowed are %d",
                           t->values_count, CLAIM_VALUES_MAX);
     }
-    const table_statement statement = {
-        .sql = t->sql.ptr, .values = t->values, .values_count = t->values_count, .wait_us = wait_us
-    };
+    const table_statement statement = { .sql = t->sql.ptr,
+                                        .values = t->values,
+                                        .values_count = t->values_count,
+                                        .wait_us = wait_us,
+                                        .again = t->again };
     return weir__claim_refused(weir__table_run(s, &statement, result, err), err);
 }
