@@ -3,7 +3,7 @@
 # Options come from the lists below; names of streams and targets come from the store that the
 # command line names, when there is one and it answers.
 
-_weir_commands='append read log streams close work targets why reactions dead race lint init status doctor unblock skip reset
+_weir_commands='append read log streams close work targets why reactions dead lock locks race lint init status doctor unblock skip reset
     prioritize pause resume help version'
 _weir_common='--store --json --text --help'
 # What acts on targets takes a filter in place of names.
@@ -20,6 +20,7 @@ _weir_options() {
         --until-idle --redeclare --budget --log --verbose --check' ;;
     targets) echo '--match --source --lane --blocked --limit --watch' ;;
     reactions) echo '--dry-run' ;;
+    lock) echo '--wait --held-exit --check --grace' ;;
     dead) echo '--target --reaction --all --limit --dry-run --yes' ;;
     race) echo '--workers --rows --limit --mode --pause --effects --keep --drop' ;;
     lint) echo '--limit --dialect --rules' ;;
@@ -151,7 +152,7 @@ _weir() {
     --meta | --correlation | --key | --reserve | --release-key | --from | --to | --limit | --at | \
         --after | --since | --tail | --name | --stream | --category | --match | --source | --lane | --grant | \
         --reaction | --on | --run | --exec | --priority | --retries | --lanes | --threads | --budget | \
-        --workers | --rows | --pause | --drop)
+        --held-exit | --grace | --workers | --rows | --pause | --drop)
         return
         ;;
     esac

@@ -1,6 +1,6 @@
 # fish completion for weir
 
-set -l commands append read log streams close work targets why reactions dead race lint init status doctor unblock skip reset prioritize pause resume help version
+set -l commands append read log streams close work targets why reactions dead lock locks race lint init status doctor unblock skip reset prioritize pause resume help version
 
 function __weir_streams
     set -l token (commandline -ct)
@@ -31,6 +31,8 @@ complete -c weir -n $first -a targets -d 'list targets: state, lag, retries, who
 complete -c weir -n $first -a why -d 'why a target is, or is not, running'
 complete -c weir -n $first -a reactions -d 'list reactions, or end one'
 complete -c weir -n $first -a dead -d 'parked events: list, show, send back, drop'
+complete -c weir -n $first -a lock -d 'run a program that one at a time may run'
+complete -c weir -n $first -a locks -d 'who holds which lock, and who waits'
 complete -c weir -n $first -a race -d 'two workers go for one table: what each of them sees'
 complete -c weir -n $first -a lint -d 'say what is wrong with claims in SQL'
 complete -c weir -n $first -a init -d 'make or upgrade the store'
@@ -130,6 +132,10 @@ complete -c weir -n '__fish_seen_subcommand_from init' -l grant -x -d 'PostgreSQ
 
 complete -c weir -n '__fish_seen_subcommand_from reactions' -l dry-run -d 'retire: say whether it would change anything, change nothing'
 
+complete -c weir -n '__fish_seen_subcommand_from lock' -l wait -d 'wait for the holder, for D or as long as it takes'
+complete -c weir -n '__fish_seen_subcommand_from lock' -l held-exit -x -d 'exit with N, not 75, when somebody else holds it'
+complete -c weir -n '__fish_seen_subcommand_from lock' -l check -x -d 'notice within D that the lock was lost (10s)'
+complete -c weir -n '__fish_seen_subcommand_from lock' -l grace -x -d 'from SIGTERM to SIGKILL when it was (10s)'
 complete -c weir -n '__fish_seen_subcommand_from dead' -l target -x -a '(__weir_targets)' -d 'only events of this target'
 complete -c weir -n '__fish_seen_subcommand_from dead' -l reaction -x -d 'only events of this reaction'
 complete -c weir -n '__fish_seen_subcommand_from dead' -l all -d 'retry, drop: every parked event'

@@ -50,6 +50,8 @@ _weir() {
         'why:why a target is, or is not, running'
         'reactions:list reactions, or end one'
         'dead:parked events\: list, show, send back, drop'
+        'lock:run a program that one at a time may run'
+        'locks:who holds which lock, and who waits'
         'race:two workers go for one table\: what each of them sees'
         'lint:say what is wrong with claims in SQL'
         'init:make or upgrade the store'
@@ -190,6 +192,15 @@ _weir() {
                 '1:verb:(ls show retry drop)' \
                 '*:number:'
             ;;
+        lock)
+            _arguments $common \
+                '--wait[wait for the holder, for D or as long as it takes]' \
+                '--held-exit[exit with N, not 75, when somebody else holds it]:N:' \
+                '--check[notice within D that the lock was lost (10s)]:D:' \
+                '--grace[from SIGTERM to SIGKILL when it was (10s)]:D:' \
+                '1:name:' \
+                '*:program:_command_names -e'
+            ;;
         unblock | pause | resume) _arguments $common $acting '*:target:_weir_targets' ;;
         skip) _arguments $common $acting '--yes[do not ask]' '*:target:_weir_targets' ;;
         reset)
@@ -211,7 +222,7 @@ _weir() {
                 '--grant[PostgreSQL\: let a role work on the store]:ROLE:'
             ;;
         status) _arguments $common '--metrics[print it, and what workers count, for Prometheus]' ;;
-        doctor | version) _arguments $common ;;
+        doctor | locks | version) _arguments $common ;;
         help)
             # With a state _arguments says "nothing added", so its status decides nothing.
             _arguments $common '1: :->command'

@@ -139,10 +139,12 @@ struct cli {
     size_t given_count;
     const char **words; /* owned array of what is no option, borrowed from argv */
     size_t words_count;
-    const char *store; /* --store; NULL: not given                             */
-    bool json, text;   /* --json, --text                                       */
-    bool help;         /* --help                                               */
-    bool json_errors;  /* the form of stderr                                   */
+    size_t program_first; /* the first word after --; words_count: there is none */
+    bool has_program;     /* -- was given                                        */
+    const char *store;    /* --store; NULL: not given                             */
+    bool json, text;      /* --json, --text                                       */
+    bool help;            /* --help                                               */
+    bool json_errors;     /* the form of stderr                                   */
     cli_output out;
 };
 
@@ -302,11 +304,11 @@ void weir__cli_ticker_stop(cli_ticker *t); /* wipes the line; not running is fin
 extern const cli_command weir__cli_append_command, weir__cli_read_command, weir__cli_log_command,
     weir__cli_streams_command, weir__cli_close_command, weir__cli_work_command,
     weir__cli_targets_command, weir__cli_why_command, weir__cli_reactions_command,
-    weir__cli_dead_command, weir__cli_race_command, weir__cli_lint_command, weir__cli_init_command,
-    weir__cli_status_command, weir__cli_doctor_command, weir__cli_unblock_command,
-    weir__cli_skip_command, weir__cli_reset_command, weir__cli_prioritize_command,
-    weir__cli_pause_command, weir__cli_resume_command, weir__cli_help_command,
-    weir__cli_version_command;
+    weir__cli_dead_command, weir__cli_lock_command, weir__cli_locks_command, weir__cli_race_command,
+    weir__cli_lint_command, weir__cli_init_command, weir__cli_status_command,
+    weir__cli_doctor_command, weir__cli_unblock_command, weir__cli_skip_command,
+    weir__cli_reset_command, weir__cli_prioritize_command, weir__cli_pause_command,
+    weir__cli_resume_command, weir__cli_help_command, weir__cli_version_command;
 
 /* help.c. */
 extern const cli_command *const weir__cli_commands[];

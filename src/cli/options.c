@@ -287,6 +287,8 @@ int weir__cli_parse(cli *c, int argc, char *const *argv)
     for (int i = 0; i < argc; i++) {
         if (options && strcmp(argv[i], "--") == 0) {
             options = false;
+            c->has_program = true;
+            c->program_first = c->words_count;
         } else if (options && is_option(argv[i])) {
             const int status = take_option(c, argc, argv, &i);
             if (status != CLI_DONE) {
@@ -296,6 +298,7 @@ int weir__cli_parse(cli *c, int argc, char *const *argv)
             c->words[c->words_count++] = argv[i];
         }
     }
+    c->program_first = c->has_program ? c->program_first : c->words_count;
     if (c->help) {
         return CLI_DONE;
     }

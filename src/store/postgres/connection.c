@@ -602,17 +602,26 @@ weir_status weir__pg_run_text(pg_conn *conn, const char *sql, pg_params *params,
                              : status;
 }
 
-weir_status weir__pg_run_script(pg_conn *conn, const char *sql, int64_t answer_us, weir_error *err)
+weir_status weir__pg_run_script_rows(pg_conn *conn, const char *sql, int64_t answer_us,
+                                     PGresult **result, weir_error *err)
 {
-    PGresult *result = NULL;
-    weir_status status = before(conn, NULL, err);
+    const int64_t now_us = pg_mono_us();
+    const int64_t deadline_us = answer_us > INT64_MAX - now_us ? INT64_MAX : now_us + answer_us;
+    *result = NULL;
+    const weir_status status = before(conn, NULL, err);
     if (status != WEIR_OK) {
         return status;
     }
     if (pq.PQsendQuery(conn->raw, sql) != 1) {
         return lost(conn, "the statement could not be sent", err);
     }
-    status = collect(conn, pg_mono_us() + answer_us, &result, err);
+    return collect(conn, deadline_us, result, err);
+}
+
+weir_status weir__pg_run_script(pg_conn *conn, const char *sql, int64_t answer_us, weir_error *err)
+{
+    PGresult *result = NULL;
+    const weir_status status = weir__pg_run_script_rows(conn, sql, answer_us, &result, err);
     pq.PQclear(result);
     return status;
 }

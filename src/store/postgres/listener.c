@@ -12,7 +12,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-enum { PORT_TEXT_BYTES = 16, STATEMENT_BYTES = 192 };
+enum { STATEMENT_BYTES = 192 };
 #define TEST_US INT64_C(2000000) /* a notification that has not come by then does not come */
 
 static void why_set(pg_listener *l, const char *text)
@@ -102,12 +102,7 @@ static size_t parts_count(const char *list)
     return count;
 }
 
-typedef struct place {
-    char host[512], hostaddr[512], port[PORT_TEXT_BYTES];
-} place;
-
-/* HOST:PORT of the server behind a pooler. */
-static void place_direct(weir_str direct, place *out)
+void weir__pg_place_direct(weir_str direct, pg_place *out)
 {
     size_t colon = direct.len;
     while (colon > 0 && direct.ptr[colon - 1] != ':') {
@@ -123,7 +118,7 @@ static void place_direct(weir_str direct, place *out)
 
 /* Of several hosts one at a time: libpq tries all of them by itself, but when connecting does not
  * block it waits for a host that does not answer for ever. */
-static void place_next(pg_listener *l, PQconninfoOption *parsed, place *out)
+static void place_next(pg_listener *l, PQconninfoOption *parsed, pg_place *out)
 {
     const char *host = NULL, *hostaddr = NULL, *port = NULL;
     memset(out, 0, sizeof *out);
@@ -133,7 +128,7 @@ static void place_next(pg_listener *l, PQconninfoOption *parsed, place *out)
         port = strcmp(o->keyword, "port") == 0 ? o->val : port;
     }
     if (l->store->options.direct.len > 0) {
-        place_direct(l->store->options.direct, out);
+        weir__pg_place_direct(l->store->options.direct, out);
         return;
     }
     const char *list = hostaddr != NULL ? hostaddr : host;
@@ -169,7 +164,7 @@ static void word_add(connection_words *w, const char *name, const char *value)
 static PGconn *connection_start(pg_listener *l, PQconninfoOption *parsed)
 {
     connection_words w = { .count = 0 };
-    place at;
+    pg_place at;
     place_next(l, parsed, &at);
     const bool placed = at.host[0] != '\0' || at.hostaddr[0] != '\0' || at.port[0] != '\0';
     word_add(&w, "keepalives_idle", "10");

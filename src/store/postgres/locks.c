@@ -65,26 +65,24 @@ typedef struct lock_request {
     int64_t lease_us;
 } lock_request;
 
-/* *held: it is another's, who is in *out. */
-static weir_status take(weir_store *base, const lock_request *q, weir_arena *arena, store_once *out,
-                        bool *held, weir_error *err)
+static void take_params(pg_params *p, const lock_request *q)
 {
-    pg_params p = { 0 };
-    PGresult *result = NULL;
-    weir__pg_add_bool(&p, q->once);
-    weir__pg_add_text(&p, q->name);
-    weir__pg_add_text(&p, q->holder);
-    weir__pg_add_i64(&p, q->lease_us);
-    weir_status status = call_writing(base, sql_lock_take, &p, PG_ONCE, &result, err);
-    if (status != WEIR_OK) {
-        return status;
-    }
+    weir__pg_add_bool(p, q->once);
+    weir__pg_add_text(p, q->name);
+    weir__pg_add_text(p, q->holder);
+    weir__pg_add_i64(p, q->lease_us);
+}
+
+/* *held: it is another's, who is in *out. The result is freed. */
+static weir_status take_read(PGresult *result, const lock_request *q, weir_arena *arena,
+                             store_once *out, bool *held, weir_error *err)
+{
     store_once found = {
         .state = (store_once_state)weir__pg_i32(result, 0, TAKE_STATE),
         .exit_status = weir__pg_i64(result, 0, TAKE_EXIT_STATUS),
         .ended_us = weir__pg_i64(result, 0, TAKE_ENDED),
     };
-    status = read_run(result, q->name, arena, &found.run, err);
+    weir_status status = read_run(result, q->name, arena, &found.run, err);
     if (status == WEIR_OK && !weir__pg_text_copy(arena, result, 0, TAKE_OUTPUT, &found.output)) {
         status = fail_memory(err);
     }
@@ -93,6 +91,54 @@ static weir_status take(weir_store *base, const lock_request *q, weir_arena *are
         *out = found;
     }
     pq.PQclear(result);
+    return status;
+}
+
+static weir_status take(weir_store *base, const lock_request *q, weir_arena *arena, store_once *out,
+                        bool *held, weir_error *err)
+{
+    pg_params p = { 0 };
+    PGresult *result = NULL;
+    take_params(&p, q);
+    const weir_status status = call_writing(base, sql_lock_take, &p, PG_ONCE, &result, err);
+    return status == WEIR_OK ? take_read(result, q, arena, out, held, err) : status;
+}
+
+weir_status weir__pg_lock_take_on(pg_conn *conn, weir_str name, weir_str holder, int64_t lease_us,
+                                  weir_arena *arena, store_lock *out, weir_error *err)
+{
+    const lock_request q = { .name = name, .holder = holder, .lease_us = lease_us };
+    pg_params p = { 0 };
+    PGresult *result = NULL;
+    store_once found = { 0 };
+    bool held = false;
+    take_params(&p, &q);
+    weir_status status =
+        weir__pg_run_text(conn, sql_lock_take, &p, PG_ANSWER_US_DEFAULT, &result, err);
+    weir__pg_params_free(&p);
+    if (status == WEIR_EHELD) { /* a bare connection says so when the row was locked for too long */
+        status = weir__wrap(err, WEIR_EBUSY, "could not take a fence");
+    }
+    if (status == WEIR_OK) {
+        status = take_read(result, &q, arena, &found, &held, err);
+    }
+    if (status != WEIR_OK) {
+        return status;
+    }
+    *out = found.run;
+    return held ? weir__lock_held(out, err) : WEIR_OK;
+}
+
+weir_status weir__pg_lock_release_on(pg_conn *conn, weir_str name, int64_t fence, weir_error *err)
+{
+    pg_params p = { 0 };
+    PGresult *result = NULL;
+    weir__pg_add_text(&p, name);
+    weir__pg_add_i64(&p, fence);
+    const weir_status status =
+        weir__pg_run_text(conn, sql_lock_release, &p, PG_ANSWER_US_DEFAULT, &result, err);
+    pq.PQclear(result);
+    weir__pg_params_free(&p);
     return status;
 }
 

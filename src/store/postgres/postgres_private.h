@@ -123,6 +123,9 @@ weir_status weir__pg_run_text(pg_conn *conn, const char *sql, pg_params *params,
 /* Several statements without parameters, as one transaction unless they say otherwise. Taken as
  * they are: the schema's name is in them already. */
 weir_status weir__pg_run_script(pg_conn *conn, const char *sql, int64_t answer_us, weir_error *err);
+/* The same, with the rows of the last of them, as text. */
+weir_status weir__pg_run_script_rows(pg_conn *conn, const char *sql, int64_t answer_us,
+                                     PGresult **result, weir_error *err);
 /* Fills err from a failed result (never NULL); the status as weir__pg_call says. */
 weir_status weir__pg_result_status(const PGresult *result, weir_error *err);
 
@@ -195,6 +198,12 @@ weir_status weir__pg_schema_grant(pg_store *s, pg_conn *conn, weir_str role, boo
 bool weir__pg_schema_functions(const pg_store *s, weir_buffer *sql);
 /* What a new store has, as temporary tables and functions: to compare with (check_schema.c). */
 bool weir__pg_schema_model(weir_buffer *sql);
+
+/* listener.c. HOST:PORT of the server behind a pooler, taken apart. */
+typedef struct pg_place {
+    char host[512], hostaddr[512], port[16];
+} pg_place;
+void weir__pg_place_direct(weir_str direct, pg_place *out);
 
 /* wake.c: background thread, listening and notifying. */
 typedef struct pg_wake pg_wake;
@@ -370,6 +379,10 @@ weir_status weir__pg_workers(weir_store *base, store_worker_list *list, weir_err
 /* locks.c */
 weir_status weir__pg_lock_take(weir_store *base, weir_str name, weir_str holder, int64_t lease_us,
                                weir_arena *arena, store_lock *out, weir_error *err);
+/* lock_take and lock_release on a connection of the caller's own, which may be a bare one. */
+weir_status weir__pg_lock_take_on(pg_conn *conn, weir_str name, weir_str holder, int64_t lease_us,
+                                  weir_arena *arena, store_lock *out, weir_error *err);
+weir_status weir__pg_lock_release_on(pg_conn *conn, weir_str name, int64_t fence, weir_error *err);
 weir_status weir__pg_lock_extend(weir_store *base, weir_str name, int64_t fence, int64_t lease_us,
                                  weir_error *err);
 weir_status weir__pg_lock_release(weir_store *base, weir_str name, int64_t fence, weir_error *err);

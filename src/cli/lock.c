@@ -1,0 +1,140 @@
+/* lock.c - weir lock: runs a program while a name is held that one at a time can hold. */
+#include "lock/lock.h"
+#include "cli/guarded.h"
+
+#include <stdio.h>
+
+enum { EXIT_STATUS_MAX = 255 };
+
+static const cli_option options[] = {
+    { "wait", "[D]", CLI_WAIT, "wait for the holder, for D or as long as it takes" },
+    { "held-exit", "N", CLI_NUMBER, "exit with N, not 75, when somebody else holds it" },
+    { "check", "D", CLI_SPAN, "notice within D that the lock was lost (10s)" },
+    { "grace", "D", CLI_SPAN, "from SIGTERM to SIGKILL when it was (10s)" },
+};
+
+static void note(void *ctx, const char *text)
+{
+    weir__cli_note(ctx, "%s", text);
+}
+
+/* ---- a run_watch over a named_lock ----------------------------------------------------------- */
+
+static int watch_fd(void *ctx)
+{
+    return weir__lock_poll_fd(ctx);
+}
+
+static int64_t watch_due(void *ctx)
+{
+    return weir__lock_due_us(ctx);
+}
+
+static weir_status watch_look(void *ctx, bool prove, int64_t *known_us, weir_error *err)
+{
+    return prove ? weir__lock_prove(ctx, known_us, err) : weir__lock_watch(ctx, known_us, err);
+}
+
+/* ---- the command --------------------------------------------------------------------------- */
+
+static int run_under(const cli *c, const cli_guarded *g, named_lock *l)
+{
+    char what[64];
+    run_outcome out = { 0 };
+    weir_error err;
+    const run_request q = {
+        .argv = g->argv,
+        .fence = weir__lock_fence(l),
+        .check_us = g->check_us,
+        .grace_us = g->grace_us,
+        .hold_fd = weir__lock_hold_fd(l),
+        .watch = { .ctx = l, .poll_fd = watch_fd, .due_us = watch_due, .look = watch_look },
+    };
+    const weir_status status = weir__run(&q, &out, &err);
+    if (status != WEIR_OK) {
+        (void)weir__cli_fail(c, &err);
+        return status == WEIR_ELOST ? CLI_HELD : CLI_ERROR;
+    }
+    (void)snprintf(what, sizeof what, "the lock (%s)", weir__lock_kind_text(weir__lock_kind(l)));
+    const int result = weir__cli_guarded_end(c, g, what, &out);
+    weir__run_outcome_free(&out);
+    return result;
+}
+
+static int run_with(cli *c, const cli_guarded *g)
+{
+    const cli_given *wait = weir__cli_get(c, "wait"), *held = weir__cli_get(c, "held-exit");
+    char *url = NULL;
+    named_lock *l = NULL;
+    weir_error err;
+    weir_status status = weir__cli_url(c, &url, &err);
+    if (status == WEIR_OK) {
+        const lock_request q = {
+            .url = url,
+            .name = weir__str(c->words[0]),
+            .holder = weir__str(g->holder),
+            .wait_us = wait == NULL ? 0 : wait->number,
+            .check_us = g->check_us,
+            .grace_us = g->grace_us,
+            .note_cb = note,
+            .note_ctx = c,
+        };
+        status = weir__lock_acquire(&l, &q, &err);
+    }
+    weir__free(url);
+    if (status != WEIR_OK) {
+        const int result = weir__cli_fail(c, &err);
+        return status != WEIR_EHELD ? CLI_ERROR : held != NULL ? (int)held->number : result;
+    }
+    const int result = run_under(c, g, l);
+    weir__lock_release(l);
+    return result;
+}
+
+static int run(cli *c)
+{
+    const cli_given *held = weir__cli_get(c, "held-exit");
+    cli_guarded g = { 0 };
+    int result = CLI_DONE;
+    if (held != NULL && held->number > EXIT_STATUS_MAX) {
+        return weir__cli_usage(c, "--held-exit is %s, allowed 0 to 255", held->text);
+    }
+    if (c->program_first != 1) {
+        result =
+            c->has_program
+                ? weir__cli_usage(c, "one name comes before --, and what is to be run after it")
+                : weir__cli_usage(c, "what is to be run follows --, as in weir lock NAME -- "
+                                     "./job");
+    }
+    if (result == CLI_DONE) {
+        result = weir__cli_guarded_take(c, &g);
+    }
+    if (result == CLI_DONE) {
+        result = run_with(c, &g);
+    }
+    weir__cli_guarded_free(&g);
+    return result;
+}
+
+const cli_command weir__cli_lock_command = {
+    .name = "lock",
+    .block = CLI_BLOCK_TABLES,
+    .usage = "NAME [options] -- PROGRAM [ARGUMENT...]",
+    .summary = "run a program that one at a time may run",
+    .about =
+        "Runs PROGRAM if nobody holds NAME, on this machine or (PostgreSQL) any other, and\n"
+        "passes its exit status on. Otherwise exits with 75 at once and says who holds it,\n"
+        "where and since when; with --wait it waits. Nothing is remembered of past runs, and\n"
+        "nothing is installed: weir init is not needed, except behind a pooler. The lock ends\n"
+        "with this process, and the program with the lock: if it is lost the program has\n"
+        "SIGTERM, then SIGKILL, and the exit status is 75. WEIR_FENCE is set where the store is\n"
+        "initialised.",
+    .example = "weir lock expense-reconciler -- ./reconcile\n"
+               "weir lock expense-reconciler --wait 30s -- ./reconcile\n"
+               "weir lock nightly --held-exit 0 --store postgres://db/shop -- ./nightly",
+    .options = options,
+    .options_count = sizeof options / sizeof options[0],
+    .words_min = 1,
+    .words_max = SIZE_MAX,
+    .run = run,
+};
