@@ -80,7 +80,7 @@ static void parameters_are_found(void **state)
     expect_on(TABLE_POSTGRES, ":a::int + x::text || y:::b", "<a>::int + x::text || y::<b>");
 }
 
-static void what_only_looks_like_one_is_not(void **state)
+static void C39_what_only_looks_like_a_parameter_is_none(void **state)
 {
     (void)state;
     both("':a' || ':''b' || \":c\" || \"d\"\":e\"", "':a' || ':''b' || \":c\" || \"d\"\":e\"");
@@ -148,7 +148,7 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(parameters_are_found),
-        cmocka_unit_test(what_only_looks_like_one_is_not),
+        cmocka_unit_test(C39_what_only_looks_like_a_parameter_is_none),
         cmocka_unit_test(what_reaches_out_is_refused),
         cmocka_unit_test(conditions_are_told_apart),
     };

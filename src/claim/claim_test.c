@@ -3,6 +3,7 @@
  */
 #include "claim/claim.h"
 
+#include "base/memory.h"
 #include "base/str.h"
 
 #include <setjmp.h>
@@ -540,13 +541,55 @@ static void what_is_shown_does_what_it_says(void **state)
     weir__arena_free(&arena);
 }
 
-/* ---- others ------------------------------------------------------------------------------------ */
+/* ---- when memory runs out ---------------------------------------------------------------------- */
 
-typedef struct file {
-    char directory[64];
-    char url[160];
-    table_db *db;
-} file;
+static void C36_running_out_of_memory_claims_nothing(void **state)
+{
+    fixture *f = *state;
+    ten_jobs(f);
+    claim_request r = pending(f, 3);
+    r.by = STR("w1");
+    r.lease_us = 60 * SECOND;
+    weir_status status = WEIR_ENOMEM;
+    for (uint64_t n = 1; status != WEIR_OK; n++) {
+        weir__memory_fail_nth(n);
+        status = try_claim(f, &r);
+        weir__memory_fail_nth(0);
+        assert_false(weir__table_in_transaction(f->s));
+        if (status != WEIR_OK) {
+            assert_int_equal(status, WEIR_ENOMEM);
+            assert_int_equal(f->r.rows_count, 0);
+            expect_sql(f, "SELECT count(*) AS n FROM jobs WHERE status = 'claimed'", "0");
+        }
+    }
+    expect(f, "id", "1 2 3");
+    expect_sql(f, "SELECT count(*) AS n FROM jobs WHERE status = 'claimed'", "3");
+}
+
+/* ---- on a connection of the caller's own ------------------------------------------------------- */
+
+static void C38_on_the_callers_connection_too(void **state)
+{
+    fixture *f = *state;
+    table_session *own = f->s;
+    ten_jobs(f);
+    assert_int_equal(
+        weir__table_session_adopt(&f->s, TABLE_SQLITE, weir__table_native(own), &f->err), WEIR_OK);
+    claim_request r = pending(f, 2);
+    claims(f, &r, "1 2");
+    assert_false(weir__table_in_transaction(f->s));
+    run(f, "BEGIN");
+    assert_int_equal(try_claim(f, &r), WEIR_EMISUSE);
+    r.hold = true;
+    claims(f, &r, "3 4");
+    run(f, "ROLLBACK");
+    r.hold = false;
+    claims(f, &r, "3 4");
+    weir__table_session_close(f->s);
+    f->s = own;
+}
+
+/* ---- others ------------------------------------------------------------------------------------ */
 
 static void C37_who_will_not_wait_is_told_at_once(void **state)
 {
@@ -614,6 +657,8 @@ int main(void)
         BOTH(C39_a_value_with_a_nul_in_it_is_refused),
         BOTH(a_table_that_has_changed_is_looked_at_again),
         BOTH(what_is_shown_does_what_it_says),
+        BOTH(C36_running_out_of_memory_claims_nothing),
+        BOTH(C38_on_the_callers_connection_too),
         cmocka_unit_test(C37_who_will_not_wait_is_told_at_once),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

@@ -654,6 +654,34 @@ static void what_is_shown_does_what_it_says(void **state)
     place_close(&p);
 }
 
+static void C38_on_the_callers_connection_too_on(place *p)
+{
+    table_session *own = p->s;
+    test_exec(p->t->conn, JOBS);
+    assert_int_equal(weir__table_session_adopt(&p->s, TABLE_POSTGRES, p->t->conn, &p->err),
+                     WEIR_OK);
+    claim_request r = pending(p, 2);
+    claims(p, &r, "1 2");
+    r.mode = CLAIM_WAIT;
+    r.wait_us = SECOND;
+    claims(p, &r, "3 4");
+    r.max_per_column = STR("tenant");
+    r.max_per = 5;
+    claims(p, &r, "5");
+    r.max_per_column = (weir_str){ 0 };
+    assert_false(weir__table_in_transaction(p->s));
+    test_exec(p->t->conn, "BEGIN");
+    assert_int_equal(try_claim(p, &r), WEIR_EMISUSE);
+    r.hold = true;
+    claims(p, &r, "6 7");
+    test_exec(p->t->conn, "ROLLBACK");
+    assert_int_equal(test_number(p->t->conn, "SELECT count(*) FROM jobs WHERE status = 'claimed'"),
+                     5);
+    weir__table_session_close(p->s);
+    p->s = own;
+}
+ON_BOTH_PATHS(C38_on_the_callers_connection_too)
+
 /* ---- plans ------------------------------------------------------------------------------------- */
 
 static void expect_findings(place *p, const claim_request *r, claim_plan *plan, const char *rules)
@@ -795,6 +823,7 @@ int main(int argc, char **argv)
         PG_TEST(never_more_than_so_many_held_under_32_claimers),
         PG_TEST(a_value_that_is_full_is_passed_over),
         PG_TEST(C38_held_rows_are_free_when_the_transaction_ends),
+        PG_TEST(C38_on_the_callers_connection_too),
         PG_TEST(a_claim_is_one_statement),
         PG_TEST(an_index_that_is_recommended_mends_what_was_found),
         PG_TEST(the_same_for_a_partitioned_table),
