@@ -136,7 +136,14 @@ static void add_index(claim_text *t, const explainer *e, probe_kind kind, bool m
     add_index_of(&of, e, kind);
     weir__claim_add(t, "CREATE INDEX ");
     if (sqlite) {
-        weir__claim_add(t, "%s", model ? "temp." : "");
+        const weir_str quoted = c->table->quoted;
+        const weir_str schema = { .ptr = quoted.ptr,
+                                  .len = quoted.len - weir__claim_last_part(quoted).len };
+        if (model) {
+            weir__claim_add(t, "temp.");
+        } else if (!weir__str_equal(schema, weir__str("\"main\"."))) {
+            weir__claim_add_str(t, schema);
+        }
         add_index_name(t, e, kind, weir__claim_buffer_str(&of.sql));
         weir__claim_add(t, " ");
     }

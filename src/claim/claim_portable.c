@@ -7,7 +7,9 @@
  * waited for by who did not ask to wait. That needs a savepoint, since being refused a lock ends a
  * transaction in some databases.
  *
- * INVARIANT  A row that was tried and not got is not looked at again: every round ends with fewer.
+ * INVARIANT  A row that was tried and not got is not looked at again: every round ends with fewer. But
+ * who was refused a lock tries once more before a batch stays short: databases count waits for other
+ * things too, room in a file for example, and then the row was free all the time.
  */
 #include "base/str.h"
 #include "claim/claim_private.h"
@@ -22,6 +24,8 @@ typedef struct portable {
     claim_deadline deadline;
     claim_found taken; /* keys, and what the order needs */
     claim_found tried; /* keys that are not to be found again */
+    size_t held;       /* of those, how many were locked */
+    bool again;        /* they have been tried twice */
 } portable;
 
 static weir_status no_memory(weir_error *err)
@@ -95,6 +99,7 @@ static weir_status take_one(portable *p, const table_value *key, bool *got, weir
         status = write_guarded(p, key, wait_us, got, err);
     }
     if (status == WEIR_EHELD && p->lock == CLAIM_LOCK_SKIP) {
+        p->held++;
         status = weir__claim_run(p->s, "ROLLBACK TO SAVEPOINT weir_row", 0, err);
     }
     return status == WEIR_OK ? weir__claim_run(p->s, "RELEASE SAVEPOINT weir_row", 0, err) : status;
@@ -121,6 +126,17 @@ static weir_status take_found(portable *p, const table_result *found, weir_error
     return status;
 }
 
+/* Nothing more was found. Whether what was locked before is worth another look. */
+static bool look_again(portable *p)
+{
+    const bool again = p->held > 0 && !p->again;
+    p->again = true;
+    if (again) {
+        p->tried.rows = 0;
+    }
+    return again;
+}
+
 static weir_status refill(portable *p, weir_error *err)
 {
     table_result found = { 0 };
@@ -130,7 +146,8 @@ static weir_status refill(portable *p, weir_error *err)
         if (status == WEIR_OK) {
             status = take_found(p, &found, err);
         }
-    } while (status == WEIR_OK && found.rows_count > 0 && (int64_t)p->taken.rows < p->c->limit);
+    } while (status == WEIR_OK && (int64_t)p->taken.rows < p->c->limit &&
+             (found.rows_count > 0 || look_again(p)));
     weir__table_result_free(&found);
     return status;
 }

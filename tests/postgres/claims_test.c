@@ -606,9 +606,6 @@ static void a_claim_is_one_statement(void **state)
     r.by = STR("w");
     r.lease_us = 60 * SECOND;
     claims(&p, &r, "1");
-    char before[64];
-    snprintf(before, sizeof before, "%s",
-             test_text(t->conn, "SELECT sum(xact_commit) FROM pg_stat_database"));
     const int64_t xid = test_number(t->conn, "SELECT txid_current()");
     r.limit = 100;
     assert_int_equal(try_claim(&p, &r), WEIR_OK);
