@@ -205,17 +205,26 @@ static bool is_possessive(const claim *c, weir_str column, sql_range value)
  * a template puts there may ask for anything. */
 static bool mark_asks(const claim *c, weir_str column)
 {
+    const sql_range where = c->mark->where;
     sql_range condition;
-    size_t i = 0;
+    size_t i = 0, from = where.begin;
 
-    while (weir__lint_condition(c->s, c->mark->where, &i, &condition)) {
-        if (!weir__lint_has_query(c->s, condition) &&
-            (weir__lint_mentions(c->s, condition, column) ||
-             (condition.end - condition.begin == 1 && at(c, condition.begin)->kind == SQL_HOLE))) {
+    while (weir__lint_condition(c->s, where, &i, &condition)) {
+        if (condition.end - condition.begin == 1 && at(c, condition.begin)->kind == SQL_HOLE) {
             return true;
         }
     }
-    return false;
+    for (size_t k = where.begin; k < where.end; k++) {
+        if (weir__sql_is_op(at(c, k), "(") && (weir__sql_is_word(at(c, k + 1), "select") ||
+                                               weir__sql_is_word(at(c, k + 1), "with"))) {
+            if (weir__lint_mentions(c->s, (sql_range){ from, k }, column)) {
+                return true;
+            }
+            k = at(c, k)->match;
+            from = k;
+        }
+    }
+    return weir__lint_mentions(c->s, (sql_range){ from, where.end }, column);
 }
 
 static void look_at_assignments(claim *c)
@@ -306,6 +315,15 @@ static bool is_inside(const claim *c, const sql_query *q, const sql_query *outer
     return false;
 }
 
+/* Whether q, or what it is inside of, has a name in a WITH. */
+static bool is_in_with(const claim *c, const sql_query *q)
+{
+    while (q->role != SQL_ROLE_CTE && q->parent != SQL_NONE) {
+        q = weir__sql_query(c->s, q->parent);
+    }
+    return q->role == SQL_ROLE_CTE;
+}
+
 /* The key of a mark in another transaction must come from outside the text: `WHERE id = 7` in a
  * file of many statements is not the row that some SELECT before it picked. */
 static bool takes_parameter(const claim *c)
@@ -347,7 +365,7 @@ static bool is_claim(const claim *c)
     if (c->take->wait == SQL_WAIT_SKIP) {
         return c->together || (c->keyed && takes_parameter(c));
     }
-    if (one_statement && !is_inside(c, c->take, c->mark) && c->take->role != SQL_ROLE_CTE) {
+    if (one_statement && !is_inside(c, c->take, c->mark) && !is_in_with(c, c->take)) {
         return false;
     }
     if (one_statement && (c->take->role == SQL_ROLE_EXISTS || c->take->distinct)) {
@@ -371,7 +389,9 @@ static bool is_claim(const claim *c)
         return (c->flips && (bounded || c->possessive) && c->mark->verb == SQL_UPDATE) ||
                (bounded && c->possessive) || (c->mark->verb == SQL_DELETE && bounded && ordered);
     }
-    return c->take->role == SQL_ROLE_TOP && c->mark->verb == SQL_UPDATE &&
+    const bool handed_out = c->take->role == SQL_ROLE_TOP || c->take->role == SQL_ROLE_CTE ||
+                            c->take->role == SQL_ROLE_FROM;
+    return handed_out && c->mark->verb == SQL_UPDATE &&
            ((c->flips && (bounded || ordered || c->possessive)) || (c->possessive && bounded));
 }
 
@@ -735,6 +755,24 @@ static weir_status ask_transaction(const claim *c)
                : WEIR_OK;
 }
 
+/* Who waits for rows, and in the same transaction then takes what is free, does so on purpose. */
+static bool is_waiting_room(const claim *c)
+{
+    const sql_statement *t = weir__sql_statement(c->s, c->take->statement);
+
+    for (size_t n = t->queries.end; n < weir__sql_queries_count(c->s); n++) {
+        const sql_query *q = weir__sql_query(c->s, n);
+        if (weir__sql_statement(c->s, q->statement)->transaction != t->transaction) {
+            break;
+        }
+        if (q->verb == SQL_SELECT && q->wait == SQL_WAIT_SKIP &&
+            weir__str_equal(weir__lint_table(c->s, q), c->table)) {
+            return true;
+        }
+    }
+    return false;
+}
+
 static weir_status judge(lint *l, const sql_script *s, const sql_query *take)
 {
     claim c = { .l = l, .s = s, .take = take, .table = weir__lint_table(s, take) };
@@ -744,6 +782,9 @@ static weir_status judge(lint *l, const sql_script *s, const sql_query *take)
     weir_status status = WEIR_OK;
 
     if (take->lock == SQL_LOCK_SHARE || weir__lint_is_by_key(l, s, take) || c.table.len == 0) {
+        return WEIR_OK;
+    }
+    if (take->lock == SQL_LOCK_UPDATE && take->wait == SQL_WAIT && is_waiting_room(&c)) {
         return WEIR_OK;
     }
     if (!find_mark(&c) && take->wait != SQL_WAIT_SKIP &&

@@ -189,3 +189,17 @@ SELECT id FROM jobs WHERE status = 'pending' ORDER BY id LIMIT 1 FOR UPDATE SKIP
 UPDATE jobs SET worker = 'w1' WHERE id = $1;
 UPDATE jobs SET status = 'running' WHERE id = $1;
 COMMIT;
+
+-- case: waiting for a row, and then taking what is free
+BEGIN;
+SELECT id FROM jobs WHERE status = 'pending' ORDER BY id LIMIT 1 FOR UPDATE;
+SELECT id FROM jobs WHERE status = 'pending' ORDER BY id LIMIT 1 FOR UPDATE SKIP LOCKED;
+UPDATE jobs SET status = 'running' WHERE id = $1;
+COMMIT;
+
+-- case: the rows are picked in a WITH
+BEGIN;
+WITH picked AS (SELECT id FROM jobs WHERE status = 'pending' ORDER BY id LIMIT 5) -- expect: no-row-lock
+SELECT id FROM picked;
+UPDATE jobs SET status = 'running' WHERE id = $1;
+COMMIT;

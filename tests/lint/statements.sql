@@ -198,3 +198,9 @@ UPDATE jobs SET status=%s, worker=%(worker)s
  WHERE id IN (SELECT id FROM jobs WHERE status=? ORDER BY id LIMIT ?2 FOR UPDATE SKIP LOCKED); -- expect: limit-not-kept
 UPDATE {table} SET status=@status
  WHERE id IN (SELECT id FROM {table} WHERE status=:old ORDER BY id LIMIT ${limit} FOR UPDATE SKIP LOCKED); -- expect: limit-not-kept
+
+-- case: the update asks again, with a query in what it asks
+UPDATE jobs SET locked_until = now() + interval '5 minutes'
+ WHERE id = (SELECT id FROM jobs WHERE locked_until < now() ORDER BY id LIMIT 1)
+   AND (status = 'pending' OR locked_until < (SELECT max(at) FROM clock))
+RETURNING *;

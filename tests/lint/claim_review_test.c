@@ -1,4 +1,4 @@
-/* claim_sql_test.c - what weir claim prints as SQL passes its own review.
+/* claim_review_test.c - what weir claim prints as SQL passes its own review.
  *
  * Goal: every claim that can be asked for, in both dialects, on both paths, in every mode, with and
  * without each option, gives SQL in which weir lint finds nothing. Method: all of them, one by one;
@@ -158,7 +158,7 @@ static void check_all(table_dialect dialect, claim_path path)
                 }
                 const long count = findings_of(&r, dialect, key_count, bits % 2 == 0, r.limit);
                 assert_true(count <= 0);
-                /* With max_per the LIMIT is not the claim's own, but that of a query which reads it. */
+                /* With max_per the LIMIT is that of another query, which reads the claim's. */
                 if (count == 0 && !r.hold && r.max_per == 0) {
                     assert_true(findings_of(&r, dialect, key_count, true, r.limit + 1) > 0);
                 }
