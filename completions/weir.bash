@@ -3,8 +3,8 @@
 # Options come from the lists below; names of streams and targets come from the store that the
 # command line names, when there is one and it answers.
 
-_weir_commands='append read log streams close work targets why reactions dead lock locks race lint init status doctor unblock skip reset
-    prioritize pause resume help version'
+_weir_commands='append read log streams close work targets why reactions dead claim done fail release extend lock
+    locks race lint init status doctor unblock skip reset prioritize pause resume help version'
 _weir_common='--store --json --text --help'
 # What acts on targets takes a filter in place of names.
 _weir_acting='--match --source --lane --blocked --all --dry-run'
@@ -22,6 +22,12 @@ _weir_options() {
     reactions) echo '--dry-run' ;;
     lock) echo '--wait --held-exit --check --grace' ;;
     dead) echo '--target --reaction --all --limit --dry-run --yes' ;;
+    claim) echo '--table --where --param --order --limit --set --set-sql --by --by-column --at-column --lease
+        --lease-column --fence-column --attempts-column --max-per --wait --nowait --path --dry-run --sql
+        --run --parallel --deadline --budget --done --done-sql --fail --fail-sql --release
+        --release-sql --hold' ;;
+    done | fail | release) echo '--by --by-column --at-column --fence --fence-column --lease-column --set --set-sql --param' ;;
+    extend) echo '--lease --by --by-column --fence --fence-column --lease-column' ;;
     race) echo '--workers --rows --limit --mode --pause --effects --keep --drop' ;;
     lint) echo '--limit --dialect --rules' ;;
     unblock | pause | resume) echo "$_weir_acting" ;;
@@ -132,6 +138,10 @@ _weir() {
         _weir_words "$current" "$prefix" any none exists
         return
         ;;
+    --path)
+        _weir_words "$current" "$prefix" default fast portable
+        return
+        ;;
     --log)
         _weir_words "$current" "$prefix" text json
         return
@@ -152,7 +162,10 @@ _weir() {
     --meta | --correlation | --key | --reserve | --release-key | --from | --to | --limit | --at | \
         --after | --since | --tail | --name | --stream | --category | --match | --source | --lane | --grant | \
         --reaction | --on | --run | --exec | --priority | --retries | --lanes | --threads | --budget | \
-        --held-exit | --grace | --workers | --rows | --pause | --drop)
+        --held-exit | --grace | --workers | --rows | --pause | --drop | \
+        --table | --where | --param | --order | --set | --set-sql | --by | --by-column | --at-column | \
+        --lease | --lease-column | --fence-column | --attempts-column | --max-per | --parallel | --deadline \
+        | --done | --done-sql | --fail | --fail-sql | --release | --release-sql | --fence)
         return
         ;;
     esac

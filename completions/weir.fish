@@ -1,6 +1,6 @@
 # fish completion for weir
 
-set -l commands append read log streams close work targets why reactions dead lock locks race lint init status doctor unblock skip reset prioritize pause resume help version
+set -l commands append read log streams close work targets why reactions dead claim done fail release extend lock locks race lint init status doctor unblock skip reset prioritize pause resume help version
 
 function __weir_streams
     set -l token (commandline -ct)
@@ -31,6 +31,11 @@ complete -c weir -n $first -a targets -d 'list targets: state, lag, retries, who
 complete -c weir -n $first -a why -d 'why a target is, or is not, running'
 complete -c weir -n $first -a reactions -d 'list reactions, or end one'
 complete -c weir -n $first -a dead -d 'parked events: list, show, send back, drop'
+complete -c weir -n $first -a claim -d 'take rows of your own table that nobody else holds'
+complete -c weir -n $first -a done -d 'finish a claimed row: the work is done'
+complete -c weir -n $first -a fail -d 'finish a claimed row: the work has failed'
+complete -c weir -n $first -a release -d 'give a claimed row back, for others to claim'
+complete -c weir -n $first -a extend -d 'renew the lease of a claimed row'
 complete -c weir -n $first -a lock -d 'run a program that one at a time may run'
 complete -c weir -n $first -a locks -d 'who holds which lock, and who waits'
 complete -c weir -n $first -a race -d 'two workers go for one table: what each of them sees'
@@ -142,6 +147,55 @@ complete -c weir -n '__fish_seen_subcommand_from dead' -l all -d 'retry, drop: e
 complete -c weir -n '__fish_seen_subcommand_from dead' -l limit -x -d 'ls: at most N events'
 complete -c weir -n '__fish_seen_subcommand_from dead' -l dry-run -d 'retry, drop: say how many would change, change nothing'
 complete -c weir -n '__fish_seen_subcommand_from dead' -l yes -d 'drop: do not ask'
+
+complete -c weir -n '__fish_seen_subcommand_from claim' -l table -x -d 'a table of the database, whatever weir.yaml says of it'
+complete -c weir -n '__fish_seen_subcommand_from claim' -l where -x -d 'which rows are ready, such as "status = \'pending\'"'
+complete -c weir -n '__fish_seen_subcommand_from claim' -l param -x -d 'what :NAME stands for in SQL; may be repeated'
+complete -c weir -n '__fish_seen_subcommand_from claim' -l order -x -d 'such as "priority desc, created" (else the primary key)'
+complete -c weir -n '__fish_seen_subcommand_from claim' -l limit -x -d 'at most N rows (else 1)'
+complete -c weir -n '__fish_seen_subcommand_from claim' -l set -x -d 'what a claim writes; may be repeated'
+complete -c weir -n '__fish_seen_subcommand_from claim' -l set-sql -x -d 'the same with an expression; may be repeated'
+complete -c weir -n '__fish_seen_subcommand_from claim' -l by -x -d 'who claims: written with the time of the claim'
+complete -c weir -n '__fish_seen_subcommand_from claim' -l by-column -x -d 'where to (else claimed_by); \'\': nowhere'
+complete -c weir -n '__fish_seen_subcommand_from claim' -l at-column -x -d 'where the time goes (else claimed_at); \'\': nowhere'
+complete -c weir -n '__fish_seen_subcommand_from claim' -l lease -x -d 'the claim ends after TIME unless it is renewed'
+complete -c weir -n '__fish_seen_subcommand_from claim' -l lease-column -x -d 'where its end is kept (else locked_until)'
+complete -c weir -n '__fish_seen_subcommand_from claim' -l fence-column -x -d 'a number that grows with every claim'
+complete -c weir -n '__fish_seen_subcommand_from claim' -l attempts-column -x -d 'how often the row was claimed'
+complete -c weir -n '__fish_seen_subcommand_from claim' -l max-per -x -d 'never more than N held rows for each value'
+complete -c weir -n '__fish_seen_subcommand_from claim' -l wait -d 'wait for rows that others have locked, instead of skipping'
+complete -c weir -n '__fish_seen_subcommand_from claim' -l nowait -d 'exit with 75 when a row is locked, instead of skipping'
+complete -c weir -n '__fish_seen_subcommand_from claim' -l path -x -a 'default fast portable' -d 'default, fast or portable: which statements are used'
+complete -c weir -n '__fish_seen_subcommand_from claim' -l dry-run -d 'print what would be claimed; lock and write nothing'
+complete -c weir -n '__fish_seen_subcommand_from claim' -l sql -d 'print the SQL, values as literals; run nothing'
+complete -c weir -n '__fish_seen_subcommand_from claim' -l run -x -d 'a command for each row, which it reads as JSON on stdin'
+complete -c weir -n '__fish_seen_subcommand_from claim' -l parallel -x -d 'at most N commands at once (else 1)'
+complete -c weir -n '__fish_seen_subcommand_from claim' -l deadline -x -d 'how long a command may take (else as long as it takes)'
+complete -c weir -n '__fish_seen_subcommand_from claim' -l budget -x -d 'how long commands may take to end at a signal (else 30s)'
+complete -c weir -n '__fish_seen_subcommand_from claim' -l done -x -d 'with --run: written when the command succeeds'
+complete -c weir -n '__fish_seen_subcommand_from claim' -l done-sql -x -d 'the same with an expression'
+complete -c weir -n '__fish_seen_subcommand_from claim' -l fail -x -d 'with --run: written when the command fails'
+complete -c weir -n '__fish_seen_subcommand_from claim' -l fail-sql -x -d 'the same with an expression'
+complete -c weir -n '__fish_seen_subcommand_from claim' -l release -x -d 'with --run: written to rows that are given back'
+complete -c weir -n '__fish_seen_subcommand_from claim' -l release-sql -x -d 'the same with an expression'
+complete -c weir -n '__fish_seen_subcommand_from claim' -l hold -d 'with --run: inside a transaction for each row, which holds it'
+
+complete -c weir -n '__fish_seen_subcommand_from done fail release' -l by -x -d 'who holds it, as it was claimed'
+complete -c weir -n '__fish_seen_subcommand_from done fail release' -l by-column -x -d 'the column with the holder (else claimed_by)'
+complete -c weir -n '__fish_seen_subcommand_from done fail release' -l at-column -x -d 'the column with the time of the claim (else claimed_at)'
+complete -c weir -n '__fish_seen_subcommand_from done fail release' -l fence -x -d 'the fence with which it was claimed'
+complete -c weir -n '__fish_seen_subcommand_from done fail release' -l fence-column -x -d 'the column with the fence'
+complete -c weir -n '__fish_seen_subcommand_from done fail release' -l lease-column -x -d 'the column with the lease\'s end (else locked_until)'
+complete -c weir -n '__fish_seen_subcommand_from done fail release' -l set -x -d 'write this as well; may be repeated'
+complete -c weir -n '__fish_seen_subcommand_from done fail release' -l set-sql -x -d 'write an expression; may be repeated'
+complete -c weir -n '__fish_seen_subcommand_from done fail release' -l param -x -d 'what :NAME stands for in --set-sql; may be repeated'
+
+complete -c weir -n '__fish_seen_subcommand_from extend' -l lease -x -d 'for how long from now on, such as 5m'
+complete -c weir -n '__fish_seen_subcommand_from extend' -l by -x -d 'who holds it, as it was claimed'
+complete -c weir -n '__fish_seen_subcommand_from extend' -l by-column -x -d 'the column with the holder (else claimed_by)'
+complete -c weir -n '__fish_seen_subcommand_from extend' -l fence -x -d 'the fence with which it was claimed'
+complete -c weir -n '__fish_seen_subcommand_from extend' -l fence-column -x -d 'the column with the fence'
+complete -c weir -n '__fish_seen_subcommand_from extend' -l lease-column -x -d 'the column with the lease\'s end (else locked_until)'
 
 # What acts on targets: by name, or by a filter.
 set -l acting '__fish_seen_subcommand_from unblock skip reset prioritize pause resume'

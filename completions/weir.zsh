@@ -50,6 +50,11 @@ _weir() {
         'why:why a target is, or is not, running'
         'reactions:list reactions, or end one'
         'dead:parked events\: list, show, send back, drop'
+        'claim:take rows of your own table that nobody else holds'
+        'done:finish a claimed row\: the work is done'
+        'fail:finish a claimed row\: the work has failed'
+        'release:give a claimed row back, for others to claim'
+        'extend:renew the lease of a claimed row'
         'lock:run a program that one at a time may run'
         'locks:who holds which lock, and who waits'
         'race:two workers go for one table\: what each of them sees'
@@ -191,6 +196,66 @@ _weir() {
                 '--yes[drop\: do not ask]' \
                 '1:verb:(ls show retry drop)' \
                 '*:number:'
+            ;;
+        claim)
+            _arguments $common \
+                '--table[a table of the database, whatever weir.yaml says of it]:NAME:' \
+                '--where[which rows are ready, such as "status = '\''pending'\''"]:SQL:' \
+                '*--param[what \:NAME stands for in SQL; may be repeated]:NAME=VALUE:' \
+                '--order[such as "priority desc, created" (else the primary key)]:COLUMNS:' \
+                '--limit[at most N rows (else 1)]:N:' \
+                '*--set[what a claim writes; may be repeated]:COLUMN=VALUE:' \
+                '*--set-sql[the same with an expression; may be repeated]:COLUMN=SQL:' \
+                '--by[who claims\: written with the time of the claim]:ID:' \
+                '--by-column[where to (else claimed_by); '\'''\''\: nowhere]:COLUMN:' \
+                '--at-column[where the time goes (else claimed_at); '\'''\''\: nowhere]:COLUMN:' \
+                '--lease[the claim ends after TIME unless it is renewed]:TIME:' \
+                '--lease-column[where its end is kept (else locked_until)]:COLUMN:' \
+                '--fence-column[a number that grows with every claim]:COLUMN:' \
+                '--attempts-column[how often the row was claimed]:COLUMN:' \
+                '--max-per[never more than N held rows for each value]:COLUMN=N:' \
+                '--wait[wait for rows that others have locked, instead of skipping]' \
+                '--nowait[exit with 75 when a row is locked, instead of skipping]' \
+                '--path[default, fast or portable\: which statements are used]:PATH:(default fast portable)' \
+                '--dry-run[print what would be claimed; lock and write nothing]' \
+                '--sql[print the SQL, values as literals; run nothing]' \
+                '--run[a command for each row, which it reads as JSON on stdin]:CMD:' \
+                '--parallel[at most N commands at once (else 1)]:N:' \
+                '--deadline[how long a command may take (else as long as it takes)]:TIME:' \
+                '--budget[how long commands may take to end at a signal (else 30s)]:TIME:' \
+                '*--done[with --run\: written when the command succeeds]:COLUMN=VALUE:' \
+                '*--done-sql[the same with an expression]:COLUMN=SQL:' \
+                '*--fail[with --run\: written when the command fails]:COLUMN=VALUE:' \
+                '*--fail-sql[the same with an expression]:COLUMN=SQL:' \
+                '*--release[with --run\: written to rows that are given back]:COLUMN=VALUE:' \
+                '*--release-sql[the same with an expression]:COLUMN=SQL:' \
+                '--hold[with --run\: inside a transaction for each row, which holds it]' \
+                '1:table:'
+            ;;
+        done | fail | release)
+            _arguments $common \
+                '--by[who holds it, as it was claimed]:ID:' \
+                '--by-column[the column with the holder (else claimed_by)]:COLUMN:' \
+                '--at-column[the column with the time of the claim (else claimed_at)]:COLUMN:' \
+                '--fence[the fence with which it was claimed]:N:' \
+                '--fence-column[the column with the fence]:COLUMN:' \
+                '--lease-column[the column with the lease'\''s end (else locked_until)]:COLUMN:' \
+                '*--set[write this as well; may be repeated]:COLUMN=VALUE:' \
+                '*--set-sql[write an expression; may be repeated]:COLUMN=SQL:' \
+                '*--param[what \:NAME stands for in --set-sql; may be repeated]:NAME=VALUE:' \
+                '1:table:' \
+                '*:key:'
+            ;;
+        extend)
+            _arguments $common \
+                '--lease[for how long from now on, such as 5m]:TIME:' \
+                '--by[who holds it, as it was claimed]:ID:' \
+                '--by-column[the column with the holder (else claimed_by)]:COLUMN:' \
+                '--fence[the fence with which it was claimed]:N:' \
+                '--fence-column[the column with the fence]:COLUMN:' \
+                '--lease-column[the column with the lease'\''s end (else locked_until)]:COLUMN:' \
+                '1:table:' \
+                '*:key:'
             ;;
         lock)
             _arguments $common \

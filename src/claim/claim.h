@@ -154,11 +154,13 @@ weir_status weir__claim_path_choose(const claim_request *request, table_dialect 
 typedef enum finish_kind {
     FINISH_DONE = 0, /* writes `set`, ends the lease, leaves the holder's name */
     FINISH_FAIL,     /* the same; only the message differs */
-    FINISH_RELEASE,  /* writes `set`, ends the lease, takes the holder's name and time out */
-    FINISH_EXTEND,   /* the lease ends lease_us from now */
+    FINISH_RELEASE, /* writes `set`, takes the holder's name and time out, and ends the lease now: a
+                        claim that has ended is free, whatever else it has */
+    FINISH_EXTEND,  /* the lease ends lease_us from now */
 } finish_kind;
 
-/* Guarded by whatever is given: at least one of by and fence. */
+/* Guarded by whatever is given: at least one of by and fence; or held, where there is no lease and
+ * so nobody who could have claimed it meanwhile. */
 typedef struct finish_request {
     weir_str table;
     const table_value *key; /* in the primary key's order */
@@ -182,6 +184,9 @@ typedef struct finish_request {
     size_t set_sql_count;
     const claim_param *params; /* for set_sql */
     size_t params_count;
+    int64_t
+        wait_us; /* for somebody's lock of the row, then EHELD; 0: as long as it takes. SQLite: as
+                        its URL says */
 } finish_request;
 
 /* result: the row afterwards; may be NULL. May run inside a transaction.

@@ -73,10 +73,6 @@ static weir_status check_guards(finish_spec *f, weir_error *err)
 {
     const finish_request *r = f->request;
     weir_status status = optional_column(f, "--by-column", r->by_column, "claimed_by", &f->by, err);
-    if (status == WEIR_OK && r->by.len == 0 && !r->has_fence) {
-        return weir__fail(err, WEIR_EINVAL,
-                          "--by: say who you are, or --fence: which claim it was");
-    }
     if (status == WEIR_OK && r->by.len > 0 && f->by == NULL) {
         return weir__fail(err, WEIR_EINVAL, "--by-column: no column \"claimed_by\" in %.*s",
                           (int)f->table->shown.len, f->table->shown.ptr);
@@ -91,7 +87,15 @@ static weir_status check_guards(finish_spec *f, weir_error *err)
     if (status == WEIR_OK) {
         status = optional_column(f, "--at-column", r->at_column, "claimed_at", &f->at, err);
     }
-    return status == WEIR_OK ? check_lease(f, err) : status;
+    if (status == WEIR_OK) {
+        status = check_lease(f, err);
+    }
+    if (status == WEIR_OK && r->by.len == 0 && !r->has_fence &&
+        (r->held_count == 0 || f->lease != NULL)) {
+        status =
+            weir__fail(err, WEIR_EINVAL, "--by: say who you are, or --fence: which claim it was");
+    }
+    return status;
 }
 
 static weir_status check_sets(finish_spec *f, weir_error *err)
@@ -211,6 +215,12 @@ static size_t add_sets(claim_text *t, const finish_spec *f)
     if (!sets(f, f->lease) && add_set(t, f->lease, &count)) {
         if (r->kind == FINISH_EXTEND) {
             weir__claim_add_time(t, f->lease_clock, NULL, r->lease_us);
+        } else if (r->kind == FINISH_RELEASE) {
+            weir__claim_add(t, "CASE WHEN ");
+            weir__claim_add_str(t, f->lease->quoted);
+            weir__claim_add(t, " IS NOT NULL THEN ");
+            weir__claim_add_time(t, f->lease_clock, NULL, 0);
+            weir__claim_add(t, " END");
         } else {
             weir__claim_add(t, "NULL");
         }
@@ -342,6 +352,12 @@ static weir_status why_not(table_session *s, const finish_spec *f, weir_error *e
 
 /* ---- the way in -------------------------------------------------------------------------------- */
 
+/* Where rows are not locked, a transaction was waited for as the URL says. */
+static int64_t wait_of(const finish_spec *f)
+{
+    return weir__claim_dialect(f->dialect)->row_locks ? f->request->wait_us : 0;
+}
+
 static weir_status add_update(claim_text *t, const finish_spec *f, weir_error *err)
 {
     weir__claim_add(t, "UPDATE ");
@@ -364,7 +380,7 @@ static weir_status write_finish(table_session *s, const finish_spec *f, table_re
         add_guards(&t, f, f->request->key, f->request->fence);
         weir__claim_add(&t, "\n  RETURNING ");
         weir__claim_add_columns(&t, f->table);
-        status = weir__claim_text_run(&t, s, 0, result, err);
+        status = weir__claim_text_run(&t, s, wait_of(f), result, err);
     }
     if (status == WEIR_OK && result->rows_count == 0) {
         status = why_not(s, f, err);
@@ -420,7 +436,7 @@ static weir_status write_together(table_session *s, const finish_spec *f, const 
         add_given(&t, f, batch);
         add_common_guards(&t, f);
         weir__claim_add(&t, "\n  RETURNING weir_row");
-        status = weir__claim_text_run(&t, s, 0, &rows, err);
+        status = weir__claim_text_run(&t, s, wait_of(f), &rows, err);
     }
     for (size_t i = 0; i < rows.rows_count && status == WEIR_OK; i++) {
         int64_t row = -1;

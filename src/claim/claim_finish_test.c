@@ -122,14 +122,51 @@ static void release_takes_the_holder_out(void **state)
 {
     const claim_set_sql back = { .column = STR("status"), .sql = STR(":a || 'ing'") };
     const claim_param pend = { .name = STR("a"), .value = TEXT("pend") };
+    fixture *f = *state;
     finish_request r = finish(FINISH_RELEASE, &first);
     r.set_sql = &back;
     r.set_sql_count = 1;
     r.params = &pend;
     r.params_count = 1;
-    gives(*state, &r,
-          "{\"id\":1,\"status\":\"pending\",\"claimed_by\":null,\"claimed_at\":null,"
-          "\"locked_until\":null,\"fence\":7}");
+    assert_int_equal(weir__claim_finish(f->s, &r, NULL, &f->err), WEIR_OK);
+    run(f, "SELECT status, claimed_by, claimed_at, fence FROM jobs WHERE id = 1");
+    expect_row(f, "{\"status\":\"pending\",\"claimed_by\":null,\"claimed_at\":null,\"fence\":7}");
+}
+
+static void C38_what_is_released_is_free_at_once(void **state)
+{
+    fixture *f = *state;
+    finish_request r = finish(FINISH_RELEASE, &first);
+    const claim_request again = { .table = STR("jobs"),
+                                  .where = STR("status = 'pending' AND id = 1"),
+                                  .expired_where = STR("id = 1"),
+                                  .limit = 1,
+                                  .set = &held,
+                                  .set_count = 1,
+                                  .by = STR("w2"),
+                                  .lease_us = 60 * SECOND };
+    r.held = &held;
+    r.held_count = 1;
+    assert_int_equal(weir__claim_rows(f->s, &again, &f->r, &f->err), WEIR_OK);
+    assert_int_equal(f->r.rows_count, 0); /* it is held */
+    assert_int_equal(weir__claim_finish(f->s, &r, NULL, &f->err), WEIR_OK);
+    assert_int_equal(weir__claim_rows(f->s, &again, &f->r, &f->err), WEIR_OK);
+    assert_int_equal(f->r.rows_count, 1);
+}
+
+static void without_a_lease_the_values_of_the_claim_are_a_guard(void **state)
+{
+    fixture *f = *state;
+    finish_request r = finish(FINISH_DONE, &first);
+    r.by = (weir_str){ 0 };
+    r.held = &held;
+    r.held_count = 1;
+    r.set = &done;
+    r.set_count = 1;
+    refused(f, &r, WEIR_EINVAL, "--by: say who you are"); /* its lease may have ended meanwhile */
+    r.lease_column = CLAIM_NO_COLUMN;
+    assert_int_equal(weir__claim_finish(f->s, &r, NULL, &f->err), WEIR_OK);
+    refused(f, &r, WEIR_ELOST, "row 1 of jobs is no longer claimed");
 }
 
 static void extend_moves_the_end(void **state)
@@ -334,6 +371,8 @@ int main(void)
     const struct CMUnitTest tests[] = {
         TEST(done_writes_and_ends_the_lease),
         TEST(release_takes_the_holder_out),
+        TEST(C38_what_is_released_is_free_at_once),
+        TEST(without_a_lease_the_values_of_the_claim_are_a_guard),
         TEST(extend_moves_the_end),
         TEST(C38_who_no_longer_holds_it_is_refused),
         TEST(a_row_that_is_not_there_is_told),

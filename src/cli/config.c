@@ -1,8 +1,8 @@
 /* config.c - the store of a weir.yaml, which every command asks for.
  *
  * What is not known is an error: a key that is misspelt must not be a key that is ignored. But
- * lanes and reactions are looked at by who runs them (config_reactions.c): a slip in a reaction
- * must not keep anybody from reading the store.
+ * lanes, reactions and tables are looked at by who uses them (config_reactions.c, config_tables.c): a
+ * slip in a reaction must not keep anybody from reading the store.
  */
 #include "cli/cli.h"
 #include "cli/config_yaml.h"
@@ -30,6 +30,7 @@ weir_status weir__cli_config_store(const char *path, char **store, weir_error *e
         { .name = "store", .take = weir__config_take_store },
         { .name = "lanes", .take = leave },
         { .name = "reactions", .take = leave },
+        { .name = "tables", .take = leave },
     };
     weir_arena arena = { 0 };
     config_file f = { .path = path, .arena = &arena };

@@ -14,6 +14,7 @@
  */
 #include "cli/config_reactions.h"
 #include "cli/cli.h"
+#include "cli/config_tables.h"
 #include "cli/config_yaml.h"
 #include "engine/reaction.h"
 #include "engine/template.h"
@@ -33,6 +34,7 @@ typedef struct reading {
     const char *store;       /* in the config's arena */
     parsed_reaction *parsed; /* owned */
     size_t parsed_count;
+    config_tables tables; /* looked at, and left to who claims */
 } reading;
 
 /* ---- parts of a reaction ------------------------------------------------------------------- */
@@ -502,6 +504,7 @@ static void document_read(config_file *f, reading *r)
         { .name = "store", .take = weir__config_take_store, .offset = offsetof(reading, store) },
         { .name = "lanes", .take = take_lanes },
         { .name = "reactions", .take = take_reactions },
+        { .name = "tables", .take = weir__config_take_tables, .offset = offsetof(reading, tables) },
     };
     yaml_node_t *root = weir__config_root(f);
 

@@ -97,7 +97,7 @@ is "bash completes expectations" "$(bash_completes weir append order-1 N --expec
 
 # ---- examples run as written -------------------------------------------------------------------
 
-# Commands in the README's shell blocks that are about the program, in order, in a fresh directory with
+# Commands in the README's shell blocks that are about the program or its tables, in order, in a fresh directory with
 # build/weir in it. One that follows runs until it has printed what is there.
 mkdir readme && cd readme || exit 1
 mkdir build && ln -s "$WEIR" build/weir
@@ -120,7 +120,7 @@ while IFS= read -r line; do
     expected=0
     [[ $line =~ '# exit status '([0-9]+) ]] && expected=${BASH_REMATCH[1]}
     status "README: $line" "$expected" bash -c "$line"
-done < <(sed -n '/^```sh/,/^```/p' "$WEIR_SOURCE/README.md" | grep -E '(^|\| *)build/weir ')
+done < <(sed -n '/^```sh/,/^```/p' "$WEIR_SOURCE/README.md" | grep -E '(^|\| *)build/weir |^sqlite3 ')
 ok "the README has commands to try (it has $count)" test "$count" -ge 8
 cd .. || exit 1
 

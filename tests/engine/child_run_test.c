@@ -273,6 +273,13 @@ static void a_plain_call_says_its_group_and_keeps_the_last_line_as_it_is(void **
     assert_int_equal(result.kind, CHILD_DONE); /* it says nothing to us */
     assert_int_equal(weir__child_run(keeper, "exit 65", &call, &result, NULL), WEIR_OK);
     kit_expect(CHILD_RETRY, "exited with 65");
+    assert_int_equal(result.exit_status, 65);
+    assert_int_equal(weir__child_run(keeper, "kill -TERM $$", &call, &result, NULL), WEIR_OK);
+    assert_int_equal(result.exit_status, 143);
+    call.deadline_mono_us = kit_now_us() + SECOND_US / 10;
+    assert_int_equal(weir__child_run(keeper, "sleep 60", &call, &result, NULL), WEIR_OK);
+    kit_expect(CHILD_RETRY, "deadline");
+    assert_int_equal(result.exit_status, -1);
 }
 
 static void what_hangs_is_killed_with_all_its_group(void **state)

@@ -257,6 +257,9 @@ static weir_status run_judge(child_result *out, const process *p, bool plain, we
     const int status = p->note.wait_status;
     bool meant = false;
 
+    if (!p->lost) {
+        out->exit_status = WIFEXITED(status) ? WEXITSTATUS(status) : 128 + WTERMSIG(status);
+    }
     if (p->lost || !WIFEXITED(status) || WEXITSTATUS(status) != 0 || p->note.left_behind != 0) {
         const bool permanent =
             !plain && !p->lost && WIFEXITED(status) && WEXITSTATUS(status) == EXIT_PERMANENT;
@@ -286,6 +289,7 @@ weir_status weir__child_run(child_keeper *k, const char *command, const child_ca
         return status;
     }
     result_reset(out);
+    out->exit_status = -1;
     if (call_is_stopped(call)) {
         return explain_as(out, CHILD_INTERRUPTED, NULL, err, "interrupted before the handler ran");
     }

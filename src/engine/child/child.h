@@ -79,12 +79,14 @@ typedef struct child_append {
 /* Zeroed is ready to use, and used again by the next call. What it points to is its own, until
  * then or until weir__child_result_free. */
 typedef struct child_result {
-    int32_t kind;     /* child_kind                                                     */
-    int64_t defer_us; /* CHILD_DEFER: microseconds since 1970                           */
-    weir_str reply;   /* the answer, without white space; empty: none was given. Of a plain
+    int32_t kind;        /* child_kind                                                     */
+    int64_t defer_us;    /* CHILD_DEFER: microseconds since 1970                           */
+    weir_str reply;      /* the answer, without white space; empty: none was given. Of a plain
                          call: the last line that is not blank, as it is                */
-    weir_str why;     /* all but DONE and DEFER: one line                               */
-    weir_str error;   /* `why`, and below it the last of stderr                         */
+    weir_str why;        /* all but DONE and DEFER: one line                               */
+    weir_str error;      /* `why`, and below it the last of stderr                         */
+    int32_t exit_status; /* of weir__child_run, as a shell says it: 128 and the signal; -1: it was
+                            ended by us, or is not known                                */
     const child_append *appends; /* CHILD_DONE                                           */
     size_t appends_count;
     weir_arena arena; /* owned: appends and their texts */

@@ -1,0 +1,320 @@
+/* claim.c - weir claim: takes rows of a user's table that nobody else holds.
+ *
+ * Rows are printed, or a command is run for each. A table or database that is not there is an error
+ * (1), so that "nothing to claim" (3) always means just that.
+ */
+#include "cli/claim.h"
+#include "base/random.h"
+
+#include <errno.h>
+#include <stdio.h>
+#include <unistd.h>
+
+static const cli_option options[] = {
+    { "table", "NAME", CLI_WORD, "a table of the database, whatever weir.yaml says of it" },
+    { "where", "SQL", CLI_WORD, "which rows are ready, such as \"status = 'pending'\"" },
+    { "param", "NAME=VALUE", CLI_TEXT, "what :NAME stands for in SQL; may be repeated" },
+    { "order", "COLUMNS", CLI_WORD, "such as \"priority desc, created\" (else the primary key)" },
+    { "limit", "N", CLI_NUMBER, "at most N rows (else 1)" },
+    { "set", "COLUMN=VALUE", CLI_TEXT, "what a claim writes; may be repeated" },
+    { "set-sql", "COLUMN=SQL", CLI_TEXT, "the same with an expression; may be repeated" },
+    { "by", "ID", CLI_WORD, "who claims: written with the time of the claim" },
+    { "by-column", "COLUMN", CLI_TEXT, "where to (else claimed_by); '': nowhere" },
+    { "at-column", "COLUMN", CLI_TEXT, "where the time goes (else claimed_at); '': nowhere" },
+    { "lease", "TIME", CLI_SPAN, "the claim ends after TIME unless it is renewed" },
+    { "lease-column", "COLUMN", CLI_WORD, "where its end is kept (else locked_until)" },
+    { "fence-column", "COLUMN", CLI_WORD, "a number that grows with every claim" },
+    { "attempts-column", "COLUMN", CLI_WORD, "how often the row was claimed" },
+    { "max-per", "COLUMN=N", CLI_WORD, "never more than N held rows for each value" },
+    { "wait", "[TIME]", CLI_WAIT, "wait for rows that others have locked, instead of skipping" },
+    { "nowait", NULL, CLI_FLAG, "exit with 75 when a row is locked, instead of skipping" },
+    { "path", "PATH", CLI_WORD, "default, fast or portable: which statements are used" },
+    { "dry-run", NULL, CLI_FLAG, "print what would be claimed; lock and write nothing" },
+    { "sql", NULL, CLI_FLAG, "print the SQL, values as literals; run nothing" },
+    { "run", "CMD", CLI_WORD, "a command for each row, which it reads as JSON on stdin" },
+    { "parallel", "N", CLI_NUMBER, "at most N commands at once (else 1)" },
+    { "deadline", "TIME", CLI_SPAN, "how long a command may take (else as long as it takes)" },
+    { "budget", "TIME", CLI_SPAN, "how long commands may take to end at a signal (else 30s)" },
+    { "done", "COLUMN=VALUE", CLI_TEXT, "with --run: written when the command succeeds" },
+    { "done-sql", "COLUMN=SQL", CLI_TEXT, "the same with an expression" },
+    { "fail", "COLUMN=VALUE", CLI_TEXT, "with --run: written when the command fails" },
+    { "fail-sql", "COLUMN=SQL", CLI_TEXT, "the same with an expression" },
+    { "release", "COLUMN=VALUE", CLI_TEXT, "with --run: written to rows that are given back" },
+    { "release-sql", "COLUMN=SQL", CLI_TEXT, "the same with an expression" },
+    { "hold", NULL, CLI_FLAG, "with --run: inside a transaction for each row, which holds it" },
+};
+
+/* ---- what goes together --------------------------------------------------------------------- */
+
+/* The first of these flags that was given; NULL: none. */
+static const char *first_given(const cli *c, const char *const *names, size_t count)
+{
+    for (size_t i = 0; i < count; i++) {
+        if (weir__cli_has(c, names[i])) {
+            return names[i];
+        }
+    }
+    return NULL;
+}
+
+static int check_hold(const cli *c)
+{
+    /* A row that is held is written to once, at the end. */
+    static const char *const writing[] = { "set",          "set-sql",      "by",
+                                           "by-column",    "at-column",    "lease",
+                                           "lease-column", "fence-column", "attempts-column",
+                                           "max-per",      "fail",         "fail-sql",
+                                           "release",      "release-sql" };
+    const char *name = first_given(c, writing, sizeof writing / sizeof writing[0]);
+
+    if (name != NULL) {
+        return weir__cli_usage(c,
+                               "--hold and --%s exclude each other: a row that is held is written "
+                               "to when its command has succeeded, and only then",
+                               name);
+    }
+    return CLI_DONE;
+}
+
+static int check(const cli *c)
+{
+    static const char *const shows[] = { "dry-run", "sql" };
+    static const char *const running[] = { "parallel", "deadline", "budget",
+                                           "done",     "done-sql", "fail",
+                                           "fail-sql", "release",  "release-sql" };
+    const char *show = first_given(c, shows, 2);
+    const char *for_child = first_given(c, running, sizeof running / sizeof running[0]);
+
+    if (weir__cli_has(c, "table") == (c->words_count == 1)) {
+        return c->words_count == 1
+                   ? weir__cli_usage(c, "--table and the argument \"%s\" exclude each other",
+                                     c->words[0])
+                   : weir__cli_usage(c, "which table: --table NAME, or one of weir.yaml");
+    }
+    if (weir__cli_has(c, "wait") && weir__cli_has(c, "nowait")) {
+        return weir__cli_usage(c, "--wait and --nowait exclude each other");
+    }
+    for (size_t i = 0; show != NULL && i < 2; i++) {
+        if (show != shows[i] && weir__cli_has(c, shows[i])) {
+            return weir__cli_usage(c, "--%s and --%s exclude each other", show, shows[i]);
+        }
+    }
+    if (for_child != NULL && !weir__cli_has(c, "run")) {
+        return weir__cli_usage(c, "--%s needs --run CMD", for_child);
+    }
+    if (weir__cli_has(c, "hold")) {
+        return weir__cli_has(c, "run") || show != NULL
+                   ? check_hold(c)
+                   : weir__cli_usage(c, "--hold needs --run CMD: what is held ends with weir");
+    }
+    return CLI_DONE;
+}
+
+/* ---- the request ---------------------------------------------------------------------------- */
+
+static bool has_column(const table_info *t, weir_str given, const char *usual)
+{
+    if (given.len == 0 && given.ptr != NULL) {
+        return false;
+    }
+    return weir__table_column(t, given.len > 0 ? given : weir__str(usual)) != NULL;
+}
+
+/* Commands that are run are run by somebody, whose name is made up if the table has a place for it. */
+static void make_holder(claim_run *k)
+{
+    char host[64] = "localhost";
+
+    (void)gethostname(host, sizeof host - 1);
+    (void)snprintf(k->holder, sizeof k->holder, "%s-%d-%08x", host, (int)getpid(),
+                   (unsigned)weir__random_u64());
+    k->request.by = weir__str(k->holder);
+    if (!has_column(&k->place.table, k->request.at_column, "claimed_at") &&
+        k->request.at_column.len == 0) {
+        k->request.at_column = CLAIM_NO_COLUMN;
+    }
+}
+
+static int check_guard(const claim_run *k)
+{
+    const claim_request *r = &k->request;
+    const table_spec *s = &k->options.spec;
+    const bool by = r->by.len > 0 && !(r->by_column.len == 0 && r->by_column.ptr != NULL);
+
+    if (by || r->fence_column.len > 0) {
+        return CLI_DONE;
+    }
+    if (r->lease_us > 0) {
+        return weir__cli_usage(k->c,
+                               "--run under a lease needs to know its claims again: table %.*s has "
+                               "no column claimed_by; name one with --by-column or --fence-column",
+                               (int)k->place.table.shown.len, k->place.table.shown.ptr);
+    }
+    if (s->claimed.set_count == 0 &&
+        (s->done.set_count + s->done.sql_count + s->failed.set_count + s->failed.sql_count) > 0) {
+        return weir__cli_usage(k->c, "--done and --fail need to know a claim again: give --set, "
+                                     "--by-column or --fence-column");
+    }
+    return CLI_DONE;
+}
+
+static int make_request(claim_run *k)
+{
+    const cli *c = k->c;
+    claim_request *r = &k->request;
+
+    r->mode = weir__cli_has(c, "wait")     ? CLAIM_WAIT
+              : weir__cli_has(c, "nowait") ? CLAIM_NOWAIT
+                                           : CLAIM_SKIP;
+    r->wait_us = r->mode == CLAIM_WAIT ? weir__cli_get(c, "wait")->number : 0;
+    if (weir__cli_has(c, "hold")) {
+        *r = (claim_request){ .table = r->table,
+                              .where = r->where,
+                              .params = r->params,
+                              .params_count = r->params_count,
+                              .order = r->order,
+                              .order_count = r->order_count,
+                              .limit = r->limit,
+                              .mode = r->mode,
+                              .wait_us = r->wait_us,
+                              .path = r->path,
+                              .hold = true };
+        return CLI_DONE;
+    }
+    if (k->command != NULL && r->by.len == 0 &&
+        has_column(&k->place.table, r->by_column, "claimed_by")) {
+        make_holder(k);
+    }
+    if (r->set_count == 0 && r->set_sql_count == 0 && r->by.len == 0 && r->lease_us == 0) {
+        return weir__cli_usage(c, "nothing would show that a row is claimed: give --set, --by or "
+                                  "--lease, or --hold");
+    }
+    return k->command == NULL ? CLI_DONE : check_guard(k);
+}
+
+/* ---- claiming ------------------------------------------------------------------------------- */
+
+static int nothing(const cli *c)
+{
+    if (!c->json_errors) {
+        weir__cli_note(c, "nothing to claim");
+    }
+    return CLI_NOTHING;
+}
+
+static int claim(claim_run *k)
+{
+    table_result rows = { .rows_count = 0 };
+    weir_error err;
+    int status = CLI_DONE;
+
+    if (weir__claim_rows(k->place.session, &k->request, &rows, &err) != WEIR_OK) {
+        status = weir__cli_claim_fail(k->c, &err);
+    } else if (rows.rows_count == 0) {
+        status = nothing(k->c);
+    }
+    for (size_t i = 0; i < rows.rows_count && weir__cli_table_print(&k->c->out, &rows, i); i++) {
+    }
+    weir__table_result_free(&rows);
+    return status;
+}
+
+/* Before anything else: the process is small, and has one thread. */
+static int children_prepare(claim_run *k)
+{
+    const cli_given *budget = weir__cli_get(k->c, "budget");
+    weir_error err;
+
+    k->budget_us = budget == NULL ? CLAIM_BUDGET_US : budget->number;
+    k->signal_fd = weir__cli_signals_open();
+    if (k->signal_fd < 0) {
+        (void)weir__fail(&err, WEIR_EIO, "could not wait for signals: %s", strerror(errno));
+        return weir__cli_fail(k->c, &err);
+    }
+    return weir__child_keeper_open(&k->keeper, &err) == WEIR_OK ? CLI_DONE
+                                                                : weir__cli_fail(k->c, &err);
+}
+
+static int dispatch(claim_run *k)
+{
+    const cli *c = k->c;
+
+    if (weir__cli_has(c, "sql")) {
+        return weir__cli_claim_sql(k);
+    }
+    if (weir__cli_has(c, "dry-run")) {
+        const int status = weir__cli_claim_preview(k);
+        return status == CLI_NOTHING ? nothing(c) : status;
+    }
+    if (k->command == NULL) {
+        return claim(k);
+    }
+    const int status = k->request.hold ? weir__cli_claim_held(k) : weir__cli_claim_children(k);
+    return status == CLI_NOTHING ? nothing(c) : status;
+}
+
+static int run(cli *c)
+{
+    claim_run k = { .c = c, .signal_fd = -1, .command = weir__cli_text(c, "run").ptr };
+    const bool from_file = c->words_count == 1;
+    const bool shows = weir__cli_has(c, "sql") || weir__cli_has(c, "dry-run");
+    int status = check(c);
+
+    if (!weir__mutex_init(&k.mu)) {
+        return CLI_ERROR;
+    }
+    if (status == CLI_DONE) {
+        status = weir__cli_claim_read(
+            c, &k.options, from_file ? c->words[0] : weir__cli_text(c, "table").ptr, from_file);
+    }
+    if (status == CLI_DONE && k.command != NULL && !shows) {
+        status = children_prepare(&k);
+    }
+    if (status == CLI_DONE) {
+        status = weir__cli_place_open(c, k.options.spec.table, &k.place);
+    }
+    if (status == CLI_DONE) {
+        status = weir__cli_claim_params(c, &k.options, weir__table_dialect(k.place.db));
+    }
+    if (status == CLI_DONE) {
+        k.request = weir__cli_claim_request(&k.options);
+        status = make_request(&k);
+    }
+    if (status == CLI_DONE) {
+        status = dispatch(&k);
+    }
+    weir__cli_place_close(&k.place);
+    weir__child_keeper_close(k.keeper);
+    if (k.signal_fd >= 0) {
+        (void)close(k.signal_fd);
+    }
+    weir__cli_claim_free(&k.options);
+    weir__mutex_destroy(&k.mu);
+    return status;
+}
+
+const cli_command weir__cli_claim_command = {
+    .name = "claim",
+    .block = CLI_BLOCK_TABLES,
+    .usage = "--table NAME --where SQL --set COLUMN=VALUE [options]\n"
+             "TABLE [options]\n"
+             "TABLE --run CMD [options]",
+    .summary = "take rows of your own table that nobody else holds",
+    .about =
+        "Takes up to --limit rows that are ready, in one step, so that no two callers are ever\n"
+        "given the same row: each is written to (--set, --by, --lease) and printed, or given to\n"
+        "a command of its own (--run). What others are just claiming is skipped, waited for\n"
+        "(--wait), or an error (--nowait). Nothing is installed in the database, and no weir\n"
+        "init is needed. TABLE is an entry of tables: in weir.yaml, which then says what the\n"
+        "flags do not; or the name of a table. Exit status: 0 claimed, or all commands have\n"
+        "succeeded; 1 an error, or a command has failed; 3 nothing to claim; 75 held.",
+    .example = "weir claim --table jobs --where \"status = 'pending'\" --set status=claimed --by "
+               "worker-7\n"
+               "weir claim --table jobs --where \"status = 'pending'\" --set status=claimed --sql\n"
+               "weir claim jobs --limit 10 --run ./work-on-it --parallel 4",
+    .options = options,
+    .options_count = sizeof options / sizeof options[0],
+    .words_min = 0,
+    .words_max = 1,
+    .run = run,
+};

@@ -1,0 +1,122 @@
+/* claim_run.c - weir claim --run: a command for each claimed row, by claim/runner.
+ *
+ * Whole lines of the children go to stdout and stderr, as in xargs; what became of a row that is not
+ * done is told on stderr.
+ */
+#include "claim/runner.h"
+#include "cli/claim.h"
+
+void weir__cli_claim_stdout(void *ctx, weir_str line)
+{
+    claim_run *k = ctx;
+
+    weir__lock(&k->mu);
+    (void)weir__cli_put(&k->c->out, line);
+    (void)weir__cli_put(&k->c->out, weir__str("\n"));
+    (void)weir__cli_flush(&k->c->out);
+    weir__unlock(&k->mu);
+}
+
+void weir__cli_claim_stderr(void *ctx, weir_str line)
+{
+    weir_buffer b = { 0 };
+
+    (void)ctx;
+    if (weir__buffer_reserve(&b, line.len + 1)) {
+        (void)(line.len == 0 || weir__buffer_add(&b, line.ptr, line.len));
+        (void)weir__buffer_add(&b, "\n", 1);
+        weir__cli_stderr((weir_str){ .ptr = b.ptr, .len = b.len });
+    }
+    weir__buffer_free(&b);
+}
+
+static void tell_json(weir_buffer *b, weir_str key, const char *outcome, weir_str why)
+{
+    cli_json j = { .buffer = b };
+
+    weir__cli_json_open(&j, NULL, '{');
+    weir__cli_json_field(&j, &(cli_field){ .name = "row", .type = CLI_RAW, .text = key });
+    weir__cli_json_str(&j, "outcome", weir__str(outcome));
+    weir__cli_json_str(&j, "why", why);
+    weir__cli_json_close(&j, '}');
+}
+
+void weir__cli_claim_tell(const claim_run *k, const table_result *rows, size_t row,
+                          const char *outcome, weir_str why)
+{
+    weir_buffer b = { 0 }, key = { 0 };
+
+    if (!weir__cli_key_json(&k->place.table, rows, row, &key)) {
+        weir__cli_stderr(weir__str("weir: out of memory\n"));
+        return;
+    }
+    const weir_str shown = { .ptr = key.ptr, .len = key.len };
+    if (k->c->json_errors) {
+        tell_json(&b, shown, outcome, why);
+    } else {
+        (void)weir__buffer_add_text(&b, "weir: claim: ");
+        (void)weir__cli_shown(&b, shown);
+        (void)weir__buffer_add_text(&b, " ");
+        (void)weir__buffer_add_text(&b, outcome);
+        (void)weir__buffer_add_text(&b, ": ");
+        (void)weir__cli_shown(&b, why);
+    }
+    if (weir__buffer_add(&b, "\n", 1)) {
+        weir__cli_stderr((weir_str){ .ptr = b.ptr, .len = b.len });
+    }
+    weir__buffer_free(&b);
+    weir__buffer_free(&key);
+}
+
+static void told(void *ctx, const table_result *rows, size_t row, runner_outcome outcome,
+                 weir_str why)
+{
+    static const char *const words[RUNNER_OUTCOMES] = { [RUNNER_DONE] = "done",
+                                                        [RUNNER_FAILED] = "failed",
+                                                        [RUNNER_LOST] = "lost",
+                                                        [RUNNER_RELEASED] = "released" };
+
+    weir__cli_claim_tell(ctx, rows, row, words[outcome], why);
+}
+
+static runner_writes writes_of(const claim_params *params, const table_writes *w)
+{
+    return (runner_writes){ .set = w->set,
+                            .set_count = w->set_count,
+                            .set_sql = w->sql,
+                            .set_sql_count = w->sql_count,
+                            .params = params->items,
+                            .params_count = params->count };
+}
+
+int weir__cli_claim_children(claim_run *k)
+{
+    const table_spec *s = &k->options.spec;
+    const runner_options o = { .db = k->place.db,
+                               .keeper = k->keeper,
+                               .table = &k->place.table,
+                               .request = &k->request,
+                               .command = k->command,
+                               .parallel = (size_t)s->parallel,
+                               .deadline_us = s->deadline_us,
+                               .budget_us = k->budget_us,
+                               .stop_fd = k->signal_fd,
+                               .done = writes_of(&k->options.done, &s->done),
+                               .failed = writes_of(&k->options.failed, &s->failed),
+                               .released = writes_of(&k->options.released, &s->released),
+                               .told = told,
+                               .told_ctx = k,
+                               .stdout_cb = weir__cli_claim_stdout,
+                               .stderr_cb = weir__cli_claim_stderr,
+                               .child_ctx = k };
+    runner_tally tally = { .claimed = 0 };
+    weir_error err;
+
+    if (weir__runner_run(&o, &k->place.session, &tally, &err) != WEIR_OK) {
+        return weir__cli_claim_fail(k->c, &err);
+    }
+    if (tally.claimed == 0) {
+        return CLI_NOTHING;
+    }
+    return tally.outcomes[RUNNER_DONE] == tally.claimed ? CLI_DONE : CLI_ERROR;
+}

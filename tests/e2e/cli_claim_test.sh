@@ -1,0 +1,383 @@
+#!/usr/bin/env bash
+# cli_claim_test.sh - weir claim, done, fail, release and extend on a table of the user's: every option,
+# every exit status; commands for rows (--run) that succeed, fail, hang, die and flood, with claimers that
+# are told to stop, killed, or cut off; rows that are held (--hold). Commands are held up by files, never
+# by time.
+#
+#   cli_claim_test.sh [postgres]    on SQLite files, or in databases of $WEIR_TEST_POSTGRES
+# shellcheck disable=SC2016,SC1010 # commands expand for themselves; done is one of ours
+. "$(dirname "$0")/tap.sh" || exit 1
+unset WEIR_STORE
+cd "$tmp" || exit 1
+mkdir bin && ln -s "$WEIR" bin/weir
+export PATH=$tmp/bin:$PATH
+kind=${1:-sqlite}
+
+if [ "$kind" = postgres ]; then
+    export PGHOST=$WEIR_TEST_PG_DIR PGUSER=postgres PATH=$WEIR_TEST_PG_BIN:$PATH
+    sql() { psql -X -q -A -t -v ON_ERROR_STOP=1 -d "$place" -c "$1"; }
+    text=text time='timestamptz'
+else
+    sql() { sqlite3 -cmd '.timeout 10000' "$place.db" "$1"; }
+    text=TEXT time='INTEGER'
+fi
+# A directory and a database of its own, with a table of jobs: three that are pending.
+fresh() {
+    mkdir "$tmp/$1" && cd "$tmp/$1" || exit 1
+    place=$1
+    if [ "$kind" = postgres ]; then
+        createdb "$1"
+        export WEIR_STORE="postgres:///$1"
+    else
+        export WEIR_STORE=sqlite:$1.db
+    fi
+    sql "CREATE TABLE jobs (id INTEGER PRIMARY KEY, status $text NOT NULL DEFAULT 'pending', n INTEGER,
+         customer $text, claimed_by $text, claimed_at $time, locked_until $time, fence INTEGER NOT NULL DEFAULT 0,
+         tries INTEGER NOT NULL DEFAULT 0)"
+    sql "INSERT INTO jobs (id, n, customer) VALUES (1, 10, 'a'), (2, 20, 'a'), (3, 30, 'b')"
+}
+member() { python3 -c 'import json, sys
+for line in sys.stdin:
+    value = json.loads(line)
+    for name in sys.argv[1].split("."):
+        value = value.get(name) if isinstance(value, dict) else None
+    print(value)' "$1"; }
+all() { sql "SELECT id || ' ' || status FROM jobs ORDER BY id" | tr '\n' ','; }
+row() { sql "SELECT $2 FROM jobs WHERE id = $1"; }
+pending=(--table jobs --where "status = 'pending'" --set status=claimed)
+# begin ARGUMENT...: weir claim in the background; its pid in $pid, its output in claim.out and claim.err.
+begin() {
+    weir claim "$@" >claim.out 2>claim.err &
+    pid=$!
+    spawned $pid
+}
+ended() {
+    wait_for "the end of the claimer" "${1:-30}" bash -c "! kill -0 $pid" || diag "$(tail -n 5 claim.err)"
+    wait $pid
+    rc=$?
+}
+# A command that says that it runs, and waits for the file go.
+cat >"$tmp/hold" <<'END'
+#!/bin/sh
+read -r row
+id=$(echo "$row" | sed 's/^{"id":\([0-9]*\),.*/\1/')
+touch "began.$id"
+until [ -e go ]; do sleep 0.02; done
+echo "ran $id"
+END
+chmod +x "$tmp/hold"
+
+# ---- claiming ----------------------------------------------------------------------------------
+
+fresh claiming
+ok "claim" weir claim "${pending[@]}" --by w1
+is "prints the row as it is then" "$(member id <<<"$out") $(member status <<<"$out") $(member claimed_by <<<"$out") $(member n <<<"$out")" "1 claimed w1 10"
+like "one flat object" "$out" '^\{"id":1,"status":"claimed","n":10,"customer":"a","claimed_by":"w1","claimed_at":[^,]*,"locked_until":null,"fence":0,"tries":0\}$'
+is "which it is" "$(all)" "1 claimed,2 pending,3 pending,"
+ok "as text" weir claim "${pending[@]}" --by w1 --text
+like "it is a table" "$out" $'^ID +STATUS +N .*\n2 +claimed +20 '
+ok "the last" weir claim "${pending[@]}" --limit 10
+is "fewer than asked for: no more were free" "$(member id <<<"$out")" 3
+status "nothing to claim is exit status 3" 3 weir claim "${pending[@]}"
+is "and quiet, but on a terminal" "$out$errout" ""
+status "where it is said" 3 weir claim "${pending[@]}" --text
+is "in words" "$errout" "weir: nothing to claim"
+
+sql "UPDATE jobs SET status = 'pending', claimed_by = NULL, claimed_at = NULL"
+ok "order and limit" weir claim "${pending[@]}" --order 'customer desc, n desc' --limit 2
+is "as asked" "$(member id <<<"$out" | tr '\n' ' ')" "3 2 "
+ok "parameters" weir claim --table jobs --where 'n < :most' --param most=15 --set status=mine --set-sql 'n=n + :more' --param more=5
+is "are values" "$(row 1 "status || ' ' || n")" "mine 15"
+status "one that is used nowhere is an error" 1 weir claim "${pending[@]}" --param most=15
+like "that names it" "$errout" '--param: :most is used nowhere'
+status "so is one that is missing" 1 weir claim --table jobs --where "status = 'pending' AND n > :least" --set status=mine
+ok "a value is no SQL" weir claim --table jobs --where "id = 2 AND status = 'claimed'" --set "status='; DROP TABLE jobs; --"
+is "whatever it looks like" "$(row 2 status)" "'; DROP TABLE jobs; --"
+
+sql "UPDATE jobs SET status = 'pending'"
+ok "other columns" weir claim "${pending[@]}" --by me --by-column customer --at-column ''
+is "are written" "$(row 1 customer)" me
+ok "attempts and fences" weir claim --table jobs --where 'id = 3 AND tries = 0' --by w --fence-column fence --attempts-column tries
+is "are counted" "$(member fence <<<"$out") $(member tries <<<"$out")" "1 1"
+sql "UPDATE jobs SET status = 'pending', customer = 'a'"
+ok "at most so many for each value" weir claim "${pending[@]}" --max-per customer=2 --limit 3
+is "are held" "$(wc -l <<<"$out")" 2
+status "then none is free" 3 weir claim "${pending[@]}" --max-per customer=2
+ok "the portable path" weir claim "${pending[@]}" --path portable
+is "gives the same" "$(member id <<<"$out")" 3
+ok "a limit of 0" bash -c 'weir claim "$@" --limit 0; [ $? = 3 ]' - "${pending[@]}"
+
+# ---- leases, and ends --------------------------------------------------------------------------
+
+sql "UPDATE jobs SET status = 'pending', claimed_by = NULL, fence = 0"
+ok "a lease" weir claim "${pending[@]}" --by w1 --lease 1h --fence-column fence
+is "has an end" "$(row 1 'locked_until IS NOT NULL AND fence = 1')" "$([ "$kind" = postgres ] && echo t || echo 1)"
+status "somebody else's is exit status 4" 4 weir done jobs 1 --by w2 --set status=done
+like "and says whose it is" "$errout" '"code":"lost".*it is \\"w1\\"'
+status "a stale fence, too" 4 weir done jobs 1 --by w1 --fence 0 --fence-column fence --set status=done
+like "and says so" "$errout" 'fence is 1, not 0'
+status "no such row is exit status 3" 3 weir done jobs 99 --by w1 --set status=done
+ok "extend" weir extend jobs 1 --by w1 --lease 2h
+ok "done" weir done jobs 1 --by w1 --fence 1 --fence-column fence --set status=done --set-sql 'n=n + :m' --param m=1
+is "prints the row" "$(member status <<<"$out") $(member locked_until <<<"$out") $(member claimed_by <<<"$out")" "done None w1"
+ok "another" weir claim "${pending[@]}" --by w1 --lease 1h
+ok "fail" weir fail jobs 2 --by w1 --set status=failed
+is "is written" "$(row 2 status)" failed
+ok "a third" weir claim "${pending[@]}" --by w1 --lease 1h
+status "it is held" 3 weir claim "${pending[@]}" --by w2 --lease 1h
+ok "release" weir release jobs 3 --by w1
+ok "is free at once" weir claim "${pending[@]}" --by w2 --lease 1s
+is "for others" "$(member id <<<"$out") $(member claimed_by <<<"$out")" "3 w2"
+ok "and so is what a dead worker had, when its lease ends" \
+    wait_for "the end of the lease" 10 weir claim "${pending[@]}" --by w3 --lease 1h
+is "for one" "$(row 3 claimed_by)" w3
+status "its holder is refused" 4 weir extend jobs 3 --by w2 --lease 1h
+sql "UPDATE jobs SET status = 'claimed', claimed_by = 'w1', locked_until = NULL"
+status "several rows, one of which is another's" 4 bash -c 'weir release jobs 1 2 3 --by w1 --set status=pending >released; rc=$?; [ "$(wc -l <released)" = 3 ] || exit 1; weir release jobs 1 --by w1; exit $?'
+
+sql "CREATE TABLE pairs (a INTEGER, b $text, state $text, claimed_by $text, PRIMARY KEY (b, a))"
+sql "INSERT INTO pairs VALUES (1, 'x', 'new', NULL), (2, 'y', 'new', NULL)"
+ok "a key of two columns" weir claim --table pairs --where "state = 'new'" --set state=taken --by w --at-column ''
+status "half of it is wrong usage" 2 weir done pairs x --by w --set state=done
+like "and says so" "$errout" 'has 2 parts'
+ok "both, in the order of the key" weir done pairs x 1 --by w --set state=done
+is "name a row" "$(sql "SELECT state FROM pairs WHERE a = 1")" "done"
+
+# ---- what would happen -------------------------------------------------------------------------
+
+sql "UPDATE jobs SET status = 'pending', claimed_by = NULL, locked_until = NULL"
+before=$(all)
+ok "a dry run" weir claim "${pending[@]}" --limit 2 --dry-run
+is "prints rows as they are" "$(member status <<<"$out" | tr '\n' ' ')" "pending pending "
+ok "the SQL" weir claim "${pending[@]}" --by "o'hara" --lease 5m --sql
+like "with values as literals" "$out" "'o''hara'"
+is "neither changes anything" "$(all)" "$before"
+status "a dry run of nothing" 3 weir claim --table jobs --where "status = 'none'" --set status=x --dry-run
+ok "with a command it is not run" weir claim "${pending[@]}" --run 'touch was-run' --dry-run
+not_ok "really" test -e was-run
+printf '%s\n' "$(weir claim "${pending[@]}" --sql)" >claim.sql
+if [ "$kind" = postgres ]; then psql -X -q -d claiming -f claim.sql >/dev/null; else sqlite3 claiming.db <claim.sql >/dev/null; fi
+is "what is printed claims" "$(all)" "1 claimed,2 pending,3 pending,"
+
+# ---- wrong flags, wrong names ------------------------------------------------------------------
+
+usage() {
+    local pattern=$1
+    shift
+    status "wrong usage: weir $*" 2 weir "$@"
+    like "it says so" "$errout" "$pattern"
+}
+usage 'which table' claim --where "status = 'pending'" --set status=x
+usage 'exclude each other' claim jobs --table jobs --set status=x
+usage 'nothing would show that a row is claimed' claim --table jobs --where 'n > 0'
+usage 'exclude each other' claim "${pending[@]}" --wait --nowait
+usage 'exclude each other' claim "${pending[@]}" --dry-run --sql
+usage 'needs --run' claim "${pending[@]}" --done status=done
+usage 'needs --run' claim "${pending[@]}" --parallel 2
+usage '--hold needs --run' claim --table jobs --hold
+usage '--hold and --set exclude' claim "${pending[@]}" --hold --run true
+usage '--hold and --fail exclude' claim --table jobs --hold --run true --fail status=failed
+usage 'COLUMN=VALUE' claim --table jobs --set status
+usage 'COLUMN=VALUE' claim --table jobs --set =x
+usage 'desc or asc' claim "${pending[@]}" --order '"n" down'
+usage 'a column is missing' claim "${pending[@]}" --order 'n,'
+usage 'closing quote' claim "${pending[@]}" --order '"n'
+usage 'with N from 1' claim "${pending[@]}" --max-per customer=0
+usage 'default, fast or portable' claim "${pending[@]}" --path quick
+usage 'number from 0' claim "${pending[@]}" --limit x
+usage 'from 0 to 10000' claim "${pending[@]}" --limit 10001
+usage 'a duration' claim "${pending[@]}" --lease 5
+usage 'from 1 to 256' claim "${pending[@]}" --run true --parallel 0
+usage 'unexpected argument' claim jobs more
+usage 'too few arguments' done jobs --by w
+usage '--by ID or --fence N' done jobs 1 --set status=x
+usage 'needs --fence-column' done jobs 1 --fence 3 --set status=x
+usage 'needs --lease' extend jobs 1 --by w
+usage 'unknown option' extend jobs 1 --by w --set status=x
+wrong() {
+    local pattern=$1
+    shift
+    status "an error: weir $*" 1 weir "$@"
+    like "it names what is wrong" "$errout" "$pattern"
+}
+wrong 'there is no table .*near it: ..jobs' claim --table job --set status=x
+wrong '--set: no column' claim "${pending[@]}" --set state=x
+wrong 'looks at nothing that the claim writes' claim --table jobs --where 'n > 0' --set status=x
+wrong '--by-column: no column' claim "${pending[@]}" --by w --by-column owner
+wrong '--order: no column' claim "${pending[@]}" --order nn
+wrong '--fence-column: ' claim "${pending[@]}" --by w --fence-column fences
+wrong '--lease-column: ' claim "${pending[@]}" --lease 1m --lease-column until
+wrong 'there is no table' done nowhere 1 --by w --set status=x
+wrong 'syntax|incomplete' claim --table jobs --where 'status >' --set status=x
+wrong 'where' claim --table jobs --where "status = '" --set status=x
+sql "CREATE VIEW seen AS SELECT id, status FROM jobs"
+wrong 'view' claim --table seen --set status=x
+sql "CREATE TABLE bare (a INTEGER)"
+wrong 'primary key' claim --table bare --set a=1
+if [ "$kind" = sqlite ]; then
+    wrong 'there is no database' claim "${pending[@]}" --store sqlite:none.db
+    not_ok "which is not made" test -e none.db
+    wrong '.' claim "${pending[@]}" --store memory:
+    printf 'this is no database, and longer than its head, which has a hundred bytes; so here are some more of them' >rubbish.db
+    wrong 'not an SQLite database' claim "${pending[@]}" --store sqlite:rubbish.db
+    if [ "$(id -u)" != 0 ]; then
+        chmod 400 claiming.db
+        wrong '.' claim "${pending[@]}"
+        chmod 600 claiming.db
+    fi
+else
+    wrong '.' claim "${pending[@]}" --store "postgres:///nowhere"
+    wrong '"code":"unavailable"' claim "${pending[@]}" --store "postgres:///postgres?host=$tmp/none"
+    PGOPTIONS='-c default_transaction_read_only=on' status "a database that may only be read" 1 weir claim "${pending[@]}"
+fi
+
+# ---- commands for rows -------------------------------------------------------------------------
+
+fresh running
+ends=(--done status=done --fail status=failed)
+ok "a command for each" weir claim "${pending[@]}" --limit 3 --run 'cat; echo to stderr >&2' "${ends[@]}"
+is "has the row on stdin, and its stdout is ours" "$(member id <<<"$out" | tr '\n' ' ')" "1 2 3 "
+is "its stderr, too" "$(grep -c '^to stderr$' <<<"$errout")" 3
+is "its success is written" "$(all)" "1 done,2 done,3 done,"
+like "by a holder that was made up" "$(row 1 claimed_by)" "^$(hostname)-[0-9]+-[0-9a-f]{8}$"
+status "nothing to run it for" 3 weir claim "${pending[@]}" --run 'touch was-run' "${ends[@]}"
+not_ok "then it is not run" test -e was-run
+
+sql "UPDATE jobs SET status = 'pending'"
+status "one of three fails: exit status 1" 1 weir claim "${pending[@]}" --limit 3 --run 'read -r row; case $row in *\"id\":2,*) echo why >&2; exit 7 ;; esac' "${ends[@]}"
+is "the others stand" "$(all)" "1 done,2 failed,3 done,"
+like "it is told which, and why" "$errout" '\{"row":\{"id":2\},"outcome":"failed","why":"[^"]*exited with 7"\}'
+sql "UPDATE jobs SET status = 'pending'"
+status "killed by a signal" 1 weir claim "${pending[@]}" --run 'kill -9 $$' "${ends[@]}" --text
+like "as text" "$errout" 'weir: claim: \{"id":1\} failed: .*killed by signal 9'
+status "hangs" 1 weir claim "${pending[@]}" --run 'sleep 600' --deadline 200ms "${ends[@]}"
+like "is ended by its deadline" "$errout" '"row":\{"id":2\}.*deadline'
+status "floods" 1 weir claim "${pending[@]}" --run 'tr "\0" x </dev/zero' "${ends[@]}"
+like "is ended for that" "$errout" 'a line of more than'
+is "each costs its row a failure" "$(all)" "1 failed,2 failed,3 failed,"
+sql "UPDATE jobs SET status = 'pending'"
+status "a command that is not there" 1 weir claim "${pending[@]}" --run /nowhere/to/be/found "${ends[@]}"
+like "says so" "$errout" 'exited with 127'
+ok "without --done the row stays claimed" weir claim "${pending[@]}" --run true
+is "for the command itself to write" "$(all)" "1 failed,2 claimed,3 pending,"
+ok "what a command prints is its own" weir claim "${pending[@]}" --run 'echo "{\"retry\":\"x\"}"; exit 0' "${ends[@]}"
+is "and no answer to us" "$(row 3 status)" "done"
+
+sql "UPDATE jobs SET status = 'pending', claimed_by = NULL"
+begin "${pending[@]}" --limit 3 --parallel 2 --run "$tmp/hold" "${ends[@]}"
+ok "two at once" wait_for "both" 20 test -e began.1 -a -e began.2
+not_ok "not three" test -e began.3
+touch go
+ended
+is "all succeed" "$rc $(all)" "0 1 done,2 done,3 done,"
+is "lines are whole" "$(sort claim.out | tr '\n' ,)" "ran 1,ran 2,ran 3,"
+rm -f go began.*
+
+# A lease that is much shorter than the command is renewed.
+sql "UPDATE jobs SET status = 'pending', claimed_by = NULL"
+begin "${pending[@]}" --limit 2 --lease 1s --fence-column fence --run "$tmp/hold" "${ends[@]}"
+ok "a command under a lease" wait_for "it" 20 test -e began.1
+end=$(row 1 locked_until)
+ok "which is renewed" wait_for "a renewal" 20 bash -c '! [ "$("$@")" = '"'$end'"' ]' - env bash -c "$(declare -f sql row); kind=$kind place=$place; row 1 locked_until"
+end=$(row 2 locked_until)
+ok "also while the row waits for its turn" wait_for "a renewal" 20 bash -c '! [ "$("$@")" = '"'$end'"' ]' - env bash -c "$(declare -f sql row); kind=$kind place=$place; row 2 locked_until"
+status "nobody else is given it" 3 weir claim --table jobs --where "status = 'pending' AND id < 3" --set status=claimed --lease 1s --by other
+# Another takes it all the same: by force.
+sql "UPDATE jobs SET claimed_by = 'thief', fence = fence + 1 WHERE id = 1"
+ok "a command that lost its row is ended" wait_for "that" 20 grep -q '"row":{"id":1},"outcome":"lost"' claim.err
+like "and it is told to whom" "$(cat claim.err)" 'thief'
+touch go
+ended
+is "the rest goes on" "$rc $(row 1 "status || ' ' || claimed_by") $(row 2 status)" "1 claimed thief done"
+rm -f go began.*
+
+# The row is taken while its command ends: what it says is refused.
+sql "UPDATE jobs SET status = 'pending', claimed_by = NULL"
+status "a late finisher" 1 weir claim "${pending[@]}" --run "$([ "$kind" = postgres ] && echo "psql -X -q -d $place -c" || echo "sqlite3 $place.db") \"UPDATE jobs SET claimed_by = 'thief' WHERE id = 1\"" "${ends[@]}"
+like "is told so" "$errout" '"outcome":"lost","why":"the command has succeeded.*thief'
+is "and writes nothing" "$(row 1 "status || ' ' || claimed_by")" "claimed thief"
+
+# ---- a claimer that is stopped, or killed ------------------------------------------------------
+
+sql "UPDATE jobs SET status = 'pending', claimed_by = NULL, locked_until = NULL"
+begin "${pending[@]}" --limit 3 --lease 1h --run "$tmp/hold" "${ends[@]}"
+wait_for "the first" 20 test -e began.1
+kill -TERM $pid
+ok "SIGTERM gives back what was not begun" wait_for "that" 20 grep -q '"row":{"id":3},"outcome":"released"' claim.err
+ok "which others can claim at once" weir claim "${pending[@]}" --by other --lease 1h
+is "there it is" "$(member claimed_by <<<"$out")" other
+touch go
+ended
+is "and lets the one that runs end" "$rc $(row 1 status)" "1 done"
+rm -f go began.*
+sql "UPDATE jobs SET status = 'pending', claimed_by = NULL, locked_until = NULL"
+begin "${pending[@]}" --limit 1 --run "$tmp/hold" "${ends[@]}" --budget 100ms --release status=pending
+wait_for "it" 20 test -e began.1
+kill -INT $pid
+ended
+is "a budget that is over ends it, and gives its row back" "$rc $(all)" "1 1 pending,2 pending,3 pending,"
+like "and says so" "$(cat claim.err)" '"row":\{"id":1\},"outcome":"released"'
+is "nobody holds it" "$(row 1 'claimed_by IS NULL')" "$([ "$kind" = postgres ] && echo t || echo 1)"
+rm -f began.*
+begin "${pending[@]}" --limit 2 --run "$tmp/hold" "${ends[@]}" --release status=pending
+wait_for "it" 20 test -e began.1
+kill -TERM $pid
+wait_for "that it was heard" 20 grep -q '"row":{"id":2},"outcome":"released"' claim.err
+kill -TERM $pid
+ended 10
+is "a second signal does not wait for the budget" "$rc $(all)" "1 1 pending,2 pending,3 pending,"
+rm -f began.*
+
+sql "UPDATE jobs SET status = 'done' WHERE id = 3"
+begin "${pending[@]}" --limit 2 --lease 1s --run "echo \$\$ >child.pid; exec $tmp/hold" "${ends[@]}"
+wait_for "it" 20 test -e began.1
+child=$(cat child.pid)
+kill -9 $pid
+ended
+ok "kill -9 ends the command, too" wait_for "its end" 10 bash -c "! kill -0 $child"
+ok "the lease of what it had ends" wait_for "that" 10 weir claim "${pending[@]}" --by next --lease 1h
+is "and another takes it, first of all" "$(row 1 claimed_by)" next
+rm -f began.*
+
+# ---- rows that are held ------------------------------------------------------------------------
+
+sql "UPDATE jobs SET status = 'pending', claimed_by = NULL, locked_until = NULL, n = id"
+hold=(--table jobs --where "status = 'pending'" --hold)
+ok "held, and what it prints last is written" weir claim "${hold[@]}" --run 'read -r row; echo seen; echo "{\"set\":{\"n\":77,\"customer\":null}}"' --done status=done
+is "with --done, in one transaction" "$(row 1 "status || ' ' || n || ' ' || coalesce(customer, 'none')")" "done 77 none"
+is "that line is not ours to print" "$out" seen
+ok "without anything to write" weir claim "${hold[@]}" --run 'cat >got'
+is "nothing is" "$(all)" "1 done,2 pending,3 pending,"
+is "it had its row" "$(member id <got)" 2
+status "a failure" 1 weir claim "${hold[@]}" --run 'echo "{\"set\":{\"n\":0}}"; exit 3' --done status=done
+is "leaves the row untouched" "$(all) $(row 2 n)" "1 done,2 pending,3 pending, 2"
+status "a column that is not there" 1 weir claim "${hold[@]}" --run 'echo "{\"set\":{\"m\":0}}"' --done status=done
+like "is told" "$errout" 'no column ..m'
+status "rubbish" 1 weir claim "${hold[@]}" --run 'echo "{\"set\":5}"'
+like "is told" "$errout" 'must be an object'
+is "and neither is half written" "$(all)" "1 done,2 pending,3 pending,"
+status "several, of which one fails" 1 weir claim "${hold[@]}" --limit 5 --parallel 2 --run 'read -r row; case $row in *\"id\":2,*) exit 1 ;; esac' --done status=done
+is "and is not tried twice" "$(all) $(grep -c outcome <<<"$errout")" "1 done,2 pending,3 done, 1"
+status "nothing to hold" 3 weir claim --table jobs --where 'n < 0' --hold --run true
+begin "${hold[@]}" --run "$tmp/hold"
+wait_for "it" 20 test -e began.2
+if [ "$kind" = postgres ]; then
+    status "it is locked: skipped" 3 weir claim "${hold[@]}" --run true
+    status "or exit status 75" 75 weir claim "${hold[@]}" --run true --nowait
+    status "after a wait, too" 75 weir claim "${hold[@]}" --run true --wait 200ms
+    status "a claim that is not held the same" 75 weir claim "${pending[@]}" --nowait
+fi
+kill -9 $pid
+ended
+ok "a claimer that is killed has held nothing" wait_for "the row" 10 weir claim "${hold[@]}" --run true --done status=after
+is "its row is as it was" "$(row 2 status)" after
+rm -f began.*
+sql "UPDATE jobs SET status = 'pending'"
+begin "${hold[@]}" --run "$tmp/hold" --done status=done --budget 100ms
+wait_for "it" 20 test -e began.1
+kill -TERM $pid
+ended
+is "SIGTERM and the end of the budget roll back" "$rc $(all)" "1 1 pending,2 pending,3 pending,"
+rm -f began.*
+
+done_testing
