@@ -143,7 +143,10 @@ weir_status weir__claim_scan_next(claim_scan *s, claim_piece *piece, bool *found
 {
     const size_t start = s->at;
     *found = start < s->sql.len;
-    if (*found && s->sql.ptr[start] == ':' && is_name_start(char_at(s, start + 1))) {
+    if (!*found) {
+        return WEIR_OK; /* an empty text may have no address at all */
+    }
+    if (s->sql.ptr[start] == ':' && is_name_start(char_at(s, start + 1))) {
         s->at++;
         while (weir__claim_is_name(char_at(s, s->at))) {
             s->at++;
