@@ -4,7 +4,7 @@
 # command line names, when there is one and it answers.
 
 _weir_commands='append read log streams close work targets why reactions dead claim done fail release extend lock
-    locks race lint init status doctor unblock skip reset prioritize pause resume help version'
+    once locks race lint init status doctor unblock skip reset prioritize pause resume help version'
 _weir_common='--store --json --text --help'
 # What acts on targets takes a filter in place of names.
 _weir_acting='--match --source --lane --blocked --all --dry-run'
@@ -20,6 +20,7 @@ _weir_options() {
         --until-idle --redeclare --budget --log --verbose --check' ;;
     targets) echo '--match --source --lane --blocked --limit --watch' ;;
     reactions) echo '--dry-run' ;;
+    once) echo '--nowait --check --grace --forget --yes' ;;
     lock) echo '--wait --held-exit --check --grace' ;;
     dead) echo '--target --reaction --all --limit --dry-run --yes' ;;
     claim) echo '--table --where --param --order --limit --set --set-sql --by --by-column --at-column --lease

@@ -1,6 +1,6 @@
 # fish completion for weir
 
-set -l commands append read log streams close work targets why reactions dead claim done fail release extend lock locks race lint init status doctor unblock skip reset prioritize pause resume help version
+set -l commands append read log streams close work targets why reactions dead claim done fail release extend lock once locks race lint init status doctor unblock skip reset prioritize pause resume help version
 
 function __weir_streams
     set -l token (commandline -ct)
@@ -37,6 +37,7 @@ complete -c weir -n $first -a fail -d 'finish a claimed row: the work has failed
 complete -c weir -n $first -a release -d 'give a claimed row back, for others to claim'
 complete -c weir -n $first -a extend -d 'renew the lease of a claimed row'
 complete -c weir -n $first -a lock -d 'run a program that one at a time may run'
+complete -c weir -n $first -a once -d 'run a program once, ever, for a key'
 complete -c weir -n $first -a locks -d 'who holds which lock, and who waits'
 complete -c weir -n $first -a race -d 'two workers go for one table: what each of them sees'
 complete -c weir -n $first -a lint -d 'say what is wrong with claims in SQL'
@@ -141,6 +142,11 @@ complete -c weir -n '__fish_seen_subcommand_from lock' -l wait -d 'wait for the 
 complete -c weir -n '__fish_seen_subcommand_from lock' -l held-exit -x -d 'exit with N, not 75, when somebody else holds it'
 complete -c weir -n '__fish_seen_subcommand_from lock' -l check -x -d 'notice within D that the lock was lost (10s)'
 complete -c weir -n '__fish_seen_subcommand_from lock' -l grace -x -d 'from SIGTERM to SIGKILL when it was (10s)'
+complete -c weir -n '__fish_seen_subcommand_from once' -l nowait -d 'exit with 75 while somebody else runs it'
+complete -c weir -n '__fish_seen_subcommand_from once' -l check -x -d 'notice within D that the run is not ours any more (10s)'
+complete -c weir -n '__fish_seen_subcommand_from once' -l grace -x -d 'from SIGTERM to SIGKILL when it is not (10s)'
+complete -c weir -n '__fish_seen_subcommand_from once' -l forget -d 'forget the run of KEY, so that it can be run again'
+complete -c weir -n '__fish_seen_subcommand_from once' -l yes -d 'with --forget: do not ask'
 complete -c weir -n '__fish_seen_subcommand_from dead' -l target -x -a '(__weir_targets)' -d 'only events of this target'
 complete -c weir -n '__fish_seen_subcommand_from dead' -l reaction -x -d 'only events of this reaction'
 complete -c weir -n '__fish_seen_subcommand_from dead' -l all -d 'retry, drop: every parked event'

@@ -56,6 +56,7 @@ _weir() {
         'release:give a claimed row back, for others to claim'
         'extend:renew the lease of a claimed row'
         'lock:run a program that one at a time may run'
+        'once:run a program once, ever, for a key'
         'locks:who holds which lock, and who waits'
         'race:two workers go for one table\: what each of them sees'
         'lint:say what is wrong with claims in SQL'
@@ -264,6 +265,16 @@ _weir() {
                 '--check[notice within D that the lock was lost (10s)]:D:' \
                 '--grace[from SIGTERM to SIGKILL when it was (10s)]:D:' \
                 '1:name:' \
+                '*:program:_command_names -e'
+            ;;
+        once)
+            _arguments $common \
+                '--nowait[exit with 75 while somebody else runs it]' \
+                '--check[notice within D that the run is not ours any more (10s)]:D:' \
+                '--grace[from SIGTERM to SIGKILL when it is not (10s)]:D:' \
+                '--forget[forget the run of KEY, so that it can be run again]' \
+                '--yes[with --forget\: do not ask]' \
+                '1:key:' \
                 '*:program:_command_names -e'
             ;;
         unblock | pause | resume) _arguments $common $acting '*:target:_weir_targets' ;;

@@ -306,11 +306,11 @@ extern const cli_command weir__cli_append_command, weir__cli_read_command, weir_
     weir__cli_targets_command, weir__cli_why_command, weir__cli_reactions_command,
     weir__cli_dead_command, weir__cli_claim_command, weir__cli_done_command, weir__cli_fail_command,
     weir__cli_release_command, weir__cli_extend_command, weir__cli_lock_command,
-    weir__cli_locks_command, weir__cli_race_command, weir__cli_lint_command, weir__cli_init_command,
-    weir__cli_status_command, weir__cli_doctor_command, weir__cli_unblock_command,
-    weir__cli_skip_command, weir__cli_reset_command, weir__cli_prioritize_command,
-    weir__cli_pause_command, weir__cli_resume_command, weir__cli_help_command,
-    weir__cli_version_command;
+    weir__cli_once_command, weir__cli_locks_command, weir__cli_race_command, weir__cli_lint_command,
+    weir__cli_init_command, weir__cli_status_command, weir__cli_doctor_command,
+    weir__cli_unblock_command, weir__cli_skip_command, weir__cli_reset_command,
+    weir__cli_prioritize_command, weir__cli_pause_command, weir__cli_resume_command,
+    weir__cli_help_command, weir__cli_version_command;
 
 /* help.c. */
 extern const cli_command *const weir__cli_commands[];

@@ -311,7 +311,9 @@ static void output_take(run *r, const char *at, size_t len)
     run_outcome *o = r->out;
     const size_t room = r->q->capture_bytes_max - o->output.len;
     const size_t kept = len < room ? len : room;
-    o->cut = o->cut || kept < len || !weir__buffer_add(&o->output, at, kept);
+    if (!weir__buffer_add(&o->output, at, kept) || kept < len) {
+        o->cut = true;
+    }
     if (!r->stdout_closed && !weir__buffer_add(&o->pending, at, len)) {
         r->stdout_closed = true;
     }

@@ -37,7 +37,7 @@ is "has five starters on top" "$(sed -n '/^Start with/,/^$/p' <<<"$out" | grep -
 is "then its blocks" "$(grep -E '^[A-Z][a-z]+$' <<<"$out" | tr '\n' ' ')" "Events Workers Tables Operate "
 commands=$(sed -n '/^Events/,$p' <<<"$out" | sed -n 's/^  \([a-z]*\) .*/\1/p')
 is "with every command" "$(tr '\n' ' ' <<<"$commands")" \
-    "append read log streams close work targets why reactions dead lock locks race lint init status doctor unblock skip reset prioritize pause resume help version "
+    "append read log streams close work targets why reactions dead claim done fail release extend lock once locks race lint init status doctor unblock skip reset prioritize pause resume help version "
 for command in $commands; do
     ok "weir $command --help" weir "$command" --help
     like "weir $command --help: has usage and examples" "$out" "^Usage: weir $command .*Examples"$'\n'"  weir $command"

@@ -1,0 +1,136 @@
+#!/usr/bin/env bash
+# cli_once_test.sh - weir once on SQLite or, with the argument postgres, on the server of with-server: a key
+# is run once, whoever asks and however often; its output is the first one's; what failed or died may be
+# tried again, and nobody runs beside a run that is not over.
+# shellcheck disable=SC2016 # what sh -c runs expands there
+. "$(dirname "$0")/tap.sh" || exit 1
+cd "$tmp" || exit 1
+unset WEIR_STORE WEIR_FENCE
+weir() { "$WEIR" "$@"; }
+works='echo $$ >p.tmp; mv p.tmp p; while [ ! -e go ]; do sleep 0.01; done'
+if [ "${1-}" = postgres ]; then
+    export WEIR_STORE=$WEIR_TEST_POSTGRES PATH=$WEIR_TEST_PG_BIN:$PATH
+    status "without a store nothing runs" 1 weir once a -- touch ran
+    like "and it says what to do" "$errout" '"code":"not-found".*weir init'
+    ok "weir init" weir init
+else
+    export WEIR_STORE=sqlite:weir.db
+    ok "the first use makes the file" weir once made -- true
+    like "and says so" "$errout" 'created store weir.db'
+fi
+is "nothing ran before" "$(ls ran 2>/dev/null)" ""
+
+# ---- once, ever ---------------------------------------------------------------------------------
+
+ok "the first run" weir once a -- sh -c 'echo ran >>count; echo "out $WEIR_FENCE"; echo err >&2'
+like "prints what it prints, with a fence" "$out" '^out [0-9]+$'
+is "stderr is its own" "$errout" err
+first=$out
+ok "the second" weir once a -- sh -c 'echo ran >>count; echo other'
+is "C40_a_key_is_run_once" "$out $(wc -l <count)" "$first 1"
+head -c 300000 /dev/urandom >bytes
+weir once bin -- cat bytes >out1
+weir once bin -- false >out2
+ok "C40_output_is_replayed_to_the_byte" bash -c 'cmp bytes out1 && cmp bytes out2'
+is "keys are no names of locks" "$(weir lock a -- echo ran)" ran
+key=$'odd */ \'"ä %'
+is "odd keys" "$(weir once "$key" -- echo one; weir once "$key" -- echo two)" $'one\none'
+ok "no output is none" weir once quiet -- true
+is "the second time too" "$(weir once quiet -- echo loud)" ""
+weir once long -- head -c 1500000 /dev/zero 2>note | wc -c >length
+is "more than is kept is passed on" "$(cat length)" 1500000
+like "and said" "$(cat note)" 'the first 1048576 bytes of its output were kept'
+is "what was kept is replayed" "$(weir once long -- true | wc -c)" 1048576
+is "who does not read changes nothing" "$(weir once unread -- sh -c 'yes | head -c 400000; echo ran >>unread' | head -n 1; cat unread; weir once unread -- true | wc -c)" $'y\nran\n400000'
+
+# ---- again, when it failed ------------------------------------------------------------------------
+
+status "a status is passed on" 3 weir once f -- sh -c 'echo no; exit 3'
+status "it may be tried again" 0 weir once f -- echo yes
+is "C40_what_failed_may_be_tried_again" "$(weir once f -- echo third)" yes
+status "a program that is not there" 127 weir once g -- ./nowhere
+status "one that a signal ends" 143 weir once g -- sh -c 'kill $$'
+is "neither counts" "$(weir once g -- echo now)" now
+status "--forget asks" 2 weir once --forget g
+status "where nobody can be asked it needs --yes" 0 weir once --forget g --yes
+is "and it can be run again" "$(weir once g -- echo anew)" anew
+status "what is not there is not forgotten" 3 weir once --forget nothing --yes
+for line in once 'once k' 'once k --' 'once -- true' 'once k l -- true' 'once k --yes -- true' 'once --forget k --yes -- true'; do
+    # shellcheck disable=SC2086
+    status "weir $line is wrong usage" 2 weir $line
+done
+
+# ---- at the same time -----------------------------------------------------------------------------
+
+pids=()
+for i in $(seq 20); do
+    "$WEIR" once many -- sh -c "echo ran >>many; $works; echo out" >"many.$i" 2>"many.err.$i" &
+    pids+=($!)
+done
+wait_for "the program" 20 test -s p
+status "--nowait is told who runs it" 75 weir once many --nowait -- touch ran
+like "with whom and since when" "$errout" '"code":"in-flight".*being run by [^ ]+@[^ ]+ pid [0-9]+ since 20'
+status "it cannot be forgotten" 75 weir once --forget many --yes
+touch go
+bad=0
+for pid in "${pids[@]}"; do wait "$pid" || bad=$((bad + 1)); done
+is "C40_of_twenty_at_once_one_runs" "$(cat many) $(cat many.[0-9]* | sort | uniq -c | tr -d ' ') $bad" "ran 20out 0"
+rm -f p go
+
+# ---- died in the middle -----------------------------------------------------------------------------
+
+"$WEIR" once dead --check 300ms --grace 100ms -- sh -c "trap '' TERM; $works" 2>/dev/null &
+holder=$!
+wait_for "the program" 20 test -s p
+program=$(cat p)
+kill -9 $holder
+wait $holder 2>/dev/null
+ok "a crashed run may be tried again" weir once dead -- sh -c "kill -0 $program 2>/dev/null && touch both; echo second"
+is "C40_nobody_runs_beside_a_run_that_died" "$out $(ls both 2>/dev/null)" "second "
+rm -f p
+
+"$WEIR" once stopped --check 300ms --grace 100ms -- sh -c "trap '' TERM; $works" 2>lost &
+holder=$!
+wait_for "the program" 20 test -s p
+program=$(cat p)
+kill -STOP $holder
+is "C40_a_stopped_run_has_no_program_when_its_lease_ends" \
+    "$(weir once stopped -- sh -c "kill -0 $program 2>/dev/null && echo both; echo second")" second
+kill -CONT $holder
+wait $holder
+is "who was stopped hears of it" "$? $(grep -c '"code":"lost"' lost)" "75 1"
+is "what is remembered is the other's" "$(weir once stopped -- true)" second
+rm -f p
+
+# It lives for longer than its lease.
+"$WEIR" once slow --check 300ms --grace 100ms -- sh -c "$works; echo slow" >slow &
+holder=$!
+wait_for "the program" 20 test -s p
+sleep 6
+status "a long run is renewed" 75 weir once slow --nowait -- touch both
+touch go
+wait $holder
+is "and ends as it should" "$? $(cat slow) $(ls both 2>/dev/null)" "0 slow "
+rm -f p go
+
+# ---- a store in trouble -----------------------------------------------------------------------------
+
+if [ "${1-}" = postgres ]; then
+    sql() { psql -X -qAt -v ON_ERROR_STOP=1 "$WEIR_TEST_POSTGRES" -c "$1"; }
+    "$WEIR" once cut -- sh -c "$works; echo cut" >cut &
+    holder=$!
+    wait_for "the program" 20 test -s p
+    sql "SELECT count(pg_terminate_backend(pid)) FROM pg_stat_activity WHERE application_name LIKE 'weir%'" >/dev/null
+    touch go
+    wait $holder
+    is "a lost connection loses nothing" "$? $(cat cut) $(weir once cut -- true)" "0 cut cut"
+else
+    # The disk is full when it is to be remembered: what was done is, what it said is not.
+    export WEIR_STORE=sqlite:full.db
+    ok "a store of its own" weir init
+    (ulimit -f 900 && exec "$WEIR" once full -- sh -c 'head -c 1000000 /dev/zero; echo ran >&2') 2>full.err | cat >full
+    is "what it says is passed on" "$(wc -c <full) $(grep -cx ran full.err)" "1000000 1"
+    like "and says what it could not keep" "$(cat full.err)" 'its output could not be kept'
+    is "C40_a_full_store_still_remembers_that_it_ran" "$(weir once full -- echo again)" ""
+fi
+done_testing
