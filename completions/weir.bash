@@ -21,11 +21,11 @@ _weir_options() {
     targets) echo '--match --source --lane --blocked --limit --watch' ;;
     reactions) echo '--dry-run' ;;
     once) echo '--nowait --check --grace --forget --yes' ;;
-    lock) echo '--wait --held-exit --check --grace' ;;
+    lock) echo '--table --id --wait --held-exit --check --grace' ;;
     dead) echo '--target --reaction --all --limit --dry-run --yes' ;;
     claim) echo '--table --where --param --order --limit --set --set-sql --by --by-column --at-column --lease
         --lease-column --fence-column --attempts-column --max-per --wait --nowait --path --dry-run --sql
-        --run --parallel --deadline --budget --done --done-sql --fail --fail-sql --release
+        --explain --run --parallel --deadline --budget --done --done-sql --fail --fail-sql --release
         --release-sql --hold' ;;
     done | fail | release) echo '--by --by-column --at-column --fence --fence-column --lease-column --set --set-sql --param' ;;
     extend) echo '--lease --by --by-column --fence --fence-column --lease-column' ;;
@@ -163,7 +163,7 @@ _weir() {
     --meta | --correlation | --key | --reserve | --release-key | --from | --to | --limit | --at | \
         --after | --since | --tail | --name | --stream | --category | --match | --source | --lane | --grant | \
         --reaction | --on | --run | --exec | --priority | --retries | --lanes | --threads | --budget | \
-        --held-exit | --grace | --workers | --rows | --pause | --drop | \
+        --held-exit | --grace | --id | --workers | --rows | --pause | --drop | \
         --table | --where | --param | --order | --set | --set-sql | --by | --by-column | --at-column | \
         --lease | --lease-column | --fence-column | --attempts-column | --max-per | --parallel | --deadline \
         | --done | --done-sql | --fail | --fail-sql | --release | --release-sql | --fence)

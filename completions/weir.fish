@@ -138,6 +138,8 @@ complete -c weir -n '__fish_seen_subcommand_from init' -l grant -x -d 'PostgreSQ
 
 complete -c weir -n '__fish_seen_subcommand_from reactions' -l dry-run -d 'retire: say whether it would change anything, change nothing'
 
+complete -c weir -n '__fish_seen_subcommand_from lock' -l table -x -d 'lock a row of this table instead'
+complete -c weir -n '__fish_seen_subcommand_from lock' -l id -x -d 'which row: its primary key'
 complete -c weir -n '__fish_seen_subcommand_from lock' -l wait -d 'wait for the holder, for D or as long as it takes'
 complete -c weir -n '__fish_seen_subcommand_from lock' -l held-exit -x -d 'exit with N, not 75, when somebody else holds it'
 complete -c weir -n '__fish_seen_subcommand_from lock' -l check -x -d 'notice within D that the lock was lost (10s)'
@@ -174,6 +176,7 @@ complete -c weir -n '__fish_seen_subcommand_from claim' -l nowait -d 'exit with 
 complete -c weir -n '__fish_seen_subcommand_from claim' -l path -x -a 'default fast portable' -d 'default, fast or portable: which statements are used'
 complete -c weir -n '__fish_seen_subcommand_from claim' -l dry-run -d 'print what would be claimed; lock and write nothing'
 complete -c weir -n '__fish_seen_subcommand_from claim' -l sql -d 'print the SQL, values as literals; run nothing'
+complete -c weir -n '__fish_seen_subcommand_from claim' -l explain -d 'print the plan, and which index is missing; claim nothing'
 complete -c weir -n '__fish_seen_subcommand_from claim' -l run -x -d 'a command for each row, which it reads as JSON on stdin'
 complete -c weir -n '__fish_seen_subcommand_from claim' -l parallel -x -d 'at most N commands at once (else 1)'
 complete -c weir -n '__fish_seen_subcommand_from claim' -l deadline -x -d 'how long a command may take (else as long as it takes)'

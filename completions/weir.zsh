@@ -220,6 +220,7 @@ _weir() {
                 '--path[default, fast or portable\: which statements are used]:PATH:(default fast portable)' \
                 '--dry-run[print what would be claimed; lock and write nothing]' \
                 '--sql[print the SQL, values as literals; run nothing]' \
+                '--explain[print the plan, and which index is missing; claim nothing]' \
                 '--run[a command for each row, which it reads as JSON on stdin]:CMD:' \
                 '--parallel[at most N commands at once (else 1)]:N:' \
                 '--deadline[how long a command may take (else as long as it takes)]:TIME:' \
@@ -260,6 +261,8 @@ _weir() {
             ;;
         lock)
             _arguments $common \
+                '--table[lock a row of this table instead]:NAME:' \
+                '*--id[which row\: its primary key]:KEY:' \
                 '--wait[wait for the holder, for D or as long as it takes]' \
                 '--held-exit[exit with N, not 75, when somebody else holds it]:N:' \
                 '--check[notice within D that the lock was lost (10s)]:D:' \

@@ -5,6 +5,7 @@
 #include "base/clock.h"
 #include "base/error.h"
 #include "base/str.h"
+#include "claim/claim_private.h"
 #include "claim/hold_private.h"
 
 #include <stdio.h>
@@ -222,6 +223,7 @@ static weir_status row_run(hold *h, hold_result *out, weir_error *err)
         weir__hold_watch_sweep(&h->watch);
     }
     if (ended) { /* however it took it: a statement of its own was ended */
+        out->exit_status = -1;
         status = end_as(out, HOLD_FAILED, weir__str(h->watch.why), err);
     } else if (h->result.kind == CHILD_DONE) {
         status = end_well(h, out, err);
@@ -245,7 +247,12 @@ weir_status weir__hold_run(hold *h, const claim_request *request, hold_result *o
         status = weir__table_session_open(h->o->db, &h->session, err);
     }
     if (status == WEIR_OK) {
-        status = weir__table_begin(h->session, err);
+        /* Where there are no row locks the transaction is what others wait for. */
+        status = weir__claim_begin(h->session,
+                                   one.mode == CLAIM_NOWAIT ? 0
+                                   : one.mode == CLAIM_WAIT ? one.wait_us
+                                                            : CLAIM_BUSY_TIMEOUT,
+                                   err);
     }
     if (status == WEIR_OK) {
         status = weir__claim_rows(h->session, &one, &out->rows, err);

@@ -31,6 +31,7 @@ static const cli_option options[] = {
     { "path", "PATH", CLI_WORD, "default, fast or portable: which statements are used" },
     { "dry-run", NULL, CLI_FLAG, "print what would be claimed; lock and write nothing" },
     { "sql", NULL, CLI_FLAG, "print the SQL, values as literals; run nothing" },
+    { "explain", NULL, CLI_FLAG, "print the plan, and which index is missing; claim nothing" },
     { "run", "CMD", CLI_WORD, "a command for each row, which it reads as JSON on stdin" },
     { "parallel", "N", CLI_NUMBER, "at most N commands at once (else 1)" },
     { "deadline", "TIME", CLI_SPAN, "how long a command may take (else as long as it takes)" },
@@ -78,11 +79,11 @@ static int check_hold(const cli *c)
 
 static int check(const cli *c)
 {
-    static const char *const shows[] = { "dry-run", "sql" };
+    static const char *const shows[] = { "dry-run", "sql", "explain" };
     static const char *const running[] = { "parallel", "deadline", "budget",
                                            "done",     "done-sql", "fail",
                                            "fail-sql", "release",  "release-sql" };
-    const char *show = first_given(c, shows, 2);
+    const char *show = first_given(c, shows, 3);
     const char *for_child = first_given(c, running, sizeof running / sizeof running[0]);
 
     if (weir__cli_has(c, "table") == (c->words_count == 1)) {
@@ -94,7 +95,7 @@ static int check(const cli *c)
     if (weir__cli_has(c, "wait") && weir__cli_has(c, "nowait")) {
         return weir__cli_usage(c, "--wait and --nowait exclude each other");
     }
-    for (size_t i = 0; show != NULL && i < 2; i++) {
+    for (size_t i = 0; show != NULL && i < 3; i++) {
         if (show != shows[i] && weir__cli_has(c, shows[i])) {
             return weir__cli_usage(c, "--%s and --%s exclude each other", show, shows[i]);
         }
@@ -242,6 +243,9 @@ static int dispatch(claim_run *k)
     if (weir__cli_has(c, "sql")) {
         return weir__cli_claim_sql(k);
     }
+    if (weir__cli_has(c, "explain")) {
+        return weir__cli_claim_explain(k);
+    }
     if (weir__cli_has(c, "dry-run")) {
         const int status = weir__cli_claim_preview(k);
         return status == CLI_NOTHING ? nothing(c) : status;
@@ -257,7 +261,8 @@ static int run(cli *c)
 {
     claim_run k = { .c = c, .signal_fd = -1, .command = weir__cli_text(c, "run").ptr };
     const bool from_file = c->words_count == 1;
-    const bool shows = weir__cli_has(c, "sql") || weir__cli_has(c, "dry-run");
+    const bool shows =
+        weir__cli_has(c, "sql") || weir__cli_has(c, "explain") || weir__cli_has(c, "dry-run");
     int status = check(c);
 
     if (!weir__mutex_init(&k.mu)) {

@@ -19,11 +19,15 @@ typedef struct claim_run {
     int64_t budget_us;
     char holder[128]; /* made up, when there is no --by */
     weir_mutex mu;    /* stdout of children */
+    /* weir lock --table: one row, whose command's exit status is passed on, and needs no words. */
+    bool passes_on;
+    int exit_status; /* of that command; -1: none */
 } claim_run;
 
-/* claim_show.c. --dry-run, --sql: what would happen. Exit statuses. */
+/* claim_show.c. --dry-run, --sql, --explain: what would happen. Exit statuses. */
 int weir__cli_claim_preview(claim_run *k);
 int weir__cli_claim_sql(claim_run *k);
+int weir__cli_claim_explain(claim_run *k);
 
 /* claim_run.c. --run: a command for each row. */
 int weir__cli_claim_children(claim_run *k);

@@ -65,6 +65,13 @@ static void print_error(void *ctx, weir_str line)
     weir__cli_claim_stderr(((holding *)ctx)->k, line);
 }
 
+static void note_exit(holding *g, int32_t exit_status)
+{
+    weir__lock(&g->mu);
+    g->k->exit_status = exit_status;
+    weir__unlock(&g->mu);
+}
+
 static void note_done(holding *g)
 {
     weir__lock(&g->mu);
@@ -114,7 +121,11 @@ static void *work(void *ctx)
         if (status == WEIR_OK && r.outcome == HOLD_DONE) {
             note_done(g);
         }
-        if (status == WEIR_OK && (r.outcome == HOLD_FAILED || r.outcome == HOLD_STOPPED)) {
+        if (status == WEIR_OK && r.outcome != HOLD_NOTHING) {
+            note_exit(g, r.exit_status);
+        }
+        if (status == WEIR_OK && (r.outcome == HOLD_FAILED || r.outcome == HOLD_STOPPED) &&
+            !(g->k->passes_on && r.exit_status > 0)) {
             weir__cli_claim_tell(g->k, &r.rows, 0, r.outcome == HOLD_FAILED ? "failed" : "released",
                                  r.why);
         }

@@ -54,7 +54,9 @@ void weir__cli_claim_tell(const claim_run *k, const table_result *rows, size_t r
     if (k->c->json_errors) {
         tell_json(&b, shown, outcome, why);
     } else {
-        (void)weir__buffer_add_text(&b, "weir: claim: ");
+        (void)weir__buffer_add_text(&b, "weir: ");
+        (void)weir__buffer_add_text(&b, k->c->command->name);
+        (void)weir__buffer_add_text(&b, ": ");
         (void)weir__cli_shown(&b, shown);
         (void)weir__buffer_add_text(&b, " ");
         (void)weir__buffer_add_text(&b, outcome);

@@ -324,4 +324,7 @@ int weir__cli_help_of(cli *c, const cli_command *command);
 /* batch.c. */
 int weir__cli_batch(cli *c, const char *path);
 
+/* lock_table.c. weir lock --table. */
+int weir__cli_lock_table(cli *c);
+
 #endif

@@ -7,6 +7,8 @@
 enum { EXIT_STATUS_MAX = 255 };
 
 static const cli_option options[] = {
+    { "table", "NAME", CLI_WORD, "lock a row of this table instead, which PROGRAM reads on stdin" },
+    { "id", "KEY", CLI_TEXT, "which row: its primary key; repeated for each part of it" },
     { "wait", "[D]", CLI_WAIT, "wait for the holder, for D or as long as it takes" },
     { "held-exit", "N", CLI_NUMBER, "exit with N, not 75, when somebody else holds it" },
     { "check", "D", CLI_SPAN, "notice within D that the lock was lost (10s)" },
@@ -96,6 +98,12 @@ static int run(cli *c)
     const cli_given *held = weir__cli_get(c, "held-exit");
     cli_guarded g = { 0 };
     int result = CLI_DONE;
+    if (weir__cli_has(c, "table")) {
+        return weir__cli_lock_table(c);
+    }
+    if (weir__cli_has(c, "id")) {
+        return weir__cli_usage(c, "--id needs --table NAME: of which table");
+    }
     if (held != NULL && held->number > EXIT_STATUS_MAX) {
         return weir__cli_usage(c, "--held-exit is %s, allowed 0 to 255", held->text);
     }
@@ -119,7 +127,8 @@ static int run(cli *c)
 const cli_command weir__cli_lock_command = {
     .name = "lock",
     .block = CLI_BLOCK_TABLES,
-    .usage = "NAME [options] -- PROGRAM [ARGUMENT...]",
+    .usage = "NAME [options] -- PROGRAM [ARGUMENT...]\n"
+             "--table TABLE --id KEY [options] -- PROGRAM [ARGUMENT...]",
     .summary = "run a program that one at a time may run",
     .about =
         "Runs PROGRAM if nobody holds NAME, on this machine or (PostgreSQL) any other, and\n"
@@ -128,9 +137,12 @@ const cli_command weir__cli_lock_command = {
         "nothing is installed: weir init is not needed, except behind a pooler. The lock ends\n"
         "with this process, and the program with the lock: if it is lost the program has\n"
         "SIGTERM, then SIGKILL, and the exit status is 75. WEIR_FENCE is set where the store is\n"
-        "initialised.",
+        "initialised. With --table a row of your own table is locked in a transaction: PROGRAM\n"
+        "reads it as JSON, prints last what is to be written to it, {\"set\":{\"amount\":5}}, and\n"
+        "exit status 0 commits.",
     .example = "weir lock expense-reconciler -- ./reconcile\n"
                "weir lock expense-reconciler --wait 30s -- ./reconcile\n"
+               "weir lock --table expenses --id 42 -- ./reconcile\n"
                "weir lock nightly --held-exit 0 --store postgres://db/shop -- ./nightly",
     .options = options,
     .options_count = sizeof options / sizeof options[0],

@@ -380,4 +380,149 @@ ended
 is "SIGTERM and the end of the budget roll back" "$rc $(all)" "1 1 pending,2 pending,3 pending,"
 rm -f began.*
 
+# ---- a command that writes its own row over a connection of its own ----------------------------
+
+sql "UPDATE jobs SET status = 'pending', n = id, customer = 'a'"
+if [ "$kind" = postgres ]; then
+    own="read -r row; psql -X -q -d $place -c \"UPDATE jobs SET n = 1000 WHERE id = 1\"; touch after"
+    status "it would wait for its parent for ever, and is ended" 1 timeout 30 weir claim "${hold[@]}" --run "$own"
+    like "with an error that says exactly this" "$errout" '"row":\{"id":1\},"outcome":"failed","why":"the command was waiting for its own row, which is locked by the transaction that waits for the command .*\{\\"set\\":\{\\"amount\\":5\}\}"'
+    is "its statement does not go on afterwards" "$(sql "SELECT count(*) FROM pg_stat_activity WHERE query ~ '^UPDATE jobs SET n = 1000' AND state <> 'idle'") $(row 1 n)" "0 1"
+    status "whatever it says then" 1 timeout 30 weir claim "${hold[@]}" --run "$own; exit 0"
+    is "nothing is written" "$(row 1 n)" 1
+    # Somebody else waits for the row first, and the command behind them.
+    cat >behind <<END
+read -r row
+psql -X -q -d $place -c "UPDATE jobs SET n = n + 1 WHERE id = 1" &
+until [ "\$(psql -X -A -t -d $place -c "SELECT count(*) FROM pg_locks WHERE NOT granted")" -ge 1 ]; do sleep 0.05; done
+PGAPPNAME="\$PGAPPNAME too" psql -X -q -d $place -c "UPDATE jobs SET n = n + 1 WHERE id = 1"
+END
+    PGAPPNAME=mine status "also behind others" 1 timeout 30 weir claim "${hold[@]}" --run 'sh ./behind'
+    like "with the same words" "$errout" 'waiting for its own row'
+    is "and nothing of it is left" "$(sql "SELECT count(*) FROM pg_locks WHERE NOT granted") $(row 1 n)" "0 1"
+    # Others who wait for the row are no fault of the command.
+    begin "${hold[@]}" --run "$tmp/hold" --done status=done
+    wait_for "it" 20 test -e began.1
+    psql -X -q -d "$place" -c "UPDATE jobs SET n = 50 WHERE id = 1" &
+    other=$!
+    spawned $other
+    ok "somebody else waits for the row" wait_for "them" 20 bash -c '[ "$(psql -X -A -t -d '"$place"' -c "SELECT count(*) FROM pg_locks WHERE NOT granted")" -ge 1 ]'
+    sql "SELECT pg_sleep(0.5)" >/dev/null # two looks of ours
+    touch go
+    ended
+    wait $other
+    is "and is no reason to end it" "$rc $(row 1 "status || ' ' || n")" "0 done 50"
+    rm -f go began.*
+    # The connection that holds the row is lost.
+    sql "UPDATE jobs SET status = 'pending', n = id"
+    begin "${hold[@]}" --run "$tmp/hold" --done status=done
+    wait_for "it" 20 test -e began.1
+    sql "SELECT pg_terminate_backend(pid) FROM pg_stat_activity WHERE application_name = 'weir' AND state = 'idle in transaction'" >/dev/null
+    ended
+    is "a command that lost its row is ended" "$rc $(row 1 status)" "1 pending"
+    like "which is told" "$(cat claim.err)" 'the connection that held the row was lost'
+    rm -f began.*
+else
+    status "it gets what SQLite says, and an explanation" 1 weir claim "${hold[@]}" --run "sqlite3 $place.db 'UPDATE jobs SET n = 1000 WHERE id = 1'"
+    like "which is this" "$errout" 'database is locked.*"row":\{"id":1\}.*while its row is held nobody else can write.*amount'
+    is "nothing is written" "$(row 1 n)" 1
+fi
+
+# ---- weir lock --table -------------------------------------------------------------------------
+
+ok "a row is locked by its key" weir lock --table jobs --id 2 -- sh -c 'cat >got; echo "{\"set\":{\"n\":8}}"'
+is "it is on stdin, and what is printed last is written" "$(member id <got) $(row 2 n) $out" "2 8 "
+status "the exit status is the program's" 9 weir lock --table jobs --id 2 -- sh -c 'echo "{\"set\":{\"n\":9}}"; exit 9'
+is "which rolls back, without words" "$(row 2 n) $errout" "8 "
+status "a program that is not there" 127 weir lock --table jobs --id 2 -- /nowhere/to/be/found
+status "killed by a signal" 143 weir lock --table jobs --id 2 -- sh -c 'kill -TERM $$'
+status "no such row is exit status 3" 3 weir lock --table jobs --id 99 -- touch was-run
+status "no such table is an error" 1 weir lock --table nowhere --id 99 -- touch was-run
+not_ok "then nothing is run" test -e was-run
+status "who comes second" 75 weir lock --table jobs --id 2 -- weir lock --table jobs --id 2 -- true
+status "or another status" 7 weir lock --table jobs --id 2 -- weir lock --table jobs --id 2 --held-exit 7 -- true
+status "a wait that is over" 75 weir lock --table jobs --id 2 -- weir lock --table jobs --id 2 --wait 100ms -- true
+sql "UPDATE jobs SET n = 0 WHERE id = 2"
+weir lock --table jobs --id 2 -- sh -c 'read -r row; touch began.lock; until [ -e go ]; do sleep 0.02; done; echo "{\"set\":{\"n\":1}}"' &
+pid=$!
+spawned $pid
+wait_for "the first" 20 test -e began.lock
+weir lock --table jobs --id 2 --wait -- cat >second &
+other=$!
+spawned $other
+touch go
+wait $pid && wait $other
+is "who waits sees what was committed" "$? $(member n <second)" "0 1"
+rm -f go
+sql "CREATE TABLE pairs (a INTEGER, b $text, PRIMARY KEY (b, a))"
+sql "INSERT INTO pairs VALUES (1, 'x')"
+ok "a key of two columns" weir lock --table pairs --id x --id 1 -- cat
+is "names one row" "$out" '{"a":1,"b":"x"}'
+usage '--id KEY' lock --table jobs -- true
+usage '--table NAME' lock --id 3 -- true
+usage 'exclude each other' lock name --table jobs --id 3 -- true
+usage 'too few arguments' lock --table jobs --id 3
+usage 'has 1 parts, and 2 were given' lock --table jobs --id 3 --id 4 -- true
+usage 'exclude each other' lock --table jobs --id 3 --grace 1s -- true
+
+# ---- tables: in weir.yaml ----------------------------------------------------------------------
+
+sql "UPDATE jobs SET status = 'pending', claimed_by = NULL, locked_until = NULL, n = id"
+{
+    echo "store: $WEIR_STORE"
+    cat <<'END'
+tables:
+  work:
+    table: jobs
+    ready: "status = 'pending'"
+    claimed: { status: claimed }
+    done: { status: done }
+    failed: { status: failed, customer: null }
+    failed_sql: { tries: "tries + 1" }
+    released: { status: pending }
+    lease: 1h
+    order: n desc
+    fence_column: fence
+  jobs: { ready: "status = 'pending'", claimed: { status: claimed }, by: me, limit: 2 }
+END
+} >weir.yaml
+store=$WEIR_STORE
+unset WEIR_STORE
+ok "the daily command is short" weir claim work --run 'read -r row'
+is "and says all that is needed" "$(row 3 status)" "done"
+status "a failure" 1 weir claim work --run false
+is "is written as the file says" "$(row 2 "status || ' ' || coalesce(customer, 'none') || ' ' || tries")" "failed none 1"
+ok "a claim by hand" weir claim work --by w1
+fence=$(member fence <<<"$out")
+ok "extend takes the lease of the file" weir extend work 1 --by w1
+ok "release" weir release work 1 --by w1 --fence "$fence"
+is "makes it ready" "$(row 1 status)" pending
+ok "a flag takes the place of what the file says" weir claim work --by w1 --where "status = 'failed'" --lease 2h
+is "here of ready" "$(member id <<<"$out")" 2
+ok "done" weir done work 2 --by w1
+is "writes what the file says" "$(row 2 status)" "done"
+status "only what is still claimed" 4 weir done work 2 --by w1
+like "and says so" "$errout" 'no longer claimed'
+sql "UPDATE jobs SET status = 'pending', claimed_by = NULL"
+ok "an entry with the name of its table" weir claim jobs
+is "has limit and holder of its own" "$(member claimed_by <<<"$out" | tr '\n' ' ')" "me me "
+ok "--table does without the file" weir claim --table jobs --where "status = 'pending'" --set status=other
+is "but for its store" "$(member status <<<"$out") $(member claimed_by <<<"$out")" "other None"
+sed -i 's/    ready: /    raedy: /' weir.yaml
+status "a slip in the file" 1 weir claim work
+like "is told with its place" "$errout" 'weir.yaml:5:5: unknown key ..raedy.., did you mean ..ready'
+status "also by weir work --check" 1 weir work --check
+like "with the same words" "$errout" 'weir.yaml:5:5: unknown key ..raedy'
+export WEIR_STORE=$store
+rm weir.yaml
+
+# ---- its plan ----------------------------------------------------------------------------------
+
+ok "explain" weir claim "${pending[@]}" --explain
+like "has the plan, findings, and an index" "$out" '"plan":".*"findings":\[.*"indexes":".*CREATE INDEX'
+sql "$(member indexes <<<"$out")"
+ok "with that index" weir claim "${pending[@]}" --explain
+is "there is no finding" "$(member findings <<<"$out")" "[]"
+like "in words" "$(weir claim "${pending[@]}" --explain --text)" 'no complaint'
+
 done_testing
