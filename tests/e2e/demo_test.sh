@@ -18,6 +18,9 @@ is "the repeated payment is a replay of the first" \
 like "the reserved key names its owner" "$text" '"code":"taken".*"stream":"user-1"'
 like "all versions of the counter are there" "$text" 'versions 0 to 199, no gap'
 like "and the follower saw them" "$text" 'The follower printed each of them once'
+is "two workers without a claim double an email, two with one do not" \
+    "$(grep -o '"side_effects":2,"doubled":[0-9]' <<<"$text" | tr '\n' ' ')" \
+    '"side_effects":2,"doubled":1 "side_effects":2,"doubled":0 '
 like "a killed worker costs no mail and doubles none" "$text" "79 orders, 79 mails, none twice"
 like "the event that cannot be handled blocks its target" "$text" "mail-shop-4 is blocked since"
 like "it says what to try next" "$text" 'log --follow'
@@ -47,5 +50,16 @@ END
 chmod +x "$tmp/careless"
 status "a store that lets both writers win is noticed" 1 demo "$tmp/careless"
 like "and the demo says so" "$errout" 'not exactly one of two writers won'
+
+# A program whose claims are none.
+cat >"$tmp/claimless" <<END
+#!/usr/bin/env bash
+words=()
+for word; do if [ "\$1" = race ]; then word=\${word/skip/none}; fi; words+=("\$word"); done
+exec "$WEIR" "\${words[@]}"
+END
+chmod +x "$tmp/claimless"
+status "claims that keep nobody away are noticed" 1 demo "$tmp/claimless"
+like "and the demo says so" "$errout" 'two workers with claims sent 1 emails twice'
 
 done_testing
