@@ -485,13 +485,16 @@ static void C39_a_value_with_a_nul_in_it_is_refused(void **state)
     const claim_set set = { .column = STR("status"), .value = TEXT("a\\\0b") };
     r.set = &set;
     r.set_count = 1;
+    r.lease_us = SECOND; /* with which the value is compared, too */
     assert_int_equal(try_claim(f, &r), WEIR_EINVAL);
+    assert_string_equal(f->err.message, "--set: the value of \"status\" has a NUL byte in it");
     r = pending(f, 1);
     const claim_param name = { .name = STR("t"), .value = TEXT("a\0b") };
     r.where = STR("status = 'pending' AND tenant <> :t");
     r.params = &name;
     r.params_count = 1;
     assert_int_equal(try_claim(f, &r), WEIR_EINVAL);
+    assert_string_equal(f->err.message, "--param: the value of \"t\" has a NUL byte in it");
     expect_sql(f, "SELECT count(*) AS n FROM jobs WHERE claimed_by IS NOT NULL", "0");
 }
 
