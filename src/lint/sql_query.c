@@ -174,7 +174,8 @@ static size_t pass_lock(const reader *r, size_t i, sql_range run, sql_query *q)
     if (!update && !is(r, k, run.end, "share")) {
         return i;
     }
-    sql_range of = { ++k, k };
+    k++;
+    sql_range of = { k, k };
     sql_wait wait = SQL_WAIT;
     if (is(r, k, run.end, "of")) {
         size_t name = SQL_NONE;
@@ -448,7 +449,7 @@ static weir_status read_run(reader *r, sql_range run, sql_role role, size_t pare
         } else if (begins_query(r, i, run.end)) {
             const size_t before = i;
             status = read_verb(r, run, &i, role, parent);
-            WEIR_ASSERT(i > before);
+            WEIR_ASSERT(status != WEIR_OK || i > before);
         } else {
             i = weir__sql_over(r->s, i);
             continue;
