@@ -37,6 +37,12 @@ engines_broken=$(grep -lE '^diff --git a/src/(engine|api|cli)/' "$WEIR_SOURCE"/t
 like "the engine keeps promises" "$engines" C34
 is "and has a mutant for each" "$(comm -23 <(echo "$engines") <(echo "$engines_broken"))" ""
 
+# A mutant that no longer applies shows nothing, and make mutants is not run every day.
+cp -r "$WEIR_SOURCE/src" "$tmp/src" || exit 1
+is "every mutant applies to the code as it is" "$(cd "$tmp" && for patch in "$WEIR_SOURCE"/tests/mutants/*.patch; do
+    GIT_CEILING_DIRECTORIES=${tmp%/*} git apply --check "$patch" 2>/dev/null || echo "${patch##*/}"
+done)" ""
+
 # The table of tests/postgres/README.md: tests of any suite, by their names.
 # shellcheck disable=SC2016 # these are not for the shell
 listed=$(sed -n '/^## What others got wrong/,$p' "$WEIR_SOURCE/tests/postgres/README.md" |
