@@ -176,7 +176,7 @@ _weir() {
         [ -z "$command" ] && version=--version
         _weir_words "$current" '' "$_weir_common" "$(_weir_options "$command")" "$version"
     elif [ -z "$command" ] || [ "$command" = help ]; then
-        _weir_words "$current" '' "$_weir_commands"
+        _weir_words "$current" '' "$_weir_commands" ${command:+choosing}
     elif [ "$command" = lint ]; then
         compopt -o filenames 2>/dev/null
         _weir_reply "$current" < <(compgen -f -- "$current")

@@ -52,7 +52,7 @@ complete -c weir -n $first -a pause -d 'hold targets or a lane, until they are r
 complete -c weir -n $first -a resume -d 'let paused targets or a paused lane go on'
 complete -c weir -n $first -a help -d 'list the commands, or explain one'
 complete -c weir -n $first -a version -d 'print the version'
-complete -c weir -n '__fish_seen_subcommand_from help' -a "$commands"
+complete -c weir -n '__fish_seen_subcommand_from help' -a "$commands choosing"
 complete -c weir -n '__fish_seen_subcommand_from append read close' -a '(__weir_streams)'
 complete -c weir -n '__fish_seen_subcommand_from why' -a '(__weir_targets)'
 complete -c weir -n '__fish_seen_subcommand_from reactions' -a 'ls retire'

@@ -305,7 +305,10 @@ _weir() {
         help)
             # With a state _arguments says "nothing added", so its status decides nothing.
             _arguments $common '1: :->command'
-            [[ $state == command ]] && _describe command commands
+            if [[ $state == command ]]; then
+                commands+=('choosing:which claim or lock is for what')
+                _describe command commands
+            fi
             ;;
         esac
         ;;

@@ -78,8 +78,8 @@ int weir__cli_help_all(cli *c)
     (void)weir__cli_print(
         o,
         "\nThe store is the file weir.db unless --store, WEIR_STORE or weir.yaml says otherwise:\n"
-        "sqlite:PATH, postgres://HOST/DATABASE. weir COMMAND --help explains a command; "
-        "man weir has more.\n");
+        "sqlite:PATH, postgres://HOST/DATABASE. weir COMMAND --help explains a command, weir help\n"
+        "choosing which claim or lock is for what; man weir has more.\n");
     return CLI_DONE;
 }
 
@@ -125,10 +125,39 @@ int weir__cli_help_of(cli *c, const cli_command *command)
     return CLI_DONE;
 }
 
+static const char choosing[] =
+    "Which claim or lock for which problem, and what happens to the one who comes second\n"
+    "\n"
+    "  rows of a table that wait for workers\n"
+    "      weir claim TABLE --run CMD                 is given the next row, or told of none\n"
+    "  the same, and all of the work is in that database\n"
+    "      weir claim TABLE --hold --run CMD          the same; a crash leaves the row as it was\n"
+    "  one row, known beforehand, that two programs want to change\n"
+    "      weir lock --table T --id ID --wait -- CMD  waits, then sees what the first one wrote\n"
+    "  a job that must not overlap with itself, on one machine or many\n"
+    "      weir lock NAME -- CMD                      is turned away (75), or waits: --wait\n"
+    "  a job that must happen once, and never again\n"
+    "      weir once KEY -- CMD                       gets the output of the first, does nothing\n"
+    "  a decision that depends on all that has happened so far\n"
+    "      weir append STREAM NAME --expect N         is told of the conflict, and decides again\n"
+    "  work that follows from what has happened, in order\n"
+    "      weir work                                  takes another target\n"
+    "\n"
+    "A unique index or an idempotency key keeps a second row out of a table. It does not keep a\n"
+    "second email from being sent: for that, only one worker may be given the row.\n"
+    "\n"
+    "weir race shows two workers and one table, in the right ways and in the wrong ones. weir\n"
+    "lint reads claims that are written in SQL. docs/two-workers-one-table.md goes through all\n"
+    "of it.\n";
+
 static int run_help(cli *c)
 {
     if (c->words_count == 0) {
         return weir__cli_help_all(c);
+    }
+    if (strcmp(c->words[0], "choosing") == 0) {
+        (void)weir__cli_put(&c->out, weir__str(choosing));
+        return CLI_DONE;
     }
     const cli_command *command = weir__cli_command(c->words[0]);
     return command == NULL ? weir__cli_unknown(c, c->words[0]) : weir__cli_help_of(c, command);
@@ -137,10 +166,14 @@ static int run_help(cli *c)
 const cli_command weir__cli_help_command = {
     .name = "help",
     .block = CLI_BLOCK_OPERATE,
-    .usage = "[COMMAND]",
+    .usage = "[COMMAND]\n"
+             "choosing",
     .summary = "list the commands, or explain one",
-    .about = "Lists the commands, or explains one, as weir COMMAND --help does.",
-    .example = "weir help append",
+    .about =
+        "Lists the commands, or explains one, as weir COMMAND --help does. weir help choosing\n"
+        "says which claim or lock is for which problem.",
+    .example = "weir help append\n"
+               "weir help choosing",
     .words_min = 0,
     .words_max = 1,
     .run = run_help,

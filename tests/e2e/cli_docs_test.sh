@@ -59,6 +59,16 @@ for name in $parameters; do
     ok "docs/postgres.md explains $name=" grep -q "^| \`$name=" "$WEIR_SOURCE/docs/postgres.md"
 done
 
+# Every command that weir help choosing names is there, and every flag that it names is one of it.
+while read -r command rest; do
+    ok "weir help choosing: weir $command" weir "$command" --help
+    for flag in $(grep -oE -- '--[a-z-]+' <<<"$rest"); do
+        like "weir help choosing: weir $command $flag" " $(flags "$command")" " $flag "
+    done
+done < <(weir help choosing | grep -oE 'weir [a-z]+.*' | sed 's/^weir //; s/   .*//')
+is "weir help choosing names all three patterns" \
+    "$(weir help choosing | grep -oE '^ +weir (claim TABLE --run|lock --table|lock NAME)' | wc -l)" 3
+
 # ---- completions -------------------------------------------------------------------------------
 
 cat >complete.bash <<'END'
@@ -93,6 +103,7 @@ weir append order-1 N >/dev/null 2>&1
 weir append order-2 N >/dev/null
 is "bash completes names of streams" "$(bash_completes weir read or)" "order-1 order-2 "
 is "of the store that is named" "$(bash_completes weir --store sqlite:none.db read or)" " "
+is "bash completes weir help choosing" "$(bash_completes weir help cho)" "choosing "
 is "bash completes expectations" "$(bash_completes weir append order-1 N --expect '')" "any exists none "
 
 # ---- examples run as written -------------------------------------------------------------------

@@ -57,7 +57,7 @@ for block in "$tmp"/blocks/*.sh; do
         is "$name: prints what the page says" "$(cat "$tmp/.page")" "$(cat "$text")"
     fi
 done
-ok "the page has commands (it has $blocks blocks)" test "$blocks" -ge 17
+ok "the page has commands (it has $blocks blocks)" test "$blocks" -ge 24
 
 is "one reconciler alone doubles nothing" "${counted[0]}" "emails: 3, doubled: 0"
 like "two without Weir do" "${counted[1]}" '^emails: [4-6], doubled: [1-3]$'
