@@ -100,7 +100,7 @@ weir_status weir__claim_preview(table_session *s, const claim_request *request,
     return with_spec(s, request, weir__claim_look, result, err == NULL ? &local : err);
 }
 
-/* ---- to be shown ------------------------------------------------------------------------------- */
+/* ---- to be shown ---------------------------------------------------------------------------- */
 
 /* As the port does it for a statement that waits: 0 is for ever. */
 static void show_wait(claim_text *t, const claim_spec *c)

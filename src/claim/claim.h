@@ -2,9 +2,9 @@
  *
  * What must stay true
  *   (1) No two callers are given the same row, and nobody more rows than asked for, under any plan.
- *   (2) Rows come back in the order asked for, as they are after the claim. A short batch means that
- *       nothing more was free at that moment. An error claims nothing; a limit of 0 or less touches
- *       nothing.
+ *   (2) Rows come back in the order asked for, as they are after the claim. A short batch means
+ *       that nothing more was free at that moment. An error claims nothing; a limit of 0 or less
+ *       touches nothing.
  *   (3) A claim is durable when it returns. Inside a transaction it is EMISUSE unless it is to be
  *       held there, and then it dies with it.
  *   (4) A claim with a lease is free again the instant the lease ends, by the database's clock, and
@@ -12,11 +12,11 @@
  *   (5) Names are identifiers, values are parameters. SQL is only what is documented as SQL here:
  *       where, expired_where and set_sql.
  *
- * A row is ready when `where` holds and its lease column, if there is a lease, is NULL or past. It is
- * an expired claim when the columns of `set` have the values that the claim gives them and its lease
- * column is past; without `set`, `where` stands for them. Expired claims are taken before ready rows;
- * the rows that were taken are then given in the order asked for. A row is held, for `max_per`, when
- * it has the values of `set` and its lease, if there is one, has not ended.
+ * A row is ready when `where` holds and its lease column, if there is a lease, is NULL or past. It
+ * is an expired claim when the columns of `set` have the values that the claim gives them and its
+ * lease column is past; without `set`, `where` stands for them. Expired claims are taken before
+ * ready rows; the rows that were taken are then given in the order asked for. A row is held, for
+ * `max_per`, when it has the values of `set` and its lease, if there is one, has not ended.
  *
  * Times in a lease column, or in the column of the claim's time, by the column's type:
  *   PostgreSQL  timestamp with time zone; timestamp (UTC); bigint (microseconds since 1970); text
@@ -48,7 +48,7 @@ typedef struct claim_order {
     bool descending;
 } claim_order;
 
-/* value: of the column's type, in the database's own notation (TABLE_TEXT is right for all types). */
+/* value: of the column's type, in the database's own notation (TABLE_TEXT is right for all). */
 typedef struct claim_set {
     weir_str column;
     table_value value;
@@ -106,11 +106,12 @@ typedef struct claim_request {
     size_t exclude_count;       /* of rows */
 } claim_request;
 
-/* The rows of the table, all columns in the table's order, into *result (zero, or of a call before).
- * EINVAL: the request; the message names the flag of the command line (--set: no column "x" in ...).
- * ENOTFOUND: no such table. EHELD: with CLAIM_NOWAIT, or the wait was over; SQLite: also when the
- * database stays locked for longer than its busy timeout (EBUSY). EUNKNOWN: passed on, not repeated.
- * EMISUSE: a transaction is open and hold was not asked for, or the other way round. */
+/* The rows of the table, all columns in the table's order, into *result (zero, or of a call
+ * before). EINVAL: the request; the message names the flag of the command line (--set: no column
+ * "x" in ...). ENOTFOUND: no such table. EHELD: with CLAIM_NOWAIT, or the wait was over; SQLite:
+ * also when the database stays locked for longer than its busy timeout (EBUSY). EUNKNOWN: passed
+ * on, not repeated. EMISUSE: a transaction is open and hold was not asked for, or the other way
+ * round. */
 weir_status weir__claim_rows(table_session *s, const claim_request *request, table_result *result,
                              weir_error *err);
 
@@ -119,8 +120,8 @@ weir_status weir__claim_rows(table_session *s, const claim_request *request, tab
 weir_status weir__claim_preview(table_session *s, const claim_request *request,
                                 table_result *result, weir_error *err);
 
-/* The statements of a claim, with values as literals, each ended by ";\n". Runs nothing. The request
- * is checked against the table first. */
+/* The statements of a claim, with values as literals, each ended by ";\n". Runs nothing. The
+ * request is checked against the table first. */
 weir_status weir__claim_sql(const claim_request *request, const table_info *table,
                             table_dialect dialect, weir_buffer *out, weir_error *err);
 
@@ -140,7 +141,7 @@ typedef struct claim_plan {
     weir_str indexes; /* the CREATE INDEX statements to run; empty when there is no finding */
 } claim_plan;
 
-/* Claims nothing. Findings are about what indexes the table has, not about how few rows it has now. */
+/* Claims nothing. Findings are about what indexes the table has, not about how few its rows are. */
 weir_status weir__claim_explain(table_session *s, const claim_request *request, claim_plan *plan,
                                 weir_error *err);
 void weir__claim_plan_free(claim_plan *plan);
@@ -149,7 +150,7 @@ void weir__claim_plan_free(claim_plan *plan);
 weir_status weir__claim_path_choose(const claim_request *request, table_dialect dialect,
                                     claim_path *out, weir_error *err);
 
-/* ---- finishing -------------------------------------------------------------------------------- */
+/* ---- finishing ------------------------------------------------------------------------------ */
 
 typedef enum finish_kind {
     FINISH_DONE = 0, /* writes `set`, ends the lease, leaves the holder's name */
@@ -172,8 +173,8 @@ typedef struct finish_request {
     bool has_fence;
     int64_t fence;
     weir_str fence_column;
-    /* Empty: locked_until when the table has such a column, else none; CLAIM_NO_COLUMN: none. A lease
-     * that has ended is no longer yours; where the column is NULL there is none. */
+    /* Empty: locked_until when the table has such a column, else none; CLAIM_NO_COLUMN: none. A
+     * lease that has ended is no longer yours; where the column is NULL there is none. */
     weir_str lease_column;
     int64_t lease_us;      /* EXTEND */
     const claim_set *held; /* what the row must still have: the `set` of its claim; may be empty */
@@ -184,9 +185,8 @@ typedef struct finish_request {
     size_t set_sql_count;
     const claim_param *params; /* for set_sql */
     size_t params_count;
-    int64_t
-        wait_us; /* for somebody's lock of the row, then EHELD; 0: as long as it takes. SQLite: as
-                        its URL says */
+    int64_t wait_us; /* for somebody's lock of the row, then EHELD; 0: as long as it takes. SQLite:
+                        as its URL says */
 } finish_request;
 
 /* result: the row afterwards; may be NULL. May run inside a transaction.

@@ -205,8 +205,8 @@ static weir_status check_written(const claim_spec *c, weir_error *err)
     return WEIR_OK;
 }
 
-/* A name stands in SQL, in any case of letters, by itself or between quotes. Strings count too: better
- * a mistake that is not noticed than a claim that is refused. */
+/* A name stands in SQL, in any case of letters, by itself or between quotes. Strings count too:
+ * better a mistake that is not noticed than a claim that is refused. */
 static bool mentions(weir_str sql, weir_str name)
 {
     for (size_t i = 0; i + name.len <= sql.len; i++) {
@@ -228,9 +228,9 @@ static weir_str table_name(const table_info *table)
     return (weir_str){ .ptr = table->shown.ptr + start, .len = table->shown.len - start };
 }
 
-/* Without a lease it is `where` that tells what is taken from what is free. If it looks at nothing that
- * the claim writes, everybody is given the same rows. What it looks at is not always to be seen:
- * through the row as a whole, a query of its own, or a column that is computed from others. */
+/* Without a lease it is `where` that tells what is taken from what is free. If it looks at nothing
+ * that the claim writes, everybody is given the same rows. What it looks at is not always to be
+ * seen: through the row as a whole, a query of its own, or a column computed from others. */
 static weir_status check_marks(const claim_spec *c, weir_error *err)
 {
     const weir_str where = c->request->where;

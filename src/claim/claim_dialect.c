@@ -34,7 +34,8 @@ static const claim_dialect dialects[TABLE_DIALECTS_COUNT] = {
         .later = { " + ", "" },
         .times = {
             [CLAIM_CLOCK_NUMBER] = { "", "" },
-            [CLAIM_CLOCK_TEXT] = { "strftime('%Y-%m-%dT%H:%M:%S', (", ") / 1000000, 'unixepoch') || "
+            [CLAIM_CLOCK_TEXT] = { "strftime('%Y-%m-%dT%H:%M:%S', (",
+                                   ") / 1000000, 'unixepoch') || "
                                    "printf('.%06dZ', at % 1000000)" },
         },
     },

@@ -1,9 +1,9 @@
 /* claim_explain.c - how a claim would be run, what is slow about that, and the index that mends it.
  *
  * Plans of small tables say nothing: they are read whole, whatever indexes there are. So what the
- * indexes are good for is tried on a table without rows that has the same ones (claim_model.c); then on
- * the same with the indexes that we would recommend. What is slow on the first and not on the second
- * is a finding, and it is gone once they are there.
+ * indexes are good for is tried on a table without rows that has the same ones (claim_model.c);
+ * then on the same with the indexes that we would recommend. What is slow on the first and not on
+ * the second is a finding, and it is gone once they are there.
  */
 #include "base/sha256.h"
 #include "base/str.h"
@@ -22,7 +22,7 @@ static weir_status no_memory(weir_error *err)
     return weir__fail(err, WEIR_ENOMEM, "could not allocate the plan of a claim");
 }
 
-/* ---- indexes ----------------------------------------------------------------------------------- */
+/* ---- indexes -------------------------------------------------------------------------------- */
 
 static weir_status add_usable(explainer *e, weir_str part, weir_error *err)
 {
@@ -156,7 +156,7 @@ static void add_index(claim_text *t, const explainer *e, probe_kind kind, bool m
     weir__claim_text_free(&of);
 }
 
-/* Without a condition, in the key's own order, there is nothing that the key's index does not have. */
+/* Without a condition, in the key's own order, the key's index has all there is. */
 static bool worth_an_index(const explainer *e, probe_kind kind)
 {
     const claim_spec *c = e->model.c;
@@ -180,7 +180,7 @@ static weir_status make_indexes(explainer *e, weir_error *err)
     return status;
 }
 
-/* ---- findings ---------------------------------------------------------------------------------- */
+/* ---- findings ------------------------------------------------------------------------------- */
 
 /* "before TABLE after" */
 typedef struct finding_text {
@@ -260,7 +260,7 @@ static bool add_findings(claim_plan *plan, const explainer *e)
     return ok && add_indexes(plan, e, wanted);
 }
 
-/* ---- the way in -------------------------------------------------------------------------------- */
+/* ---- the way in ----------------------------------------------------------------------------- */
 
 static weir_status plan_text(table_session *s, const claim_spec *c, claim_plan *plan,
                              weir_error *err)

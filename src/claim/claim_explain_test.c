@@ -1,5 +1,5 @@
-/* claim_explain_test.c - findings on SQLite: what is slow is told, with the index that mends it, and
- * is gone once it is there. The same on PostgreSQL is in tests/postgres/claims_test.c.
+/* claim_explain_test.c - findings on SQLite: what is slow is told, with the index that mends it,
+ * and is gone once it is there. The same on PostgreSQL is in tests/postgres/claims_test.c.
  */
 #include "claim/claim.h"
 

@@ -3,8 +3,8 @@
  * With row locks (PostgreSQL) a claim is one statement, which is its own transaction. Two kinds are
  * not: who waits locks in one statement and judges again in the next, with a snapshot that is newer
  * than the wait; who counts (max_per) does so after everybody else who counts has committed.
- * Without row locks (SQLite) one writes at a time, and a claim is one UPDATE in a transaction, after
- * a SELECT that says in which order its rows go.
+ * Without row locks (SQLite) one writes at a time, and a claim is one UPDATE in a transaction,
+ * after a SELECT that says in which order its rows go.
  *
  * INVARIANT  Nothing is waited for while a row is locked, but by who asked to wait.
  */
@@ -21,7 +21,7 @@ enum {
     SAME_MAX = 100,
 };
 
-/* ---- with row locks ---------------------------------------------------------------------------- */
+/* ---- with row locks ------------------------------------------------------------------------- */
 
 static weir_status run_fast(table_session *s, const claim_spec *c, claim_lock lock, int64_t limit,
                             table_result *rows, weir_error *err)
@@ -137,7 +137,7 @@ static weir_status in_rounds(table_session *s, const claim_spec *c, table_result
     return status;
 }
 
-/* ---- without row locks ------------------------------------------------------------------------- */
+/* ---- without row locks ---------------------------------------------------------------------- */
 
 /* A row by its key. */
 typedef struct ranked {
@@ -232,8 +232,8 @@ static weir_status update_all(table_session *s, const claim_spec *c, table_resul
     return status;
 }
 
-/* A lease may end between the two statements, and the second then takes what the first did not. It is
- * undone and done again. */
+/* A lease may end between the two statements, and the second then takes what the first did not. It
+ * is undone and done again. */
 static weir_status one_at_a_time(table_session *s, const claim_spec *c, table_result *result,
                                  weir_error *err)
 {
@@ -272,7 +272,7 @@ weir_status weir__claim_fast(table_session *s, const claim_spec *c, table_result
                                                      : in_rounds(s, c, result, err);
 }
 
-/* ---- holding ----------------------------------------------------------------------------------- */
+/* ---- holding -------------------------------------------------------------------------------- */
 
 static weir_status read_chosen(table_session *s, const claim_spec *c, claim_lock lock,
                                table_result *result, weir_error *err)
@@ -325,7 +325,8 @@ weir_status weir__claim_hold(table_session *s, const claim_spec *c, table_result
     if (lock != CLAIM_LOCK_WAIT) {
         return read_chosen(s, c, lock, result, err);
     }
-    /* What was locked and no longer fits is replaced by what comes next, which may be locked too. */
+    /* What was locked and no longer fits is replaced by what comes next, which may be locked too.
+     */
     do {
         status = wait_for_rows(s, c, deadline, c->limit, &locked, err);
         if (status == WEIR_OK) {

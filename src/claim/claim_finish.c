@@ -1,7 +1,7 @@
 /* claim_finish.c - the end of a claim: done, failed, given back, or made longer.
  *
- * INVARIANT  One UPDATE, guarded by everything that was given: the holder, the fence, the lease, what
- * the claim has written. Only when it has written nothing is the row looked at, to say why.
+ * INVARIANT  One UPDATE, guarded by everything that was given: the holder, the fence, the lease,
+ * what the claim has written. Only when it has written nothing is the row looked at, to say why.
  *
  * Many rows are one UPDATE too where a statement is a round trip; where it is not (SQLite), one for
  * each row in one transaction.
@@ -27,7 +27,7 @@ typedef struct finish_spec {
     char key[SHOWN_BYTES]; /* for messages */
 } finish_spec;
 
-/* ---- the request ------------------------------------------------------------------------------- */
+/* ---- the request ---------------------------------------------------------------------------- */
 
 /* The column that was named, or the one of the default name if it is there. */
 static weir_status optional_column(const finish_spec *f, const char *flag, weir_str name,
@@ -168,7 +168,7 @@ static weir_status check_key(finish_spec *f, weir_error *err)
     return WEIR_OK;
 }
 
-/* ---- the statements ---------------------------------------------------------------------------- */
+/* ---- the statements ------------------------------------------------------------------------- */
 
 static bool add_set(claim_text *t, const table_column *column, size_t *count)
 {
@@ -274,7 +274,7 @@ static void add_guards(claim_text *t, const finish_spec *f, const table_value *k
     add_common_guards(t, f);
 }
 
-/* ---- why not ----------------------------------------------------------------------------------- */
+/* ---- why not -------------------------------------------------------------------------------- */
 
 static void add_column_or_null(claim_text *t, const table_column *column)
 {
@@ -350,7 +350,7 @@ static weir_status why_not(table_session *s, const finish_spec *f, weir_error *e
     return status;
 }
 
-/* ---- the way in -------------------------------------------------------------------------------- */
+/* ---- the way in ----------------------------------------------------------------------------- */
 
 /* Where rows are not locked, a transaction was waited for as the URL says. */
 static int64_t wait_of(const finish_spec *f)

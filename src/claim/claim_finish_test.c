@@ -1,5 +1,6 @@
-/* claim_finish_test.c - the end of a claim, on SQLite in memory: what it writes, and what it refuses
- * to who no longer holds the row. The same on PostgreSQL is in tests/postgres/claims_test.c.
+/* claim_finish_test.c - the end of a claim, on SQLite in memory: what it writes, and what it
+ * refuses to who no longer holds the row. The same on PostgreSQL is in
+ * tests/postgres/claims_test.c.
  */
 #include "claim/claim.h"
 
@@ -264,7 +265,7 @@ static void it_may_be_part_of_a_transaction(void **state)
     expect_row(f, "{\"claimed_by\":\"w1\"}");
 }
 
-/* ---- many at once ------------------------------------------------------------------------------ */
+/* ---- many at once --------------------------------------------------------------------------- */
 
 static const table_value three[] = { NUMBER(1), NUMBER(2), NUMBER(3) };
 

@@ -1,8 +1,8 @@
 /* claim_model.c - what the indexes of a table are good for, seen on a table without rows.
  *
  * What is asked are the parts of a claim one by one, without locks, under which PostgreSQL shows
- * conditions that an index has settled already. There it is told to read no table from end to end and
- * to sort nothing, if there is any other way: what it does all the same it has no index for.
+ * conditions that an index has settled already. There it is told to read no table from end to end
+ * and to sort nothing, if there is any other way: what it does all the same it has no index for.
  */
 #include "claim/claim_model.h"
 #include "base/str.h"
@@ -64,7 +64,7 @@ void weir__claim_model_free(claim_model *m)
     weir__buffer_free(&m->quoted);
 }
 
-/* ---- statements that can be tried -------------------------------------------------------------- */
+/* ---- statements that can be tried ----------------------------------------------------------- */
 
 /* Runs a statement of which it is not known whether the database takes it. */
 weir_status weir__claim_attempt(claim_model *m, claim_text *t, bool keep, bool *taken,
@@ -95,7 +95,7 @@ static weir_status run_text(claim_model *m, const char *before, weir_str text, w
     return status;
 }
 
-/* ---- the table without rows -------------------------------------------------------------------- */
+/* ---- the table without rows ----------------------------------------------------------------- */
 
 weir_str weir__claim_last_part(weir_str quoted)
 {
@@ -193,7 +193,7 @@ weir_status weir__claim_model_make(claim_model *m, weir_error *err)
     return sqlite ? model_sqlite(m, err) : model_postgres(m, err);
 }
 
-/* ---- plans ------------------------------------------------------------------------------------- */
+/* ---- plans ---------------------------------------------------------------------------------- */
 
 /* SELECT of one part of a claim. */
 static void add_probe(claim_text *t, const claim_spec *c, probe_kind kind)

@@ -1,5 +1,5 @@
-/* claim_model.h - a table without rows that has the indexes of another, on which to see what they are
- * good for; made in a transaction that is undone.
+/* claim_model.h - a table without rows that has the indexes of another, on which to see what they
+ * are good for; made in a transaction that is undone.
  */
 #ifndef WEIR_CLAIM_CLAIM_MODEL_H
 #define WEIR_CLAIM_CLAIM_MODEL_H

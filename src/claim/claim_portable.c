@@ -7,9 +7,9 @@
  * waited for by who did not ask to wait. That needs a savepoint, since being refused a lock ends a
  * transaction in some databases.
  *
- * INVARIANT  A row that was tried and not got is not looked at again: every round ends with fewer. But
- * who was refused a lock tries once more before a batch stays short: databases count waits for other
- * things too, room in a file for example, and then the row was free all the time.
+ * INVARIANT  A row that was tried and not got is not looked at again: every round ends with fewer.
+ * But who was refused a lock tries once more before a batch stays short: databases count waits for
+ * other things too, room in a file for example, and then the row was free all the time.
  */
 #include "base/str.h"
 #include "claim/claim_private.h"

@@ -1,8 +1,8 @@
 /* claim_private.h - what the files of claim/ share. README.md says how they fit together.
  *
  * A request is checked once, against the table (claim_check.c); what comes out, a claim_spec, has
- * columns instead of names. From it statements are written (claim_text.c), with values as parameters
- * or, to be shown, as literals, and run: claim_fast.c, claim_portable.c.
+ * columns instead of names. From it statements are written (claim_text.c), with values as
+ * parameters or, to be shown, as literals, and run: claim_fast.c, claim_portable.c.
  */
 #ifndef WEIR_CLAIM_CLAIM_PRIVATE_H
 #define WEIR_CLAIM_CLAIM_PRIVATE_H
@@ -10,7 +10,7 @@
 #include "base/error.h"
 #include "claim/claim.h"
 
-/* ---- what a dialect is like (claim_dialect.c) -------------------------------------------------- */
+/* ---- what a dialect is like (claim_dialect.c) ----------------------------------------------- */
 
 /* How a column holds a time. */
 typedef enum claim_clock {
@@ -44,7 +44,7 @@ const claim_dialect *weir__claim_dialect(table_dialect dialect);
 claim_clock weir__claim_clock(table_dialect dialect, const table_column *column);
 bool weir__claim_is_integer(table_dialect dialect, const table_column *column);
 
-/* ---- SQL of the user's (claim_scan.c) ---------------------------------------------------------- */
+/* ---- SQL of the user's (claim_scan.c) ------------------------------------------------------- */
 
 typedef struct claim_piece {
     bool param;    /* text is a parameter's name, without the colon */
@@ -63,13 +63,13 @@ typedef struct claim_scan {
  * do not match, a second statement, a numbered parameter. */
 weir_status weir__claim_scan_next(claim_scan *s, claim_piece *piece, bool *found, weir_error *err);
 
-/* The end of the part up to the next AND outside of parentheses, and where the one after it begins: at
- * the end of all, both are that. */
+/* The end of the part up to the next AND outside of parentheses, and where the one after it begins:
+ * at the end of all, both are that. */
 weir_status weir__claim_scan_and(claim_scan *s, size_t *end, size_t *next, weir_error *err);
 /* A letter of a name that needs no quotes. */
 bool weir__claim_is_name(char c);
 
-/* ---- a request that was checked (claim_check.c) ------------------------------------------------ */
+/* ---- a request that was checked (claim_check.c) --------------------------------------------- */
 
 enum { CLAIM_KEY_MAX = 32, CLAIM_ORDER_MAX = CLAIM_COLUMNS_MAX + CLAIM_KEY_MAX };
 
@@ -109,7 +109,7 @@ static inline bool weir__claim_no_column(weir_str name)
     return name.len == 0 && name.ptr != NULL;
 }
 
-/* ---- writing statements (claim_text.c) --------------------------------------------------------- */
+/* ---- writing statements (claim_text.c) ------------------------------------------------------ */
 
 /* A statement that is being written. Zero but for the first three at first. */
 typedef struct claim_text {
@@ -140,7 +140,7 @@ void weir__claim_add_time(claim_text *t, claim_clock clock, const char *from, in
 weir_status weir__claim_text_run(claim_text *t, table_session *s, int64_t wait_us,
                                  table_result *result, weir_error *err);
 
-/* ---- the statements of a claim (claim_sql.c) --------------------------------------------------- */
+/* ---- the statements of a claim (claim_sql.c) ------------------------------------------------ */
 
 typedef enum claim_lock {
     CLAIM_LOCK_NONE = 0,
@@ -167,8 +167,8 @@ void weir__claim_add_chosen(claim_text *t, const claim_spec *c, bool rows);
 void weir__claim_add_update(claim_text *t, const claim_spec *c, const char *now);
 /* The condition under which a row is free. */
 void weir__claim_add_free(claim_text *t, const claim_spec *c, const char *now);
-/* Parts of it: SQL of the user's, the values of `set`, an expired claim whatever expired_where says,
- * and what is ordered by; ours: by the names of the choice. */
+/* Parts of it: SQL of the user's, the values of `set`, an expired claim whatever expired_where
+ * says, and what is ordered by; ours: by the names of the choice. */
 void weir__claim_add_where(claim_text *t, const claim_spec *c, weir_str where);
 void weir__claim_add_held(claim_text *t, const claim_spec *c);
 void weir__claim_add_ended(claim_text *t, const claim_spec *c, const char *now);
@@ -194,7 +194,7 @@ void weir__claim_add_reread(claim_text *t, const claim_spec *c, const table_valu
 /* What weir__claim_add_chosen gives without rows. */
 size_t weir__claim_chosen_columns(const claim_spec *c);
 
-/* ---- running (claim_fast.c, claim_portable.c, claim_session.c) --------------------------------- */
+/* ---- running (claim_fast.c, claim_portable.c, claim_session.c) ------------------------------ */
 
 /* Until when a request waits for others, and how long that still is: 0 over, -1 for ever. */
 typedef struct claim_deadline {

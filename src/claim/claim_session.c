@@ -91,7 +91,7 @@ weir_status weir__claim_refused(weir_status status, weir_error *err)
     return asked ? WEIR_EINVAL : status;
 }
 
-/* ---- keys that were found ---------------------------------------------------------------------- */
+/* ---- keys that were found ------------------------------------------------------------------- */
 
 bool weir__claim_found_add(claim_found *f, const table_result *r, size_t row)
 {
@@ -125,7 +125,7 @@ void weir__claim_found_free(claim_found *f)
     *f = (claim_found){ 0 };
 }
 
-/* ---- waiting ----------------------------------------------------------------------------------- */
+/* ---- waiting -------------------------------------------------------------------------------- */
 
 claim_lock weir__claim_lock_of(const claim_request *request)
 {

@@ -7,7 +7,8 @@
  * What must stay true
  *   (1) LIMIT stands above the lock: who is left out because it is locked, or no longer fits once
  *       it is, does not count.
- *   (2) A CTE with a lock in it is MATERIALIZED, and read once: no plan locks a row it does not take.
+ *   (2) A CTE with a lock in it is MATERIALIZED, and read once: no plan locks a row that it does
+ *       not take.
  *   (3) The arm of ready rows is limited twice. The constant is for the planner, which would
  *       otherwise take the limit for a tenth of the table; the other one counts what expired claims
  *       have left, so that nothing is locked in vain.
@@ -63,7 +64,7 @@ void weir__claim_add_order(claim_text *t, const claim_spec *c, bool ours)
     }
 }
 
-/* ---- conditions ------------------------------------------------------------------------------- */
+/* ---- conditions ----------------------------------------------------------------------------- */
 
 void weir__claim_add_where(claim_text *t, const claim_spec *c, weir_str where)
 {
@@ -186,7 +187,7 @@ static void add_not_full(claim_text *t, const claim_spec *c)
                     c->request->max_per);
 }
 
-/* ---- the choice ------------------------------------------------------------------------------- */
+/* ---- the choice ----------------------------------------------------------------------------- */
 
 static void add_lock(claim_text *t, claim_lock lock)
 {
@@ -371,7 +372,7 @@ size_t weir__claim_chosen_columns(const claim_spec *c)
     return columns;
 }
 
-/* ---- writing ---------------------------------------------------------------------------------- */
+/* ---- writing -------------------------------------------------------------------------------- */
 
 static void add_column_is(claim_text *t, const table_column *column, bool *first)
 {

@@ -1,5 +1,5 @@
-/* claim_sql_test.c - every kind of claim as SQL, in both dialects: our own reviewer finds nothing wrong
- * with it, values are literals, and the trap of a LIMIT in an IN is not there.
+/* claim_sql_test.c - every kind of claim as SQL, in both dialects: our own reviewer finds nothing
+ * wrong with it, values are literals, and the trap of a LIMIT in an IN is not there.
  */
 #include "claim/claim.h"
 

@@ -159,7 +159,7 @@ static void ten_jobs(fixture *f)
            " INSERT INTO jobs (id, priority, tenant) SELECT i, i % 3, 'abc' FROM n");
 }
 
-/* ---- what is given ----------------------------------------------------------------------------- */
+/* ---- what is given -------------------------------------------------------------------------- */
 
 static void C36_as_many_as_asked_for_in_order_as_they_are_afterwards(void **state)
 {
@@ -265,7 +265,7 @@ static void what_is_written_by_a_claim(void **state)
     expect(f, "attempts", "2 2");
 }
 
-/* ---- leases ------------------------------------------------------------------------------------ */
+/* ---- leases --------------------------------------------------------------------------------- */
 
 static void C38_a_lease_that_has_ended_is_claimed_before_anything_else(void **state)
 {
@@ -324,7 +324,7 @@ static void a_lease_alone_is_enough_to_hold_a_row(void **state)
     claims(f, &r, "");
 }
 
-/* ---- so many for each value -------------------------------------------------------------------- */
+/* ---- so many for each value ----------------------------------------------------------------- */
 
 static void never_more_than_so_many_held_for_a_value(void **state)
 {
@@ -356,7 +356,7 @@ static void what_has_expired_is_not_held(void **state)
     claims(f, &r, "");
 }
 
-/* ---- transactions ------------------------------------------------------------------------------ */
+/* ---- transactions --------------------------------------------------------------------------- */
 
 static void C38_inside_a_transaction_only_to_be_held_there(void **state)
 {
@@ -393,7 +393,7 @@ static void a_preview_writes_nothing(void **state)
     }
 }
 
-/* ---- names and values -------------------------------------------------------------------------- */
+/* ---- names and values ----------------------------------------------------------------------- */
 
 static void C39_names_are_identifiers_and_values_are_values(void **state)
 {
@@ -509,7 +509,7 @@ static void a_table_that_has_changed_is_looked_at_again(void **state)
     expect(f, "urgency", "2");
 }
 
-/* ---- as SQL ------------------------------------------------------------------------------------ */
+/* ---- as SQL --------------------------------------------------------------------------------- */
 
 static void what_is_shown_does_what_it_says(void **state)
 {
@@ -544,7 +544,7 @@ static void what_is_shown_does_what_it_says(void **state)
     weir__arena_free(&arena);
 }
 
-/* ---- when memory runs out ---------------------------------------------------------------------- */
+/* ---- when memory runs out ------------------------------------------------------------------- */
 
 static void C36_running_out_of_memory_claims_nothing(void **state)
 {
@@ -569,7 +569,7 @@ static void C36_running_out_of_memory_claims_nothing(void **state)
     expect_sql(f, "SELECT count(*) AS n FROM jobs WHERE status = 'claimed'", "3");
 }
 
-/* ---- on a connection of the caller's own ------------------------------------------------------- */
+/* ---- on a connection of the caller's own ---------------------------------------------------- */
 
 static void C38_on_the_callers_connection_too(void **state)
 {
@@ -592,7 +592,7 @@ static void C38_on_the_callers_connection_too(void **state)
     f->s = own;
 }
 
-/* ---- others ------------------------------------------------------------------------------------ */
+/* ---- others --------------------------------------------------------------------------------- */
 
 static void C37_who_will_not_wait_is_told_at_once(void **state)
 {

@@ -40,8 +40,8 @@ static void forget(kept_text *text)
     *text = (kept_text){ 0 };
 }
 
-/* What was not prepared has nothing in the server; the rest stays there under a name that is not used
- * again, unless it is dropped here. */
+/* What was not prepared has nothing in the server; the rest stays there under a name that is not
+ * used again, unless it is dropped here. */
 static weir_status give_way(kept_text *text, pg_conn *conn, int64_t answer_us, weir_error *err)
 {
     char sql[NAME_BYTES + sizeof "DEALLOCATE "];

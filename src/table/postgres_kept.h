@@ -1,12 +1,12 @@
-/* postgres_kept.h - statements that a session runs again and again, prepared from the second time on.
+/* postgres_kept.h - statements that a session runs again and again, prepared the second time.
  *
  * What must stay true
  *   (1) Preparing changes how fast a statement is, never what it does: one that cannot be run under
  *       its name any more (somebody has dropped it, or its table has changed) runs as it is.
  *   (2) Only outside of transactions: there, that would cost the transaction.
  *
- * A prepared statement gets a plan that knows no values after five times. It is for statements in which
- * the plan should not depend on them (table_statement.again).
+ * A prepared statement gets a plan that knows no values after five times. It is for statements in
+ * which the plan should not depend on them (table_statement.again).
  *
  * THREADS  One at a time, like the connection.
  */

@@ -164,7 +164,8 @@ void weir__table_result_free(table_result *r)
 weir_str weir__table_cell_text(const table_result *r, size_t row, size_t column)
 {
     const table_cell *cell = &r->cells[row * r->columns_count + column];
-    return cell->null ? (weir_str){ .ptr = "" } : cell->text;
+    const weir_str none = { .ptr = "" };
+    return cell->null ? none : cell->text;
 }
 
 table_value weir__table_cell_value(const table_cell *cell)

@@ -120,10 +120,10 @@ typedef struct table_info {
  * without a primary key, and what to do about it. Everything lives in `arena`. */
 weir_status weir__table_describe(table_session *s, weir_str name, weir_arena *arena,
                                  table_info *out, weir_error *err);
-/* The same, remembered by the session until another table is asked for; *out is borrowed until then.
- * It is asked each time on SQLite, where it costs little and "a" is a text when there is no column
- * a, and on a connection of the caller's own, which may look for tables elsewhere by then. forget:
- * the table may have changed. */
+/* The same, remembered by the session until another table is asked for; *out is borrowed until
+ * then. It is asked each time on SQLite, where it costs little and "a" is a text when there is no
+ * column a, and on a connection of the caller's own, which may look for tables elsewhere by then.
+ * forget: the table may have changed. */
 weir_status weir__table_described(table_session *s, weir_str name, const table_info **out,
                                   weir_error *err);
 void weir__table_forget(table_session *s);

@@ -1,10 +1,10 @@
 /* table_postgres.c - the port to tables on PostgreSQL: a connection for each session, made by
  * store/postgres for a database that need not have a store.
  *
- * A statement is one round trip, and one more when it comes again and is prepared (postgres_kept.c).
- * Two kinds need a transaction around them: one that waits for locks only so long (SET LOCAL
- * lock_timeout), and any when there is a pooler in between and the role has settings that results or
- * commits would depend on.
+ * A statement is one round trip, and one more when it comes again and is prepared
+ * (postgres_kept.c). Two kinds need a transaction around them: one that waits for locks only so
+ * long (SET LOCAL lock_timeout), and any when there is a pooler in between and the role has
+ * settings that results or commits would depend on.
  *
  * INVARIANTS
  *   (1) A session whose connection was lost stays without one: locks and transactions went with it,

@@ -134,7 +134,7 @@ static const claim_path both_paths[] = { CLAIM_PATH_FAST, CLAIM_PATH_PORTABLE };
         }                                                                                          \
     }
 
-/* ---- what is given ----------------------------------------------------------------------------- */
+/* ---- what is given -------------------------------------------------------------------------- */
 
 static void C36_as_many_as_asked_for_in_order_on(place *p)
 {
@@ -319,7 +319,7 @@ static void a_table_that_has_changed_is_looked_at_again_on(place *p)
 }
 ON_BOTH_PATHS(a_table_that_has_changed_is_looked_at_again)
 
-/* ---- finishing --------------------------------------------------------------------------------- */
+/* ---- finishing ------------------------------------------------------------------------------ */
 
 static void C38_a_claim_is_finished_by_its_holder_alone(void **state)
 {
@@ -372,7 +372,7 @@ static void C38_a_claim_is_finished_by_its_holder_alone(void **state)
     place_close(&p);
 }
 
-/* ---- locks of others --------------------------------------------------------------------------- */
+/* ---- locks of others ------------------------------------------------------------------------ */
 
 static void C37_what_is_locked_is_skipped_or_told_on(place *p)
 {
@@ -442,7 +442,8 @@ static void C37_who_waits_judges_again_on(place *p)
 }
 ON_BOTH_PATHS(C37_who_waits_judges_again)
 
-/* The claim stops after its snapshot was taken and before it looks at a row: others write meanwhile. */
+/* The claim stops after its snapshot was taken and before it looks at a row: others write
+ * meanwhile. */
 static void C36_what_has_changed_since_the_snapshot_is_judged_again(void **state)
 {
     place p = place_open(*state, CLAIM_PATH_DEFAULT);
@@ -465,7 +466,7 @@ static void C36_what_has_changed_since_the_snapshot_is_judged_again(void **state
     place_close(&p);
 }
 
-/* ---- so many for each value -------------------------------------------------------------------- */
+/* ---- so many for each value ----------------------------------------------------------------- */
 
 enum { CAPPED_CLAIMERS = 32, CAPPED_CLAIMS = 12 };
 
@@ -679,7 +680,7 @@ static void C38_on_the_callers_connection_too_on(place *p)
 }
 ON_BOTH_PATHS(C38_on_the_callers_connection_too)
 
-/* ---- plans ------------------------------------------------------------------------------------- */
+/* ---- plans ---------------------------------------------------------------------------------- */
 
 static void expect_findings(place *p, const claim_request *r, claim_plan *plan, const char *rules)
 {
