@@ -17,6 +17,8 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
+#define NOT_ALLOWED "42501" /* insufficient_privilege */
+
 static int64_t now_us(void)
 {
     return weir__clock_mono(weir__clock_machine());
@@ -296,6 +298,10 @@ static weir_status make_table(race *r, race_seat *seat, bool *made, weir_error *
         *made = status == WEIR_OK || status == WEIR_EUNKNOWN;
         if (status != WEIR_OK) {
             status = weir__wrap(err, status, "make table %s", r->table);
+            if (strcmp(err->store_code, NOT_ALLOWED) == 0) {
+                weir__error_detail(err, "A race needs a schema in which it may make a table of its "
+                                        "own; --store memory: needs no database at all.");
+            }
         }
     }
     if (status == WEIR_OK) {

@@ -422,6 +422,20 @@ def a_worker_that_loses_its_connection_says_so():
         tap.check(place.tables() == [], f"left: {place.tables()}")
 
 
+def who_may_make_no_table_is_told_what_to_do():
+    """From PostgreSQL 15 on nobody may create in public who was not allowed to."""
+    with Place("postgres") as place:
+        role = place.database + "_shop"
+        place.psql(f"CREATE ROLE {role} LOGIN")
+        done = tap.weir("race", "--json", "--store", place.url.replace("user=postgres",
+                                                                       f"user={role}"))
+        place.psql(f"DROP ROLE {role}")
+        error = json.loads(done.stderr.splitlines()[-1])["error"]
+        tap.check(done.returncode == 1 and "permission denied" in error["message"], f"{error}")
+        tap.check("--store memory:" in error.get("detail", ""), f"{error}")
+        tap.check(place.tables() == [], f"left: {place.tables()}")
+
+
 def a_refused_statement_is_a_line_and_exit_1():
     """SQLite's own limit on waiting, which the URL sets, ends the turn of who waits."""
     with Place("sqlite") as place:
@@ -499,7 +513,8 @@ TESTS += [of(KEPT, what_a_kill_leaves_is_named_and_removed),
           of(KEPT, two_races_in_one_database_do_not_meet)]
 if POSTGRES:
     TESTS += [a_witness_in_the_database_saw_the_same_writes,
-              a_worker_that_loses_its_connection_says_so]
+              a_worker_that_loses_its_connection_says_so,
+              who_may_make_no_table_is_told_what_to_do]
 else:
     TESTS += [nothing_else_is_dropped, a_refused_statement_is_a_line_and_exit_1,
               wrong_numbers_are_wrong_usage, side_effects_go_into_a_regular_file,
