@@ -14,6 +14,7 @@
  *   (3) lock_timeout is 0 but for the one statement that asked for another.
  */
 #include "base/assert.h"
+#include "base/clock.h"
 #include "base/error.h"
 #include "base/str.h"
 #include "table/postgres_kept.h"
@@ -296,6 +297,19 @@ static weir_status lock_timeout(postgres_session *s, int64_t wait_us, weir_error
     return undone(script(s, sql, err), err);
 }
 
+/* A lock that is granted in the moment in which lock_timeout ends is, to the server, a statement that
+ * somebody has cancelled (57014). Before the answer was due, that is what it was taken for. */
+static weir_status too_late(const postgres_session *s, const table_statement *statement,
+                            weir_status status, int64_t started_us, weir_error *err)
+{
+    const int64_t passed_us = weir__clock_mono(weir__clock_machine()) - started_us;
+    const bool cancelled = status == WEIR_EIO && err != NULL && statement->wait_us > 0 &&
+                           strcmp(err->store_code, "57014") == 0;
+    return cancelled && (s->base.adopted || passed_us < s->answer_us)
+               ? weir__wrap(err, WEIR_EHELD, "a lock was not to be had in time")
+               : status;
+}
+
 /* In a transaction of the caller's: what lock_timeout was there, it is again afterwards. */
 static weir_status send_inside_given(postgres_session *s, const table_statement *statement,
                                      const pg_plain *plain, PGresult **out, weir_error *err)
@@ -527,6 +541,7 @@ static weir_status run(table_session *base, const table_statement *statement, ta
         return gone(err);
     }
     const bool inside = in_transaction(base);
+    const int64_t started_us = weir__clock_mono(weir__clock_machine());
     weir_status status = arguments_fill(&a, statement, err);
     if (status == WEIR_OK && inside) {
         status = send_inside(s, statement, &a.plain, &answer, err);
@@ -539,6 +554,7 @@ static weir_status run(table_session *base, const table_statement *statement, ta
         status =
             send(s, statement->sql, &a.plain, answer_time(s, statement->wait_us), &answer, err);
     }
+    status = too_late(s, statement, status, started_us, err);
     if (status == WEIR_OK && result != NULL) {
         status = result_fill(s, answer, result, err);
         if (status != WEIR_OK) {
