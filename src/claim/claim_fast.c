@@ -35,20 +35,21 @@ static weir_status run_fast(table_session *s, const claim_spec *c, claim_lock lo
     return status;
 }
 
-/* One round of a claim that takes several: what it takes is found in `found`. */
-static weir_status run_round(table_session *s, const claim_spec *c, claim_lock lock,
-                             claim_found *found, size_t *taken, weir_error *err)
+/* One round of a claim that takes several: what it takes is found in `found`, its keys in `taken`. */
+static weir_status run_round(table_session *s, claim_spec *c, claim_lock lock, claim_found *found,
+                             claim_found *taken, weir_error *err)
 {
     claim_text t = { .dialect = c->dialect };
     table_result keys = { 0 };
     weir__claim_add_fast(&t, c, lock, c->limit - (int64_t)found->rows, false);
     weir_status status = weir__claim_text_run(&t, s, 0, &keys, err);
     for (size_t i = 0; i < keys.rows_count && status == WEIR_OK; i++) {
-        if (!weir__claim_found_add(found, &keys, i)) {
+        if (!weir__claim_found_add(found, &keys, i) || !weir__claim_found_add(taken, &keys, i)) {
             status = weir__fail(err, WEIR_ENOMEM, "could not allocate what was claimed");
         }
     }
-    *taken = keys.rows_count;
+    c->taken = taken->values;
+    c->taken_count = taken->rows;
     weir__table_result_free(&keys);
     weir__claim_text_free(&t);
     return status;
@@ -81,24 +82,24 @@ static weir_status wait_for_rows(table_session *s, const claim_spec *c, claim_de
     return status;
 }
 
-static weir_status rounds(table_session *s, const claim_spec *c, claim_found *found,
+static weir_status rounds(table_session *s, claim_spec *c, claim_found *found, claim_found *taken,
                           weir_error *err)
 {
     const claim_lock lock = weir__claim_lock_of(c->request);
     const bool waits = lock == CLAIM_LOCK_WAIT;
     const claim_deadline deadline = weir__claim_deadline(c->request);
     int64_t locked = 0;
-    size_t taken = 0;
     int idle = 0;
     weir_status status = weir__claim_serialise(s, c, waits ? weir__claim_left(deadline) : 0, err);
     while (status == WEIR_OK && (int64_t)found->rows < c->limit && idle < IDLE_ROUNDS_MAX) {
+        const size_t before = found->rows;
         if (waits) {
             status = wait_for_rows(s, c, deadline, c->limit - (int64_t)found->rows, &locked, err);
         }
         if (status == WEIR_OK) {
-            status = run_round(s, c, waits ? CLAIM_LOCK_SKIP : lock, found, &taken, err);
+            status = run_round(s, c, waits ? CLAIM_LOCK_SKIP : lock, found, taken, err);
         }
-        idle = taken > 0 ? 0 : locked > 0 ? idle + 1 : IDLE_ROUNDS_MAX;
+        idle = found->rows > before ? 0 : locked > 0 ? idle + 1 : IDLE_ROUNDS_MAX;
     }
     return status;
 }
@@ -120,9 +121,11 @@ static weir_status in_rounds(table_session *s, const claim_spec *c, table_result
                              weir_error *err)
 {
     claim_found found = { .columns = weir__claim_chosen_columns(c) };
+    claim_found taken = { .columns = c->table->key_count };
+    claim_spec rest = *c;
     weir_status status = weir__claim_begin(s, CLAIM_BUSY_TIMEOUT, err);
     if (status == WEIR_OK) {
-        status = rounds(s, c, &found, err);
+        status = rounds(s, &rest, &found, &taken, err);
     }
     if (status == WEIR_OK) {
         status = weir__claim_reread(s, c, &found, result, err);
@@ -134,6 +137,7 @@ static weir_status in_rounds(table_session *s, const claim_spec *c, table_result
         weir__claim_rollback(s);
     }
     weir__claim_found_free(&found);
+    weir__claim_found_free(&taken);
     return status;
 }
 

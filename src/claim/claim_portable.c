@@ -19,11 +19,12 @@ enum { TRY_US = 1000 };
 
 typedef struct portable {
     table_session *s;
-    const claim_spec *c;
+    claim_spec *c;
     claim_lock lock;
     claim_deadline deadline;
     claim_found taken; /* keys, and what the order needs */
     claim_found tried; /* keys that are not to be found again */
+    claim_found keys;  /* of those taken; the same, whatever the claim leaves of the condition */
     size_t held;       /* of those, how many were locked */
     bool again;        /* they have been tried twice */
 } portable;
@@ -77,7 +78,7 @@ static weir_status lock_one(portable *p, const table_value *key, int64_t wait_us
     weir__claim_add_str(&t, p->c->table->quoted);
     weir__claim_add(&t, " WHERE ");
     weir__claim_add_key_is(&t, p->c->table, key);
-    weir__claim_add(&t, " FOR UPDATE");
+    weir__claim_add_lock(&t, p->c, CLAIM_LOCK_WAIT);
     const weir_status status = weir__claim_text_run(&t, p->s, wait_us, NULL, err);
     weir__claim_text_free(&t);
     return status;
@@ -117,11 +118,14 @@ static weir_status take_found(portable *p, const table_result *found, weir_error
             break;
         }
         status = take_one(p, key.values, &got, err);
-        if (status == WEIR_OK && !(got ? weir__claim_found_add(&p->taken, found, i)
+        if (status == WEIR_OK && !(got ? weir__claim_found_add(&p->taken, found, i) &&
+                                             weir__claim_found_add(&p->keys, found, i)
                                        : weir__claim_found_add(&p->tried, found, i))) {
             status = no_memory(err);
         }
     }
+    p->c->taken = p->keys.values;
+    p->c->taken_count = p->keys.rows;
     weir__claim_found_free(&key);
     return status;
 }
@@ -155,12 +159,14 @@ static weir_status refill(portable *p, weir_error *err)
 weir_status weir__claim_portable(table_session *s, const claim_spec *c, table_result *result,
                                  weir_error *err)
 {
+    claim_spec rest = *c;
     portable p = { .s = s,
-                   .c = c,
+                   .c = &rest,
                    .lock = weir__claim_lock_of(c->request),
                    .deadline = weir__claim_deadline(c->request),
                    .taken = { .columns = weir__claim_chosen_columns(c) },
-                   .tried = { .columns = c->table->key_count } };
+                   .tried = { .columns = c->table->key_count },
+                   .keys = { .columns = c->table->key_count } };
     weir_status status = weir__claim_begin(s, weir__claim_begin_wait(c->request), err);
     if (status == WEIR_OK) {
         status = weir__claim_serialise(s, c, p.lock == CLAIM_LOCK_WAIT ? wait_of(&p) : 0, err);
@@ -179,5 +185,6 @@ weir_status weir__claim_portable(table_session *s, const claim_spec *c, table_re
     }
     weir__claim_found_free(&p.taken);
     weir__claim_found_free(&p.tried);
+    weir__claim_found_free(&p.keys);
     return status;
 }

@@ -92,6 +92,8 @@ typedef struct claim_spec {
     const table_column *set_sql[CLAIM_COLUMNS_MAX];
     const table_column *by, *at, *lease, *fence, *attempts, *per; /* NULL: none */
     claim_clock at_clock, lease_clock;
+    const table_value *taken; /* keys of what this claim has already; not given again */
+    size_t taken_count;       /* of rows */
 } claim_spec;
 
 /* table: must live as long as the spec. */
@@ -159,6 +161,8 @@ typedef struct claim_choice {
     size_t exclude_count;
 } claim_choice;
 
+/* FOR UPDATE ..., as much as the claim needs. */
+void weir__claim_add_lock(claim_text *t, const claim_spec *c, claim_lock lock);
 void weir__claim_add_choice(claim_text *t, const claim_spec *c, const claim_choice *choice);
 /* The rows of the choice, or their keys and the values of order columns that the claim writes, in
  * the order asked for. */

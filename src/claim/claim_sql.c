@@ -189,21 +189,30 @@ static void add_not_full(claim_text *t, const claim_spec *c)
 
 /* ---- the choice ----------------------------------------------------------------------------- */
 
-static void add_lock(claim_text *t, claim_lock lock)
+/* The claim gives the key another value. */
+static bool key_written(const claim_spec *c)
 {
-    switch (lock) {
-    case CLAIM_LOCK_NONE:
-        break;
-    case CLAIM_LOCK_SKIP:
-        weir__claim_add(t, " FOR UPDATE SKIP LOCKED");
-        break;
-    case CLAIM_LOCK_NOWAIT:
-        weir__claim_add(t, " FOR UPDATE NOWAIT");
-        break;
-    case CLAIM_LOCK_WAIT:
-        weir__claim_add(t, " FOR UPDATE");
-        break;
+    bool written = false;
+    for (size_t i = 0; i < c->request->set_count; i++) {
+        written = written || c->set[i]->key > 0;
     }
+    for (size_t i = 0; i < c->request->set_sql_count; i++) {
+        written = written || c->set_sql[i]->key > 0;
+    }
+    return written;
+}
+
+/* As much as the UPDATE will need, and no more: who writes a row that refers to this one does not hold
+ * it, and is not held up while it is held. */
+void weir__claim_add_lock(claim_text *t, const claim_spec *c, claim_lock lock)
+{
+    if (lock == CLAIM_LOCK_NONE) {
+        return;
+    }
+    weir__claim_add(t, " FOR %sUPDATE%s", key_written(c) ? "" : "NO KEY ",
+                    lock == CLAIM_LOCK_SKIP     ? " SKIP LOCKED"
+                    : lock == CLAIM_LOCK_NOWAIT ? " NOWAIT"
+                                                : "");
 }
 
 /* Rows of one kind. all: without order and limit. */
@@ -237,12 +246,13 @@ static void add_arm(claim_text *t, const claim_spec *c, const claim_choice *choi
         add_not_full(t, c);
     }
     add_exclude(t, c, c->request->exclude, c->request->exclude_count);
+    add_exclude(t, c, c->taken, c->taken_count);
     add_exclude(t, c, choice->exclude, choice->exclude_count);
     if (!all) {
         weir__claim_add(t, "\n  ORDER BY ");
         weir__claim_add_order(t, c, false);
         weir__claim_add(t, "\n  LIMIT %" PRId64, choice->limit);
-        add_lock(t, choice->lock);
+        weir__claim_add_lock(t, c, choice->lock);
     }
 }
 

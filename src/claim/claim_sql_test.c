@@ -136,7 +136,7 @@ static void check_text(const claim_request *r, table_dialect dialect, weir_str s
     const bool locks = dialect == TABLE_POSTGRES && r->path != CLAIM_PATH_PORTABLE;
     assert_true(has(sql, "'''; --'"));
     assert_false(has(sql, "$1"));
-    assert_int_equal(has(sql, "FOR UPDATE"), locks);
+    assert_int_equal(has(sql, "FOR NO KEY UPDATE"), locks);
     assert_int_equal(has(sql, "SKIP LOCKED"), locks && r->mode != CLAIM_NOWAIT);
     assert_int_equal(has(sql, "NOWAIT"), locks && r->mode == CLAIM_NOWAIT);
     assert_int_equal(has(sql, "UPDATE \"public\""), !r->hold);
