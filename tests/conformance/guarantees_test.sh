@@ -6,14 +6,15 @@
 page=$WEIR_SOURCE/docs/guarantees.md
 name='([A-Za-z0-9]+_)*[CP][0-9]{2}_[A-Za-z0-9_]+'
 
-# Tests as "NAME SUITE", the suite of those in the conformance kit being "kit". On the page: a line
-# `NAME` of its own, or `NAME` (`SUITE`). In the sources: a function, or a check of a shell script.
+# Tests as "NAME SUITE", the suite of those in the conformance kit being "kit", and of those in the kit
+# of claims "claims". On the page: a line `NAME` of its own, or `NAME` (`SUITE`). In the sources: a function, or a check of a shell script.
 # shellcheck disable=SC2016 # the backquotes are the page's
 documented=$(sed -nE "s/^- \`($name)\`\$/\1 kit/p
     s/^- \`($name)\` \(\`([a-z0-9_]+)\`\)\$/\1 \3/p" "$page" | sort)
 existing=$(cd "$WEIR_SOURCE" && grep -roE --include='*.c' --include='*.py' --include='*.sh' \
     "^(static )?(void|bool|def) $name\(|^ *(ok|not_ok|is|like|status|pass) \"$name\"" src tests |
-    sed -E "s/^[^:]*tests\/conformance\/[^:]*:/kit:/; s/^[^:]*\/([a-z0-9_]+)\.[a-z]+:/\1:/" |
+    sed -E "s/^[^:]*tests\/conformance\/[^:]*:/kit:/; s/^[^:]*tests\/(claims)\/[^:]*:/\1:/" |
+    sed -E "s/^[^:]*\/([a-z0-9_]+)\.[a-z]+:/\1:/" |
     sed -E "s/^([^:]*):.*[ \"]($name)[(\"]$/\2 \1/" | sort)
 # Of the same section as its number, not of another.
 misplaced=$(awk '/^### /{number=$2} /^- /{match($2, /[CP][0-9][0-9]_/)
@@ -48,7 +49,8 @@ done)" ""
 listed=$(sed -n '/^## What others got wrong/,$p' "$WEIR_SOURCE/tests/postgres/README.md" |
     sed -n 's/^| T[0-9]* |.*|\([^|]*\)|$/\1/p' | grep -oE '`[A-Za-z0-9_]+`' | tr -d '`' | sort -u)
 there=$(grep -ohE '(PG_TEST|KIT_TEST)\([A-Za-z0-9_]+|^def [a-z0-9_]+' "$WEIR_SOURCE"/tests/postgres/*.c \
-    "$WEIR_SOURCE"/tests/conformance/*.c "$WEIR_SOURCE"/tests/stress/*.py | sed 's/.*[( ]//' | sort -u)
+    "$WEIR_SOURCE"/tests/claims/*.c "$WEIR_SOURCE"/tests/conformance/*.c \
+    "$WEIR_SOURCE"/tests/stress/*.py | sed 's/.*[( ]//' | sort -u)
 like "the table of known failures lists tests" "$listed" T10_a_restored_store
 is "every one of them exists" "$(comm -23 <(echo "$listed") <(echo "$there"))" ""
 done_testing
