@@ -589,6 +589,142 @@ WEIR_API int32_t weir_engine_fd(const weir_engine *e);
 WEIR_API WEIR_MUSTCHECK int32_t weir_settle(weir_engine *e, weir_delivery *d, int32_t outcome,
                                             weir_error *err);
 
+/* ---- tables of your own ------------------------------------------------------------------- */
+
+/* Rows of a table that Weir did not make, on PostgreSQL or SQLite: up to so many that nobody else
+ * holds are taken in one step, worked on, and finished. Nothing is installed in the database. */
+typedef struct weir_tables weir_tables; /* a database with tables             */
+typedef struct weir_rows weir_rows;     /* rows that were claimed, in order   */
+
+typedef struct weir_tables_options {
+    uint32_t size;
+    uint32_t flags;          /* 0 */
+    const char *url;         /* postgres://... or sqlite:PATH, a file that exists             */
+    const char *application; /* shown to others; NULL: "weir"                                 */
+} weir_tables_options;
+#define WEIR_TABLES_OPTIONS_INIT .size = sizeof(weir_tables_options)
+
+/* Connects when it is first needed; each call that runs at the same time has a connection of its
+ * own. Any number of threads. *out: owned, ended by weir_tables_close. */
+WEIR_API WEIR_MUSTCHECK int32_t weir_tables_open(weir_tables **out,
+                                                 const weir_tables_options *options,
+                                                 weir_error *err);
+
+enum {
+    WEIR_NATIVE_POSTGRES = 1, /* PGconn *  */
+    WEIR_NATIVE_SQLITE = 2    /* sqlite3 * */
+};
+
+/* The same over a connection of the caller's own, in whose transaction rows can be held
+ * (WEIR_CLAIM_HOLD). connection: borrowed until weir_tables_close, and used by one thread at a time
+ * meanwhile. */
+WEIR_API WEIR_MUSTCHECK int32_t weir_tables_adopt(weir_tables **out, int32_t native,
+                                                  void *connection, weir_error *err);
+/* No call on it may be running. NULL is a no-op. */
+WEIR_API void weir_tables_close(weir_tables *t);
+
+enum {
+    WEIR_VALUE_NULL = 0,
+    WEIR_VALUE_TEXT = 1,    /* in the database's own notation of the column's type */
+    WEIR_VALUE_INTEGER = 2, /* `number` */
+    WEIR_VALUE_BYTES = 3,
+    WEIR_VALUE_SQL = 4 /* an expression over the row as it was: taken as SQL; for what is written */
+};
+
+/* A column and what it gets, or a parameter (:name in SQL) and what it stands for. */
+typedef struct weir_value {
+    uint32_t size;
+    int32_t kind; /* WEIR_VALUE_* */
+    weir_str name;
+    weir_str text; /* TEXT, BYTES, SQL */
+    int64_t number;
+} weir_value;
+#define WEIR_VALUE_INIT .size = sizeof(weir_value)
+
+enum { WEIR_ORDER_DESCENDING = 1 };
+
+typedef struct weir_order {
+    uint32_t size;
+    uint32_t flags; /* WEIR_ORDER_* */
+    weir_str column;
+} weir_order;
+#define WEIR_ORDER_INIT .size = sizeof(weir_order)
+
+enum {
+    WEIR_CLAIM_WAIT = 1,   /* for rows that others have locked, wait_us; else they are skipped */
+    WEIR_CLAIM_NOWAIT = 2, /* EHELD at once when a row is locked                               */
+    WEIR_CLAIM_HOLD =
+        4, /* lock rows in the open transaction of an adopted connection, write nothing */
+    WEIR_CLAIM_PORTABLE = 8 /* by statements that any database understands                      */
+};
+
+/* Names of columns that are left out have their default; a name that is empty and not NULL means that
+ * nothing is written there. */
+typedef struct weir_claim {
+    uint32_t size;
+    uint32_t flags; /* WEIR_CLAIM_*                                                     */
+    weir_str table; /* NAME or SCHEMA.NAME, as the database has it; it has a primary key */
+    weir_str where; /* which rows are ready: taken as SQL; :name is a parameter          */
+    const weir_value *const *params;
+    size_t params_count;
+    const weir_order *const *order; /* the primary key is always the last of them */
+    size_t order_count;
+    int64_t limit; /* 0: 1; less: none */
+    const weir_value *const *set;
+    size_t set_count;         /* what a claim writes; params may be used in SQL                */
+    weir_str by;              /* who claims: written with the time; left out: nobody           */
+    weir_str by_column;       /* claimed_by */
+    weir_str at_column;       /* claimed_at */
+    int64_t lease_us;         /* the claim ends after so long; 0: no lease                     */
+    weir_str lease_column;    /* locked_until */
+    weir_str fence_column;    /* an integer that grows with every claim; left out: none        */
+    weir_str attempts_column; /* an integer that counts claims; left out: none                 */
+    weir_str max_per_column;  /* never more than max_per held rows for each value of this column */
+    int64_t max_per;
+    int64_t wait_us; /* WEIR_CLAIM_WAIT; -1: as long as it takes */
+} weir_claim;
+#define WEIR_CLAIM_INIT .size = sizeof(weir_claim)
+
+/* Claims. No two callers are ever given the same row, and nobody more than asked for; what was given
+ * is durable. Fewer rows, or none, mean that nothing more was free. *out: owned, ended by
+ * weir_rows_free. EINVAL: a name, or SQL that the database does not take; ENOTFOUND: no such table or
+ * file; EHELD; EBUSY, EUNAVAILABLE: nothing was claimed; EUNKNOWN: the answer was lost; EMISUSE: a
+ * transaction is open on an adopted connection and WEIR_CLAIM_HOLD is not set, or the other way
+ * round. */
+WEIR_API WEIR_MUSTCHECK int32_t weir_claim_rows(weir_tables *t, const weir_claim *claim,
+                                                weir_rows **out, weir_error *err);
+WEIR_API size_t weir_rows_count(const weir_rows *rows);
+/* A row as it is after the claim, as one flat JSON object. Borrowed until weir_rows_free; empty: there
+ * is no such row. */
+WEIR_API weir_str weir_rows_json(const weir_rows *rows, size_t row);
+/* NULL is a no-op. */
+WEIR_API void weir_rows_free(weir_rows *rows);
+
+enum {
+    WEIR_FINISH_DONE = 0,    /* writes `set` and ends the lease                                */
+    WEIR_FINISH_FAIL = 1,    /* the same                                                       */
+    WEIR_FINISH_RELEASE = 2, /* writes `set`, takes the holder out; others can claim it at once */
+    WEIR_FINISH_EXTEND = 3   /* the lease ends lease_us from now                               */
+};
+
+typedef struct weir_finish {
+    uint32_t size;
+    int32_t kind; /* WEIR_FINISH_* */
+    const weir_value *const *set;
+    size_t set_count;
+    const weir_value *const *params; /* for WEIR_VALUE_SQL in set */
+    size_t params_count;
+    int64_t lease_us; /* WEIR_FINISH_EXTEND; 0: that of the claim */
+} weir_finish;
+#define WEIR_FINISH_INIT .size = sizeof(weir_finish)
+
+/* Finishes, or makes longer, one of the rows that were claimed. Guarded by the holder, the fence, the
+ * lease and the values of the claim: ELOST: the row is another's by now, and nothing was written.
+ * ENOTFOUND: it is no longer there. Other codes as weir_claim_rows. Any thread; needs by,
+ * fence_column, or set without a lease, in the claim. */
+WEIR_API WEIR_MUSTCHECK int32_t weir_rows_finish(weir_tables *t, const weir_rows *rows, size_t row,
+                                                 const weir_finish *finish, weir_error *err);
+
 /* ---- positions, versions, texts ----------------------------------------------------------- */
 
 /* *head: the highest position; *safe: the highest at and below which nothing can still appear. Both

@@ -46,6 +46,17 @@ ok "and with the static library" "${CC:-cc}" -std=c11 -Wall -Wextra -Werror -o "
 run ldd "$tmp/append-static"
 is "which it then carries inside it" "$(grep -c libweir <<<"$out")" 0
 
+read -ra flags <<<"$(pkg-config --cflags --libs libweir)"
+ok "the example of claims compiles" "${CC:-cc}" -std=c11 -Wall -Wextra -Werror \
+    -o "$tmp/claim" "$WEIR_SOURCE/examples/claim.c" "${flags[@]}"
+sqlite3 "$tmp/jobs.db" "CREATE TABLE jobs (id INTEGER PRIMARY KEY, status TEXT DEFAULT 'new', claimed_by TEXT,
+    claimed_at TEXT, locked_until TEXT); INSERT INTO jobs (status) VALUES ('new'), ('new'), ('old')"
+ok "it runs" "$tmp/claim" "sqlite:$tmp/jobs.db" me
+like "and works on what is ready" "$out" $'^\{"id":1,"status":"claimed","claimed_by":"me",.*\n\{"id":2,.*\}$'
+is "which is done then" "$(sqlite3 "$tmp/jobs.db" 'SELECT group_concat(status) FROM jobs')" "done,done,old"
+status "it reports an error" 1 "$tmp/claim" "sqlite:$tmp/none.db"
+like "in words" "$errout" '^claim: there is no database'
+
 expected='conflict on order-1: it is at version 0
 0 OrderPlaced {}
 1 OrderPaid {}'

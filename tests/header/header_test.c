@@ -29,6 +29,12 @@ static const weir_log_options log_options = { WEIR_LOG_OPTIONS_INIT, .flags = WE
 static const weir_streams_options streams_options = { WEIR_STREAMS_OPTIONS_INIT, .closed = 1 };
 static const weir_close_options close_options = { WEIR_CLOSE_OPTIONS_INIT, .expect = 0 };
 
+static const weir_tables_options tables_options = { WEIR_TABLES_OPTIONS_INIT, .url = "sqlite:x" };
+static const weir_value value = { WEIR_VALUE_INIT, .kind = WEIR_VALUE_TEXT };
+static const weir_order order = { WEIR_ORDER_INIT, .flags = WEIR_ORDER_DESCENDING };
+static const weir_claim claim = { WEIR_CLAIM_INIT, .flags = WEIR_CLAIM_NOWAIT };
+static const weir_finish finish = { WEIR_FINISH_INIT, .kind = WEIR_FINISH_DONE };
+
 static int failed;
 
 static void check_size(int number, const char *type, uint32_t size, size_t expected)
@@ -40,7 +46,7 @@ static void check_size(int number, const char *type, uint32_t size, size_t expec
 
 int main(void)
 {
-    printf("1..9\n");
+    printf("1..14\n");
     check_size(1, "weir_options", options.size, sizeof(weir_options));
     check_size(2, "weir_new_event", event.size, sizeof(weir_new_event));
     check_size(3, "weir_expectation", expectation.size, sizeof(weir_expectation));
@@ -50,5 +56,10 @@ int main(void)
     check_size(7, "weir_log_options", log_options.size, sizeof(weir_log_options));
     check_size(8, "weir_streams_options", streams_options.size, sizeof(weir_streams_options));
     check_size(9, "weir_close_options", close_options.size, sizeof(weir_close_options));
+    check_size(10, "weir_tables_options", tables_options.size, sizeof(weir_tables_options));
+    check_size(11, "weir_value", value.size, sizeof(weir_value));
+    check_size(12, "weir_order", order.size, sizeof(weir_order));
+    check_size(13, "weir_claim", claim.size, sizeof(weir_claim));
+    check_size(14, "weir_finish", finish.size, sizeof(weir_finish));
     return failed;
 }
