@@ -31,6 +31,7 @@
 #include <stdlib.h>
 
 enum {
+    PG_VERSION_LEAST = 150000,
     APPLICATION_BYTES = 64, /* the server cuts there */
     NUMBER_BYTES = 24,
     LOOKS_MAX = 5,              /* for a holder that is gone when it is looked for */
@@ -74,6 +75,7 @@ static weir_status no_memory(weir_error *err)
 
 typedef struct sql_words {
     int64_t key;
+    int pid;
     int64_t wait_ms; /* 0: no limit */
     int64_t idle_s;
     const char *schema; /* as a literal */
@@ -83,18 +85,21 @@ typedef struct sql_words {
 /* `sql` with its :words written in. false: out of memory. */
 static bool sql_add(weir_buffer *out, const char *sql, const sql_words *w)
 {
-    char key[NUMBER_BYTES], high[NUMBER_BYTES], low[NUMBER_BYTES], wait[NUMBER_BYTES],
-        idle[NUMBER_BYTES];
+    char pid[NUMBER_BYTES], key[NUMBER_BYTES], high[NUMBER_BYTES], low[NUMBER_BYTES],
+        wait[NUMBER_BYTES], idle[NUMBER_BYTES];
     const uint64_t bits = (uint64_t)w->key;
     (void)snprintf(key, sizeof key, "(%" PRId64 ")", w->key);
     (void)snprintf(high, sizeof high, "'%" PRIu64 "'", bits >> 32);
     (void)snprintf(low, sizeof low, "'%" PRIu64 "'", bits & UINT32_MAX);
+    (void)snprintf(pid, sizeof pid, "%d", w->pid);
     (void)snprintf(wait, sizeof wait, "%" PRId64, w->wait_ms);
     (void)snprintf(idle, sizeof idle, "%" PRId64, w->idle_s);
     const struct {
         const char *word, *text;
-    } words[] = { { ":key", key },   { ":high", high },        { ":low", low },   { ":wait", wait },
-                  { ":idle", idle }, { ":schema", w->schema }, { ":all", w->all } };
+    } words[] = {
+        { ":pid", pid },   { ":key", key },   { ":high", high },        { ":low", low },
+        { ":wait", wait }, { ":idle", idle }, { ":schema", w->schema }, { ":all", w->all }
+    };
     bool ok = true;
     while (*sql != '\0' && ok) {
         const char *colon = strchr(sql, ':');
@@ -169,13 +174,12 @@ static weir_status connect(pg_store *bare, pg_conn *conn, const char *applicatio
             extra[count++] = at.port;
         }
     }
+    bare->silent = true; /* what has to be known is asked together with the lock */
     const weir_status status = weir__pg_connect(bare, conn, extra, err);
-    if (status == WEIR_OK && conn->server.standby) {
+    if (status == WEIR_OK && conn->server.version < PG_VERSION_LEAST) {
         weir__pg_disconnect(conn);
-        (void)weir__fail(err, WEIR_EMISUSE, "this server is a standby: its locks are its own");
-        weir__error_detail(err, "Name the primary, or all hosts with "
-                                "target_session_attrs=read-write.");
-        return WEIR_EMISUSE;
+        return weir__fail(err, WEIR_EMISUSE, "PostgreSQL is version %d, needed is %d or later",
+                          conn->server.version / 10000, PG_VERSION_LEAST / 10000);
     }
     return status;
 }
@@ -346,25 +350,43 @@ static const lock_ops session_ops = { .hold_fd = session_hold_fd,
 /* The statements that take the lock, in one round trip. */
 static bool acquire_sql(const postgres_lock *l, const lock_request *q, weir_buffer *sql)
 {
-    char *schema =
-        pq.PQescapeLiteral(l->conn.raw, l->bare->schema_name, strlen(l->bare->schema_name));
+    char *schema = pq.PQescapeLiteral(l->conn.raw, l->bare->schema, strlen(l->bare->schema));
     const int64_t wait_ms = q->wait_us > 0 ? q->wait_us / 1000 + 1 : 0;
     const sql_words words = {
         .key = l->key,
+        .pid = pq.PQbackendPID(l->conn.raw),
         .wait_ms = wait_ms > INT32_MAX ? INT32_MAX : wait_ms,
         .idle_s = (l->base.check_us + l->base.grace_us) / 1000000 + 1,
         .schema = schema,
         .all = "false",
     };
     const bool ok = schema != NULL && comment_add(sql, l, 0) &&
-                    sql_add(sql, sql_lock_setup, &words) &&
+                    sql_add(sql, sql_lock_begin, &words) && sql_add(sql, sql_lock_setup, &words) &&
                     sql_add(sql, q->wait_us == 0 ? sql_lock_try : sql_lock_wait, &words) &&
-                    sql_add(sql, sql_lock_acquired, &words) && weir__buffer_add(sql, "", 1);
+                    sql_add(sql, sql_lock_acquired, &words) &&
+                    sql_add(sql, sql_lock_commit, &words) && weir__buffer_add(sql, "", 1);
     pq.PQfreemem(schema);
     return ok;
 }
 
-/* EHELD: it was not to be had; the message may say nothing yet. */
+/* What a connection found out about itself, beside the lock. */
+static weir_status judge(postgres_lock *l, const PGresult *result, weir_error *err)
+{
+    l->conn.server.pooled = !text_is(result, 0, 3, "t");
+    l->conn.server.standby = text_is(result, 0, 4, "t");
+    if (l->conn.server.standby) {
+        (void)weir__fail(err, WEIR_EMISUSE, "this server is a standby: its locks are its own");
+        weir__error_detail(err, "Name the primary, or all hosts with "
+                                "target_session_attrs=read-write.");
+        return WEIR_EMISUSE;
+    }
+    return l->conn.server.pooled || text_is(result, 0, 0, "true")
+               ? WEIR_OK
+               : weir__fail(err, WEIR_EHELD, "somebody else holds it");
+}
+
+/* EHELD: it was not to be had; the message may say nothing yet. WEIR_OK with server.pooled: nothing
+ * was taken. */
 static weir_status session_try(postgres_lock *l, const lock_request *q, bool *initialised,
                                int64_t *since_us, weir_error *err)
 {
@@ -375,14 +397,17 @@ static weir_status session_try(postgres_lock *l, const lock_request *q, bool *in
                              ? weir__pg_run_script_rows(&l->conn, sql.ptr, wait_us, &result, err)
                              : no_memory(err);
     weir__buffer_free(&sql);
-    if (status == WEIR_OK && !text_is(result, 0, 0, "t")) {
-        status = weir__fail(err, WEIR_EHELD, "somebody else holds it");
-    } else if (status == WEIR_OK) {
+    if (status == WEIR_OK) {
+        status = judge(l, result, err);
         *initialised = text_is(result, 0, 1, "t");
         *since_us = number_of(result, 0, 2);
     } else if (status == WEIR_EUNKNOWN) {
         /* The session is gone, and whatever it had. */
         status = weir__wrap(err, WEIR_EUNAVAILABLE, "could not take the lock");
+    }
+    if (status == WEIR_EHELD && pq.PQtransactionStatus(l->conn.raw) != PQTRANS_IDLE) {
+        /* The wait was over: what was begun is still open. */
+        (void)weir__pg_run_script(&l->conn, "ROLLBACK", PG_ANSWER_US_DEFAULT, NULL);
     }
     pq.PQclear(result);
     return status;
@@ -458,6 +483,9 @@ static weir_status session_acquire(postgres_lock *l, const lock_request *q, weir
     }
     if (status == WEIR_EHELD) {
         return weir__lock_fail_held(l->name, weir__str("several, one after the other"), 0, err);
+    }
+    if (status == WEIR_OK && l->conn.server.pooled) {
+        return WEIR_OK; /* it has to be a lease */
     }
     if (status == WEIR_OK && initialised) {
         status = session_fence(l, q, start_us, err);
@@ -663,7 +691,10 @@ weir_status weir__lock_postgres(named_lock **out, store_url *url, const lock_req
         status = connect(l->bare, &l->conn, application, err);
     }
     if (status == WEIR_OK) {
-        status = l->conn.server.pooled ? lease_acquire(l, q, err) : session_acquire(l, q, err);
+        status = session_acquire(l, q, err);
+    }
+    if (status == WEIR_OK && l->conn.server.pooled) {
+        status = lease_acquire(l, q, err);
     }
     if (status != WEIR_OK) {
         lock_free(l);

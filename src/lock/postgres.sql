@@ -1,6 +1,10 @@
--- postgres.sql - named locks of sessions. :key is the number of a name, :high and :low its halves;
--- they are written in as numbers, because several of these go together in one round trip, which has
--- no parameters. Each of them has a snapshot of its own.
+-- postgres.sql - named locks of sessions. :key is the number of a name, :high and :low its halves,
+-- :pid the process that the connection was opened with; they are written in as numbers, because
+-- several of these go together in one round trip, which has no parameters.
+
+-- name: lock_begin
+-- Each statement has a snapshot of its own, whatever the role was set to.
+BEGIN ISOLATION LEVEL READ COMMITTED;
 
 -- name: lock_setup
 -- A session that may be idle or wait for as long as it takes, and that the server ends when nothing
@@ -12,24 +16,34 @@ SELECT set_config('statement_timeout', '0', false),
        set_config('tcp_keepalives_idle', ':idle', false),
        set_config('tcp_keepalives_interval', '5', false),
        set_config('tcp_keepalives_count', '3', false),
-       set_config('tcp_user_timeout', ':idle000', false);
+       set_config('tcp_user_timeout', ':idle000', false)
+ WHERE pg_backend_pid() = :pid;
 
 -- name: lock_try
-SELECT pg_try_advisory_lock(:key);
+-- Not in a session that is a pooler's to give to the next, and not on a standby, whose locks are its
+-- own. The answer is kept until the transaction ends.
+SELECT set_config('weir_lock.held',
+                  (CASE WHEN pg_backend_pid() = :pid AND NOT pg_is_in_recovery()
+                        THEN pg_try_advisory_lock(:key) ELSE false END)::text, true);
 
 -- name: lock_wait
-SELECT pg_advisory_lock(:key);
+SELECT set_config('weir_lock.held',
+                  (CASE WHEN pg_backend_pid() = :pid AND NOT pg_is_in_recovery()
+                        THEN pg_advisory_lock(:key)::text = '' ELSE false END)::text, true);
 
 -- name: lock_acquired
 -- Whether this session has it; and only then, because what was there before proves nothing, whether
 -- there is a store, whose leases count as well.
-SELECT EXISTS (SELECT FROM pg_catalog.pg_locks
-                WHERE pid = pg_backend_pid() AND locktype = 'advisory' AND granted
-                  AND classid = :high AND objid = :low AND objsubid = 1),
-       EXISTS (SELECT FROM pg_catalog.pg_class AS c
-                 JOIN pg_catalog.pg_namespace AS n ON n.oid = c.relnamespace
-                WHERE n.nspname = :schema AND c.relname = 'locks' AND c.relkind = 'r'),
-       (extract(epoch FROM clock_timestamp()) * 1000000)::bigint;
+SELECT current_setting('weir_lock.held'),
+       EXISTS (SELECT FROM pg_catalog.pg_class
+                WHERE relname = 'locks' AND relnamespace = to_regnamespace(:schema)
+                  AND relkind = 'r'),
+       (extract(epoch FROM clock_timestamp()) * 1000000)::bigint,
+       pg_backend_pid() = :pid,
+       pg_is_in_recovery();
+
+-- name: lock_commit
+COMMIT;
 
 -- name: lock_check
 SELECT EXISTS (SELECT FROM pg_catalog.pg_locks

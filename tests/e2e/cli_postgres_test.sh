@@ -351,6 +351,9 @@ wait_for "the standby" 20 psql -X -h "$standby" -d raced -c 'SELECT 1'
 ok "reading from a standby" weir read a --store "postgres:///raced?host=$standby"
 status "appending to it" 1 weir append a N --store "postgres:///raced?host=$standby"
 like "says what to do" "$errout" 'target_session_attrs=read-write'
+status "a lock on it" 1 weir lock a --store "postgres:///raced?host=$standby" -- touch ran
+like "would be its own" "$errout" 'this server is a standby: its locks are its own'
+is "and nothing runs" "$(ls ran 2>/dev/null)" ""
 run weir doctor --store "postgres:///raced?host=$standby"
 like "doctor says that it is one" "$out" '"level":"note","rule":"standby"'
 like "and could not compare" "$out" '"level":"note","rule":"schema","message":"tables and functions were not compared'

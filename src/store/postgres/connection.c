@@ -356,7 +356,8 @@ weir_status weir__pg_connect(pg_store *s, pg_conn *conn, const char *const *extr
         status = weir__fail(err, WEIR_ENOMEM, "could not allocate a connection");
     } else {
         (void)pq.PQsetNoticeReceiver(conn->raw, notice_receive, conn);
-        status = hello(conn, err);
+        conn->server = (pg_server){ .version = pq.PQserverVersion(conn->raw) };
+        status = s->silent ? WEIR_OK : hello(conn, err);
         if (status == WEIR_EUNKNOWN) {
             status = WEIR_EUNAVAILABLE; /* asking who it is changes nothing */
         }
@@ -466,7 +467,7 @@ static bool cancel(pg_conn *conn)
     return sent;
 }
 
-/* All results of what was sent; the last one counts, or the first that failed. */
+/* All results of what was sent; the first that failed counts, or else the last with rows. */
 static weir_status collect(pg_conn *conn, int64_t deadline_us, PGresult **out, weir_error *err)
 {
     PGresult *kept = NULL;
@@ -487,8 +488,11 @@ static weir_status collect(pg_conn *conn, int64_t deadline_us, PGresult **out, w
             break;
         }
         const bool failed_before = kept != NULL && pq.PQresultStatus(kept) == PGRES_FATAL_ERROR;
-        pq.PQclear(failed_before ? result : kept);
-        kept = failed_before ? kept : result;
+        const bool rows_before = kept != NULL && pq.PQresultStatus(kept) == PGRES_TUPLES_OK &&
+                                 pq.PQresultStatus(result) == PGRES_COMMAND_OK;
+        const bool keeps = failed_before || rows_before;
+        pq.PQclear(keeps ? result : kept);
+        kept = keeps ? kept : result;
     }
     if (kept == NULL || pq.PQstatus(conn->raw) != CONNECTION_OK ||
         (pq.PQresultStatus(kept) == PGRES_FATAL_ERROR && ends_session(kept))) {

@@ -123,7 +123,7 @@ weir_status weir__pg_run_text(pg_conn *conn, const char *sql, pg_params *params,
 /* Several statements without parameters, as one transaction unless they say otherwise. Taken as
  * they are: the schema's name is in them already. */
 weir_status weir__pg_run_script(pg_conn *conn, const char *sql, int64_t answer_us, weir_error *err);
-/* The same, with the rows of the last of them, as text. */
+/* The same, with the rows of the last of them that has any, as text. */
 weir_status weir__pg_run_script_rows(pg_conn *conn, const char *sql, int64_t answer_us,
                                      PGresult **result, weir_error *err);
 /* Fills err from a failed result (never NULL); the status as weir__pg_call says. */
@@ -239,6 +239,7 @@ struct pg_store {
     const char *schema_name; /* the name as it is */
     bool default_schema;     /* it is "weir": texts need no change */
     bool bare;               /* see weir__pg_bare_open */
+    bool silent; /* connections ask nothing when they are made: conn->server is for who uses them */
     int64_t answer_us;
     const weir_clock *clock; /* of tests, told to weir.clock(); NULL: the database's own counts */
     /* set by schema.c before any verb runs, then immutable */
