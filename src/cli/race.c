@@ -278,6 +278,9 @@ static void watch(running *k, const struct pollfd *signals, const struct pollfd 
         k->signal = (int)info.ssi_signo;
         k->c->out.stop_fd = -1; /* what is to be said is said */
         weir__race_stop(k->race);
+        /* A shell has what it runs in the background ignore them. */
+        (void)signal(SIGINT, SIG_DFL);
+        (void)signal(SIGTERM, SIG_DFL);
         (void)sigemptyset(&set);
         (void)sigaddset(&set, SIGINT);
         (void)sigaddset(&set, SIGTERM);

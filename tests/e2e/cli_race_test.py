@@ -310,9 +310,9 @@ def text_says_the_same(kind):
 class Running:
     """A race with a pause that nobody waits for."""
 
-    def __init__(self, place, *args, pause="30m"):
+    def __init__(self, place, *args, pause="30m", before=()):
         self.process = subprocess.Popen(
-            [tap.WEIR, "race", "--pause", pause, "--json", "--store", place.url, *args],
+            [*before, tap.WEIR, "race", "--pause", pause, "--json", "--store", place.url, *args],
             stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
 
     def read_until(self, what, count=1):
@@ -422,6 +422,29 @@ def a_worker_that_loses_its_connection_says_so():
         tap.check(place.tables() == [], f"left: {place.tables()}")
 
 
+def a_second_signal_ends_it_at_once():
+    """Also where signals were ignored, as they are behind an & in a script, and the drop waits."""
+    with Place("postgres") as place:
+        ignoring = ("bash", "-c", 'trap "" INT TERM; exec "$@"', "bash")
+        for number in (signal.SIGINT, signal.SIGTERM):
+            running = Running(place, before=ignoring)
+            table = running.read_until("gets", 2)[0]["table"]
+            with subprocess.Popen(["psql", "-XAtq", place.url], stdin=subprocess.PIPE,
+                                  stdout=subprocess.PIPE, text=True) as reader:
+                reader.stdin.write(f"BEGIN; SELECT count(*) FROM {table};\n")
+                reader.stdin.flush()
+                tap.check(reader.stdout.readline() == "3\n", "a reader who keeps the table")
+                running.process.send_signal(number)
+                tap.wait_until("a drop that waits for the reader", lambda: place.psql(
+                    "SELECT 1 FROM pg_stat_activity WHERE datname = current_database() AND "
+                    "wait_event_type = 'Lock' AND query LIKE '%DROP%'"))
+                running.process.send_signal(number)
+                code, _, _ = running.end()
+                tap.check(code == -number, f"exit status {code}")
+                reader.stdin.write("COMMIT;\n")
+            place.psql(f"DROP TABLE IF EXISTS {table}")
+
+
 def who_may_make_no_table_is_told_what_to_do():
     """From PostgreSQL 15 on nobody may create in public who was not allowed to."""
     with Place("postgres") as place:
@@ -514,7 +537,7 @@ TESTS += [of(KEPT, what_a_kill_leaves_is_named_and_removed),
 if POSTGRES:
     TESTS += [a_witness_in_the_database_saw_the_same_writes,
               a_worker_that_loses_its_connection_says_so,
-              who_may_make_no_table_is_told_what_to_do]
+              a_second_signal_ends_it_at_once, who_may_make_no_table_is_told_what_to_do]
 else:
     TESTS += [nothing_else_is_dropped, a_refused_statement_is_a_line_and_exit_1,
               wrong_numbers_are_wrong_usage, side_effects_go_into_a_regular_file,
