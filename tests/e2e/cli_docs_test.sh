@@ -62,9 +62,9 @@ done
 # Every command that weir help choosing names is there, and every flag that it names is one of it.
 while read -r command rest; do
     ok "weir help choosing: weir $command" weir "$command" --help
-    for flag in $(grep -oE -- '--[a-z-]+' <<<"$rest"); do
+    while read -r flag; do
         like "weir help choosing: weir $command $flag" " $(flags "$command")" " $flag "
-    done
+    done < <(grep -oE -- '--[a-z-]+' <<<"$rest")
 done < <(weir help choosing | grep -oE 'weir [a-z]+.*' | sed 's/^weir //; s/   .*//')
 is "weir help choosing names all three patterns" \
     "$(weir help choosing | grep -oE '^ +weir (claim TABLE --run|lock --table|lock NAME)' | wc -l)" 3
