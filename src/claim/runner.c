@@ -41,7 +41,7 @@ static void settle(runner *r, runner_row *row, runner_outcome outcome, weir_str 
 static bool settle_begin(runner *r, runner_row *row)
 {
     weir__lock(&r->mu);
-    while (row->renewing) {
+    while (row->renewing && !row->lost) { /* what is lost is not written to */
         weir__cond_wait(&r->changed, &r->mu);
     }
     row->state = ROW_SETTLING;
@@ -214,6 +214,7 @@ static void leases_look(runner *r)
             (void)snprintf(row->why, sizeof row->why,
                            "its lease could not be renewed before its end");
             atomic_store(&row->interrupted, true);
+            weir__cond_broadcast(&r->changed);
         }
     }
     weir__unlock(&r->mu);

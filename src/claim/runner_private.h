@@ -6,7 +6,7 @@
  *
  * INVARIANTS
  *   (1) One thread changes a row's state at a time: the worker that took it.
- *   (2) A row that settles is not being renewed, and is not renewed any more.
+ *   (2) A row that is written to is not being renewed, and is not renewed any more.
  */
 #ifndef WEIR_CLAIM_RUNNER_PRIVATE_H
 #define WEIR_CLAIM_RUNNER_PRIVATE_H

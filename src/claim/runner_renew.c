@@ -81,6 +81,8 @@ static void renewed(runner *r, runner_row *row, weir_status status, int64_t sent
     if (status == WEIR_OK) {
         row->held_until_us = sent_us + lease_us;
         row->renew_at_us = sent_us + lease_us / 3;
+    } else if (row->lost) {
+        /* It was decided already, and told. */
     } else if (status == WEIR_ELOST || status == WEIR_ENOTFOUND) {
         row->lost = true;
         (void)snprintf(row->why, sizeof row->why, "%s", err->message);

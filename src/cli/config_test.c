@@ -5,6 +5,7 @@
  */
 #include "cli/cli.h"
 #include "cli/config_reactions.h"
+#include "cli/config_tables.h"
 #include "cli/config_yaml.h"
 
 #include <setjmp.h>
@@ -466,6 +467,112 @@ static void running_out_of_memory_is_an_error_and_no_crash(void **state)
     }
 }
 
+/* ---- tables ---------------------------------------------------------------------------------- */
+
+static weir_status read_tables(fixture *f, config_tables *t, const char *text)
+{
+    write_bytes(text, strlen(text));
+    return weir__config_tables_read(t, "weir.yaml", &f->err);
+}
+
+static void tables_are_understood(void **state)
+{
+    fixture *f = *state;
+    config_tables t = { 0 };
+    assert_int_equal(
+        read_tables(
+            f, &t,
+            "store: sqlite:a.db\n"
+            "tables:\n"
+            "  jobs: { ready: \"status = 'new'\", claimed: { status: claimed, note: null },\n"
+            "          done: { status: done }, done_sql: { n: n + 1 }, lease: 5m,\n"
+            "          order: \"\\\"a, b\\\" desc, id\", at_column: \"\", max_per: { customer: 2 "
+            "},\n"
+            "          path: portable, limit: 10, parallel: 4, deadline: 1m, by: me }\n"
+            "  other: { table: shop.other, failed: { status: failed } }\n"),
+        WEIR_OK);
+    assert_int_equal(t.count, 2);
+    const table_spec *s = weir__config_table(&t, weir__str("jobs"));
+    assert_non_null(s);
+    assert_true(weir__str_equal(s->table, weir__str("jobs")));
+    assert_true(weir__str_equal(s->ready, weir__str("status = 'new'")));
+    assert_int_equal(s->claimed.set_count, 2);
+    assert_int_equal(s->claimed.set[1].value.kind, TABLE_NULL);
+    assert_true(weir__str_equal(s->done.set[0].value.text, weir__str("done")));
+    assert_true(weir__str_equal(s->done.sql[0].sql, weir__str("n + 1")));
+    assert_int_equal(s->lease_us, INT64_C(300000000));
+    assert_int_equal(s->order_count, 2);
+    assert_true(weir__str_equal(s->order[0].column, weir__str("a, b")) && s->order[0].descending);
+    assert_true(weir__str_equal(s->order[1].column, weir__str("id")) && !s->order[1].descending);
+    assert_true(s->at_column.ptr != NULL && s->at_column.len == 0);
+    assert_true(weir__str_equal(s->max_per_column, weir__str("customer")));
+    assert_int_equal(s->max_per, 2);
+    assert_int_equal(s->path, CLAIM_PATH_PORTABLE);
+    assert_int_equal(s->limit, 10);
+    assert_int_equal(s->parallel, 4);
+    s = weir__config_table(&t, weir__str("other"));
+    assert_true(weir__str_equal(s->table, weir__str("shop.other")));
+    assert_null(weir__config_table(&t, weir__str("others")));
+    weir__config_tables_free(&t);
+}
+
+static void every_problem_of_tables_is_told(void **state)
+{
+    fixture *f = *state;
+    config_tables t = { 0 };
+    static const char text[] =
+        "tables:\n"
+        "  jobs: { raedy: x, claimed: status, done: { status: [1] }, lease: 5 }\n"
+        "  jobs: { ready: y }\n"
+        "  more: { order: 'a,', max_per: { a: 0 }, path: quick, limit: 0 }\n"
+        "  none: 5\n";
+    static const char *const problems[] = {
+        "weir.yaml:2:11: unknown key \"raedy\", did you mean \"ready\"?",
+        "weir.yaml:2:30: \"claimed\" is \"status\", expected columns and values such as",
+        "weir.yaml:2:54: \"done\" is a list, expected a value for each column",
+        "weir.yaml:2:68: \"lease\" is \"5\", expected a duration",
+        "weir.yaml:3:3: table \"jobs\" is given twice",
+        "weir.yaml:4:18: \"order\": a column is missing",
+        "weir.yaml:4:38: \"max_per\" is \"0\", expected a number from 1",
+        "weir.yaml:4:49: \"path\" is \"quick\", expected default, fast or portable",
+        "weir.yaml:4:63: \"limit\" is \"0\", expected a number from 1 to 10000",
+        "weir.yaml:5:9: \"a table\" is \"5\", expected keys and values",
+    };
+    assert_int_equal(read_tables(f, &t, text), WEIR_EINVAL);
+    assert_true(weir__buffer_add(&t.problems, "", 1));
+    for (size_t i = 0; i < sizeof problems / sizeof problems[0]; i++) {
+        if (strstr(t.problems.ptr, problems[i]) == NULL) {
+            fail_msg("no \"%s\" in\n%s", problems[i], t.problems.ptr);
+        }
+    }
+    assert_int_equal(t.problems_count, sizeof problems / sizeof problems[0]);
+    weir__config_tables_free(&t);
+    /* Who runs reactions is told the same. */
+    assert_int_equal(weir__cli_config_read(&f->config, "weir.yaml", &f->err), WEIR_EINVAL);
+    assert_int_equal(f->config.problems_count, sizeof problems / sizeof problems[0]);
+}
+
+static void tables_without_memory_are_an_error_and_no_crash(void **state)
+{
+    fixture *f = *state;
+    static const char text[] =
+        "tables: { jobs: { ready: a, claimed: { b: c }, order: \"d desc\" } }\n";
+    write_bytes(text, strlen(text));
+    for (uint64_t nth = 1;; nth++) {
+        config_tables t = { 0 };
+        weir__memory_fail_nth(nth);
+        const weir_status status = weir__config_tables_read(&t, "weir.yaml", &f->err);
+        const bool failed = weir__memory_failed();
+        weir__memory_fail_nth(0);
+        weir__config_tables_free(&t);
+        if (!failed) {
+            assert_int_equal(status, WEIR_OK);
+            break;
+        }
+        assert_int_equal(status, WEIR_ENOMEM);
+    }
+}
+
 int main(void)
 {
 #define T(test) cmocka_unit_test_setup_teardown(test, setup, teardown)
@@ -486,6 +593,9 @@ int main(void)
         T(a_file_has_a_depth_that_it_may_have),
         T(a_slip_in_a_reaction_hides_no_store),
         T(running_out_of_memory_is_an_error_and_no_crash),
+        T(tables_are_understood),
+        T(every_problem_of_tables_is_told),
+        T(tables_without_memory_are_an_error_and_no_crash),
     };
 #undef T
     return cmocka_run_group_tests(tests, NULL, NULL);
