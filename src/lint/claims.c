@@ -773,6 +773,41 @@ static bool is_waiting_room(const claim *c)
     return false;
 }
 
+/* LATERAL (SELECT ... WHERE t.name = u.name): the row that belongs to another one, not the next. */
+static bool is_lookup(const claim *c)
+{
+    sql_range condition;
+    size_t i = 0, conditions = 0;
+
+    if (c->take->role != SQL_ROLE_FROM || c->take->begin < 2 ||
+        !weir__sql_is_word(at(c, c->take->begin - 2), "lateral")) {
+        return false;
+    }
+    while (weir__lint_condition(c->s, c->take->where, &i, &condition)) {
+        const lint_comparison x = weir__lint_compare(c->s, condition);
+        if (x.column == SQL_NONE || !x.equal || x.value.begin + 1 >= x.value.end ||
+            !weir__sql_is_name(at(c, x.value.begin)) ||
+            !weir__sql_is_op(at(c, x.value.begin + 1), ".")) {
+            return false;
+        }
+        conditions++;
+    }
+    return conditions > 0;
+}
+
+/* SELECT 1 ... FOR UPDATE: asks whether rows are there and free, and does not say which. */
+static bool is_probe(const claim *c)
+{
+    const sql_range list = c->take->list;
+
+    for (size_t i = list.begin; i < list.end; i++) {
+        if (weir__sql_is_name(at(c, i)) || weir__sql_is_op(at(c, i), "*")) {
+            return false;
+        }
+    }
+    return true;
+}
+
 static weir_status judge(lint *l, const sql_script *s, const sql_query *take)
 {
     claim c = { .l = l, .s = s, .take = take, .table = weir__lint_table(s, take) };
@@ -781,7 +816,8 @@ static weir_status judge(lint *l, const sql_script *s, const sql_query *take)
                                                                ask_flip,  ask_transaction };
     weir_status status = WEIR_OK;
 
-    if (take->lock == SQL_LOCK_SHARE || weir__lint_is_by_key(l, s, take) || c.table.len == 0) {
+    if (take->lock == SQL_LOCK_SHARE || weir__lint_is_by_key(l, s, take) || c.table.len == 0 ||
+        is_lookup(&c) || is_probe(&c)) {
         return WEIR_OK;
     }
     if (take->lock == SQL_LOCK_UPDATE && take->wait == SQL_WAIT && is_waiting_room(&c)) {

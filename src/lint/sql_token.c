@@ -608,8 +608,9 @@ static weir_status check_bytes(scanner *s)
 weir_status weir__sql_tokenize(weir_str text, uint32_t line, weir_arena *arena, sql_tokens *out,
                                uint32_t *bad_line, weir_error *err)
 {
-    scanner s = { .at = text.ptr,
-                  .end = text.ptr + text.len,
+    const char *begin = text.len == 0 ? "" : text.ptr;
+    scanner s = { .at = begin,
+                  .end = begin + text.len,
                   .line = line,
                   .at_start = true,
                   .line_start = true,
@@ -618,9 +619,7 @@ weir_status weir__sql_tokenize(weir_str text, uint32_t line, weir_arena *arena, 
                   .err = err };
     weir_status status = WEIR_OK;
 
-    if (text.len == 0) {
-        s.at = s.end = "";
-    } else if (text.len > SQL_BYTES_MAX) {
+    if (text.len > SQL_BYTES_MAX) {
         status = bad(&s, line, "there are more than 64 MiB of it");
     } else {
         status = check_bytes(&s);

@@ -140,3 +140,17 @@ COMMIT;
 -- case: the first of a kind is read, and something else of it written
 SELECT id, name FROM plans WHERE active ORDER BY price LIMIT 1;
 UPDATE plans SET note = $2 WHERE id = $1;
+
+-- case: the row that belongs to another one
+BEGIN;
+SELECT u.name, h.version
+  FROM unnest($1) AS u (name)
+  LEFT JOIN LATERAL (SELECT s.version FROM streams AS s WHERE s.name = u.name FOR NO KEY UPDATE SKIP LOCKED) AS h ON true;
+UPDATE streams SET version = version + 1 WHERE name = ANY ($1);
+COMMIT;
+
+-- case: whether a row is free
+BEGIN;
+SELECT 1 FROM progress WHERE position < $1 FOR NO KEY UPDATE SKIP LOCKED;
+UPDATE progress SET position = $1 WHERE position < $1;
+COMMIT;

@@ -204,3 +204,11 @@ UPDATE jobs SET locked_until = now() + interval '5 minutes'
  WHERE id = (SELECT id FROM jobs WHERE locked_until < now() ORDER BY id LIMIT 1)
    AND (status = 'pending' OR locked_until < (SELECT max(at) FROM clock))
 RETURNING *;
+
+-- case: the next row of every queue
+WITH picked AS (
+     SELECT j.id FROM queues AS q
+      CROSS JOIN LATERAL (
+            SELECT id FROM jobs -- expect: no-order
+             WHERE jobs.queue = q.name AND jobs.status = 'pending' LIMIT 1 FOR UPDATE SKIP LOCKED) AS j)
+UPDATE jobs SET status = 'running' FROM picked WHERE jobs.id = picked.id RETURNING jobs.id;
