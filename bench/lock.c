@@ -6,8 +6,8 @@
  * N names, one after the other. Letting go, and the end of the connection, is outside of the time
  * on both sides.
  */
-#include "bench.h"
 #include "lock/lock.h"
+#include "bench.h"
 
 #include <libpq-fe.h>
 #include <stdio.h>

@@ -149,6 +149,7 @@ kill -9 $waiter
 wait $waiter 2>/dev/null
 is "who was killed waits no longer" "$(weir locks | grep -c waiting)" 0
 rm -rf weir.db-locks
+wait_for "the end of the program" 20 gone "$(cat p)" || touch go
 wait $holder
 is "C40_a_lock_whose_file_was_removed_is_lost" $? 75
 gone "$(cat p)"

@@ -103,33 +103,35 @@ is "what is remembered is the other's" "$(weir once stopped -- true)" second
 rm -f p
 
 # It lives for longer than its lease.
-"$WEIR" once slow --check 300ms --grace 100ms -- sh -c "$works; echo slow" >slow &
+"$WEIR" once slow --check 300ms --grace 100ms -- sh -c "$works; echo slow" >slow.out &
 holder=$!
 wait_for "the program" 20 test -s p
-sleep 6
+over=$(($(date +%s%N) + 5500000000))
+is_over() { [ "$(date +%s%N)" -ge "$over" ]; }
+wait_for "the end of a lease" 20 is_over
 status "a long run is renewed" 75 weir once slow --nowait -- touch both
 touch go
 wait $holder
-is "and ends as it should" "$? $(cat slow) $(ls both 2>/dev/null)" "0 slow "
+is "and ends as it should" "$? $(cat slow.out) $(ls both 2>/dev/null)" "0 slow "
 rm -f p go
 
 # ---- a store in trouble -----------------------------------------------------------------------------
 
 if [ "${1-}" = postgres ]; then
     sql() { psql -X -qAt -v ON_ERROR_STOP=1 "$WEIR_TEST_POSTGRES" -c "$1"; }
-    "$WEIR" once cut -- sh -c "$works; echo cut" >cut &
+    "$WEIR" once cut -- sh -c "$works; echo cut" >cut.out &
     holder=$!
     wait_for "the program" 20 test -s p
     sql "SELECT count(pg_terminate_backend(pid)) FROM pg_stat_activity WHERE application_name LIKE 'weir%'" >/dev/null
     touch go
     wait $holder
-    is "a lost connection loses nothing" "$? $(cat cut) $(weir once cut -- true)" "0 cut cut"
+    is "a lost connection loses nothing" "$? $(cat cut.out) $(weir once cut -- true)" "0 cut cut"
 else
     # The disk is full when it is to be remembered: what was done is, what it said is not.
     export WEIR_STORE=sqlite:full.db
     ok "a store of its own" weir init
-    (ulimit -f 900 && exec "$WEIR" once full -- sh -c 'head -c 1000000 /dev/zero; echo ran >&2') 2>full.err | cat >full
-    is "what it says is passed on" "$(wc -c <full) $(grep -cx ran full.err)" "1000000 1"
+    (ulimit -f 900 && exec "$WEIR" once full -- sh -c 'head -c 1000000 /dev/zero; echo ran >&2') 2>full.err | cat >full.out
+    is "what it says is passed on" "$(wc -c <full.out) $(grep -cx ran full.err)" "1000000 1"
     like "and says what it could not keep" "$(cat full.err)" 'its output could not be kept'
     is "C40_a_full_store_still_remembers_that_it_ran" "$(weir once full -- echo again)" ""
 fi

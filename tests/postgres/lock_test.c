@@ -359,7 +359,10 @@ static void C40_a_cut_network_is_noticed(void **state)
         "sh", "-c", "trap '' TERM; echo $$ >p.tmp; mv p.tmp p; while :; do sleep 0.01; done");
     WAIT_FOR(exists("p"));
     const pid_t program = number_in("p");
-    usleep(1500000); /* it goes on for longer than a check takes */
+    /* It goes on for longer than a check takes. */
+    assert_true(test_wait(t->conn, SECONDS,
+                          "SELECT max(query_start - backend_start) > interval '1200 ms' FROM "
+                          "pg_stat_activity WHERE application_name = 'weir lock c'"));
     assert_true(alive(program));
     const int64_t start = test_mono_us();
     proxy_blackhole(p, true);
@@ -415,7 +418,9 @@ static void C40_nothing_else_loses_it(void **state)
     const pid_t waiter = WEIR("waiter", url, "lock", "e", "--wait", "--check", "400ms", "--", "sh",
                               "-c", "touch w; while [ ! -e stop ]; do sleep 0.01; done");
     WAIT_FOR(sessions(t, "e", false) == 1);
-    usleep(500000);
+    assert_true(test_wait(t->conn, SECONDS,
+                          "SELECT min(clock_timestamp() - backend_start) > interval '600 ms' FROM "
+                          "pg_stat_activity WHERE application_name = 'weir lock e'"));
     touch("go");
     assert_int_equal(ended(holder), 0);
     WAIT_FOR(exists("w"));
