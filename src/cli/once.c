@@ -44,7 +44,7 @@ static weir_status watch_look(void *ctx, bool prove, int64_t *known_us, weir_err
     return weir__once_watch(ctx, known_us, err);
 }
 
-/* ---- the run ----------------------------------------------------------------------------------- */
+/* ---- the run ------------------------------------------------------------------------------- */
 
 static int finish(const cli *c, once_run *r, const run_outcome *out, int result)
 {
@@ -161,7 +161,7 @@ static int run_key(cli *c, const cli_guarded *g)
     return result;
 }
 
-/* ---- forgetting ---------------------------------------------------------------------------------- */
+/* ---- forgetting ---------------------------------------------------------------------------- */
 
 static int forget(cli *c)
 {
