@@ -9,9 +9,9 @@
  *
  * Taking writes the state, the holder and the time, with --lease the lease's end too, and is
  * durable when the rows are in hand; finishing asks whether the row is still held. Each is one
- * prepared statement, on PostgreSQL with all rows in it, on SQLite for each row, in one transaction.
- * Leases that have ended are nobody's business here; nothing is known of the table but what is
- * written below; of a row, its number and its payload come back.
+ * prepared statement, on PostgreSQL with all rows in it, on SQLite for each row, in one
+ * transaction. Leases that have ended are nobody's business here; nothing is known of the table but
+ * what is written below; of a row, its number and its payload come back.
  */
 #include "bench.h"
 #include "queue.h"

@@ -658,8 +658,8 @@ enum {
     WEIR_CLAIM_PORTABLE = 8 /* by statements that any database understands                      */
 };
 
-/* Names of columns that are left out have their default; a name that is empty and not NULL means that
- * nothing is written there. */
+/* Names of columns that are left out have their default; a name that is empty and not NULL means
+ * that nothing is written there. */
 typedef struct weir_claim {
     uint32_t size;
     uint32_t flags; /* WEIR_CLAIM_*                                                     */
@@ -685,17 +685,17 @@ typedef struct weir_claim {
 } weir_claim;
 #define WEIR_CLAIM_INIT .size = sizeof(weir_claim)
 
-/* Claims. No two callers are ever given the same row, and nobody more than asked for; what was given
- * is durable. Fewer rows, or none, mean that nothing more was free. *out: owned, ended by
- * weir_rows_free. EINVAL: a name, or SQL that the database does not take; ENOTFOUND: no such table or
- * file; EHELD; EBUSY, EUNAVAILABLE: nothing was claimed; EUNKNOWN: the answer was lost; EMISUSE: a
- * transaction is open on an adopted connection and WEIR_CLAIM_HOLD is not set, or the other way
+/* Claims. No two callers are ever given the same row, and nobody more than asked for; what was
+ * given is durable. Fewer rows, or none, mean that nothing more was free. *out: owned, ended by
+ * weir_rows_free. EINVAL: a name, or SQL that the database does not take; ENOTFOUND: no such table
+ * or file; EHELD; EBUSY, EUNAVAILABLE: nothing was claimed; EUNKNOWN: the answer was lost; EMISUSE:
+ * a transaction is open on an adopted connection and WEIR_CLAIM_HOLD is not set, or the other way
  * round. */
 WEIR_API WEIR_MUSTCHECK int32_t weir_claim_rows(weir_tables *t, const weir_claim *claim,
                                                 weir_rows **out, weir_error *err);
 WEIR_API size_t weir_rows_count(const weir_rows *rows);
-/* A row as it is after the claim, as one flat JSON object. Borrowed until weir_rows_free; empty: there
- * is no such row. */
+/* A row as it is after the claim, as one flat JSON object. Borrowed until weir_rows_free; empty:
+ * there is no such row. */
 WEIR_API weir_str weir_rows_json(const weir_rows *rows, size_t row);
 /* NULL is a no-op. */
 WEIR_API void weir_rows_free(weir_rows *rows);
@@ -718,9 +718,9 @@ typedef struct weir_finish {
 } weir_finish;
 #define WEIR_FINISH_INIT .size = sizeof(weir_finish)
 
-/* Finishes, or makes longer, one of the rows that were claimed. Guarded by the holder, the fence, the
- * lease and the values of the claim: ELOST: the row is another's by now, and nothing was written.
- * ENOTFOUND: it is no longer there. Other codes as weir_claim_rows. Any thread; needs by,
+/* Finishes, or makes longer, one of the rows that were claimed. Guarded by the holder, the fence,
+ * the lease and the values of the claim: ELOST: the row is another's by now, and nothing was
+ * written. ENOTFOUND: it is no longer there. Other codes as weir_claim_rows. Any thread; needs by,
  * fence_column, or set without a lease, in the claim. */
 WEIR_API WEIR_MUSTCHECK int32_t weir_rows_finish(weir_tables *t, const weir_rows *rows, size_t row,
                                                  const weir_finish *finish, weir_error *err);

@@ -35,7 +35,8 @@ static weir_status run_fast(table_session *s, const claim_spec *c, claim_lock lo
     return status;
 }
 
-/* One round of a claim that takes several: what it takes is found in `found`, its keys in `taken`. */
+/* One round of a claim that takes several: what it takes is found in `found`, its keys in
+ * `taken`. */
 static weir_status run_round(table_session *s, claim_spec *c, claim_lock lock, claim_found *found,
                              claim_found *taken, weir_error *err)
 {

@@ -202,8 +202,8 @@ static bool key_written(const claim_spec *c)
     return written;
 }
 
-/* As much as the UPDATE will need, and no more: who writes a row that refers to this one does not hold
- * it, and is not held up while it is held. */
+/* As much as the UPDATE will need, and no more: who writes a row that refers to this one does not
+ * hold it, and is not held up while it is held. */
 void weir__claim_add_lock(claim_text *t, const claim_spec *c, claim_lock lock)
 {
     if (lock == CLAIM_LOCK_NONE) {

@@ -84,8 +84,8 @@ static bool inodes_have(const inodes *list, uint64_t inode)
     return false;
 }
 
-/* The address of a line of /proc/net/tcp or tcp6 as text, as PostgreSQL writes it: words of 32 bits in
- * the machine's order. */
+/* The address of a line of /proc/net/tcp or tcp6 as text, as PostgreSQL writes it: words of 32 bits
+ * in the machine's order. */
 static bool address_text(const char *hex, char out[INET6_ADDRSTRLEN])
 {
     static const unsigned char mapped[12] = { [10] = 0xff, [11] = 0xff };

@@ -1,13 +1,13 @@
 /* hold.h - a command for one row that is locked in a transaction meanwhile.
  *
  * What must stay true
- *   (1) The row is locked before the command begins, over a connection of this process, and until it
- *       has ended. Exit 0 commits; anything else, and any death of this process, rolls back: the row
- *       is then as if nothing had happened.
- *   (2) What the command wants written it prints last: {"set":{"amount":5}} is written to its row in
- *       the same transaction. It must not write the row itself: that would wait for the transaction
- *       that waits for it. A command of which a process is found waiting so, on PostgreSQL, is ended
- *       with an error that says this. On SQLite its own busy timeout ends it.
+ *   (1) The row is locked before the command begins, over a connection of this process, and until
+ *       it has ended. Exit 0 commits; anything else, and any death of this process, rolls back: the
+ *       row is then as if nothing had happened.
+ *   (2) What the command wants written it prints last: {"set":{"amount":5}} is written to its row
+ *       in the same transaction. It must not write the row itself: that would wait for the
+ *       transaction that waits for it. A command of which a process is found waiting so, on
+ *       PostgreSQL, is ended with an error that says this. On SQLite its own busy timeout ends it.
  *   (3) When the transaction's connection is lost, the command is ended.
  *
  * THREADS  A hold belongs to one thread at a time. It has a second thread and a second connection

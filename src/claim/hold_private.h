@@ -6,7 +6,7 @@
 #include "base/thread.h"
 #include "claim/hold.h"
 
-/* ---- hold_watch.c ----------------------------------------------------------------------------- */
+/* ---- hold_watch.c ---------------------------------------------------------------------------- */
 
 enum { HOLD_NAME_BYTES = 64, HOLD_WHY_BYTES = 512 };
 
@@ -36,16 +36,17 @@ void weir__hold_watch_close(hold_watch *w); /* opened or zeroed */
 weir_status weir__hold_watch_begin(hold_watch *w, table_session *s, weir_error *err);
 /* Whether the command was ended, and then w->why says why. */
 bool weir__hold_watch_end(hold_watch *w);
-/* After a command that did not succeed is gone, and before its row is let go: ends statements that it
- * has left waiting. */
+/* After a command that did not succeed is gone, and before its row is let go: ends statements that
+ * it has left waiting. */
 void weir__hold_watch_sweep(hold_watch *w);
 
-/* ---- hold_write.c ----------------------------------------------------------------------------- */
+/* ---- hold_write.c ---------------------------------------------------------------------------- */
 
 /* Whether a line is {"set":...}: what is to be written. Others are output like any. */
 bool weir__hold_is_set(weir_str line);
-/* Writes what the command wants (a line that is_set, or an empty one) and `done` to the row with the
- * key of rows' first, in the transaction of the session. EINVAL: what is wrong with the line. */
+/* Writes what the command wants (a line that is_set, or an empty one) and `done` to the row with
+ * the key of rows' first, in the transaction of the session. EINVAL: what is wrong with the
+ * line. */
 weir_status weir__hold_write(table_session *s, const hold_options *o, const table_result *rows,
                              weir_str line, weir_error *err);
 

@@ -67,8 +67,8 @@ static void give_up(hold_watch *w, const waiter_found *found)
     }
 }
 
-/* One look. false: there is no more to look for. A look that fails is repeated: it is there to help,
- * and the row is safe without it. */
+/* One look. false: there is no more to look for. A look that fails is repeated: it is there to
+ * help, and the row is safe without it. */
 static bool look(hold_watch *w)
 {
     const waiter_search search = { .holder = w->holder,

@@ -2,22 +2,23 @@
  *
  * What must stay true
  *   (1) A child runs only while its row is held: it is ended before the lease can have ended, by
- *       this machine's monotonic clock from before the claim or renewal was sent, unless the database
- *       has renewed the lease meanwhile. A row that is found to be another's ends it at once.
- *   (2) What is written about the outcome is guarded by holder, fence and the values of the claim. A
- *       lost row is told, and not written.
- *   (3) Nothing that was claimed is forgotten: each row ends as done, failed, lost, released, or left
- *       as it is, and `told` hears of each that is not done.
+ *       this machine's monotonic clock from before the claim or renewal was sent, unless the
+ *       database has renewed the lease meanwhile. A row that is found to be another's ends it at
+ *       once.
+ *   (2) What is written about the outcome is guarded by holder, fence and the values of the claim.
+ *       A lost row is told, and not written.
+ *   (3) Nothing that was claimed is forgotten: each row ends as done, failed, lost, released, or
+ *       left as it is, and `told` hears of each that is not done.
  *   (4) A stop begins nothing more: what was not begun is released; what runs may end within the
  *       budget, and is then ended and released.
  *
  * When this process is killed its children are, by their keeper, and the rows are free when their
  * leases end.
  *
- * THREADS  The caller's supervises: it waits for the end, for the stop, and for leases that run out;
- * it never talks to the database meanwhile. `parallel` threads run children and write outcomes, one
- * at a time, over the session that claimed; one more gives rows back after a stop. One thread renews
- * leases over a session of its own.
+ * THREADS  The caller's supervises: it waits for the end, for the stop, and for leases that run
+ * out; it never talks to the database meanwhile. `parallel` threads run children and write
+ * outcomes, one at a time, over the session that claimed; one more gives rows back after a stop.
+ * One thread renews leases over a session of its own.
  */
 #ifndef WEIR_CLAIM_RUNNER_H
 #define WEIR_CLAIM_RUNNER_H

@@ -1,10 +1,10 @@
-/* waiters.h - whether a process of a group waits, over a connection of its own, for what a backend of
- * PostgreSQL holds.
+/* waiters.h - whether a process of a group waits, over a connection of its own, for what a backend
+ * of PostgreSQL holds.
  *
- * Who waits for whom is the server's knowledge; which process a backend works for is this machine's.
- * They are brought together by what cannot be mistaken:
- *   - the name that the group's programs were told to give their connections (PGAPPNAME), which has a
- *     random number in it; or
+ * Who waits for whom is the server's knowledge; which process a backend works for is this
+ * machine's. They are brought together by what cannot be mistaken:
+ *   - the name that the group's programs were told to give their connections (PGAPPNAME), which has
+ *     a random number in it; or
  *   - the address and port of the connection, which is a socket of a process of the group.
  * A program that names its connections itself and comes through a Unix socket or a pooler is not
  * recognised; nobody else is ever taken for it.
@@ -31,8 +31,9 @@ typedef struct waiter_found {
 weir_status weir__waiters_look(table_session *s, const waiter_search *search, waiter_found *out,
                                weir_error *err);
 
-/* Ends a backend that waits: the server does not notice that its client is gone, and would go on with
- * its statement as soon as the lock is free. EIO: it may not be ended by us (42501), or would not. */
+/* Ends a backend that waits: the server does not notice that its client is gone, and would go on
+ * with its statement as soon as the lock is free. EIO: it may not be ended by us (42501), or would
+ * not. */
 weir_status weir__waiter_end(table_session *s, int64_t waiter, weir_error *err);
 
 /* The machine's part: whether a process of the group has a TCP socket with this address

@@ -121,7 +121,8 @@ static bool has_column(const table_info *t, weir_str given, const char *usual)
     return weir__table_column(t, given.len > 0 ? given : weir__str(usual)) != NULL;
 }
 
-/* Commands that are run are run by somebody, whose name is made up if the table has a place for it. */
+/* Commands that are run are run by somebody, whose name is made up if the table has a place for
+ * it. */
 static void make_holder(claim_run *k)
 {
     char host[64] = "localhost";

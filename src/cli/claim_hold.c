@@ -89,7 +89,8 @@ static void note_error(holding *g, const weir_error *err)
     weir__unlock(&g->mu);
 }
 
-/* Whether another row is wanted; then it is counted, and *request leaves out those that were tried. */
+/* Whether another row is wanted; then it is counted, and *request leaves out those that were
+ * tried. */
 static bool take_turn(holding *g, claim_request *request)
 {
     weir__lock(&g->mu);

@@ -25,14 +25,14 @@ typedef struct claim_options {
     claim_params claimed, done, failed, released;
 } claim_options;
 
-/* name: of the table, by --table or by an argument; from_file: weir.yaml is looked into for it. Reads
- * every flag of the command that says something about a table. CLI_DONE, or the exit status of what
- * has been reported. */
+/* name: of the table, by --table or by an argument; from_file: weir.yaml is looked into for it.
+ * Reads every flag of the command that says something about a table. CLI_DONE, or the exit status
+ * of what has been reported. */
 int weir__cli_claim_read(cli *c, claim_options *o, const char *name, bool from_file);
 void weir__cli_claim_free(claim_options *o);
 
-/* Sorts the parameters by the SQL in which they are used; what is used nowhere is left to the claim,
- * which says so. CLI_DONE, or the exit status of what has been reported. */
+/* Sorts the parameters by the SQL in which they are used; what is used nowhere is left to the
+ * claim, which says so. CLI_DONE, or the exit status of what has been reported. */
 int weir__cli_claim_params(const cli *c, claim_options *o, table_dialect dialect);
 
 /* The request of a claim, without its holder's name and its mode. Borrows from *o. */

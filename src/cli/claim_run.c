@@ -1,7 +1,7 @@
 /* claim_run.c - weir claim --run: a command for each claimed row, by claim/runner.
  *
- * Whole lines of the children go to stdout and stderr, as in xargs; what became of a row that is not
- * done is told on stderr.
+ * Whole lines of the children go to stdout and stderr, as in xargs; what became of a row that is
+ * not done is told on stderr.
  */
 #include "claim/runner.h"
 #include "cli/claim.h"

@@ -1,8 +1,8 @@
 /* config.c - the store of a weir.yaml, which every command asks for.
  *
  * What is not known is an error: a key that is misspelt must not be a key that is ignored. But
- * lanes, reactions and tables are looked at by who uses them (config_reactions.c, config_tables.c): a
- * slip in a reaction must not keep anybody from reading the store.
+ * lanes, reactions and tables are looked at by who uses them (config_reactions.c, config_tables.c):
+ * a slip in a reaction must not keep anybody from reading the store.
  */
 #include "cli/cli.h"
 #include "cli/config_yaml.h"

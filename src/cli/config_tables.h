@@ -59,8 +59,8 @@ typedef struct config_tables {
 void weir__config_take_tables(config_file *f, const config_key *key, yaml_node_t *value,
                               void *into);
 
-/* Reads the tables of a file; a file that is not there has none. EINVAL: `problems` has all of them,
- * err the first. *out: ended by weir__config_tables_free, also after a failure. */
+/* Reads the tables of a file; a file that is not there has none. EINVAL: `problems` has all of
+ * them, err the first. *out: ended by weir__config_tables_free, also after a failure. */
 weir_status weir__config_tables_read(config_tables *out, const char *path, weir_error *err);
 void weir__config_tables_free(config_tables *t);
 /* NULL: there is none of that name. */

@@ -1,8 +1,8 @@
 /* lock_table.c - weir lock --table: runs a program while one row of a table is locked.
  *
  * The same as weir claim --hold for a row that is named by its key: the row is on the program's
- * standard input, what it prints last may be written to the row, exit 0 commits, and its exit status
- * is passed on.
+ * standard input, what it prints last may be written to the row, exit 0 commits, and its exit
+ * status is passed on.
  */
 #include "cli/claim.h"
 

@@ -297,8 +297,8 @@ static weir_status lock_timeout(postgres_session *s, int64_t wait_us, weir_error
     return undone(script(s, sql, err), err);
 }
 
-/* A lock that is granted in the moment in which lock_timeout ends is, to the server, a statement that
- * somebody has cancelled (57014). Before the answer was due, that is what it was taken for. */
+/* A lock that is granted in the moment in which lock_timeout ends is, to the server, a statement
+ * that somebody has cancelled (57014). Before the answer was due, that is what it was taken for. */
 static weir_status too_late(const postgres_session *s, const table_statement *statement,
                             weir_status status, int64_t started_us, weir_error *err)
 {

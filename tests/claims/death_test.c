@@ -126,7 +126,7 @@ static void C38_who_dies_while_finishing_has_finished_or_not(void **state)
     assert_true(step > 1);
 }
 
-/* ---- connections ------------------------------------------------------------------------------ */
+/* ---- connections ----------------------------------------------------------------------------- */
 
 static void terminate(kit *k, claimer *c)
 {
@@ -252,7 +252,7 @@ static void C36_a_claim_that_is_lost_on_the_way_takes_nothing(void **state)
     proxy_stop(p);
 }
 
-/* ---- the server ------------------------------------------------------------------------------- */
+/* ---- the server ------------------------------------------------------------------------------ */
 
 /* SIGKILL to the server and to all its processes, and a new one on what is left on the disk. */
 static void kill_server(kit *k)

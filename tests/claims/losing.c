@@ -1,5 +1,5 @@
-/* losing.c - C37: what happens to a claimer when somebody else holds what it wants. The other one is
- * a plain connection that holds its lock until the test lets it go: a claimer that waited for it
+/* losing.c - C37: what happens to a claimer when somebody else holds what it wants. The other one
+ * is a plain connection that holds its lock until the test lets it go: a claimer that waited for it
  * where it should not would stand still until the server ends the transaction, and then show rows
  * that it should not have.
  */

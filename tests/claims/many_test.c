@@ -1,6 +1,6 @@
-/* many_test.c - many claimers at once: forty threads with sessions of their own on PostgreSQL, eight
- * processes on SQLite, eight threads in memory. Each writes down what it was given; what must hold
- * is checked from those notes and from the table, by code that knows only the contract:
+/* many_test.c - many claimers at once: forty threads with sessions of their own on PostgreSQL,
+ * eight processes on SQLite, eight threads in memory. Each writes down what it was given; what must
+ * hold is checked from those notes and from the table, by code that knows only the contract:
  *
  *   - no row is in two notes, and after the storm every row is in one;
  *   - no batch is larger than asked for, and each is in order;
@@ -235,7 +235,7 @@ static void C36_eight_processes_get_every_row_once(void **state)
     notes_check(k, n, rows);
 }
 
-/* ---- never too many for one value ------------------------------------------------------------- */
+/* ---- never too many for one value ------------------------------------------------------------ */
 
 /* Whoever exceeds the cap is refused by the table itself. On PostgreSQL a trigger sees only what is
  * committed, so it counts in rows that one transaction at a time can hold. */
@@ -352,7 +352,7 @@ static void C36_a_cap_counts_what_is_held_and_nothing_else(void **state)
     kit_message(k->one, "--max-per");
 }
 
-/* ---- ten thousand races ----------------------------------------------------------------------- */
+/* ---- ten thousand races ---------------------------------------------------------------------- */
 
 /* Two threads that meet before every race. */
 typedef struct races {

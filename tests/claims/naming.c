@@ -1,5 +1,5 @@
-/* naming.c - C39: names are identifiers, values are parameters, whatever is in them; and what is not
- * there is refused by the name of the flag that asked for it.
+/* naming.c - C39: names are identifiers, values are parameters, whatever is in them; and what is
+ * not there is refused by the name of the flag that asked for it.
  */
 #include "kit.h"
 

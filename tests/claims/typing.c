@@ -262,7 +262,8 @@ static void C36_keys_of_several_columns(void **state)
                         "1 x A,1 y -,2 x -,2 y -");
 }
 
-/* A key of SQLite's may be NULL. Whatever a claim takes it shows, and what it shows it has taken. */
+/* A key of SQLite's may be NULL. Whatever a claim takes it shows, and what it shows it has
+ * taken. */
 static void C36_a_key_that_is_null_is_no_trap(void **state)
 {
     kit *k = *state;

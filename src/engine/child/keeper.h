@@ -4,9 +4,9 @@
  * the program's leash, a socket of which this process has the other end:
  *   - The program's process group lives as long as the leash: when this end is shut down or closed,
  *     which the kernel does when this process dies, the keeper kills the group.
- *   - Two leash_notes come back on it: one with the group's number when the program was started, and
- *     one when no process of the group is left. When nothing could be started only the second comes.
- *     End of file without it: the keeper is dead, and the program with it.
+ *   - Two leash_notes come back on it: one with the group's number when the program was started,
+ *     and one when no process of the group is left. When nothing could be started only the second
+ *     comes. End of file without it: the keeper is dead, and the program with it.
  */
 #ifndef WEIR_ENGINE_CHILD_KEEPER_H
 #define WEIR_ENGINE_CHILD_KEEPER_H

@@ -130,9 +130,10 @@ weir_status weir__pg_run_script_rows(pg_conn *conn, const char *sql, int64_t ans
 weir_status weir__pg_result_status(const PGresult *result, weir_error *err);
 
 /* For what works in a database that need not have a store: connections that find out nothing about
- * one, are set up so that results do not depend on a role's settings, and take SQL as it is. Refusals on them: 55P03 is
- * WEIR_EHELD, 40P01 and 40001 WEIR_ECONFLICT, all others WEIR_EIO. A statement without an answer in
- * time is cancelled, so that it is known that it has not happened. Ended by base.ops->close. */
+ * one, are set up so that results do not depend on a role's settings, and take SQL as it is.
+ * Refusals on them: 55P03 is WEIR_EHELD, 40P01 and 40001 WEIR_ECONFLICT, all others WEIR_EIO. A
+ * statement without an answer in time is cancelled, so that it is known that it has not happened.
+ * Ended by base.ops->close. */
 weir_status weir__pg_bare_open(pg_store **out, const store_options *options, weir_error *err);
 /* Parameters as libpq has them. */
 typedef struct pg_plain {

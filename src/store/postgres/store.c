@@ -135,7 +135,8 @@ weir_status weir__pg_bare_open(pg_store **out, const store_options *options, wei
 {
     store_options bare = *options;
     bare.open_flags = 0; /* what they say is about stores */
-    /* Whose statement it is knows how long it takes; a connection that is dead is noticed by TCP. */
+    /* Whose statement it is knows how long it takes; a connection that is dead is noticed by
+     * TCP. */
     bare.answer_us = options->answer_us == 0 ? PG_ANSWER_US_LONG : options->answer_us;
     const weir_status status = store_new(out, &bare, err);
     if (status == WEIR_OK) {

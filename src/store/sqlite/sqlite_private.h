@@ -127,8 +127,8 @@ void weir__sqlite_handle_remove(sqlite_store *s); /* one that was never added is
  * WEIR_EMISUSE when one of them was in use at that moment. */
 weir_status weir__sqlite_inherited_close(weir_error *err);
 
-/* open.c. A handle on somebody else's database, for the port to tables: its writer is connected to a
- * file that exists (ENOTFOUND), or to a database in memory when the path is empty. Commits are
+/* open.c. A handle on somebody else's database, for the port to tables: its writer is connected to
+ * a file that exists (ENOTFOUND), or to a database in memory when the path is empty. Commits are
  * durable; nothing of a store is made or needed. Whoever has it uses the writer, waits until
  * `deadline_us`, looks after at_rest, and ends it with base.ops->close. */
 weir_status weir__sqlite_guest_open(sqlite_store **out, const store_options *options,
