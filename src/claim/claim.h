@@ -174,7 +174,8 @@ typedef struct finish_request {
     int64_t fence;
     weir_str fence_column;
     /* Empty: locked_until when the table has such a column, else none; CLAIM_NO_COLUMN: none. A
-     * lease that has ended is no longer yours; where the column is NULL there is none. */
+     * lease that has ended is no longer yours; where the column is NULL there is none, which is
+     * fine but for EXTEND. */
     weir_str lease_column;
     int64_t lease_us;      /* EXTEND */
     const claim_set *held; /* what the row must still have: the `set` of its claim; may be empty */

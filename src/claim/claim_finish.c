@@ -234,11 +234,14 @@ static size_t add_sets(claim_text *t, const finish_spec *f)
     return count;
 }
 
+/* A row without a lease may be finished, not extended: it is nobody's any more, or has no end. */
 static void add_lease_lives(claim_text *t, const finish_spec *f)
 {
     weir__claim_add(t, "(");
-    weir__claim_add_str(t, f->lease->quoted);
-    weir__claim_add(t, " IS NULL OR ");
+    if (f->request->kind != FINISH_EXTEND) {
+        weir__claim_add_str(t, f->lease->quoted);
+        weir__claim_add(t, " IS NULL OR ");
+    }
     weir__claim_add_str(t, f->lease->quoted);
     weir__claim_add(t, " > ");
     weir__claim_add_time(t, f->lease_clock, NULL, 0);
@@ -291,7 +294,8 @@ static weir_status say_why(const finish_spec *f, const table_result *r, weir_err
     const weir_str table = f->table->shown;
     const table_cell *by = &r->cells[0];
     const table_cell *fence = &r->cells[1];
-    const table_cell *lives = &r->cells[2];
+    const table_cell *leased = &r->cells[2];
+    const table_cell *lives = &r->cells[3];
     int64_t actual = 0;
     const bool same_fence =
         !fence->null && weir__str_to_i64(fence->text, &actual) && actual == request->fence;
@@ -303,14 +307,16 @@ static weir_status say_why(const finish_spec *f, const table_result *r, weir_err
                        by->null ? "nobody holds it" : "it is \"", (int)by->text.len,
                        by->null ? "" : by->text.ptr, by->null ? "" : "\"'s");
     } else if (request->has_fence && !same_fence) {
-        status = weir__fail(
-            err, WEIR_ELOST, "row %s of %.*s was claimed again: its fence is %.*s, not %" PRId64,
-            f->key, (int)table.len, table.ptr, fence->null ? 4 : (int)fence->text.len,
-            fence->null ? "NULL" : fence->text.ptr, request->fence);
-    } else if (!lives->null && weir__str_equal(lives->text, weir__str("0"))) {
         status =
-            weir__fail(err, WEIR_ELOST, "row %s of %.*s is no longer yours: its lease has ended",
-                       f->key, (int)table.len, table.ptr);
+            weir__fail(err, WEIR_ELOST, "row %s of %.*s was %s: its fence is %.*s, not %" PRId64,
+                       f->key, (int)table.len, table.ptr,
+                       actual > request->fence ? "claimed again" : "never claimed so",
+                       fence->null ? 4 : (int)fence->text.len,
+                       fence->null ? "NULL" : fence->text.ptr, request->fence);
+    } else if (!lives->null && weir__str_equal(lives->text, weir__str("0"))) {
+        status = weir__fail(err, WEIR_ELOST, "row %s of %.*s is no longer yours: %s", f->key,
+                            (int)table.len, table.ptr,
+                            leased->null ? "it has no lease that goes on" : "its lease has ended");
     } else {
         status = weir__fail(err, WEIR_ELOST, "row %s of %.*s is no longer claimed", f->key,
                             (int)table.len, table.ptr);
@@ -326,6 +332,8 @@ static weir_status why_not(table_session *s, const finish_spec *f, weir_error *e
     add_column_or_null(&t, f->by);
     weir__claim_add(&t, ", ");
     add_column_or_null(&t, f->fence);
+    weir__claim_add(&t, ", ");
+    add_column_or_null(&t, f->lease);
     weir__claim_add(&t, ", ");
     if (f->lease == NULL) {
         weir__claim_add(&t, "NULL");

@@ -181,6 +181,20 @@ static void extend_moves_the_end(void **state)
     expect_row(f, "{\"soon\":1}");
 }
 
+static void C38_what_has_no_lease_is_not_extended(void **state)
+{
+    fixture *f = *state;
+    finish_request r = finish(FINISH_DONE, &first);
+    r.set = &done;
+    r.set_count = 1;
+    assert_int_equal(weir__claim_finish(f->s, &r, NULL, &f->err), WEIR_OK);
+    r = finish(FINISH_EXTEND, &first);
+    r.lease_us = 60 * SECOND;
+    refused(f, &r, WEIR_ELOST, "row 1 of jobs is no longer yours: it has no lease that goes on");
+    run(f, "SELECT locked_until IS NULL AS finished FROM jobs WHERE id = 1");
+    expect_row(f, "{\"finished\":1}");
+}
+
 static void C38_who_no_longer_holds_it_is_refused(void **state)
 {
     fixture *f = *state;
@@ -194,6 +208,8 @@ static void C38_who_no_longer_holds_it_is_refused(void **state)
     r.fence = 6;
     r.fence_column = STR("fence");
     refused(f, &r, WEIR_ELOST, "row 1 of jobs was claimed again: its fence is 7, not 6");
+    r.fence = 8;
+    refused(f, &r, WEIR_ELOST, "row 1 of jobs was never claimed so: its fence is 7, not 8");
     r = finish(FINISH_EXTEND, &second);
     r.lease_us = SECOND;
     refused(f, &r, WEIR_ELOST, "row 2 of jobs is no longer yours: its lease has ended");
@@ -375,6 +391,7 @@ int main(void)
         TEST(C38_what_is_released_is_free_at_once),
         TEST(without_a_lease_the_values_of_the_claim_are_a_guard),
         TEST(extend_moves_the_end),
+        TEST(C38_what_has_no_lease_is_not_extended),
         TEST(C38_who_no_longer_holds_it_is_refused),
         TEST(a_row_that_is_not_there_is_told),
         TEST(a_lease_column_may_be_left_out),
