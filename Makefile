@@ -10,6 +10,7 @@ WERROR  ?= false
 # What runs under a sanitizer, with fewer seeds: everything there takes several times as long. The
 # simulator not under ThreadSanitizer: it has one thread.
 SANITIZED_SUITES = --suite unit --suite conformance --suite differential --suite engine \
+  --suite claims_memory --suite claims_many_memory --suite claims_sqlite \
   --timeout-multiplier 5
 SANITIZED_SEEDS  = WEIR_DIFFERENTIAL_SEEDS=100 WEIR_SIM_SEEDS=50
 

@@ -119,7 +119,7 @@ void kit_exec_each(kit *k, const char *postgres, const char *sqlite);
 const char *kit_rows(kit *k, const char *format, ...) WEIR_PRINTF(2, 3);
 int64_t kit_number(kit *k, const char *format, ...) WEIR_PRINTF(2, 3);
 /* Polls a query until it gives this text. */
-void kit_await(kit *k, const char *text, const char *format, ...) WEIR_PRINTF(3, 4);
+void kit_await(kit *k, const char *wanted, const char *format, ...) WEIR_PRINTF(3, 4);
 /* One more plain connection to PostgreSQL, closed after the test. */
 PGconn *kit_connect(kit *k);
 void kit_pg(PGconn *conn, const char *sql);
