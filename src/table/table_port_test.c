@@ -680,7 +680,7 @@ static void literals_are_written_as_the_dialect_does(void **state)
     const table_value slash = { .kind = TABLE_TEXT, .text = weir__str("a\\'") };
     const table_value bytes = { .kind = TABLE_BYTES, .text = { .ptr = "\0\xfe", .len = 2 } };
     (void)state;
-    for (int d = 0; d < TABLE_DIALECTS_COUNT; d++) {
+    for (table_dialect d = 0; d < TABLE_DIALECTS_COUNT; d++) {
         literal(d, (table_value){ .kind = TABLE_NULL }, "", "NULL");
         literal(d, (table_value){ .kind = TABLE_NULL }, "text", "CAST(NULL AS text)");
         literal(d, (table_value){ .kind = TABLE_INTEGER, .number = 12 }, "", "12");

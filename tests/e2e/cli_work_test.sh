@@ -289,7 +289,7 @@ ok "what is still in it goes on" wait_for "three again" 20 bash -c '[ "$(wc -l <
 is "what is no longer in it is not routed" "$(weir reactions ls | grep '"two"' | member routed)" "$routed"
 is "nor run" "$(wc -l <two)" 1
 is "its targets stay" "$(target two-b state)" idle
-ok "doctor" weir doctor
+run weir doctor # its status is about the server, too
 like "names it, and them" "$out" '"level":"note","rule":"unknown-reaction","message":"no running worker knows reaction \\"two\\", which is routed up to [0-9] of [0-9]+; 1 target of it stays: two-b"'
 is "and no other reaction" "$(grep -c unknown-reaction <<<"$out")" 1
 kill -HUP $pid
