@@ -197,10 +197,11 @@ def same(what, got, wanted):
 # ---- the tests -------------------------------------------------------------------------------
 
 ODD = 'odd "name" \\ é'
+# Leases that outlast any pause of a busy machine: what is handed out twice is counted twice.
 COUNTING = """
 lanes:
-  mail: { threads: 2 }
-  slow: { threads: 1 }
+  mail: { threads: 2, lease: 60s }
+  slow: { threads: 1, lease: 60s }
 reactions:
   - name: 'odd "name" \\ é'
     on: [Good, Bad, Race]
@@ -248,8 +249,8 @@ def what_was_done_is_what_is_counted():
         for name in ("g-0", "g-1", "g-2", "b-0", "b-1", "r-1"):
             place.await_state(name, "idle")
         counted = tap.wait_until("a beat that has counted all of it", lambda: (
-            p := place.page()) and p.of_worker("weir_handled_events_total", worker.pid) == 12 and
-            p.of_worker("weir_failed_events_total", worker.pid) == 4 and p, pause=0.2)
+            p := place.page()) and (p.of_worker("weir_handled_events_total", worker.pid) or 0) >= 12 and
+            (p.of_worker("weir_failed_events_total", worker.pid) or 0) >= 4 and p, pause=0.2)
         wanted = {
             "weir_handled_events_total": 12, "weir_failed_events_total": 4,
             "weir_parked_events_total": 3, "weir_deferred_targets_total": 1,
