@@ -24,6 +24,7 @@ struct hold {
 
     weir_buffer last; /* a line of its output that may be the last */
     bool has_last;
+    size_t blanks; /* empty lines after one that may be for us */
 };
 
 /* ---- its life ------------------------------------------------------------------------------- */
@@ -101,17 +102,39 @@ void weir__hold_result_free(hold_result *r)
 
 static void last_pass_on(hold *h)
 {
-    if (h->has_last && h->o->stdout_cb != NULL) {
-        h->o->stdout_cb(h->o->child_ctx, (weir_str){ .ptr = h->last.ptr, .len = h->last.len });
+    const child_stdout_fn give = h->o->stdout_cb;
+
+    if (h->has_last && give != NULL) {
+        give(h->o->child_ctx, (weir_str){ .ptr = h->last.ptr, .len = h->last.len });
+        for (; h->blanks > 0; h->blanks--) {
+            give(h->o->child_ctx, (weir_str){ .ptr = "", .len = 0 });
+        }
     }
     h->has_last = false;
+    h->blanks = 0;
 }
 
-/* The last line may be for us: each is passed on when another has come. */
+static bool is_blank(weir_str line)
+{
+    size_t at = 0;
+
+    while (at < line.len && strchr(" \t\r", line.ptr[at]) != NULL && line.ptr[at] != '\0') {
+        at++;
+    }
+    return at == line.len;
+}
+
+/* The last line that is not blank may be for us: each is passed on when another has come. */
 static void take_line(void *ctx, weir_str line)
 {
     hold *h = ctx;
 
+    if (h->has_last && is_blank(line) &&
+        (h->blanks > 0 ||
+         weir__hold_is_set((weir_str){ .ptr = h->last.ptr, .len = h->last.len }))) {
+        h->blanks++;
+        return;
+    }
     last_pass_on(h);
     weir__buffer_clear(&h->last);
     h->has_last = line.len == 0 || weir__buffer_add(&h->last, line.ptr, line.len);
@@ -142,6 +165,7 @@ static weir_status command_run(hold *h, weir_error *err)
         .started_ctx = h,
     };
     h->has_last = false;
+    h->blanks = 0;
     return weir__child_run(o->keeper, h->command.ptr, &call, &h->result, err);
 }
 
@@ -190,7 +214,7 @@ static weir_status end_well(hold *h, hold_result *out, weir_error *err)
     weir_status status = weir__hold_write(h->session, h->o, &out->rows,
                                           meant ? h->result.reply : (weir_str){ .len = 0 }, &why);
 
-    if (meant) {
+    if (meant) { /* and what is blank below it */
         h->has_last = false;
     }
     if (status == WEIR_OK) {

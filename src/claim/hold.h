@@ -5,8 +5,9 @@
  *       it has ended. Exit 0 commits; anything else, and any death of this process, rolls back: the
  *       row is then as if nothing had happened.
  *   (2) What the command wants written it prints last: {"set":{"amount":5}} is written to its row
- *       in the same transaction. It must not write the row itself: that would wait for the
- *       transaction that waits for it. A command of which a process is found waiting so, on
+ *       in the same transaction, or nothing is committed: also when it cannot be read, or names a
+ *       column twice, or one that `done` writes. It must not write the row itself: that would wait
+ *       for the transaction that waits for it. A command of which a process is found waiting so, on
  *       PostgreSQL, is ended with an error that says this. On SQLite its own busy timeout ends it.
  *   (3) When the transaction's connection is lost, the command is ended.
  *

@@ -42,7 +42,9 @@ void weir__hold_watch_sweep(hold_watch *w);
 
 /* ---- hold_write.c ---------------------------------------------------------------------------- */
 
-/* Whether a line is {"set":...}: what is to be written. Others are output like any. */
+/* Whether a line is meant as {"set":...}, what is to be written: a JSON object with that member, or
+ * anything that begins so. What of this cannot be written is an error, never output: a write that
+ * is dropped without a word would be committed as done. Other lines are output like any. */
 bool weir__hold_is_set(weir_str line);
 /* Writes what the command wants (a line that is_set, or an empty one) and `done` to the row with
  * the key of rows' first, in the transaction of the session. EINVAL: what is wrong with the

@@ -10,28 +10,72 @@
 
 #include <string.h>
 
-/* The value of the member "set", when there is one. json: the line without white space. */
-static bool find_set(weir_str line, weir_buffer *json, weir_str *set)
+static bool is_space(char c)
 {
-    weir_json_type type;
+    return c == ' ' || c == '\t' || c == '\r';
+}
+
+/* Whether a line begins with {"set", white space allowed between the two: it is meant for us even
+ * if the rest cannot be read. */
+static bool begins_as_set(weir_str line)
+{
+    static const char *const tokens[] = { "{", "\"set\"" };
     size_t at = 0;
 
-    while (at < line.len && (line.ptr[at] == ' ' || line.ptr[at] == '\t')) {
-        at++;
+    for (size_t i = 0; i < sizeof tokens / sizeof *tokens; i++) {
+        const size_t len = strlen(tokens[i]);
+        while (at < line.len && is_space(line.ptr[at])) {
+            at++;
+        }
+        if (line.len - at < len || memcmp(line.ptr + at, tokens[i], len) != 0) {
+            return false;
+        }
+        at += len;
     }
-    return at < line.len && line.ptr[at] == '{' &&
-           weir__json_compact(line, json, &type, NULL) == WEIR_OK && type == WEIR_JSON_OBJECT &&
-           weir__json_get((weir_str){ .ptr = json->ptr, .len = json->len }, "set", set);
+    return true;
 }
 
 bool weir__hold_is_set(weir_str line)
 {
     weir_buffer json = { 0 };
+    weir_json_type type;
     weir_str set;
-    const bool found = find_set(line, &json, &set);
+    const bool found =
+        begins_as_set(line) ||
+        (line.len > 0 && weir__json_compact(line, &json, &type, NULL) == WEIR_OK &&
+         weir__json_get((weir_str){ .ptr = json.ptr, .len = json.len }, "set", &set));
 
     weir__buffer_free(&json);
     return found;
+}
+
+/* The value of the member "set". json: the line without white space. */
+static weir_status find_set(weir_str line, weir_buffer *json, weir_str *set, weir_error *err)
+{
+    weir_json_type type;
+    size_t count = 0;
+    weir_status status = weir__json_compact(line, json, &type, err);
+
+    if (status == WEIR_EINVAL) {
+        return weir__wrap(err, status, "its last line is no valid {\"set\":{...}}");
+    }
+    if (status != WEIR_OK) {
+        return status;
+    }
+    weir_json_members it = weir__json_members((weir_str){ .ptr = json->ptr, .len = json->len });
+    while (weir__json_members_next(&it)) {
+        const weir_str quoted = { .ptr = it.name.ptr - 1, .len = it.name.len + 2 };
+        if (weir__json_string_is(quoted, weir__str("set"))) {
+            *set = it.value;
+            count++;
+        }
+    }
+    if (count > 1) {
+        return weir__fail(err, WEIR_EINVAL, "its last line has \"set\" twice");
+    }
+    return count == 1 && weir__json_type(*set) == WEIR_JSON_OBJECT
+               ? WEIR_OK
+               : weir__fail(err, WEIR_EINVAL, "\"set\" must be an object of columns and values");
 }
 
 /* A statement while it is written. */
@@ -39,14 +83,42 @@ typedef struct writing {
     claim_text text;
     weir_arena arena; /* values that had escapes */
     const table_info *table;
+    const char **by; /* for each column of the table: which flag writes it; NULL: none does */
     size_t columns;
 } writing;
 
-static void column_add(writing *w, const table_column *column)
+#define BY_SET "{\"set\"}"
+
+/* Each column is written once: what a database makes of two values differs. flag: BY_SET or an
+ * option's. */
+static weir_status column_add(writing *w, const char *flag, weir_str name,
+                              const table_column **column, weir_error *err)
 {
+    weir_status status = weir__claim_column(w->table, flag, name, true, column, err);
+    if (status != WEIR_OK) {
+        return status;
+    }
+    const weir_str shown = (*column)->name;
+    const char **by = &w->by[*column - w->table->columns];
+    if (*by != NULL && strcmp(flag, BY_SET) == 0) {
+        return weir__fail(err, WEIR_EINVAL, "its last line names column \"%.*s\" twice",
+                          (int)shown.len, shown.ptr);
+    }
+    if (*by != NULL && strcmp(*by, BY_SET) == 0) {
+        return weir__fail(err, WEIR_EINVAL,
+                          "column \"%.*s\" is in the {\"set\":{...}} of the command and in %s: "
+                          "leave it to one of the two",
+                          (int)shown.len, shown.ptr, flag);
+    }
+    if (*by != NULL) {
+        return weir__fail(err, WEIR_EINVAL, "column \"%.*s\" is written twice: by %s and by %s",
+                          (int)shown.len, shown.ptr, *by, flag);
+    }
+    *by = flag;
     weir__claim_add(&w->text, w->columns++ == 0 ? " SET " : ", ");
-    weir__claim_add_str(&w->text, column->quoted);
+    weir__claim_add_str(&w->text, (*column)->quoted);
     weir__claim_add(&w->text, " = ");
+    return WEIR_OK;
 }
 
 static weir_status json_value(writing *w, weir_str json, table_value *out, weir_error *err)
@@ -92,14 +164,14 @@ static weir_status json_value(writing *w, weir_str json, table_value *out, weir_
 static weir_status wanted_add(writing *w, weir_str line, weir_error *err)
 {
     weir_buffer json = { 0 }, name = { 0 };
-    weir_str set;
+    weir_str set = { .len = 0 };
     weir_status status = WEIR_OK;
 
-    if (!find_set(line, &json, &set)) {
-        goto out; /* nothing is wanted */
+    if (line.len == 0) {
+        return WEIR_OK; /* nothing is wanted */
     }
-    if (weir__json_type(set) != WEIR_JSON_OBJECT) {
-        status = weir__fail(err, WEIR_EINVAL, "\"set\" must be an object of columns and values");
+    status = find_set(line, &json, &set, err);
+    if (status != WEIR_OK) {
         goto out;
     }
     /* Borrowed until the statement has run. */
@@ -119,13 +191,11 @@ static weir_status wanted_add(writing *w, weir_str line, weir_error *err)
             break;
         }
         status =
-            weir__claim_column(w->table, "{\"set\"}",
-                               (weir_str){ .ptr = name.ptr, .len = name.len }, true, &column, err);
+            column_add(w, BY_SET, (weir_str){ .ptr = name.ptr, .len = name.len }, &column, err);
         if (status == WEIR_OK) {
             status = json_value(w, it.value, &value, err);
         }
         if (status == WEIR_OK) {
-            column_add(w, column);
             weir__claim_add_value(&w->text, &value, column);
         }
     }
@@ -141,23 +211,20 @@ static weir_status done_add(writing *w, const runner_writes *done, weir_error *e
 
     for (size_t i = 0; status == WEIR_OK && i < done->set_count; i++) {
         const table_column *column = NULL;
-        status = weir__claim_column(w->table, "--done", done->set[i].column, true, &column, err);
+        status = column_add(w, "--done", done->set[i].column, &column, err);
         if (status == WEIR_OK) {
-            column_add(w, column);
             weir__claim_add_value(&w->text, &done->set[i].value, column);
         }
     }
     for (size_t i = 0; status == WEIR_OK && i < done->set_sql_count; i++) {
         bool used[CLAIM_COLUMNS_MAX] = { false };
         const table_column *column = NULL;
-        status =
-            weir__claim_column(w->table, "--done-sql", done->set_sql[i].column, true, &column, err);
+        status = column_add(w, "--done-sql", done->set_sql[i].column, &column, err);
         if (status == WEIR_OK) {
             status = weir__claim_check_sql("--done-sql", done->set_sql[i].sql, w->text.dialect,
                                            done->params, done->params_count, used, err);
         }
         if (status == WEIR_OK) {
-            column_add(w, column);
             weir__claim_add(&w->text, "(");
             weir__claim_add_sql(&w->text, done->set_sql[i].sql, done->params, done->params_count);
             weir__claim_add(&w->text, ")");
@@ -182,6 +249,10 @@ weir_status weir__hold_write(table_session *s, const hold_options *o, const tabl
     table_result result = { .rows_count = 0 };
     weir_status status = WEIR_OK;
 
+    w.by = weir__calloc(o->table->columns_count, sizeof *w.by);
+    if (w.by == NULL) {
+        return weir__fail(err, WEIR_ENOMEM, "out of memory");
+    }
     weir__claim_add(&w.text, "UPDATE ");
     weir__claim_add_str(&w.text, o->table->quoted);
     status = wanted_add(&w, line, err);
@@ -199,5 +270,6 @@ weir_status weir__hold_write(table_session *s, const hold_options *o, const tabl
     weir__table_result_free(&result);
     weir__claim_text_free(&w.text);
     weir__arena_free(&w.arena);
+    weir__free(w.by);
     return status;
 }

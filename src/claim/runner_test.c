@@ -387,6 +387,9 @@ static void C38_what_a_held_rows_command_wants_is_committed_with_its_success_or_
     assert_int_equal(holds(f, "kill -9 $$", "killed by signal 9"), HOLD_FAILED);
     assert_int_equal(holds(f, "echo '{\"set\":{\"nn\":1}}'", "no column \"nn\""), HOLD_FAILED);
     assert_int_equal(holds(f, "echo '{\"set\":[]}'", "must be an object"), HOLD_FAILED);
+    assert_int_equal(holds(f, "echo '{\"set\":{\"n\":1}'", "invalid JSON"), HOLD_FAILED);
+    assert_int_equal(holds(f, "echo '{\"set\":{\"n\":1,\"n\":1}}'", "\"n\" twice"), HOLD_FAILED);
+    assert_int_equal(holds(f, "echo '{\"set\":{\"status\":1}}'", "leave it to one"), HOLD_FAILED);
     assert_int_equal(holds(f, "echo '{\"sat\":{\"n\":1}}'", NULL), HOLD_DONE); /* is output */
     expect(f, "SELECT status || n FROM jobs WHERE id = 3", "done3");
     assert_int_equal(holds(f, "true", NULL), HOLD_NOTHING);
@@ -406,7 +409,11 @@ static void which_lines_are_for_us(void **state)
     assert_true(weir__hold_is_set(weir__str(" {\"set\":{}}")));
     assert_true(weir__hold_is_set(weir__str("{\"set\": 5}"))); /* and wrong */
     assert_false(weir__hold_is_set(weir__str("{\"sets\":{}}")));
-    assert_false(weir__hold_is_set(weir__str("{\"set\":{}")));
+    assert_true(weir__hold_is_set(weir__str("{\"set\":{}"))); /* cut off */
+    assert_true(weir__hold_is_set(weir__str("\t{ \"set\" rubbish")));
+    assert_true(weir__hold_is_set(weir__str("{\"a\":1,\"set\":{}}")));
+    assert_false(weir__hold_is_set(weir__str("{\"set")));
+    assert_false(weir__hold_is_set(weir__str("{ \"a\": \"set\"")));
     assert_false(weir__hold_is_set(weir__str("[\"set\"]")));
     assert_false(weir__hold_is_set(weir__str("")));
 }

@@ -356,6 +356,38 @@ like "is told" "$errout" 'no column ..m'
 status "rubbish" 1 weir claim "${hold[@]}" --run 'echo "{\"set\":5}"'
 like "is told" "$errout" 'must be an object'
 is "and neither is half written" "$(all)" "1 done,2 pending,3 pending,"
+# says LINE [ARGUMENT...]: a held row whose command prints this line last.
+says() {
+    printf '%s\n' "$1" >said
+    shift
+    weir claim "${hold[@]}" --run 'cat said' "$@"
+}
+status "an answer that cannot be read is a failure" 1 says '{"set":{"customer":"a\u0000b"}}' --done status=done
+like "which says what is wrong with it" "$errout" '"outcome":"failed","why":".*no valid \{\\"set\\":\{\.\.\.\}\}: invalid JSON at byte [0-9]+: .*"'
+status "one that was cut off" 1 says '{"set":{"n":5}' --done status=done
+like "as well" "$errout" 'no valid .*: invalid JSON at byte 14: '
+status "after white space, between its tokens too" 1 says '	 { "set" : nothing' --done status=done
+like "as well" "$errout" 'invalid JSON at byte'
+status "in front of blank lines" 1 says $'{"set"\n \n\n' --done status=done
+like "as well" "$errout" 'invalid JSON at byte'
+status "a column twice" 1 says '{"set":{"n":5,"customer":"c","\u006e":6}}' --done status=done
+like "is told, too" "$errout" 'names column \\"n\\" twice'
+status "two answers in one" 1 says '{"set":{"n":5},"set":{"customer":"c"}}' --done status=done
+like "the same" "$errout" 'has \\"set\\" twice'
+status "a column that --done writes" 1 says '{"set":{"n":5,"status":"mine"}}' --done status=done
+like "belongs to one of the two" "$errout" 'column \\"status\\" is in .* and in --done: leave it to one of the two'
+status "or --done-sql" 1 says '{"set":{"n":5}}' --done status=done --done-sql n=n+1
+like "likewise" "$errout" 'column \\"n\\" is in .* and in --done-sql: leave it to one of the two'
+status "or both of them" 1 says seen --done n=5 --done-sql n=n+1
+like "likewise" "$errout" 'column \\"n\\" is written twice: by --done and by --done-sql'
+is "all of these roll back" "$(all) $(row 2 "n || ' ' || coalesce(customer, 'none')")" "1 done,2 pending,3 pending, 2 a"
+ok "others are output" says '{"sets":' --limit 1
+is "as they are" "$out" '{"sets":'
+ok "so is one that is not the last" says $'{"set":\n\nseen'
+is "with what follows it" "$out" $'{"set":\n\nseen'
+ok "blank lines after an answer" says $'seen\n{"set":{"n":78}}\n \n'
+is "do not make it output" "$out $(row 2 n)" "seen 78"
+sql "UPDATE jobs SET n = id WHERE id = 2"
 status "several, of which one fails" 1 weir claim "${hold[@]}" --limit 5 --parallel 2 --run 'read -r row; case $row in *\"id\":2,*) exit 1 ;; esac' --done status=done
 is "and is not tried twice" "$(all) $(grep -c outcome <<<"$errout")" "1 done,2 pending,3 done, 1"
 status "nothing to hold" 3 weir claim --table jobs --where 'n < 0' --hold --run true
@@ -434,6 +466,9 @@ ok "a row is locked by its key" weir lock --table jobs --id 2 -- sh -c 'cat >got
 is "it is on stdin, and what is printed last is written" "$(member id <got) $(row 2 n) $out" "2 8 "
 status "the exit status is the program's" 9 weir lock --table jobs --id 2 -- sh -c 'echo "{\"set\":{\"n\":9}}"; exit 9'
 is "which rolls back, without words" "$(row 2 n) $errout" "8 "
+status "an answer that cannot be read is one of ours" 1 weir lock --table jobs --id 2 -- echo '{"set":{"n":9}'
+like "with words" "$errout" 'invalid JSON at byte'
+is "and rolls back" "$(row 2 n)" 8
 status "a program that is not there" 127 weir lock --table jobs --id 2 -- /nowhere/to/be/found
 status "killed by a signal" 143 weir lock --table jobs --id 2 -- sh -c 'kill -TERM $$'
 status "no such row is exit status 3" 3 weir lock --table jobs --id 99 -- touch was-run
