@@ -263,7 +263,8 @@ static void supervise(runner *r)
         if (fds[1].revents != 0) {
             (void)!read(r->wake_fd, &count, sizeof count);
         }
-        if (fds[0].revents != 0 && stop_take(r->o->stop_fd)) {
+        if ((fds[0].revents != 0 && stop_take(r->o->stop_fd)) ||
+            (!stopping && r->o->stop != NULL && atomic_load(r->o->stop))) {
             const int64_t now_us = weir__clock_mono(clock);
             stop_until_us = stopping ? now_us : now_us + r->o->budget_us;
             stopping = true;

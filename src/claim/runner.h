@@ -57,10 +57,11 @@ typedef struct runner_options {
     const table_info *table;
     const claim_request *request; /* not held */
     const char *command;
-    size_t parallel;     /* 0: 1 */
-    int64_t deadline_us; /* of a child; 0: none */
-    int64_t budget_us;   /* for children that run, after a stop */
-    int stop_fd;         /* readable: stop; read. A second time: at once. -1: none */
+    size_t parallel;         /* 0: 1 */
+    int64_t deadline_us;     /* of a child; 0: none */
+    int64_t budget_us;       /* for children that run, after a stop */
+    int stop_fd;             /* readable: stop; read. A second time: at once. -1: none */
+    const atomic_bool *stop; /* true: stop, if that was not said before; NULL: none */
     /* What is written; nothing at all: the row stays as it was claimed. */
     runner_writes done, failed, released;
     runner_told_fn told;

@@ -17,8 +17,9 @@ typedef struct claim_run {
     child_keeper *keeper; /* owned; opened before anything else when there is a command */
     int signal_fd;        /* readable: SIGTERM or SIGINT; -1: none */
     int64_t budget_us;
-    char holder[128]; /* made up, when there is no --by */
-    weir_mutex mu;    /* stdout of children */
+    char holder[128];   /* made up, when there is no --by */
+    weir_mutex mu;      /* stdout of children */
+    atomic_bool unread; /* nobody reads stdout any more: a stop */
     /* weir lock --table: one row, whose command's exit status is passed on, and needs no words. */
     bool passes_on;
     int exit_status; /* of that command; -1: none */

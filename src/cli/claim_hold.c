@@ -153,7 +153,8 @@ static size_t workers_left(holding *g, bool stop)
     return left;
 }
 
-/* Until all workers have ended, or were told to by a signal and the end of the budget. */
+/* Until all workers have ended, or were told to by a signal and the end of the budget. That nobody
+ * reads stdout any more is as good as a signal. */
 static void supervise(holding *g)
 {
     const weir_clock *clock = weir__clock_machine();
@@ -168,7 +169,8 @@ static void supervise(holding *g)
         if (fds[1].revents != 0) {
             (void)!read(g->wake_fd, note, 8);
         }
-        if (fds[0].revents != 0 && read(g->k->signal_fd, note, sizeof note) > 0) {
+        if ((fds[0].revents != 0 && read(g->k->signal_fd, note, sizeof note) > 0) ||
+            (!stopping && atomic_load(&g->k->unread))) {
             const int64_t now_us = weir__clock_mono(clock);
             until_us = stopping ? now_us : now_us + g->k->budget_us;
             stopping = true;

@@ -1,7 +1,7 @@
 /* claim_run.c - weir claim --run: a command for each claimed row, by claim/runner.
  *
  * Whole lines of the children go to stdout and stderr, as in xargs; what became of a row that is
- * not done is told on stderr.
+ * not done is told on stderr. When nobody reads stdout any more that is a stop, as by a signal.
  */
 #include "claim/runner.h"
 #include "cli/claim.h"
@@ -13,7 +13,9 @@ void weir__cli_claim_stdout(void *ctx, weir_str line)
     weir__lock(&k->mu);
     (void)weir__cli_put(&k->c->out, line);
     (void)weir__cli_put(&k->c->out, weir__str("\n"));
-    (void)weir__cli_flush(&k->c->out);
+    if (!weir__cli_flush(&k->c->out) && k->c->out.closed) {
+        atomic_store(&k->unread, true);
+    }
     weir__unlock(&k->mu);
 }
 
@@ -103,6 +105,7 @@ int weir__cli_claim_children(claim_run *k)
                                .deadline_us = s->deadline_us,
                                .budget_us = k->budget_us,
                                .stop_fd = k->signal_fd,
+                               .stop = &k->unread,
                                .done = writes_of(&k->options.done, &s->done),
                                .failed = writes_of(&k->options.failed, &s->failed),
                                .released = writes_of(&k->options.released, &s->released),

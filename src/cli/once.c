@@ -60,9 +60,8 @@ static int finish(const cli *c, once_run *r, const run_outcome *out, int result)
     }
     if (!kept) {
         weir__cli_note(c, "its output could not be kept: who comes later gets none");
-    } else if (out->cut) {
-        weir__cli_note(c, "the first %d bytes of its output were kept",
-                       (int)STORE_ONCE_OUTPUT_BYTES_MAX);
+    } else if (out->cut && out->exit_status == 0) {
+        weir__cli_note(c, "the first %zu bytes of its output were kept", out->output.len);
     }
     return result;
 }

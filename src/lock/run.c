@@ -330,6 +330,16 @@ static void output_read(run *r, size_t most)
     }
 }
 
+/* Nobody reads what it writes: it is to notice, by SIGPIPE. What the pipe holds is kept before. */
+static void output_abandon(run *r)
+{
+    output_read(r, CHUNK_BYTES);
+    if (r->output_fd >= 0) {
+        fd_close(&r->output_fd);
+        r->out->cut = true;
+    }
+}
+
 /* Nobody of the group is left: what is there is all there is, whoever else has it open. */
 static void output_drain(run *r)
 {
@@ -339,7 +349,7 @@ static void output_drain(run *r)
     }
 }
 
-/* One write. false: nobody reads any more. */
+/* One write. false: there is nobody to pass it on to, errno says why. */
 static bool output_pass_on(run_outcome *o, size_t most)
 {
     const size_t len = o->pending.len < most ? o->pending.len : most;
@@ -393,8 +403,11 @@ static bool turn(run *r)
     if (fds[3].revents != 0) {
         output_read(r, CHUNK_BYTES);
     }
-    if (fds[4].revents != 0) {
-        r->stdout_closed = !output_pass_on(o, WRITE_BYTES);
+    if (fds[4].revents != 0 && !output_pass_on(o, WRITE_BYTES)) {
+        r->stdout_closed = true;
+        if (errno == EPIPE) {
+            output_abandon(r);
+        }
     }
     if (r->stdout_closed) {
         weir__buffer_clear(&o->pending);

@@ -34,7 +34,8 @@ typedef struct run_request {
     int64_t check_us, grace_us;
     int hold_fd; /* -1: none */
     run_watch watch;
-    size_t capture_bytes_max; /* 0: stdout is the program's own */
+    /* 0: stdout is the program's own. Else a pipe, closed when nobody reads ours any more. */
+    size_t capture_bytes_max;
 } run_request;
 
 typedef struct run_outcome {
@@ -42,7 +43,7 @@ typedef struct run_outcome {
     int start_errno;  /* not 0: it was not started, and why */
     bool lost;        /* it was ended because what it ran under was lost; `why` says how */
     bool left_behind; /* it left processes behind, which were ended */
-    bool cut;         /* it has written more than was kept */
+    bool cut;         /* it has written more than was kept, or would have: nobody read it */
     weir_error why;
     weir_buffer output;  /* owned: what was captured */
     weir_buffer pending; /* owned: captured and not yet passed on */

@@ -326,6 +326,12 @@ wait_for "that it was heard" 20 grep -q '"row":{"id":2},"outcome":"released"' cl
 kill -TERM $pid
 ended 10
 is "a second signal does not wait for the budget" "$rc $(all)" "1 1 pending,2 pending,3 pending,"
+
+# Nobody reads what commands print: a stop, as by a signal.
+unread() { timeout 20 weir claim "$@" 2>claim.err | head -n 1 >claim.out; rc=${PIPESTATUS[0]}; }
+unread "${pending[@]}" --limit 3 --run 'while :; do echo y; done' "${ends[@]}" --budget 100ms --release status=pending
+is "a command that nobody reads is ended with the budget" "$rc $(cat claim.out) $(all)" "1 y 1 pending,2 pending,3 pending,"
+is "and what was not begun is given back" "$(grep -c 'not begun before the stop' claim.err)" 2
 rm -f began.*
 
 sql "UPDATE jobs SET status = 'done' WHERE id = 3"
@@ -410,6 +416,8 @@ wait_for "it" 20 test -e began.1
 kill -TERM $pid
 ended
 is "SIGTERM and the end of the budget roll back" "$rc $(all)" "1 1 pending,2 pending,3 pending,"
+unread "${hold[@]}" --run 'while :; do echo y; done' --done status=done --budget 100ms
+is "and so does a reader that has gone" "$rc $(cat claim.out) $(all)" "1 y 1 pending,2 pending,3 pending,"
 rm -f began.*
 
 # ---- a command that writes its own row over a connection of its own ----------------------------

@@ -41,7 +41,15 @@ weir once long -- head -c 1500000 /dev/zero 2>note | wc -c >length
 is "more than is kept is passed on" "$(cat length)" 1500000
 like "and said" "$(cat note)" 'the first 1048576 bytes of its output were kept'
 is "what was kept is replayed" "$(weir once long -- true | wc -c)" 1048576
-is "who does not read changes nothing" "$(weir once unread -- sh -c 'yes | head -c 400000; echo ran >>unread' | head -n 1; cat unread; weir once unread -- true | wc -c)" $'y\nran\n400000'
+# ---- nobody reads ---------------------------------------------------------------------------------
+
+timeout 20 "$WEIR" once unread -- sh -c 'while :; do echo y; done' 2>unread.err | head -n 1 >unread.out
+is "a program that nobody reads gets SIGPIPE" "${PIPESTATUS[0]} $(cat unread.out unread.err)" "141 y"
+is "which is a failure like others" "$(weir once unread -- echo again)" again
+timeout 20 "$WEIR" once deaf -- sh -c 'trap "" PIPE; while echo y; do :; done 2>/dev/null; echo ran >>deaf' 2>deaf.err | head -n 1 >deaf.out
+is "one that ends well all the same has ended well" "${PIPESTATUS[0]} $(cat deaf.out deaf)" $'0 y\nran'
+like "what was kept of its output is said" "$(cat deaf.err)" 'the first [0-9]+ bytes of its output were kept'
+is "and it is not run again" "$(weir once deaf -- echo again | sort -u)" y
 
 # ---- again, when it failed ------------------------------------------------------------------------
 
