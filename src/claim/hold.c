@@ -230,11 +230,11 @@ static weir_status end_well(hold *h, hold_result *out, weir_error *err)
 /* The row is locked: the command runs, and the transaction ends. */
 static weir_status row_run(hold *h, hold_result *out, weir_error *err)
 {
-    weir_status status = weir__hold_watch_begin(&h->watch, h->session, err);
-
-    if (status == WEIR_OK && h->o->locked_cb != NULL) {
-        h->o->locked_cb(h->o->child_ctx, &out->rows);
+    if (h->o->locked_cb != NULL && !h->o->locked_cb(h->o->child_ctx, &out->rows)) {
+        out->outcome = HOLD_UNWANTED;
+        return WEIR_OK;
     }
+    weir_status status = weir__hold_watch_begin(&h->watch, h->session, err);
     if (status == WEIR_OK) {
         status = command_run(h, err);
     }

@@ -32,8 +32,9 @@ typedef struct hold_options {
     int64_t deadline_us;            /* 0: none                                       */
     runner_writes done;             /* written as well when the command has succeeded */
     const atomic_bool *interrupted; /* true: end the command and roll back           */
-    /* The row is locked, and its command not begun; NULL: nobody asks. */
-    void (*locked_cb)(void *ctx, const table_result *rows);
+    /* The row is locked, and its command not begun. false: it is not wanted after all, and is let
+     * go. NULL: every row is wanted. */
+    bool (*locked_cb)(void *ctx, const table_result *rows);
     child_stdout_fn stdout_cb; /* what it prints, but for the {"set":...} at the end */
     child_stderr_fn stderr_cb;
     void *child_ctx; /* for these three */
@@ -44,6 +45,7 @@ typedef enum hold_outcome {
     HOLD_DONE,        /* committed                         */
     HOLD_FAILED,      /* rolled back, or the commit failed */
     HOLD_STOPPED,     /* rolled back, because of `interrupted` */
+    HOLD_UNWANTED,    /* let go, because locked_cb said so */
 } hold_outcome;
 
 /* Zero at first. What it points to is its own until the next run or weir__hold_result_free. */

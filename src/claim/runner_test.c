@@ -346,12 +346,20 @@ static void what_cannot_be_run_is_refused_before_anything_is_claimed(void **stat
 
 /* ---- rows that are held --------------------------------------------------------------------- */
 
+static bool no_row_is_wanted(void *ctx, const table_result *rows)
+{
+    (void)ctx;
+    assert_int_equal(rows->rows_count, 1);
+    return false;
+}
+
 static hold_outcome holds(fixture *f, const char *command, const char *why)
 {
     const hold_options o = { .db = f->db,
                              .keeper = f->keeper,
                              .table = &f->table,
-                             .command = command,
+                             .command = command == NULL ? "exit 1" : command,
+                             .locked_cb = command == NULL ? no_row_is_wanted : NULL,
                              .done = { .set = done, .set_count = 1 } };
     const claim_request r = {
         .table = STR("jobs"), .where = STR("status = 'new'"), .limit = 1, .hold = true
@@ -393,6 +401,14 @@ static void C38_what_a_held_rows_command_wants_is_committed_with_its_success_or_
     assert_int_equal(holds(f, "echo '{\"sat\":{\"n\":1}}'", NULL), HOLD_DONE); /* is output */
     expect(f, "SELECT status || n FROM jobs WHERE id = 3", "done3");
     assert_int_equal(holds(f, "true", NULL), HOLD_NOTHING);
+}
+
+static void a_row_that_is_not_wanted_after_all_is_let_go_untried(void **state)
+{
+    fixture *f = *state;
+    assert_int_equal(holds(f, NULL, NULL), HOLD_UNWANTED);
+    expect(f, "SELECT group_concat(status || n) FROM jobs", "new1,new2,new3");
+    assert_int_equal(holds(f, "true", NULL), HOLD_DONE);
 }
 
 static void on_sqlite_who_writes_elsewhere_is_told_why_it_could_not(void **state)
@@ -471,6 +487,7 @@ int main(void)
         TEST(the_end_of_the_budget_ends_what_runs),
         TEST(what_cannot_be_run_is_refused_before_anything_is_claimed),
         TEST(C38_what_a_held_rows_command_wants_is_committed_with_its_success_or_not),
+        TEST(a_row_that_is_not_wanted_after_all_is_let_go_untried),
         TEST(on_sqlite_who_writes_elsewhere_is_told_why_it_could_not),
         TEST(which_lines_are_for_us),
         TEST(a_socket_belongs_to_the_group_that_has_it_open),

@@ -32,13 +32,42 @@ typedef struct holding {
     bool failed;
 } holding;
 
-/* A row was found: it is not looked for again. ctx: a holding. */
-static void note_row(void *ctx, const table_result *rows)
+static bool same_value(table_value a, table_value b)
+{
+    return a.kind == b.kind && a.number == b.number && weir__str_equal(a.text, b.text);
+}
+
+static bool was_tried_locked(const holding *g, const table_result *rows) WEIR_REQUIRES(g->mu)
+{
+    const table_info *t = &g->k->place.table;
+
+    for (size_t row = 0; row < g->tried_count; row++) {
+        size_t same = 0;
+        while (same < t->key_count &&
+               same_value(g->tried[row * t->key_count + same],
+                          weir__table_cell_value(&rows->cells[t->key[same]]))) {
+            same++;
+        }
+        if (same == t->key_count) {
+            return true;
+        }
+    }
+    return false;
+}
+
+/* A row was found: it is not looked for again. One that another worker found, tried and let go
+ * since this one began to look is not wanted. ctx: a holding. */
+static bool note_row(void *ctx, const table_result *rows)
 {
     holding *g = ctx;
     const table_info *t = &g->k->place.table;
 
     weir__lock(&g->mu);
+    if (was_tried_locked(g, rows)) {
+        g->begun--;
+        weir__unlock(&g->mu);
+        return false;
+    }
     for (size_t i = 0; i < t->key_count; i++) {
         table_value v = weir__table_cell_value(&rows->cells[t->key[i]]);
         if (v.kind == TABLE_TEXT || v.kind == TABLE_BYTES) {
@@ -53,6 +82,7 @@ static void note_row(void *ctx, const table_result *rows)
     }
     g->tried_count++;
     weir__unlock(&g->mu);
+    return true;
 }
 
 static void print_line(void *ctx, weir_str line)
@@ -122,7 +152,7 @@ static void *work(void *ctx)
         if (status == WEIR_OK && r.outcome == HOLD_DONE) {
             note_done(g);
         }
-        if (status == WEIR_OK && r.outcome != HOLD_NOTHING) {
+        if (status == WEIR_OK && r.outcome != HOLD_NOTHING && r.outcome != HOLD_UNWANTED) {
             note_exit(g, r.exit_status);
         }
         if (status == WEIR_OK && (r.outcome == HOLD_FAILED || r.outcome == HOLD_STOPPED) &&
