@@ -86,6 +86,11 @@ static int check(const cli *c)
     const char *show = first_given(c, shows, 3);
     const char *for_child = first_given(c, running, sizeof running / sizeof running[0]);
 
+    if (weir__cli_has(c, "table") && c->words_count == 1 && weir__cli_has(c, "wait") &&
+        weir__cli_get(c, "wait")->number < 0) {
+        return weir__cli_usage(
+            c, "\"%s\" is no duration for --wait, and no argument beside --table", c->words[0]);
+    }
     if (weir__cli_has(c, "table") == (c->words_count == 1)) {
         return c->words_count == 1
                    ? weir__cli_usage(c, "--table and the argument \"%s\" exclude each other",

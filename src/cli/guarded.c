@@ -5,6 +5,7 @@
 
 #include "cli/operate.h"
 #include "lock/lock.h"
+#include "store/request.h"
 
 #include <errno.h>
 #include <stdio.h>
@@ -37,15 +38,18 @@ static char *const *program_of(const cli *c)
     return argv;
 }
 
-int weir__cli_guarded_take(const cli *c, cli_guarded *g)
+int weir__cli_guarded_take(const cli *c, const char *what, cli_guarded *g)
 {
     char who[CLI_HOLDER_BYTES - 32];
     weir_error err;
 
     *g = (cli_guarded){ .check_us = LOCK_CHECK_US_DEFAULT, .grace_us = LOCK_GRACE_US_DEFAULT };
     if (c->program_first == c->words_count) {
-        return weir__cli_usage(c, "what is to be run? It follows --, as in weir %s NAME -- ./job",
-                               c->command->name);
+        return weir__cli_usage(c, "what is to be run? It follows --, as in weir %s %s -- ./job",
+                               c->command->name, strcmp(what, "key") == 0 ? "KEY" : "NAME");
+    }
+    if (weir__name_check(what, weir__str(c->words[0]), true, &err) != WEIR_OK) {
+        return weir__cli_usage(c, "%s", err.message);
     }
     int result = take_span(c, "check", LOCK_CHECK_US_MIN, &g->check_us);
     if (result == CLI_DONE) {

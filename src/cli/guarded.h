@@ -13,9 +13,10 @@ typedef struct cli_guarded {
     int64_t check_us, grace_us;
 } cli_guarded;
 
-/* From the words after -- and --check and --grace. CLI_DONE, or the exit status of what was
+/* From the word before --, which is a `what` ("lock name"), those after it, and --check and
+ * --grace. CLI_DONE, or the exit status of what was
  * reported. weir__cli_guarded_free ends it, also after a failure. */
-int weir__cli_guarded_take(const cli *c, cli_guarded *g);
+int weir__cli_guarded_take(const cli *c, const char *what, cli_guarded *g);
 void weir__cli_guarded_free(cli_guarded *g);
 /* Says what has to be said about a program that has run; its exit status, or CLI_HELD when `what`
  * was lost. */

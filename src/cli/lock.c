@@ -115,7 +115,7 @@ static int run(cli *c)
                                      "./job");
     }
     if (result == CLI_DONE) {
-        result = weir__cli_guarded_take(c, &g);
+        result = weir__cli_guarded_take(c, "lock name", &g);
     }
     if (result == CLI_DONE) {
         result = run_with(c, &g);

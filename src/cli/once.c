@@ -210,7 +210,7 @@ static int run(cli *c)
                                "weir once KEY -- ./job");
     }
     if (result == CLI_DONE) {
-        result = weir__cli_guarded_take(c, &g);
+        result = weir__cli_guarded_take(c, "key", &g);
     }
     if (result == CLI_DONE) {
         result = run_key(c, &g);

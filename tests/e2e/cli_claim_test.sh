@@ -171,6 +171,7 @@ usage 'which table' claim --where "status = 'pending'" --set status=x
 usage 'exclude each other' claim jobs --table jobs --set status=x
 usage 'nothing would show that a row is claimed' claim --table jobs --where 'n > 0'
 usage 'exclude each other' claim "${pending[@]}" --wait --nowait
+usage 'abc.. is no duration' claim "${pending[@]}" --wait abc
 usage 'exclude each other' claim "${pending[@]}" --dry-run --sql
 usage 'needs --run' claim "${pending[@]}" --done status=done
 usage 'needs --run' claim "${pending[@]}" --parallel 2

@@ -31,8 +31,10 @@ for line in 'lock' 'lock a' 'lock a --' 'lock -- true' 'lock a b -- true' 'lock 
     # shellcheck disable=SC2086
     status "weir $line is wrong usage" 2 weir $line
 done
-status "a name that is none" 1 weir lock $'a\nb' -- true
-status "an empty one" 1 weir lock '' -- true
+status "a name that is none" 2 weir lock $'a\nb' -- true
+status "an empty one" 2 weir lock '' -- true
+status "one that is too long" 2 weir lock "$(printf '%0513d' 0)" -- true
+like "and says so" "$errout" 'has 513 bytes, allowed 1 to 512'
 
 "$WEIR" lock sig -- sh -c 'trap "touch term; exit 9" TERM; echo $$ >p; while :; do sleep 0.01; done' &
 holder=$!

@@ -67,6 +67,11 @@ for line in once 'once k' 'once k --' 'once -- true' 'once k l -- true' 'once k 
     # shellcheck disable=SC2086
     status "weir $line is wrong usage" 2 weir $line
 done
+status "a key needs a command" 2 weir once a --
+like "and says where it goes" "$errout" 'weir once KEY -- ./job'
+status "an empty key" 2 weir once '' -- touch ran
+like "is told as such" "$errout" 'has 0 bytes, allowed 1 to 512'
+status "one that is too long" 2 weir once "$(printf '%0513d' 0)" -- touch ran
 
 # ---- at the same time -----------------------------------------------------------------------------
 
