@@ -26,6 +26,7 @@
 #include <fcntl.h>
 #include <libpq-fe.h>
 #include <pthread.h>
+#include <semaphore.h>
 #include <signal.h>
 #include <sqlite3.h>
 #include <stdarg.h>
@@ -52,6 +53,7 @@ static job jobs[REACTIONS_MAX];
 static size_t jobs_count;
 static const char *url, *journal;
 static int journal_fd;
+static sem_t has_begun; /* "running" is in the journal */
 static long budget_ms = BUDGET_MS;
 static weir_engine_options engine_options = { WEIR_ENGINE_OPTIONS_INIT };
 
@@ -215,6 +217,7 @@ static int32_t handle(void *ctx, weir_delivery *d)
         (long long)weir_delivery_attempt(d), (long long)weir_delivery_fence(d), (int)key.len,
         key.ptr);
     if (strcmp(j->what, "crash") == 0 && e->name.len == 5 && memcmp(e->name.ptr, "Crash", 5) == 0) {
+        (void)sem_wait(&has_begun); /* who starts it waits for that before it looks for its end */
         abort();
     }
     (void)usleep((useconds_t)(j->ms * 1000));
@@ -365,6 +368,7 @@ int main(int argc, char **argv)
     }
     url = argv[1];
     journal = argv[2];
+    (void)sem_init(&has_begun, 0, 0);
     journal_fd = open(journal, O_WRONLY | O_APPEND | O_CREAT | O_CLOEXEC, 0666);
     (void)sigemptyset(&ends);
     (void)sigaddset(&ends, SIGTERM);
@@ -382,6 +386,7 @@ int main(int argc, char **argv)
         give_up("starting", &err);
     }
     say("running %lld %d %lld", now_us(), (int)getpid(), (long long)time(NULL));
+    (void)sem_post(&has_begun);
     (void)sigwait(&ends, &signal_number);
     const int32_t status = weir_engine_stop(e, (int32_t)budget_ms, &err);
     say("stopped %lld %d", now_us(), (int)getpid());
