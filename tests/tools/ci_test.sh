@@ -29,6 +29,11 @@ like "each has its line in the summary" "$out" 'make check +9 passed +0 failed'
 say check 'echo "8 passed, 1 failed"; echo "make: *** Error 1"; exit 2'
 result "a failure is counted" 1 "27 passed, 1 failed"
 is "and the steps after it still run" "$(wc -l <"$tmp/steps")" 4
+say asan 'echo "unit/lane_test 9 tests 1 FAILED"; echo "    | not ok"; echo "5 passed, 1 failed"; exit 1'
+run ci
+like "what failed is said again behind all steps" "$(sed -n '/^== what failed/,$p' <<<"$out")" \
+    'make asan.*lane_test 9 tests 1 FAILED.*not ok.*== summary'
+say asan 'echo "5 passed, 0 failed"; exit 0'
 say check 'echo "broken"; exit 2'
 result "a step that fails without a count is one failure" 1 "19 passed, 1 failed"
 say check 'echo "9 passed, 0 failed"; exit 2'
