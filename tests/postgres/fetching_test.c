@@ -27,17 +27,30 @@ static void write_log(pg_test *t)
         t->schema, STREAMS, STREAMS, EVENTS - 1, t->schema, t->schema, t->schema, EVENTS);
 }
 
-static int64_t declare(pg_test *t, weir_store *s, const char *name, const char *source,
-                       store_rule rule)
+/* `names` end with NULL; none: all of them. */
+static int64_t declare_for(pg_test *t, weir_store *s, const char *name, const char *source,
+                           store_rule rule, const char *const *names)
 {
     weir_arena arena = { 0 };
     store_reaction r = { 0 };
-    const store_reaction_declaration d = {
-        .name = weir__str(name), .all_names = true, .source = weir__str(source), .rule = rule
+    weir_str list[4];
+    store_reaction_declaration d = {
+        .name = weir__str(name), .names = list, .source = weir__str(source), .rule = rule
     };
+    while (names != NULL && names[d.names_count] != NULL) {
+        list[d.names_count] = weir__str(names[d.names_count]);
+        d.names_count++;
+    }
+    d.all_names = d.names_count == 0;
     TEST_OK(t, s->ops->declare(s, &d, &arena, &r, &t->err));
     weir__arena_free(&arena);
     return r.id;
+}
+
+static int64_t declare(pg_test *t, weir_store *s, const char *name, const char *source,
+                       store_rule rule)
+{
+    return declare_for(t, s, name, source, rule, NULL);
 }
 
 static int64_t subscribe(pg_test *t, weir_store *s, const char *target, int64_t reaction,
@@ -162,7 +175,37 @@ static void an_item_without_a_subscription_is_not_found(void **state)
     const store_fetch_item items[] = { { target, all, 0, 1, 1 }, { target, all + 1, 0, 1, 1 } };
     TEST_IS(t, s->ops->fetch(s, items, 2, &list, &t->err), WEIR_ENOTFOUND);
     assert_string_equal(t->err.message, "target 1 has no subscription of reaction 2");
+    /* All of one reaction, by each of its ways. */
+    static const store_rule rules[] = { STORE_RULE_STREAM, STORE_RULE_CATEGORY, STORE_RULE_NAME,
+                                        STORE_RULE_WORK };
+    for (size_t i = 0; i < sizeof rules / sizeof rules[0]; i++) {
+        char name[8];
+        (void)snprintf(name, sizeof name, "r%zu", i);
+        const int64_t reaction = declare(t, s, name, "*", rules[i]);
+        const store_fetch_item lone[] = { { target, reaction, 0, 1, 1 } };
+        TEST_IS(t, s->ops->fetch(s, lone, 1, &list, &t->err), WEIR_ENOTFOUND);
+    }
     weir__arena_free(&list.arena);
+}
+
+/* One event is found, and little is read for it. */
+static void cheap_by(pg_test *t, const char *function, int64_t target, int64_t reaction, int up_to)
+{
+    PGresult *result = NULL;
+    for (int k = 0; k < 2; k++) {
+        PQclear(result);
+        result = test_query(t->conn,
+                            "EXPLAIN (ANALYZE, BUFFERS) SELECT * FROM "
+                            "%s.%s('{%lld}', '{%lld}', '{0}', '{%d}', '{10}', 1000, 1000)",
+                            t->schema, function, (long long)target, (long long)reaction, up_to);
+    }
+    const char *hit = strstr(PQgetvalue(result, 1, 0), "shared hit=");
+    assert_non_null(hit);
+    assert_non_null(strstr(PQgetvalue(result, 0, 0), "rows=1 "));
+    const int64_t cost = strtoll(hit + strlen("shared hit="), NULL, 10);
+    print_message("%s, target %lld: %lld buffers\n", function, (long long)target, (long long)cost);
+    assert_true(cost < 100);
+    PQclear(result);
 }
 
 /* A name or a category that hardly ever comes is found by its index, whatever the planner believes
@@ -186,22 +229,162 @@ static void rare_events_are_found_by_their_index(void **state)
         (void)snprintf(name, sizeof name, "r%d", i);
         const int64_t reaction = declare(t, s, name, sources[i], rules[i]);
         const int64_t target = subscribe(t, s, name, reaction, values[i]);
-        PGresult *result = NULL;
-        for (int k = 0; k < 2; k++) {
-            PQclear(result);
-            result = test_query(t->conn,
-                                "EXPLAIN (ANALYZE, BUFFERS) SELECT * FROM "
-                                "%s.fetch('{%lld}', '{%lld}', '{0}', '{%d}', '{10}', 1000, 1000)",
-                                t->schema, (long long)target, (long long)reaction, MANY);
-        }
-        const char *hit = strstr(PQgetvalue(result, 1, 0), "shared hit=");
-        assert_non_null(hit);
-        assert_non_null(strstr(PQgetvalue(result, 0, 0), "rows=1 "));
-        const int64_t cost = strtoll(hit + strlen("shared hit="), NULL, 10);
-        print_message("%s: %lld buffers\n", values[i], (long long)cost);
-        assert_true(cost < 100);
-        PQclear(result);
+        cheap_by(t, "fetch", target, reaction, MANY);
+        cheap_by(t, "fetch_small", target, reaction, MANY);
     }
+}
+
+/* Large events are fetched by the way that adds sizes up, which is then expected for a while. */
+static void large_events_stand_where_they_belong(void **state)
+{
+    static const size_t sizes[] = { 2, 2, 60002, 2, 3002, 2, 2, 2 }; /* the second large one is
+                                                                         not compressed */
+    pg_test *t = *state;
+    weir_store *s = test_store(t);
+    store_fetch_list list = { 0 };
+    char like[TEST_SCHEMA_BYTES + 8];
+    const int64_t reaction = declare(t, s, "r", "*", STORE_RULE_STREAM);
+    test_exec(t->conn,
+              "ALTER TABLE %s.events ALTER data SET STORAGE EXTENDED;"
+              "INSERT INTO %s.events (id, stream, version, name, data, meta, created) "
+              "SELECT i, 's', i - 1, 'A', CASE i WHEN 3 THEN to_json(repeat('a', 60000)) "
+              "       WHEN 5 THEN to_json((SELECT left(string_agg(md5(n::text), ''), 3000) "
+              "                              FROM generate_series(1, 100) AS n)) "
+              "       ELSE '{}' END, '{}', now() FROM generate_series(1, 8) AS i;"
+              "SELECT setval('%s.positions', 8)",
+              t->schema, t->schema, t->schema);
+    const store_fetch_item items[] = {
+        { subscribe(t, s, "a", reaction, "s"), reaction, 0, 4, 100 },
+        { subscribe(t, s, "b", reaction, "s"), reaction, 2, 8, 6 },
+        { subscribe(t, s, "c", reaction, "s"), reaction, 6, 8, 100 },
+    };
+    PGresult *quick =
+        test_query(t->conn,
+                   "SELECT string_agg(coalesce(octet_length(event_data::text)::text, '-'), ' ') "
+                   "FROM %s.fetch_small('{%lld}', '{%lld}', '{0}', '{8}', '{8}', 1000, 1048)",
+                   t->schema, (long long)items[0].target, (long long)reaction);
+    assert_string_equal(PQgetvalue(quick, 0, 0), "2 2 - 2 - 2 2 2");
+    PQclear(quick);
+    static const int64_t ids[] = { 1, 2, 3, 4, 3, 4, 5, 6, 7, 8, 7, 8 };
+    (void)snprintf(like, sizeof like, "%%%s%%", t->schema);
+    for (int k = 0; k < 2; k++) {
+        test_statements_reset(t);
+        TEST_OK(t, s->ops->fetch(s, items, 3, &list, &t->err));
+        assert_int_equal(test_statements(t, like), k == 0 ? 2 : 1);
+        assert_int_equal(list.events_count, 12);
+        for (size_t i = 0; i < 12; i++) {
+            assert_int_equal(list.events[i].event->id, ids[i]);
+            assert_int_equal(list.events[i].item_index, i < 4 ? 0 : i < 10 ? 1 : 2);
+            assert_int_equal(list.events[i].event->data.len, sizes[ids[i] - 1]);
+        }
+        assert_true(list.exhausted[0]);
+        assert_false(list.exhausted[1]);
+        assert_true(list.exhausted[2]);
+    }
+    weir__arena_free(&list.arena);
+}
+
+/* What does not fit into one answer comes in the next one, and nothing is called exhausted before
+ * it is: the first answer ends exactly with an item, the second one inside of one. */
+static void more_than_one_answer_holds(void **state)
+{
+    enum { MANY = 2000, ITEMS = 6 };
+    pg_test *t = *state;
+    weir_store *s = test_store(t);
+    store_fetch_list list = { 0 };
+    char like[TEST_SCHEMA_BYTES + 8];
+    const int64_t reaction = declare(t, s, "r", "*", STORE_RULE_STREAM);
+    test_exec(t->conn,
+              "INSERT INTO %s.events (id, stream, version, name, data, meta, created) "
+              "SELECT i, 's', i - 1, 'A', '{}', '{}', now() FROM generate_series(1, %d) AS i;"
+              "SELECT setval('%s.positions', %d)",
+              t->schema, MANY, t->schema, MANY);
+    static const int64_t limits[ITEMS] = { 1000, 3000, 1000, 1500, 2000, 2000 };
+    static const int64_t counts[ITEMS] = { 1000, 2000, 1000, 1500, 2000, 2000 };
+    store_fetch_item items[ITEMS];
+    for (int i = 0; i < ITEMS; i++) {
+        char name[8];
+        (void)snprintf(name, sizeof name, "t%d", i);
+        items[i] = (store_fetch_item){ .target = subscribe(t, s, name, reaction, "s"),
+                                       .reaction = reaction,
+                                       .after = 0,
+                                       .up_to = MANY,
+                                       .limit = limits[i] };
+    }
+    (void)snprintf(like, sizeof like, "%%%s%%", t->schema);
+    test_statements_reset(t);
+    TEST_OK(t, s->ops->fetch(s, items, ITEMS, &list, &t->err));
+    assert_int_equal(test_statements(t, like), 3);
+    assert_int_equal(list.events_count, 9500);
+    size_t at = 0;
+    for (uint32_t i = 0; i < ITEMS; i++) {
+        for (int64_t n = 1; n <= counts[i]; n++, at++) {
+            assert_int_equal(list.events[at].item_index, i);
+            assert_int_equal(list.events[at].event->id, n);
+        }
+        assert_int_equal(list.exhausted[i], i == 1);
+    }
+    weir__arena_free(&list.arena);
+}
+
+/* The rows of one call of weir.FUNCTION for these items, as one text. */
+static PGresult *found_by(pg_test *t, const char *function, int64_t reaction, const char *targets)
+{
+    return test_query(
+        t->conn,
+        "SELECT coalesce(string_agg(concat_ws('|', f.item, f.event_id, f.event_version,"
+        " f.event_stream, f.event_name, f.judge), ' '), 'none'), count(*) FROM "
+        "%s.%s('%s', '{%lld,%lld,%lld}', '{0,40,290}', '{300,250,300}', '{50,7,9}',"
+        " 1000, 100000) AS f",
+        t->schema, function, targets, (long long)reaction, (long long)reaction,
+        (long long)reaction);
+}
+
+/* Whatever the rule, the source and the names are: the quick way finds what the other finds. */
+static void both_ways_find_the_same(void **state)
+{
+    static const char *const sources[] = { "*", "s*", "s-*", "s-1*", "s-3", "/^s-[12]$/" };
+    static const char *const no_names[] = { NULL };
+    static const char *const rare[] = { "Rare", NULL };
+    static const char *const both[] = { "Rare", "A", NULL };
+    static const char *const *const names[] = { no_names, rare, both };
+    static const char *const values[] = { "", "s-3", "s", "Rare", "x" }; /* by rule */
+    pg_test *t = *state;
+    weir_store *s = test_store(t);
+    int number = 0, found = 0;
+    write_log(t);
+    for (int rule = STORE_RULE_CONSTANT; rule <= STORE_RULE_WORK; rule++) {
+        for (size_t i = 0; i < sizeof sources / sizeof sources[0]; i++) {
+            for (size_t n = 0; n < 3; n++) {
+                char name[16], targets[64];
+                int64_t ids[3];
+                (void)snprintf(name, sizeof name, "r%d", number);
+                const int64_t reaction =
+                    declare_for(t, s, name, sources[i], (store_rule)rule, names[n]);
+                for (int k = 0; k < 3; k++) {
+                    (void)snprintf(name, sizeof name, "t%d-%d", number, k);
+                    ids[k] = subscribe(t, s, name, reaction, values[rule]);
+                }
+                number++;
+                (void)snprintf(targets, sizeof targets, "{%lld,%lld,%lld}", (long long)ids[0],
+                               (long long)ids[1], (long long)ids[2]);
+                if (rule == STORE_RULE_WORK) {
+                    test_exec(t->conn,
+                              "INSERT INTO %s.work (target, reaction, event) "
+                              "SELECT u, %lld, i FROM unnest('%s'::bigint[]) AS u, "
+                              "generate_series(4, 300, 7) AS i",
+                              t->schema, (long long)reaction, targets);
+                }
+                PGresult *quick = found_by(t, "fetch_small", reaction, targets);
+                PGresult *sized = found_by(t, "fetch", reaction, targets);
+                assert_string_equal(PQgetvalue(quick, 0, 0), PQgetvalue(sized, 0, 0));
+                found += atoi(PQgetvalue(quick, 0, 1));
+                PQclear(quick);
+                PQclear(sized);
+            }
+        }
+    }
+    assert_true(found > 1000);
 }
 
 int main(int argc, char **argv)
@@ -210,6 +393,9 @@ int main(int argc, char **argv)
         PG_TEST(many_items_are_one_statement),
         PG_TEST(a_regular_expression_is_judged_exactly),
         PG_TEST(a_list_ends_with_the_event_that_fills_it),
+        PG_TEST(large_events_stand_where_they_belong),
+        PG_TEST(more_than_one_answer_holds),
+        PG_TEST(both_ways_find_the_same),
         PG_TEST(an_item_without_a_subscription_is_not_found),
         PG_TEST(rare_events_are_found_by_their_index),
     };

@@ -5,10 +5,10 @@
  *       restricted by its rule. weir.fetch finds it; a source that is a regular expression is
  *       judged here, so that it means the same on every store.
  *   (2) `exhausted` is said only of an item for which fewer events were found than asked for, while
- *       the list still had room: the caller moves its position on that word.
+ *       the list, and the answer, still had room: the caller moves its position on that word.
  *
- * One round trip, unless events are refused here: then the room that was counted for them is asked
- * for again, from that item on.
+ * One round trip, unless events are refused here, or an answer is full, or an event is too large for
+ * the quick way: then what is still wanted is asked for again, from that item on.
  */
 #include "base/error.h"
 #include "base/str.h"
@@ -31,6 +31,13 @@ enum {
     FETCH_JUDGE,
 };
 
+enum {
+    SMALL_EVENTS_MAX = 4000, /* of one answer of the quick way                                */
+    SMALL_BYTES_MAX = STORE_FETCH_BYTES_SOFT / SMALL_EVENTS_MAX,
+    LARGE_FETCHES = 16, /* where one event is large, others are: so many fetches add sizes up
+                                before the quick way is tried again                           */
+};
+
 /* One fetch call. */
 typedef struct fetching {
     const store_fetch_item *items; /* borrowed */
@@ -44,6 +51,7 @@ typedef struct fetching {
     size_t item_index;      /* the first item that is not done */
     int64_t after;          /* of that item: already looked at */
     int64_t limit;          /* of that item: still wanted */
+    bool sized;             /* sizes are added up by the server */
 } fetching;
 
 static weir_status no_memory(weir_error *err)
@@ -55,6 +63,13 @@ static int64_t room_left(const fetching *f)
 {
     return f->bytes >= STORE_FETCH_BYTES_SOFT ? 0
                                               : STORE_FETCH_EVENTS_MAX - (int64_t)f->fetched_count;
+}
+
+/* How many events the next answer has at most. */
+static int64_t answer_room(const fetching *f)
+{
+    const int64_t room = room_left(f);
+    return f->sized || room < SMALL_EVENTS_MAX ? room : SMALL_EVENTS_MAX;
 }
 
 static void start_item(fetching *f, size_t index)
@@ -94,10 +109,13 @@ static weir_status ask(fetching *f, pg_store *s, PGresult **result, weir_error *
         weir__pg_push_i64(&p, i == f->item_index ? f->limit : f->items[i].limit);
     }
     weir__pg_array_end(&p);
-    weir__pg_add_i64(&p, room_left(f));
-    weir__pg_add_i64(&p, STORE_FETCH_BYTES_SOFT - (int64_t)f->bytes);
+    weir__pg_add_i64(&p, answer_room(f));
+    weir__pg_add_i64(&p, f->sized ? STORE_FETCH_BYTES_SOFT - (int64_t)f->bytes : SMALL_BYTES_MAX);
     const weir_status status = weir__pg_call(
-        s, &(pg_call){ .sql = sql_fetch, .params = &p, .repeat = PG_REPEAT }, result, err);
+        s,
+        &(pg_call){
+            .sql = f->sized ? sql_fetch : sql_fetch_small, .params = &p, .repeat = PG_REPEAT },
+        result, err);
     weir__pg_params_free(&p);
     return status;
 }
@@ -140,38 +158,57 @@ static weir_status keep_event(fetching *f, const PGresult *result, int row, size
     return WEIR_OK;
 }
 
-/* The rows of one item, from *row on, and with them the item: done, unless events were refused and
- * there may be more. *refused: whether any were, so that what follows was counted wrongly. */
-static weir_status take_item(fetching *f, const PGresult *result, int *row, int32_t item,
-                             bool *refused, weir_error *err)
+/* An answer, while it is read. */
+typedef struct answer {
+    PGresult *result;
+    int rows, row; /* `row` is the next one */
+    bool full;     /* there may be more than what it has */
+    bool again;    /* what follows in it was counted wrongly, or is not there: ask anew */
+} answer;
+
+/* Whether the next row is of this item and has its texts. One that has not is too large. */
+static bool next_of(answer *a, int32_t item, fetching *f)
 {
-    const int rows = pq.PQntuples(result);
+    if (a->row >= a->rows || weir__pg_i32(a->result, a->row, FETCH_ITEM) != item) {
+        return false;
+    }
+    if (weir__pg_null(a->result, a->row, FETCH_DATA)) {
+        f->sized = true;
+        a->again = true;
+        return false;
+    }
+    return true;
+}
+
+/* The rows of one item, and with them the item: done, unless it has to be asked for again. */
+static weir_status take_item(fetching *f, answer *a, int32_t item, weir_error *err)
+{
     const int64_t asked = f->limit < room_left(f) ? f->limit : room_left(f);
     const size_t index = f->item_index;
     int64_t found = 0;
     int64_t kept = 0;
 
-    *refused = false;
-    for (; *row < rows && weir__pg_i32(result, *row, FETCH_ITEM) == item; (*row)++, found++) {
+    for (; next_of(a, item, f); a->row++, found++) {
         bool wanted = true;
         weir_status status = WEIR_OK;
-        if (!weir__pg_null(result, *row, FETCH_JUDGE)) {
-            status = judge(f, weir__pg_text(result, *row, FETCH_JUDGE),
-                           weir__pg_text(result, *row, FETCH_STREAM), &wanted, err);
+        if (!weir__pg_null(a->result, a->row, FETCH_JUDGE)) {
+            status = judge(f, weir__pg_text(a->result, a->row, FETCH_JUDGE),
+                           weir__pg_text(a->result, a->row, FETCH_STREAM), &wanted, err);
         }
         if (status == WEIR_OK && wanted) {
-            status = keep_event(f, result, *row, index, err);
+            status = keep_event(f, a->result, a->row, index, err);
             kept++;
         }
         if (status != WEIR_OK) {
             return status;
         }
-        *refused = *refused || !wanted;
-        f->after = weir__pg_i64(result, *row, FETCH_ID);
+        /* With refusals fewer rows than asked for may also mean that the server's list was full. */
+        a->again = a->again || !wanted;
+        f->after = weir__pg_i64(a->result, a->row, FETCH_ID);
     }
     f->limit -= kept;
-    /* With refusals fewer rows than asked for may also mean that the server's list was full. */
-    if (*refused) {
+    a->again = a->again || (a->full && a->row == a->rows);
+    if (a->again) {
         if (f->limit == 0) {
             start_item(f, index + 1);
         }
@@ -182,23 +219,42 @@ static weir_status take_item(fetching *f, const PGresult *result, int *row, int3
     return WEIR_OK;
 }
 
+/* Whether to add sizes up this time. */
+static bool expects_large(pg_store *s)
+{
+    const int32_t left = atomic_load_explicit(&s->fetch_large, memory_order_relaxed);
+    if (left > 0) {
+        atomic_store_explicit(&s->fetch_large, left - 1, memory_order_relaxed);
+    }
+    return left > 0;
+}
+
 static weir_status fetch_all(fetching *f, pg_store *s, weir_error *err)
 {
     weir_status status = WEIR_OK;
     bool first = true; /* items are looked at once also when nothing is asked for: ENOTFOUND */
+    const bool expected = expects_large(s);
+    f->sized = expected;
     start_item(f, 0);
     while (status == WEIR_OK && f->item_index < f->items_count && (first || room_left(f) > 0)) {
-        PGresult *result = NULL;
-        bool refused = false;
-        int row = 0;
-        first = false;
-        status = ask(f, s, &result, err);
+        answer a = { 0 };
         const size_t base = f->item_index;
-        while (status == WEIR_OK && !refused && f->item_index < f->items_count &&
-               room_left(f) > 0) {
-            status = take_item(f, result, &row, (int32_t)(f->item_index - base), &refused, err);
+        const bool capped = answer_room(f) < room_left(f);
+        const int64_t room = answer_room(f);
+        first = false;
+        status = ask(f, s, &a.result, err);
+        if (status == WEIR_OK) {
+            a.rows = pq.PQntuples(a.result);
+            a.full = capped && a.rows >= room;
         }
-        pq.PQclear(result);
+        while (status == WEIR_OK && !a.again && f->item_index < f->items_count &&
+               room_left(f) > 0) {
+            status = take_item(f, &a, (int32_t)(f->item_index - base), err);
+        }
+        pq.PQclear(a.result);
+    }
+    if (f->sized && !expected) {
+        atomic_store_explicit(&s->fetch_large, LARGE_FETCHES, memory_order_relaxed);
     }
     return status;
 }

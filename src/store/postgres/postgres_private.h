@@ -253,6 +253,7 @@ struct pg_store {
     _Atomic int64_t transactions;
     _Atomic int64_t append_waiters; /* connections on which an append may be waiting for a lock */
     _Atomic int32_t read_large;     /* so many of the next chunks probably have large events */
+    _Atomic int32_t fetch_large;    /* the same of fetches */
     _Atomic uint64_t read_dense;    /* the filter that wanted much of the log; 0: none did    */
 
     weir_mutex sql_mu;

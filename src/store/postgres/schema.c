@@ -8,6 +8,7 @@
  *   (3) What `plan` prints is what `open` runs.
  */
 #include "store/postgres/append_functions_sql.h"
+#include "store/postgres/fetch_functions_sql.h"
 #include "store/postgres/lease_functions_sql.h"
 #include "store/postgres/locks_functions_sql.h"
 #include "store/postgres/operate_functions_sql.h"
@@ -100,11 +101,10 @@ const char *weir__pg_sql(pg_store *s, const char *sql)
 bool weir__pg_schema_functions(const pg_store *s, weir_buffer *sql)
 {
     static const char *const parts[] = {
-        sql_schema_durable,    sql_append_functions,   sql_safe_functions,
-        sql_read_functions,    sql_reaction_functions, sql_route_functions,
-        sql_lease_functions,   sql_settle_functions,   sql_turn_functions,
-        sql_operate_functions, sql_worker_functions,   sql_unhandled_functions,
-        sql_locks_functions,   sql_schema_private,
+        sql_schema_durable,      sql_append_functions, sql_safe_functions,    sql_read_functions,
+        sql_reaction_functions,  sql_route_functions,  sql_lease_functions,   sql_fetch_functions,
+        sql_settle_functions,    sql_turn_functions,   sql_operate_functions, sql_worker_functions,
+        sql_unhandled_functions, sql_locks_functions,  sql_schema_private,
     };
     for (size_t i = 0; i < sizeof parts / sizeof parts[0]; i++) {
         if (!weir__pg_sql_add(s, sql, parts[i]) || !weir__buffer_add_text(sql, "\n")) {

@@ -143,8 +143,8 @@ EXECUTE s20 ('default', 'client', '60000000', '1', '1', '0', '{}', '{}', 't', '0
 PREPARE s21 AS
 SELECT item, event_id, event_version, event_created, event_stream, event_name, event_data,
        event_meta, judge
-  FROM weir.fetch($1, $2, $3, $4, $5, $6, $7);
-EXECUTE s21 ('{2}', '{2}', '{0}', '{1}', '{5}', '10000', '4194304');
+  FROM weir.fetch_small($1, $2, $3, $4, $5, $6, $7);
+EXECUTE s21 ('{2}', '{2}', '{0}', '{1}', '{5}', '4000', '1048');
 PREPARE s22 AS
 SELECT f.status, f.lease_end FROM weir.fenced($1, $2, $3) AS f;
 EXECUTE s22 ('{2}', '{1}', '60000000');
@@ -198,7 +198,7 @@ SELECT t.id, 2, p.reaction, p.event, 0, p.attempts, false, '', t.name
  WHERE t.id = ANY ($1::bigint[]) AND t.behind AND p.sent_back AND NOT r.retired
  ORDER BY name, kind, reaction, event;
 EXECUTE s28 ('{2}');
-EXECUTE s21 ('{2}', '{2}', '{0}', '{1}', '{1}', '10000', '4194304');
+EXECUTE s21 ('{2}', '{2}', '{0}', '{1}', '{1}', '4000', '1048');
 PREPARE s29 AS
 SELECT c.id FROM weir.operate_skip($1, $2, $3, $4, $5) AS c (id);
 EXECUTE s29 ('{2}', '{"5 t 0 0 0 d41d8cd98f00b204e9800998ecf8427e/2 0 1 0 1 f d41d8cd98f00b204e9800998ecf8427e/"}', '{2}', '{1}', '{0}');

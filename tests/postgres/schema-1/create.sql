@@ -1791,6 +1791,7 @@ BEGIN
     RETURN NEXT;
 END
 $$;
+
 CREATE OR REPLACE FUNCTION weir.version_after(of_stream text, after_id bigint) RETURNS bigint
 LANGUAGE plpgsql STABLE
 AS $$
@@ -1819,6 +1820,141 @@ BEGIN
     RETURN CASE WHEN low <= final THEN low END;
 END
 $$;
+CREATE OR REPLACE FUNCTION weir.no_subscription(of_target bigint, of_reaction bigint) RETURNS text
+LANGUAGE plpgsql STABLE
+AS $$
+BEGIN
+    RAISE EXCEPTION 'target % has no subscription of reaction %', of_target, of_reaction
+        USING ERRCODE = 'WR006';
+END
+$$;
+CREATE OR REPLACE FUNCTION weir.small_text(one json, other json, small_bytes bigint) RETURNS json
+LANGUAGE sql STABLE AS $$
+    SELECT CASE WHEN pg_column_compression(one) IS NULL AND pg_column_compression(other) IS NULL
+                 AND pg_column_size(one) + pg_column_size(other) <= small_bytes THEN one END
+$$;
+CREATE OR REPLACE FUNCTION weir.fetch_any(
+    item_targets bigint[], item_reactions bigint[], item_afters bigint[], item_up_tos bigint[],
+    item_limits bigint[])
+RETURNS TABLE (
+    item integer, event_id bigint, event_version bigint, event_created timestamptz,
+    event_stream text, event_name text, event_data json, event_meta json, judge text)
+LANGUAGE sql STABLE
+AS $$
+    SELECT u.place::integer - 1, f.id, f.version, f.created, f.stream, f.name, f.data, f.meta, p.judge
+      FROM unnest(item_targets, item_reactions, item_afters, item_up_tos, item_limits)
+           WITH ORDINALITY AS u (target, reaction, after_id, up_to, most, place)
+     CROSS JOIN LATERAL (
+           SELECT s.value, d.names, d.source, d.rule
+             FROM weir.subscriptions AS s
+             JOIN weir.reactions AS r ON r.id = s.reaction + 0
+             JOIN weir.definitions AS d ON d.reaction = r.id AND d.number = r.number
+            WHERE s.target = u.target AND s.reaction + 0 = u.reaction
+            LIMIT 1) AS s
+     CROSS JOIN LATERAL (
+           SELECT CASE WHEN starts_with(s.source, '/') THEN s.source END AS judge,
+                  CASE WHEN NOT starts_with(s.source, '/') AND s.source <> '*'
+                            AND right(s.source, 1) = '*'
+                       THEN left(s.source, -1) END AS prefix,
+                  CASE WHEN NOT starts_with(s.source, '/') AND right(s.source, 1) <> '*'
+                       THEN s.source END AS exact
+           OFFSET 0) AS p
+     CROSS JOIN LATERAL (
+           SELECT CASE WHEN s.rule <> 0 THEN s.rule
+                       WHEN p.exact IS NOT NULL THEN 1
+                       WHEN strpos(p.prefix, '-') > 0 THEN 2
+                       WHEN cardinality(s.names) <= 16 THEN 5
+                       ELSE 0 END AS way,
+                  CASE WHEN s.rule <> 0 THEN s.value
+                       WHEN p.exact IS NOT NULL THEN p.exact
+                       ELSE split_part(p.prefix, '-', 1) END AS value
+           OFFSET 0) AS w
+     CROSS JOIN LATERAL (
+           SELECT CASE WHEN w.way = 1 THEN coalesce(
+                      (SELECT n.version + (n.id = u.after_id)::integer
+                         FROM (SELECT e.id, e.stream, e.version
+                                 FROM weir.events AS e
+                                WHERE e.id >= u.after_id
+                                ORDER BY e.id
+                                LIMIT 2) AS n
+                        WHERE n.stream = w.value
+                        ORDER BY n.id
+                        LIMIT 1),
+                      weir.version_after(w.value, u.after_id)) END AS first_version
+           OFFSET 0) AS v
+     CROSS JOIN LATERAL (
+           (SELECT e.id, e.version, e.created, e.stream, e.name, e.data, e.meta
+              FROM weir.events AS e
+             WHERE w.way = 1
+               AND e.stream = w.value AND e.version >= v.first_version AND e.id + 0 <= u.up_to
+               AND ((s.names IS NULL AND NOT starts_with(e.name, '$'))
+                    OR e.name = ANY (s.names))
+               AND (p.exact IS NULL OR e.stream = p.exact)
+               AND (p.prefix IS NULL OR starts_with(e.stream, p.prefix))
+             ORDER BY e.stream, e.version
+             LIMIT u.most)
+           UNION ALL
+           (SELECT e.id, e.version, e.created, e.stream, e.name, e.data, e.meta
+              FROM weir.events AS e
+             WHERE w.way = 2
+               AND (split_part(e.stream, '-', 1), e.id) > (w.value, u.after_id)
+               AND (split_part(e.stream, '-', 1), e.id) <= (w.value, u.up_to)
+               AND ((s.names IS NULL AND NOT starts_with(e.name, '$'))
+                    OR e.name = ANY (s.names))
+               AND (p.exact IS NULL OR e.stream = p.exact)
+               AND (p.prefix IS NULL OR starts_with(e.stream, p.prefix))
+             ORDER BY split_part(e.stream, '-', 1), e.id
+             LIMIT u.most)
+           UNION ALL
+           (SELECT e.id, e.version, e.created, e.stream, e.name, e.data, e.meta
+              FROM weir.events AS e
+             WHERE w.way = 3
+               AND (e.name, e.id) > (w.value, u.after_id)
+               AND (e.name, e.id) <= (w.value, u.up_to)
+               AND ((s.names IS NULL AND NOT starts_with(e.name, '$'))
+                    OR e.name = ANY (s.names))
+               AND (p.exact IS NULL OR e.stream = p.exact)
+               AND (p.prefix IS NULL OR starts_with(e.stream, p.prefix))
+             ORDER BY e.name, e.id
+             LIMIT u.most)
+           UNION ALL
+           (SELECT e.id, e.version, e.created, e.stream, e.name, e.data, e.meta
+              FROM weir.work AS k
+             CROSS JOIN LATERAL (SELECT x.* FROM weir.events AS x WHERE x.id = k.event
+                                  LIMIT 1) AS e
+             WHERE w.way = 4
+               AND (k.target, k.reaction, k.event) > (u.target, u.reaction, u.after_id)
+               AND (k.target, k.reaction, k.event) <= (u.target, u.reaction, u.up_to)
+               AND ((s.names IS NULL AND NOT starts_with(e.name, '$'))
+                    OR e.name = ANY (s.names))
+               AND (p.exact IS NULL OR e.stream = p.exact)
+               AND (p.prefix IS NULL OR starts_with(e.stream, p.prefix))
+             ORDER BY k.target, k.reaction, k.event
+             LIMIT u.most)
+           UNION ALL
+           (SELECT x.id, x.version, x.created, x.stream, x.name, x.data, x.meta
+              FROM unnest(CASE WHEN w.way = 5 THEN s.names END) AS n (name)
+             CROSS JOIN LATERAL (
+                   SELECT e.*
+                     FROM weir.events AS e
+                    WHERE (e.name, e.id) > (n.name, u.after_id)
+                      AND (e.name, e.id) <= (n.name, u.up_to)
+                      AND (p.prefix IS NULL OR starts_with(e.stream, p.prefix))
+                    ORDER BY e.name, e.id
+                    LIMIT u.most) AS x
+             ORDER BY x.id
+             LIMIT u.most)
+           UNION ALL
+           (SELECT e.id, e.version, e.created, e.stream, e.name, e.data, e.meta
+              FROM weir.events AS e
+             WHERE w.way = 0
+               AND e.id > u.after_id AND e.id <= u.up_to
+               AND ((s.names IS NULL AND NOT starts_with(e.name, '$'))
+                    OR e.name = ANY (s.names))
+               AND (p.prefix IS NULL OR starts_with(e.stream, p.prefix))
+             ORDER BY e.id
+             LIMIT u.most)) AS f
+$$;
 CREATE OR REPLACE FUNCTION weir.fetch(
     item_targets bigint[], item_reactions bigint[], item_afters bigint[], item_up_tos bigint[],
     item_limits bigint[], room bigint, room_bytes bigint)
@@ -1842,133 +1978,172 @@ BEGIN
      ORDER BY u.place
      LIMIT 1;
     IF FOUND THEN
-        RAISE EXCEPTION 'target % has no subscription of reaction %', missing.target,
-            missing.reaction USING ERRCODE = 'WR006';
+        PERFORM weir.no_subscription(missing.target, missing.reaction);
     END IF;
     IF room <= 0 OR room_bytes <= 0 THEN
         RETURN;
     END IF;
     FOR item, event_id, event_version, event_created, event_stream, event_name, event_data,
         event_meta, judge IN
-        SELECT u.place - 1, f.id, f.version, f.created, f.stream, f.name, f.data, f.meta, p.judge
-          FROM unnest(item_targets, item_reactions, item_afters, item_up_tos, item_limits)
-               WITH ORDINALITY AS u (target, reaction, after_id, up_to, most, place)
-         CROSS JOIN LATERAL (
-               SELECT s.value, d.names, d.source, d.rule
-                 FROM weir.subscriptions AS s
-                 JOIN weir.reactions AS r ON r.id = s.reaction + 0
-                 JOIN weir.definitions AS d ON d.reaction = r.id AND d.number = r.number
-                WHERE s.target = u.target AND s.reaction + 0 = u.reaction
-                LIMIT 1) AS s
-         CROSS JOIN LATERAL (
-               SELECT CASE WHEN starts_with(s.source, '/') THEN s.source END AS judge,
-                      CASE WHEN NOT starts_with(s.source, '/') AND s.source <> '*'
-                                AND right(s.source, 1) = '*'
-                           THEN left(s.source, -1) END AS prefix,
-                      CASE WHEN NOT starts_with(s.source, '/') AND right(s.source, 1) <> '*'
-                           THEN s.source END AS exact
-               OFFSET 0) AS p
-         CROSS JOIN LATERAL (
-               SELECT CASE WHEN s.rule <> 0 THEN s.rule
-                           WHEN p.exact IS NOT NULL THEN 1
-                           WHEN strpos(p.prefix, '-') > 0 THEN 2
-                           WHEN cardinality(s.names) <= 16 THEN 5
-                           ELSE 0 END AS way,
-                      CASE WHEN s.rule <> 0 THEN s.value
-                           WHEN p.exact IS NOT NULL THEN p.exact
-                           ELSE split_part(p.prefix, '-', 1) END AS value
-               OFFSET 0) AS w
-         CROSS JOIN LATERAL (
-               SELECT CASE WHEN w.way = 1 THEN coalesce(
-                          (SELECT n.version + (n.id = u.after_id)::integer
-                             FROM (SELECT e.id, e.stream, e.version
-                                     FROM weir.events AS e
-                                    WHERE e.id >= u.after_id
-                                    ORDER BY e.id
-                                    LIMIT 2) AS n
-                            WHERE n.stream = w.value
-                            ORDER BY n.id
-                            LIMIT 1),
-                          weir.version_after(w.value, u.after_id)) END AS first_version
-               OFFSET 0) AS v
-         CROSS JOIN LATERAL (
-               (SELECT e.id, e.version, e.created, e.stream, e.name, e.data, e.meta
-                  FROM weir.events AS e
-                 WHERE w.way = 1
-                   AND e.stream = w.value AND e.version >= v.first_version AND e.id + 0 <= u.up_to
-                   AND ((s.names IS NULL AND NOT starts_with(e.name, '$'))
-                        OR e.name = ANY (s.names))
-                   AND (p.exact IS NULL OR e.stream = p.exact)
-                   AND (p.prefix IS NULL OR starts_with(e.stream, p.prefix))
-                 ORDER BY e.stream, e.version
-                 LIMIT u.most)
-               UNION ALL
-               (SELECT e.id, e.version, e.created, e.stream, e.name, e.data, e.meta
-                  FROM weir.events AS e
-                 WHERE w.way = 2
-                   AND (split_part(e.stream, '-', 1), e.id) > (w.value, u.after_id)
-                   AND (split_part(e.stream, '-', 1), e.id) <= (w.value, u.up_to)
-                   AND ((s.names IS NULL AND NOT starts_with(e.name, '$'))
-                        OR e.name = ANY (s.names))
-                   AND (p.exact IS NULL OR e.stream = p.exact)
-                   AND (p.prefix IS NULL OR starts_with(e.stream, p.prefix))
-                 ORDER BY split_part(e.stream, '-', 1), e.id
-                 LIMIT u.most)
-               UNION ALL
-               (SELECT e.id, e.version, e.created, e.stream, e.name, e.data, e.meta
-                  FROM weir.events AS e
-                 WHERE w.way = 3
-                   AND (e.name, e.id) > (w.value, u.after_id)
-                   AND (e.name, e.id) <= (w.value, u.up_to)
-                   AND ((s.names IS NULL AND NOT starts_with(e.name, '$'))
-                        OR e.name = ANY (s.names))
-                   AND (p.exact IS NULL OR e.stream = p.exact)
-                   AND (p.prefix IS NULL OR starts_with(e.stream, p.prefix))
-                 ORDER BY e.name, e.id
-                 LIMIT u.most)
-               UNION ALL
-               (SELECT e.id, e.version, e.created, e.stream, e.name, e.data, e.meta
-                  FROM weir.work AS k
-                 CROSS JOIN LATERAL (SELECT x.* FROM weir.events AS x WHERE x.id = k.event
-                                      LIMIT 1) AS e
-                 WHERE w.way = 4
-                   AND (k.target, k.reaction, k.event) > (u.target, u.reaction, u.after_id)
-                   AND (k.target, k.reaction, k.event) <= (u.target, u.reaction, u.up_to)
-                   AND ((s.names IS NULL AND NOT starts_with(e.name, '$'))
-                        OR e.name = ANY (s.names))
-                   AND (p.exact IS NULL OR e.stream = p.exact)
-                   AND (p.prefix IS NULL OR starts_with(e.stream, p.prefix))
-                 ORDER BY k.target, k.reaction, k.event
-                 LIMIT u.most)
-               UNION ALL
-               (SELECT x.id, x.version, x.created, x.stream, x.name, x.data, x.meta
-                  FROM unnest(CASE WHEN w.way = 5 THEN s.names END) AS n (name)
-                 CROSS JOIN LATERAL (
-                       SELECT e.*
-                         FROM weir.events AS e
-                        WHERE (e.name, e.id) > (n.name, u.after_id)
-                          AND (e.name, e.id) <= (n.name, u.up_to)
-                          AND (p.prefix IS NULL OR starts_with(e.stream, p.prefix))
-                        ORDER BY e.name, e.id
-                        LIMIT u.most) AS x
-                 ORDER BY x.id
-                 LIMIT u.most)
-               UNION ALL
-               (SELECT e.id, e.version, e.created, e.stream, e.name, e.data, e.meta
-                  FROM weir.events AS e
-                 WHERE w.way = 0
-                   AND e.id > u.after_id AND e.id <= u.up_to
-                   AND ((s.names IS NULL AND NOT starts_with(e.name, '$'))
-                        OR e.name = ANY (s.names))
-                   AND (p.prefix IS NULL OR starts_with(e.stream, p.prefix))
-                 ORDER BY e.id
-                 LIMIT u.most)) AS f
+        SELECT f.item, f.event_id, f.event_version, f.event_created, f.event_stream, f.event_name,
+               f.event_data, f.event_meta, f.judge
+          FROM weir.fetch_any(item_targets, item_reactions, item_afters, item_up_tos,
+                              item_limits) AS f
     LOOP
         RETURN NEXT;
         room := room - 1;
         room_bytes := room_bytes - octet_length(event_data::text) - octet_length(event_meta::text);
         EXIT WHEN room <= 0 OR room_bytes <= 0;
     END LOOP;
+END
+$$;
+CREATE OR REPLACE FUNCTION weir.fetch_small(
+    item_targets bigint[], item_reactions bigint[], item_afters bigint[], item_up_tos bigint[],
+    item_limits bigint[], room bigint, small_bytes bigint)
+RETURNS TABLE (
+    item integer, event_id bigint, event_version bigint, event_created timestamptz,
+    event_stream text, event_name text, event_data json, event_meta json, judge text)
+LANGUAGE plpgsql STABLE SECURITY DEFINER
+SET search_path = pg_catalog, pg_temp
+SET plan_cache_mode = force_generic_plan
+SET enable_seqscan = off SET enable_bitmapscan = off SET enable_sort = off
+SET enable_hashjoin = off SET enable_mergejoin = off SET enable_material = off SET jit = off
+AS $$
+DECLARE
+    its_reaction bigint := item_reactions[1];
+    its_names text[];
+    its_source text;
+    its_rule integer;
+    prefix text;
+    exact text;
+    fixed text;
+BEGIN
+    IF its_reaction = ALL (item_reactions) THEN
+        SELECT d.names, d.source, d.rule
+          INTO its_names, its_source, its_rule
+          FROM weir.reactions AS r
+          JOIN weir.definitions AS d ON d.reaction = r.id AND d.number = r.number
+         WHERE r.id = its_reaction;
+        IF starts_with(its_source, '/') THEN
+            judge := its_source;
+        ELSIF right(its_source, 1) <> '*' THEN
+            exact := its_source;
+        ELSIF its_source <> '*' THEN
+            prefix := left(its_source, -1);
+        END IF;
+        IF its_rule = 0 AND exact IS NOT NULL THEN
+            its_rule := 1;
+            fixed := exact;
+        ELSIF its_rule = 0 AND cardinality(its_names) = 1
+            AND coalesce(strpos(prefix, '-'), 0) = 0 THEN
+            its_rule := 3;
+            fixed := its_names[1];
+        END IF;
+    END IF;
+    IF its_rule = 1 THEN
+        RETURN QUERY
+        SELECT u.place::integer - 1, e.id, e.version, e.created, e.stream, e.name,
+               weir.small_text(e.data, e.meta, small_bytes),
+               weir.small_text(e.meta, e.data, small_bytes), judge
+          FROM unnest(item_targets, item_afters, item_up_tos, item_limits)
+               WITH ORDINALITY AS u (target, after_id, up_to, most, place)
+         CROSS JOIN LATERAL (
+               SELECT coalesce((SELECT coalesce(fixed, s.value)
+                                  FROM weir.subscriptions AS s
+                                 WHERE s.target = u.target AND s.reaction + 0 = its_reaction
+                                 LIMIT 1),
+                               weir.no_subscription(u.target, its_reaction)) AS value
+               OFFSET 0) AS w
+         CROSS JOIN LATERAL (
+               SELECT coalesce(
+                          (SELECT n.version + (n.id = u.after_id)::integer
+                             FROM (SELECT x.id, x.stream, x.version
+                                     FROM weir.events AS x
+                                    WHERE x.id >= u.after_id
+                                    ORDER BY x.id
+                                    LIMIT 2) AS n
+                            WHERE n.stream = w.value
+                            ORDER BY n.id
+                            LIMIT 1),
+                          weir.version_after(w.value, u.after_id)) AS first_version
+               OFFSET 0) AS v
+         CROSS JOIN LATERAL (
+               SELECT x.id, x.version, x.created, x.stream, x.name, x.data, x.meta
+                 FROM weir.events AS x
+                WHERE x.stream = w.value AND x.version >= v.first_version AND x.id + 0 <= u.up_to
+                  AND ((its_names IS NULL AND NOT starts_with(x.name, '$'))
+                       OR x.name = ANY (its_names))
+                  AND (exact IS NULL OR x.stream = exact)
+                  AND (prefix IS NULL OR starts_with(x.stream, prefix))
+                ORDER BY x.stream, x.version
+                LIMIT u.most) AS e
+         LIMIT room;
+    ELSIF its_rule = 3 THEN
+        RETURN QUERY
+        SELECT u.place::integer - 1, e.id, e.version, e.created, e.stream, e.name,
+               weir.small_text(e.data, e.meta, small_bytes),
+               weir.small_text(e.meta, e.data, small_bytes), judge
+          FROM unnest(item_targets, item_afters, item_up_tos, item_limits)
+               WITH ORDINALITY AS u (target, after_id, up_to, most, place)
+         CROSS JOIN LATERAL (
+               SELECT coalesce((SELECT coalesce(fixed, s.value)
+                                  FROM weir.subscriptions AS s
+                                 WHERE s.target = u.target AND s.reaction + 0 = its_reaction
+                                 LIMIT 1),
+                               weir.no_subscription(u.target, its_reaction)) AS value
+               OFFSET 0) AS w
+         CROSS JOIN LATERAL (
+               SELECT x.id, x.version, x.created, x.stream, x.name, x.data, x.meta
+                 FROM weir.events AS x
+                WHERE (x.name, x.id) > (w.value, u.after_id)
+                  AND (x.name, x.id) <= (w.value, u.up_to)
+                  AND ((its_names IS NULL AND NOT starts_with(x.name, '$'))
+                       OR x.name = ANY (its_names))
+                  AND (exact IS NULL OR x.stream = exact)
+                  AND (prefix IS NULL OR starts_with(x.stream, prefix))
+                ORDER BY x.name, x.id
+                LIMIT u.most) AS e
+         LIMIT room;
+    ELSIF its_rule = 4 THEN
+        RETURN QUERY
+        SELECT u.place::integer - 1, e.id, e.version, e.created, e.stream, e.name,
+               weir.small_text(e.data, e.meta, small_bytes),
+               weir.small_text(e.meta, e.data, small_bytes), judge
+          FROM unnest(item_targets, item_afters, item_up_tos, item_limits)
+               WITH ORDINALITY AS u (target, after_id, up_to, most, place)
+         CROSS JOIN LATERAL (
+               SELECT coalesce((SELECT s.value
+                                  FROM weir.subscriptions AS s
+                                 WHERE s.target = u.target AND s.reaction + 0 = its_reaction
+                                 LIMIT 1),
+                               weir.no_subscription(u.target, its_reaction)) AS value
+               OFFSET 0) AS w
+         CROSS JOIN LATERAL (
+               SELECT x.id, x.version, x.created, x.stream, x.name, x.data, x.meta
+                 FROM weir.work AS k
+                CROSS JOIN LATERAL (SELECT y.* FROM weir.events AS y WHERE y.id = k.event
+                                     LIMIT 1) AS x
+                WHERE w.value IS NOT NULL
+                  AND (k.target, k.reaction, k.event) > (u.target, its_reaction, u.after_id)
+                  AND (k.target, k.reaction, k.event) <= (u.target, its_reaction, u.up_to)
+                  AND ((its_names IS NULL AND NOT starts_with(x.name, '$'))
+                       OR x.name = ANY (its_names))
+                  AND (exact IS NULL OR x.stream = exact)
+                  AND (prefix IS NULL OR starts_with(x.stream, prefix))
+                ORDER BY k.target, k.reaction, k.event
+                LIMIT u.most) AS e
+         LIMIT room;
+    ELSE
+        PERFORM FROM weir.fetch(item_targets, item_reactions, item_afters, item_up_tos,
+                                item_limits, 0, 0);
+        RETURN QUERY
+        SELECT f.item, f.event_id, f.event_version, f.event_created, f.event_stream, f.event_name,
+               weir.small_text(f.event_data, f.event_meta, small_bytes),
+               weir.small_text(f.event_meta, f.event_data, small_bytes), f.judge
+          FROM weir.fetch_any(item_targets, item_reactions, item_afters, item_up_tos,
+                              item_limits) AS f
+         LIMIT room;
+    END IF;
 END
 $$;
 
