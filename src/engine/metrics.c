@@ -62,12 +62,9 @@ static uint64_t load(const _Atomic uint64_t *number)
 /* The first whose bound, 2^index, is not below. */
 static size_t bucket_of(int64_t value)
 {
-    size_t index = 0;
+    const size_t index = value <= 1 ? 0 : 64 - (size_t)__builtin_clzll((uint64_t)value - 1);
 
-    while (index < METRIC_BUCKETS - 1 && value > INT64_C(1) << index) {
-        index++;
-    }
-    return index;
+    return index < METRIC_BUCKETS - 1 ? index : METRIC_BUCKETS - 1;
 }
 
 void weir__metric_observe(metrics *m, metric_histogram h, int64_t value)

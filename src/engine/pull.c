@@ -52,7 +52,7 @@ static pulled *pulled_new(slot *s)
         pulled_free(p);
         return NULL;
     }
-    weir__slot_deliver(s, s->batch->next, &p->delivery);
+    (void)weir__slot_deliver(s, s->batch->next, &p->delivery);
     *event = *p->delivery.event;
     if (!copy_str(&p->arena, &event->stream) || !copy_str(&p->arena, &event->name) ||
         !copy_str(&p->arena, &event->data) || !copy_str(&p->arena, &event->meta) ||

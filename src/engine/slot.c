@@ -208,7 +208,9 @@ static int64_t step(task *t)
     weir_error err;
     bool lost = false, pulled = false;
 
-    if (!begin_step(s, &lost, &pulled)) {
+    const bool runs = s->runs && !atomic_load_explicit(&s->interrupted, memory_order_acquire);
+    s->runs = false;
+    if (!runs && !begin_step(s, &lost, &pulled)) {
         return TASK_WAIT;
     }
     if (pulled) {
@@ -218,7 +220,7 @@ static int64_t step(task *t)
         weir__slot_lost(s);
         return TASK_WAIT;
     }
-    if (b->wait_us > weir__task_now(t)) {
+    if (b->wait_us != 0 && b->wait_us > weir__task_now(t)) {
         return b->wait_us;
     }
     switch (b->phase) {

@@ -10,10 +10,26 @@
 #include "engine/pull.h"
 #include "engine/slot_private.h"
 
-#include <inttypes.h>
-#include <stdio.h>
+/* "reaction:event id". Made for every event, whether its handler asks for it or not. */
+static void write_key(weir_delivery *d)
+{
+    const weir_str name = d->reaction->name;
+    char digits[24];
+    size_t at = sizeof digits;
+    uint64_t left = (uint64_t)d->event->id; /* positions begin with 1 */
 
-void weir__slot_deliver(slot *s, size_t index, weir_delivery *d)
+    do {
+        digits[--at] = (char)('0' + left % 10);
+        left /= 10;
+    } while (left > 0);
+    digits[--at] = ':';
+    WEIR_ASSERT(name.len + (sizeof digits - at) < sizeof d->key);
+    memcpy(d->key, name.ptr, name.len);
+    memcpy(d->key + name.len, digits + at, sizeof digits - at);
+    d->key[name.len + (sizeof digits - at)] = '\0';
+}
+
+int64_t weir__slot_deliver(slot *s, size_t index, weir_delivery *d)
 {
     worker *w = weir__slot_worker(s);
     const batch *b = s->batch;
@@ -22,23 +38,25 @@ void weir__slot_deliver(slot *s, size_t index, weir_delivery *d)
     const int64_t now_us = weir__task_now(&s->task);
     const int64_t store_us = weir__batch_store_us(b, now_us);
 
-    *d = (weir_delivery){
-        .event = e->event,
-        .reaction = q,
-        .target = b->name,
-        .attempt = weir__batch_attempt(b, index),
-        .fence = b->fence,
-        .deadline_us = store_us + q->deadline_us,
-        .deadline_mono_us = now_us + q->deadline_us,
-        .effects = &s->effects,
-        .payload_bytes = w->options.payload_bytes,
-        .clock = s->task.scheduler->clock,
-        .interrupted = &s->interrupted,
-    };
-    (void)snprintf(d->key, sizeof d->key, "%.*s:%" PRId64, (int)q->name.len, q->name.ptr,
-                   e->event->id);
+    /* One by one: the texts in it are long, and need not be zeroed. */
+    d->event = e->event;
+    d->reaction = q;
+    d->target = b->name;
+    d->attempt = weir__batch_attempt(b, index);
+    d->fence = b->fence;
+    d->deadline_us = store_us + q->deadline_us;
+    d->deadline_mono_us = now_us + q->deadline_us;
+    d->effects = &s->effects;
+    d->payload_bytes = w->options.payload_bytes;
+    d->clock = s->task.scheduler->clock;
+    d->interrupted = &s->interrupted;
+    d->pulled = NULL;
+    d->why[0] = '\0';
+    d->defer_us = 0;
+    write_key(d);
     weir__metric_observe(&w->metrics, METRIC_DELAY_US, store_us - e->event->created_us);
     weir__slot_renew_until(s, d->deadline_mono_us);
+    return now_us;
 }
 
 /* ---- what became of an event -------------------------------------------------------------- */
@@ -116,11 +134,11 @@ static void handle(slot *s)
     const size_t appends = s->effects.appends_count, sqls = s->effects.sqls_count;
     weir_delivery d;
 
-    weir__slot_deliver(s, b->next, &d);
-    const int64_t begin_us = weir__task_now(&s->task);
+    const int64_t begin_us = weir__slot_deliver(s, b->next, &d);
     const int32_t outcome = d.reaction->handle(d.reaction->ctx, &d);
     weir__metric_observe(&w->metrics, METRIC_HANDLER_US, weir__task_now(&s->task) - begin_us);
     weir__slot_answered(s, &d, outcome, appends, sqls);
+    s->runs = true;
 }
 
 /* The events from `next` on that their reaction's project function gets in one call: the settle
@@ -177,7 +195,7 @@ void weir__slot_run(slot *s)
         return;
     case REACTION_RUN:
     case REACTION_EXEC:
-        weir__slot_deliver(s, next, &d);
+        (void)weir__slot_deliver(s, next, &d);
         weir__slot_program(s, &d);
         return;
     }

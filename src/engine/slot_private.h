@@ -42,8 +42,8 @@ void weir__slot_log(slot *s, int level, const char *what, size_t index, int64_t 
 /* slot_handle.c */
 /* One event, or the decision that the segment is to be settled. */
 void weir__slot_run(slot *s);
-/* Makes the delivery of the event at `index`; its deadline begins now. */
-void weir__slot_deliver(slot *s, size_t index, weir_delivery *d);
+/* Makes the delivery of the event at `index`; its deadline begins now. What the clock said. */
+int64_t weir__slot_deliver(slot *s, size_t index, weir_delivery *d);
 /* What became of the event at next: next moves on. */
 void weir__slot_done(slot *s);
 void weir__slot_postponed(slot *s, int64_t until_us);

@@ -74,7 +74,8 @@ typedef struct slot {
     struct batch *batch; /* see batch.h: the lease, its events and how far they are; owned */
     effects effects;
     struct slot_programs *programs; /* see slot_program.c; owned; NULL: none was started */
-    _Atomic bool interrupted;       /* the lease is lost, or the worker wants to end */
+    bool runs; /* the step before was one of many events: unless interrupted, nothing has changed */
+    _Atomic bool interrupted; /* the lease is lost, or the worker wants to end */
     /* mono: the deadline of what runs; not renewed after it. Atomic, relaxed: set for every event,
      * and a renewal that reads the one before is as good. */
     _Atomic int64_t extend_until_us;
