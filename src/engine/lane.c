@@ -281,21 +281,23 @@ static weir_status call_store(lane *l, const store_lease_request *request, weir_
     return status;
 }
 
-/* No slot is free, and some have only just begun: most handlers are quick. */
+/* No slot is free, and some have only just begun: most handlers are quick. Those that finish before
+ * the last of them need not wake us then: we come back by ourselves. */
 static bool better_together(lane *l)
 {
     const lane_round *r = l->round;
+    const bool early =
+        weir__task_now(&l->leasing) < r->begun_us + LANE_TOGETHER_US && !is_draining(l);
     size_t idle = 0, running = 0;
 
-    if (weir__task_now(&l->leasing) >= r->begun_us + LANE_TOGETHER_US || is_draining(l)) {
-        return false;
-    }
     weir__lock(&l->worker->mu);
-    for (size_t i = 0; i < l->slots_count; i++) {
+    for (size_t i = 0; early && i < l->slots_count; i++) {
         const slot *s = &l->slots[i];
         idle += s->state == SLOT_IDLE;
         running += s->round == r->number && (s->state == SLOT_ASSIGNED || s->state == SLOT_RUNNING);
     }
+    l->together = idle == 0 ? running : 0;
+    l->together_round = r->number;
     weir__unlock(&l->worker->mu);
     return idle == 0 && running > 0;
 }
@@ -654,6 +656,15 @@ void weir__lane_free(lane *l)
         weir__free(l->round);
         l->round = NULL;
     }
+}
+
+bool weir__lane_finished_locked(lane *l, const slot *s)
+{
+    if (l->together == 0 || s->round != l->together_round) {
+        return true;
+    }
+    l->together--;
+    return l->together == 0;
 }
 
 void weir__lane_ask(lane *l)

@@ -62,6 +62,7 @@ void weir__slot_idle(slot *s)
     weir__lock(&w->mu);
     WEIR_ASSERT(s->state == SLOT_RUNNING || s->state == SLOT_FINISHED);
     s->state = SLOT_IDLE;
+    s->lane->together = 0; /* a slot is free: nothing is waited for */
     s->last_target = s->target;
     s->last_fence = s->fence;
     s->target = 0;

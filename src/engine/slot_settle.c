@@ -514,8 +514,13 @@ bool weir__slot_finish(slot *s)
     s->state = SLOT_FINISHED;
     b->ready = false;
     s->extend_until_us = weir__task_now(&s->task) + SLOT_SETTLE_US;
+    const bool wake = weir__lane_finished_locked(s->lane, s);
     weir__unlock(&w->mu);
-    weir__lane_ask(s->lane);
+    if (wake) {
+        weir__lane_ask(s->lane);
+    } else {
+        atomic_store(&s->lane->asked, true);
+    }
     return true;
 }
 

@@ -95,7 +95,9 @@ typedef struct lane {
     int renew_attempt;
     int64_t renew_us; /* mono: when next */
     /* guarded by worker.mu */
-    bool crowded; /* the last lease call came back full: others wait for a slot */
+    bool crowded;            /* the last lease call came back full: others wait for a slot */
+    size_t together;         /* so many of together_round are waited for, with a time; 0: none */
+    uint64_t together_round; /* see slot.round */
     /* atomic, relaxed: set once; whoever does not see it yet has begun before */
     _Atomic bool draining;
     /* set before `leasing` is woken, cleared when a turn begins */
