@@ -18,6 +18,10 @@ SELECT name, type, "notnull", pk, hidden
  WHERE hidden <> 1
  ORDER BY cid;
 
+-- name: sqlite_version
+-- One larger after every change of a table, an index or a trigger, by whomever.
+PRAGMA main.schema_version;
+
 -- name: sqlite_tables
 SELECT CASE schema WHEN 'main' THEN name ELSE schema || '.' || name END
   FROM pragma_table_list

@@ -281,13 +281,41 @@ void weir__table_forget(table_session *s)
     s->known_name = (weir_str){ 0 };
 }
 
+/* Whether what is remembered is still true. Inside of a transaction it may be what the transaction
+ * has changed, of which nothing is left, and no number tells, when it is rolled back. */
+static weir_status look_for_changes(table_session *s, bool *kept, weir_error *err)
+{
+    int64_t version = 0;
+    *kept = !s->adopted && s->known_name.len > 0;
+    if (s->adopted || s->ops->version == NULL) {
+        return WEIR_OK;
+    }
+    if (s->ops->in_transaction(s)) {
+        *kept = false;
+        version = -1;
+    } else {
+        const weir_status status = s->ops->version(s, &version, err);
+        if (status != WEIR_OK) {
+            return status;
+        }
+    }
+    *kept = *kept && s->known_version == version && version >= 0;
+    s->known_version = version;
+    return WEIR_OK;
+}
+
 weir_status weir__table_described(table_session *s, weir_str name, const table_info **out,
                                   weir_error *err)
 {
-    const bool kept = !s->adopted && s->ops->dialect != TABLE_SQLITE && s->known_name.len > 0;
+    bool kept = false;
+    /* Before the table is looked at: what changes meanwhile is looked at once more. */
+    weir_status status = look_for_changes(s, &kept, err);
+    if (status != WEIR_OK) {
+        return status;
+    }
     if (!kept || !weir__str_equal(s->known_name, name)) {
         weir__table_forget(s);
-        const weir_status status = weir__table_describe(s, name, &s->known_memory, &s->known, err);
+        status = weir__table_describe(s, name, &s->known_memory, &s->known, err);
         if (status != WEIR_OK) {
             return status;
         }

@@ -121,8 +121,9 @@ typedef struct table_info {
 weir_status weir__table_describe(table_session *s, weir_str name, weir_arena *arena,
                                  table_info *out, weir_error *err);
 /* The same, remembered by the session until another table is asked for; *out is borrowed until
- * then. It is asked each time on SQLite, where it costs little and "a" is a text when there is no
- * column a, and on a connection of the caller's own, which may look for tables elsewhere by then.
+ * then. SQLite, to which "a" is a text when there is no column a, is asked each time whether any
+ * table has changed since; inside of a transaction, and on a connection of the caller's own, which
+ * may look for tables elsewhere by then, the table is asked for each time.
  * forget: the table may have changed. */
 weir_status weir__table_described(table_session *s, weir_str name, const table_info **out,
                                   weir_error *err);

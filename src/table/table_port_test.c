@@ -320,6 +320,53 @@ static void more_statements_than_are_kept(void **state)
     }
 }
 
+/* The statement that is kept of a text; NULL: none. *all: how many are. */
+static sqlite3_stmt *kept(fixture *f, const char *sql, int *all)
+{
+    sqlite3_stmt *found = NULL;
+    *all = 0;
+    for (sqlite3_stmt *at = NULL; (at = sqlite3_next_stmt(weir__table_native(f->s), at)) != NULL;) {
+        (*all)++;
+        found = strcmp(sqlite3_sql(at), sql) == 0 ? at : found;
+    }
+    return found;
+}
+
+static void what_is_used_often_stays_prepared(void **state)
+{
+    enum { TIMES = 40 };
+    fixture *f = *state;
+    static const char often[] = "SELECT count(*) AS n FROM jobs";
+    int all = 0;
+    run(f, often);
+    kept(f, often, &all);
+    for (int i = 1; i < TIMES; i++) {
+        char sql[40000];
+        snprintf(sql, sizeof sql, "SELECT %d AS n %*s", i, i % 10 == 0 ? 39000 : 1, "");
+        run(f, sql);
+        run(f, often);
+        expect_rows(f, "{\"n\":0}");
+    }
+    sqlite3_stmt *stmt = kept(f, often, &all);
+    assert_non_null(stmt);
+    assert_int_equal(sqlite3_stmt_status(stmt, SQLITE_STMTSTATUS_RUN, 0), TIMES);
+    assert_true(all > 8 && all <= 16);
+}
+
+static void a_statement_that_is_kept_has_the_columns_of_now(void **state)
+{
+    fixture *f = *state;
+    run(f, "INSERT INTO jobs VALUES (1, 'a')");
+    run(f, "SELECT * FROM jobs");
+    expect_rows(f, "{\"id\":1,\"state\":\"a\"}");
+    database_sql(f, "ALTER TABLE jobs ADD COLUMN note JSON DEFAULT '[1]'");
+    run(f, "SELECT * FROM jobs");
+    expect_rows(f, "{\"id\":1,\"state\":\"a\",\"note\":[1]}");
+    database_sql(f, "ALTER TABLE jobs DROP COLUMN state");
+    run(f, "SELECT * FROM jobs");
+    expect_rows(f, "{\"id\":1,\"note\":[1]}");
+}
+
 static void a_refusal_says_why(void **state)
 {
     fixture *f = *state;
@@ -596,6 +643,49 @@ static void a_table_is_described(void **state)
     assert_null(weir__table_column(&t, weir__str("nn")));
 }
 
+static int count_catalogue(unsigned event, void *ctx, void *stmt, void *sql)
+{
+    (void)event;
+    (void)stmt;
+    *(int *)ctx += strstr(sql, "pragma_table_") != NULL;
+    return 0;
+}
+
+static const table_info *known(fixture *f)
+{
+    const table_info *t = NULL;
+    if (weir__table_described(f->s, weir__str("jobs"), &t, &f->err) != WEIR_OK) {
+        fail_msg("%s", f->err.message);
+    }
+    return t;
+}
+
+static void a_table_is_looked_at_again_when_it_has_changed(void **state)
+{
+    fixture *f = *state;
+    int looks = 0;
+    assert_int_equal(
+        sqlite3_trace_v2(weir__table_native(f->s), SQLITE_TRACE_STMT, count_catalogue, &looks),
+        SQLITE_OK);
+    assert_int_equal(known(f)->columns_count, 2);
+    const int once = looks;
+    assert_true(once > 0);
+    run(f, "INSERT INTO jobs VALUES (1, 'a')");
+    assert_int_equal(known(f)->columns_count, 2);
+    assert_int_equal(looks, once);
+    database_sql(f, "ALTER TABLE jobs ADD COLUMN note TEXT");
+    assert_int_equal(known(f)->columns_count, 3);
+    assert_int_equal(looks, 2 * once);
+    /* What a transaction has seen of its own is gone with it, and its number is given again. */
+    assert_int_equal(weir__table_begin(f->s, &f->err), WEIR_OK);
+    run(f, "ALTER TABLE jobs ADD COLUMN mine TEXT");
+    assert_non_null(weir__table_column(known(f), weir__str("mine")));
+    weir__table_rollback(f->s);
+    database_sql(f, "ALTER TABLE jobs ADD COLUMN theirs TEXT");
+    assert_null(weir__table_column(known(f), weir__str("mine")));
+    assert_non_null(weir__table_column(known(f), weir__str("theirs")));
+}
+
 static void a_table_is_the_same_to_every_session(void **state)
 {
     fixture *f = *state;
@@ -736,6 +826,9 @@ int main(int argc, char **argv)
         TABLE_TEST(rows_that_were_written_are_counted),
         TABLE_TEST(many_rows_and_no_rows),
         TABLE_TEST(more_statements_than_are_kept),
+        TABLE_TEST(what_is_used_often_stays_prepared),
+        TABLE_TEST(a_statement_that_is_kept_has_the_columns_of_now),
+        TABLE_TEST(a_table_is_looked_at_again_when_it_has_changed),
         TABLE_TEST(a_refusal_says_why),
         TABLE_TEST(without_memory_nothing_is_half_done),
         TABLE_TEST(a_transaction_is_all_or_nothing),

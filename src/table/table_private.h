@@ -31,6 +31,9 @@ typedef struct table_ops {
                        weir_error *err);
     weir_status (*describe)(table_session *s, const table_name *name, weir_arena *arena,
                             table_info *out, weir_error *err);
+    /* A number that is another one once any table has changed, asked for outside of transactions.
+     * NULL: there is none; what has changed is noticed when a statement is refused. */
+    weir_status (*version)(table_session *s, int64_t *out, weir_error *err);
 } table_ops;
 
 /* The first member of every adapter's own. */
@@ -44,7 +47,8 @@ struct table_session {
     bool adopted; /* the connection is the caller's */
     /* What a table looks like: the last one asked for. */
     weir_arena known_memory;
-    weir_str known_name; /* empty: none */
+    weir_str known_name;   /* empty: none */
+    int64_t known_version; /* when it was asked for; where there are versions */
     table_info known;
 };
 

@@ -30,8 +30,9 @@
 #include <strings.h>
 
 enum {
-    STATEMENTS_KEPT = 8,
-    ROWS_FIRST = 16, /* so many have room at once; then twice as many, and so on */
+    STATEMENTS_KEPT = 16,
+    KEPT_BYTES_MAX = 16384, /* a longer one gives way first */
+    ROWS_FIRST = 16,        /* so many have room at once; then twice as many, and so on */
 };
 
 extern const table_ops weir__table_sqlite_ops;
@@ -48,6 +49,7 @@ typedef struct sqlite_db {
 typedef struct kept_statement {
     char *sql;          /* owned */
     sqlite3_stmt *stmt; /* owned */
+    uint64_t used;      /* when, in statements; the one least lately used gives way */
 } kept_statement;
 
 typedef struct sqlite_session {
@@ -56,7 +58,7 @@ typedef struct sqlite_session {
     sqlite_store *store; /* owned, or the database's own; NULL: adopted */
     sqlite_conn given;   /* adopted: the caller's connection, without statements of ours */
     kept_statement kept[STATEMENTS_KEPT];
-    size_t kept_next; /* which one gives way */
+    uint64_t uses;
 } sqlite_session;
 
 static sqlite_db *db_of(table_db *base)
@@ -200,20 +202,38 @@ static void forget(kept_statement *kept)
     *kept = (kept_statement){ 0 };
 }
 
-/* The statement of a text; kept for the next time. */
+/* Of this text; or, *found false, the one that gives way to it. */
+static kept_statement *kept_of(sqlite_session *s, const char *sql, bool *found)
+{
+    kept_statement *oldest = &s->kept[0];
+    for (size_t i = 0; i < STATEMENTS_KEPT; i++) {
+        kept_statement *kept = &s->kept[i];
+        if (kept->sql != NULL && strcmp(kept->sql, sql) == 0) {
+            *found = true;
+            return kept;
+        }
+        oldest = kept->used < oldest->used ? kept : oldest;
+    }
+    *found = false;
+    return oldest;
+}
+
+/* The statement of a text; kept for the next time. SQLite prepares it anew by itself when a table
+ * has changed since. */
 static weir_status statement_of(sqlite_session *s, const char *sql, size_t values_count,
                                 sqlite3_stmt **out, weir_error *err)
 {
     weir_buffer numbered = { 0 };
-    for (size_t i = 0; i < STATEMENTS_KEPT; i++) {
-        if (s->kept[i].sql != NULL && strcmp(s->kept[i].sql, sql) == 0) {
-            *out = s->kept[i].stmt;
-            return WEIR_OK;
-        }
+    bool found = false;
+    const size_t len = strlen(sql);
+    kept_statement *kept = kept_of(s, sql, &found);
+    if (found) {
+        kept->used = len > KEPT_BYTES_MAX ? 0 : ++s->uses;
+        *out = kept->stmt;
+        return WEIR_OK;
     }
-    kept_statement *kept = &s->kept[s->kept_next];
     forget(kept);
-    kept->sql = weir__strndup(sql, strlen(sql));
+    kept->sql = weir__strndup(sql, len);
     if (kept->sql == NULL) {
         return weir__fail(err, WEIR_ENOMEM, "could not allocate a statement");
     }
@@ -226,7 +246,7 @@ static weir_status statement_of(sqlite_session *s, const char *sql, size_t value
         forget(kept);
         return status;
     }
-    s->kept_next = (s->kept_next + 1) % STATEMENTS_KEPT;
+    kept->used = len > KEPT_BYTES_MAX ? 0 : ++s->uses;
     *out = kept->stmt;
     return WEIR_OK;
 }
@@ -398,8 +418,15 @@ static bool copy_names(sqlite3_stmt *stmt, table_result *r)
 static weir_status step_all(sqlite_session *s, sqlite3_stmt *stmt, table_result *r, weir_error *err)
 {
     growing rows = { 0 };
+    /* Before anything is done: what is done is not undone because its names have no room. */
     bool fits = r == NULL || copy_names(stmt, r);
+    (void)sqlite3_stmt_status(stmt, SQLITE_STMTSTATUS_REPREPARE, 1);
     int rc = fits ? sqlite3_step(stmt) : SQLITE_NOMEM;
+    if (r != NULL && rc == SQLITE_ROW &&
+        sqlite3_stmt_status(stmt, SQLITE_STMTSTATUS_REPREPARE, 0) > 0) {
+        fits =
+            copy_names(stmt, r); /* a table has changed: SELECT * has other columns than before */
+    }
     while (rc == SQLITE_ROW && fits) {
         fits = r == NULL || add_row(stmt, r, &rows);
         /* To the end: a statement that writes has written only then. */
@@ -623,6 +650,20 @@ out:
     return status;
 }
 
+/* Tables in temp or in what was attached are not counted: nothing is on connections of ours. */
+static weir_status version(table_session *base, int64_t *out, weir_error *err)
+{
+    sqlite_session *s = session_of(base);
+    table_result r = { 0 };
+    const weir_status status =
+        ask(s, sql_sqlite_version, (weir_str){ 0 }, (weir_str){ 0 }, &r, err);
+    if (status == WEIR_OK) {
+        *out = cell_number(&r, 0, 0);
+    }
+    weir__table_result_free(&r);
+    return status;
+}
+
 /* ---- sessions and databases ------------------------------------------------------------------ */
 
 static void db_close(table_db *base)
@@ -763,4 +804,5 @@ const table_ops weir__table_sqlite_ops = {
     .rollback = rollback,
     .run = run,
     .describe = describe,
+    .version = version,
 };

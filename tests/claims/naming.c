@@ -342,6 +342,46 @@ static void C39_a_condition_is_one_expression(void **state)
     }
 }
 
+/* Between two claims of one session, by another connection. */
+static void C39_a_table_that_another_has_changed_is_seen_as_it_is(void **state)
+{
+    kit *k = *state;
+    const table_value second = { .kind = TABLE_INTEGER, .number = 2 };
+    const table_value x = { .kind = TABLE_TEXT, .text = weir__str("x") };
+    kit_jobs(k, 6);
+    claim_request r = kit_request(k, 1);
+    r.by = weir__str("A");
+    assert_string_equal(kit_claim(k, &r), "1");
+    kit_exec(k, "ALTER TABLE jobs ADD COLUMN note text DEFAULT 'new'");
+    assert_string_equal(kit_claim(k, &r), "2");
+    assert_string_equal(claimer_column(k->one, "note"), "new");
+    kit_exec(k, "ALTER TABLE jobs RENAME COLUMN kind TO sort");
+    const finish_request f = kit_finish_request(FINISH_DONE, &second, "A");
+    KIT_OK(k->one, weir__claim_finish(k->one->s, &f, &k->one->r, &k->one->err));
+    assert_non_null(strstr(claimer_json(k->one), "\"sort\":null"));
+    assert_null(strstr(claimer_json(k->one), "kind"));
+    kit_exec(k, "ALTER TABLE jobs DROP COLUMN note");
+    assert_string_equal(kit_claim(k, &r), "3");
+    assert_null(strstr(claimer_json(k->one), "note"));
+    kit_exec(k, "ALTER TABLE jobs DROP COLUMN claimed_by");
+    KIT_IS(k->one, kit_try(k, &r), WEIR_EINVAL);
+    kit_message(k->one, "--by-column: no column \"claimed_by\"");
+    kit_exec(k, "DROP TABLE jobs; CREATE TABLE jobs (status json, claimed_by text, id integer, "
+                "name text PRIMARY KEY); INSERT INTO jobs VALUES ('pending', NULL, 4, 'y'), "
+                "('pending', NULL, 5, 'x')");
+    r.at_column = CLAIM_NO_COLUMN;
+    KIT_OK(k->one, kit_try(k, &r));
+    assert_string_equal(claimer_column(k->one, "name"), "x");
+    const claim_set done = { .column = weir__str("status"),
+                             .value = { .kind = TABLE_TEXT, .text = weir__str("done") } };
+    finish_request last = kit_finish_request(FINISH_DONE, &x, "A");
+    last.set = &done;
+    last.set_count = 1;
+    KIT_OK(k->one, weir__claim_finish(k->one->s, &last, NULL, &k->one->err));
+    assert_string_equal(kit_rows(k, "SELECT name, status FROM jobs ORDER BY name"),
+                        "x done,y pending");
+}
+
 const kit_case kit_naming[] = {
     KIT_TEST(C39_names_are_names_whatever_is_in_them, ON_ALL),
     KIT_TEST(C39_names_are_in_the_case_in_which_they_are, ON_ALL),
@@ -354,5 +394,6 @@ const kit_case kit_naming[] = {
     KIT_TEST(C39_values_are_values_whatever_is_in_them, ON_ALL),
     KIT_TEST(C39_a_nul_is_refused, ON_ALL),
     KIT_TEST(C39_a_condition_is_one_expression, ON_ALL),
+    KIT_TEST(C39_a_table_that_another_has_changed_is_seen_as_it_is, ON_SQLITE),
 };
 const size_t kit_naming_count = sizeof kit_naming / sizeof kit_naming[0];
