@@ -121,7 +121,8 @@ weir_status weir__claim_preview(table_session *s, const claim_request *request,
                                 table_result *result, weir_error *err);
 
 /* The statements of a claim, with values as literals, each ended by ";\n". Runs nothing. The
- * request is checked against the table first. */
+ * request is checked against the table first. SQLite: the UPDATE chooses its rows once more; when
+ * it is run, it is given the keys of those found. */
 weir_status weir__claim_sql(const claim_request *request, const table_info *table,
                             table_dialect dialect, weir_buffer *out, weir_error *err);
 

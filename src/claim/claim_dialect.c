@@ -14,6 +14,7 @@ static const claim_dialect dialects[TABLE_DIALECTS_COUNT] = {
         .same = "IS NOT DISTINCT FROM",
         .always = "TRUE",
         .untrue = "IS NOT TRUE",
+        .seldom = { "", "" },
         .moment = "SELECT clock_timestamp() AS at",
         .later = { " + CAST('", " microseconds' AS interval)" },
         .times = {
@@ -29,6 +30,7 @@ static const claim_dialect dialects[TABLE_DIALECTS_COUNT] = {
         .same = "IS",
         .always = "1",
         .untrue = "IS NOT 1",
+        .seldom = { "unlikely(", ")" },
         .moment = "SELECT (CAST(strftime('%s', 'now') AS INTEGER) * 1000 + "
                   "CAST(substr(strftime('%f', 'now'), 4) AS INTEGER)) * 1000 AS at",
         .later = { " + ", "" },

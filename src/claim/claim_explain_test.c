@@ -103,6 +103,21 @@ static void in_order_of_the_key(void **state)
     mended(*state, &r, "sequential-scan", "\"my jobs\" (\"id\") WHERE status = 'pending';\n");
 }
 
+/* Of a time when nothing was claimed, so that an index of claims seems to find every row. */
+static void ended_leases_are_looked_up_whatever_statistics_say(void **state)
+{
+    fixture *f = *state;
+    claim_request r = pending();
+    r.lease_us = 1000000;
+    run(f, "CREATE INDEX by_lease ON \"my jobs\" (status, locked_until);"
+           "WITH RECURSIVE n (i) AS (SELECT 1 UNION ALL SELECT i + 1 FROM n WHERE i < 1000)"
+           " INSERT INTO \"my jobs\" (id, status) SELECT i, 'pending' FROM n; ANALYZE");
+    assert_int_equal(weir__claim_explain(f->s, &r, &f->plan, &f->err), WEIR_OK);
+    if (strstr(f->plan.text.ptr, "INDEX by_lease (status=? AND locked_until<?)") == NULL) {
+        fail_msg("%s", f->plan.text.ptr);
+    }
+}
+
 static void in_another_order(void **state)
 {
     const claim_order order[] = { { .column = STR("priority"), .descending = true } };
@@ -169,6 +184,7 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         TEST(in_order_of_the_key),
+        TEST(ended_leases_are_looked_up_whatever_statistics_say),
         TEST(in_another_order),
         TEST(with_a_lease_and_a_cap),
         TEST(a_lease_alone),

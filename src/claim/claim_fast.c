@@ -19,6 +19,7 @@ enum {
     /* Rows that were locked and could not be taken after all; a trigger may do that for ever. */
     IDLE_ROUNDS_MAX = 3,
     SAME_MAX = 100,
+    KEYS_GIVEN_MAX = 2048, /* values; what is larger chooses its rows once more */
 };
 
 /* ---- with row locks ------------------------------------------------------------------------- */
@@ -217,28 +218,87 @@ out:
     return status;
 }
 
+/* What was found, as values that find the same rows; *out is NULL when they do not. Their number is
+ * a power of two, the last one repeated, so that statements of many sizes are a few texts. */
+static weir_status keys_given(const claim_spec *c, const table_result *keys, table_value **out,
+                              size_t *count, weir_error *err)
+{
+    const size_t columns = c->table->key_count;
+    bool fits = true;
+    *count = 1;
+    while (*count < keys->rows_count) {
+        *count *= 2;
+    }
+    fits = *count <= KEYS_GIVEN_MAX / columns;
+    table_value *values = fits ? weir__calloc(*count * columns, sizeof *values) : NULL;
+    for (size_t i = 0; values != NULL && i < *count * columns; i++) {
+        const size_t row = i / columns < keys->rows_count ? i / columns : keys->rows_count - 1;
+        const table_cell *cell = &keys->cells[row * keys->columns_count + i % columns];
+        values[i] = weir__table_cell_value(cell);
+        /* NULL is equal to nothing, a number that is no integer would become a text. */
+        fits = fits && !cell->null &&
+               (cell->shape != TABLE_SHAPE_NUMBER || values[i].kind == TABLE_INTEGER) &&
+               (values[i].kind != TABLE_TEXT || cell->text.len == 0 ||
+                memchr(cell->text.ptr, '\0', cell->text.len) == NULL);
+    }
+    if (fits && values == NULL) {
+        return weir__fail(err, WEIR_ENOMEM, "could not allocate the keys of a claim");
+    }
+    if (!fits) {
+        weir__free(values);
+    }
+    *out = fits ? values : NULL;
+    return WEIR_OK;
+}
+
+static weir_status not_written(const claim_spec *c, weir_error *err)
+{
+    return weir__fail(err, WEIR_EIO, "what was found in %.*s is not what was written",
+                      (int)c->table->shown.len, c->table->shown.ptr);
+}
+
+/* *same false: the rows that were written are not those that were found. */
+static weir_status update_found(table_session *s, const claim_spec *c, const table_result *keys,
+                                table_result *rows, bool *same, weir_error *err)
+{
+    claim_text t = { .dialect = c->dialect };
+    table_value *given = NULL;
+    size_t count = 0;
+    weir_status status = keys_given(c, keys, &given, &count, err);
+    if (status == WEIR_OK) {
+        if (given != NULL) {
+            weir__claim_add_update_of(&t, c, given, count);
+        } else {
+            weir__claim_add_fast_update(&t, c);
+        }
+        status = weir__claim_text_run(&t, s, 0, rows, err);
+    }
+    if (status == WEIR_OK) {
+        status = restore_order(c, keys, rows, same, err);
+    }
+    if (status == WEIR_OK && given != NULL && !*same) {
+        status = not_written(c, err); /* a trigger of the table's is in the way */
+    }
+    weir__free(given);
+    weir__claim_text_free(&t);
+    return status;
+}
+
 static weir_status update_all(table_session *s, const claim_spec *c, table_result *keys,
                               table_result *rows, bool *same, weir_error *err)
 {
     claim_text t = { .dialect = c->dialect };
     weir__claim_add_choice(&t, c, &(claim_choice){ .limit = c->limit });
     weir__claim_add_chosen(&t, c, false);
-    weir_status status = weir__claim_text_run(&t, s, 0, keys, err);
-    weir__claim_text_clear(&t);
-    *same = status == WEIR_OK && keys->rows_count == 0;
-    if (status == WEIR_OK && keys->rows_count > 0) {
-        weir__claim_add_fast_update(&t, c);
-        status = weir__claim_text_run(&t, s, 0, rows, err);
-        if (status == WEIR_OK) {
-            status = restore_order(c, keys, rows, same, err);
-        }
-    }
+    const weir_status status = weir__claim_text_run(&t, s, 0, keys, err);
     weir__claim_text_free(&t);
-    return status;
+    *same = status == WEIR_OK && keys->rows_count == 0;
+    return status == WEIR_OK && keys->rows_count > 0 ? update_found(s, c, keys, rows, same, err)
+                                                     : status;
 }
 
-/* A lease may end between the two statements, and the second then takes what the first did not. It
- * is undone and done again. */
+/* A lease may end between the two statements, and the second, when it chooses for itself, then
+ * takes what the first did not. It is undone and done again. */
 static weir_status one_at_a_time(table_session *s, const claim_spec *c, table_result *result,
                                  weir_error *err)
 {
@@ -247,8 +307,7 @@ static weir_status one_at_a_time(table_session *s, const claim_spec *c, table_re
     weir_status status = WEIR_OK;
     for (int i = 0; status == WEIR_OK && !same; i++) {
         if (i == SAME_MAX) { /* a trigger of the table's is in the way */
-            status = weir__fail(err, WEIR_EIO, "what was found in %.*s is not what was written",
-                                (int)c->table->shown.len, c->table->shown.ptr);
+            status = not_written(c, err);
             break;
         }
         status = weir__claim_begin(s, weir__claim_begin_wait(c->request), err);

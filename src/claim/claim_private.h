@@ -35,6 +35,7 @@ typedef struct claim_dialect {
     const char *same;                 /* operator: equal, or both NULL */
     const char *always;               /* a condition */
     const char *untrue;               /* after a condition: it is false or NULL */
+    claim_around seldom;              /* around a condition that hardly any row fulfils */
     const char *moment;               /* SELECT of the time now, called at */
     claim_around later;               /* around a number of microseconds, after a time */
     claim_around times[CLAIM_CLOCKS]; /* around a time: as the column has it */
@@ -121,6 +122,7 @@ typedef struct claim_text {
     weir_buffer sql;
     table_value *values; /* owned */
     size_t values_count, values_capacity;
+    bool ended;  /* with its NUL */
     bool failed; /* out of memory */
 } claim_text;
 
@@ -138,7 +140,7 @@ void weir__claim_add_equal(claim_text *t, const table_column *column, const tabl
 /* The time as a column has it. from: what to select `at` from; NULL: the moment itself. later_us:
  * so much later. */
 void weir__claim_add_time(claim_text *t, claim_clock clock, const char *from, int64_t later_us);
-/* Ends the statement and runs it. Once. */
+/* Ends the statement and runs it; again with other values, if they were changed. */
 weir_status weir__claim_text_run(claim_text *t, table_session *s, int64_t wait_us,
                                  table_result *result, weir_error *err);
 
@@ -186,8 +188,11 @@ void weir__claim_add_fast(claim_text *t, const claim_spec *c, claim_lock lock, i
                           bool rows);
 /* What waits for the rows of a choice, and locks them. */
 void weir__claim_add_wait(claim_text *t, const claim_spec *c, int64_t limit);
-/* The one UPDATE ... RETURNING of where there are no row locks; rows in any order. */
+/* The one UPDATE ... RETURNING of where there are no row locks; rows in any order. It chooses its
+ * rows, or is given their keys. */
 void weir__claim_add_fast_update(claim_text *t, const claim_spec *c);
+void weir__claim_add_update_of(claim_text *t, const claim_spec *c, const table_value *keys,
+                               size_t rows_count);
 /* UPDATE of one row, if it is still free. key NULL: placeholders, to be shown. */
 void weir__claim_add_guarded(claim_text *t, const claim_spec *c, const table_value *key);
 /* "id" = ... */

@@ -105,8 +105,11 @@ void weir__claim_add_ended(claim_text *t, const claim_spec *c, const char *now)
     } else {
         weir__claim_add_where(t, c, c->request->where);
     }
-    weir__claim_add(t, " AND ");
+    /* Statistics know how many rows were claimed when they were made, often none or all; an index
+     * of claims by their leases is right whatever they say. */
+    weir__claim_add(t, " AND %s", c->sql->seldom.before);
     add_lease_past(t, c, now);
+    weir__claim_add(t, "%s", c->sql->seldom.after);
 }
 
 static void add_condition(claim_text *t, const claim_spec *c, int arm, const char *now)
@@ -149,15 +152,14 @@ void weir__claim_add_free(claim_text *t, const claim_spec *c, const char *now)
     weir__claim_add(t, ")");
 }
 
-static void add_exclude(claim_text *t, const claim_spec *c, const table_value *keys, size_t count)
+/* ("id") IN (...) */
+static void add_key_in(claim_text *t, const claim_spec *c, const char *in, const table_value *keys,
+                       size_t count)
 {
     const size_t columns = c->table->key_count;
-    if (count == 0) {
-        return;
-    }
-    weir__claim_add(t, "\n   AND (");
+    weir__claim_add(t, "(");
     weir__claim_add_key(t, c->table);
-    weir__claim_add(t, ") NOT IN (%s", columns == 1 ? "" : "VALUES ");
+    weir__claim_add(t, ") %s (%s", in, columns == 1 ? "" : "VALUES ");
     for (size_t i = 0; i < count; i++) {
         weir__claim_add(t, "%s%s", i == 0 ? "" : ", ", columns == 1 ? "" : "(");
         for (size_t j = 0; j < columns; j++) {
@@ -167,6 +169,14 @@ static void add_exclude(claim_text *t, const claim_spec *c, const table_value *k
         weir__claim_add(t, "%s", columns == 1 ? "" : ")");
     }
     weir__claim_add(t, ")");
+}
+
+static void add_exclude(claim_text *t, const claim_spec *c, const table_value *keys, size_t count)
+{
+    if (count > 0) {
+        weir__claim_add(t, "\n   AND ");
+        add_key_in(t, c, "NOT IN", keys, count);
+    }
 }
 
 /* Its value has room for one more. */
@@ -471,7 +481,7 @@ void weir__claim_add_fast_update(claim_text *t, const claim_spec *c)
     weir__claim_add_columns(t, c->table);
 }
 
-void weir__claim_add_guarded(claim_text *t, const claim_spec *c, const table_value *key)
+static void add_timed_update(claim_text *t, const claim_spec *c)
 {
     if (c->lease != NULL || c->at != NULL) {
         weir__claim_add(t, "WITH ");
@@ -479,6 +489,21 @@ void weir__claim_add_guarded(claim_text *t, const claim_spec *c, const table_val
         weir__claim_add(t, "\n");
     }
     weir__claim_add_update(t, c, NOW);
+}
+
+void weir__claim_add_update_of(claim_text *t, const claim_spec *c, const table_value *keys,
+                               size_t rows_count)
+{
+    add_timed_update(t, c);
+    weir__claim_add(t, "\n  WHERE ");
+    add_key_in(t, c, "IN", keys, rows_count);
+    weir__claim_add(t, "\n  RETURNING ");
+    weir__claim_add_columns(t, c->table);
+}
+
+void weir__claim_add_guarded(claim_text *t, const claim_spec *c, const table_value *key)
+{
+    add_timed_update(t, c);
     weir__claim_add(t, "\n  WHERE ");
     weir__claim_add_key_is(t, c->table, key);
     weir__claim_add(t, " AND ");

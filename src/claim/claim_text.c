@@ -25,6 +25,7 @@ void weir__claim_text_clear(claim_text *t)
 {
     weir__buffer_clear(&t->sql);
     t->values_count = 0;
+    t->ended = false;
 }
 
 void weir__claim_add_str(claim_text *t, weir_str s)
@@ -143,7 +144,8 @@ void weir__claim_add_time(claim_text *t, claim_clock clock, const char *from, in
 weir_status weir__claim_text_run(claim_text *t, table_session *s, int64_t wait_us,
                                  table_result *result, weir_error *err)
 {
-    if (t->failed || !weir__buffer_add(&t->sql, "", 1)) {
+    t->ended = t->ended || (!t->failed && weir__buffer_add(&t->sql, "", 1));
+    if (!t->ended) {
         return weir__fail(err, WEIR_ENOMEM, "could not allocate a statement");
     }
     if (t->values_count > CLAIM_VALUES_MAX) {
