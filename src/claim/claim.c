@@ -7,6 +7,7 @@
 #include "claim/claim_private.h"
 
 #include <inttypes.h>
+#include <string.h>
 
 enum {
     ATTEMPTS_MAX = 50,      /* a conflict with another transaction: somebody got on, so try again */
@@ -22,6 +23,17 @@ static void result_clear(table_result *r)
     *r = (table_result){ .arena = r->arena };
 }
 
+/* The database's own words are about a relation's lock, or a statement that was cancelled. Its code
+ * stays. */
+static weir_status say_held(const claim_spec *c, weir_error *err)
+{
+    const weir_error said = *err;
+    const weir_status status = weir__fail(err, WEIR_EHELD, "someone else holds rows of %.*s",
+                                          (int)c->table->shown.len, c->table->shown.ptr);
+    memcpy(err->store_code, said.store_code, sizeof err->store_code);
+    return status;
+}
+
 static weir_status run_spec(table_session *s, const claim_spec *c, path_fn run,
                             table_result *result, weir_error *err)
 {
@@ -33,7 +45,7 @@ static weir_status run_spec(table_session *s, const claim_spec *c, path_fn run,
             break; /* the caller's transaction is lost */
         }
     }
-    return status;
+    return status == WEIR_EHELD && c->sql->row_locks ? say_held(c, err) : status;
 }
 
 static weir_status with_spec(table_session *s, const claim_request *request, path_fn run,

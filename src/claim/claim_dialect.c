@@ -71,6 +71,16 @@ static claim_clock clock_sqlite(const table_column *column)
                : CLAIM_CLOCK_TEXT; /* a text that is no number stays one in any other column */
 }
 
+bool weir__claim_makes_numbers(const table_column *column)
+{
+    static const char *const texts[] = { "CHAR", "CLOB", "TEXT", "BLOB" };
+    bool text = column->type.len == 0;
+    for (size_t i = 0; i < sizeof texts / sizeof texts[0]; i++) {
+        text = text || declared_with(column, texts[i]);
+    }
+    return declared_with(column, "INT") || !text;
+}
+
 claim_clock weir__claim_clock(table_dialect dialect, const table_column *column)
 {
     static const struct {

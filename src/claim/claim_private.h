@@ -44,6 +44,8 @@ typedef struct claim_dialect {
 const claim_dialect *weir__claim_dialect(table_dialect dialect);
 claim_clock weir__claim_clock(table_dialect dialect, const table_column *column);
 bool weir__claim_is_integer(table_dialect dialect, const table_column *column);
+/* A text that looks like a number becomes one in this column of SQLite's. */
+bool weir__claim_makes_numbers(const table_column *column);
 
 /* ---- SQL of the user's (claim_scan.c) ------------------------------------------------------- */
 

@@ -8,6 +8,8 @@
 #include "claim/claim_private.h"
 #include "claim/hold_private.h"
 
+#include <math.h>
+#include <stdlib.h>
 #include <string.h>
 
 static bool is_space(char c)
@@ -121,7 +123,24 @@ static weir_status column_add(writing *w, const char *flag, weir_str name,
     return WEIR_OK;
 }
 
-static weir_status json_value(writing *w, weir_str json, table_value *out, weir_error *err)
+/* Of such a number SQLite would make an infinite one. */
+static weir_status check_number(writing *w, weir_str json, const table_column *column,
+                                weir_error *err)
+{
+    const char *text = weir__arena_copy(&w->arena, json.ptr, json.len);
+    if (text == NULL) {
+        return weir__fail(err, WEIR_ENOMEM, "out of memory");
+    }
+    return w->text.dialect == TABLE_SQLITE && weir__claim_makes_numbers(column) &&
+                   isinf(strtod(text, NULL))
+               ? weir__fail(err, WEIR_EINVAL,
+                            "its last line: %.*s is too large a number for column \"%.*s\"",
+                            (int)json.len, json.ptr, (int)column->name.len, column->name.ptr)
+               : WEIR_OK;
+}
+
+static weir_status json_value(writing *w, weir_str json, const table_column *column,
+                              table_value *out, weir_error *err)
 {
     weir_buffer decoded = { 0 };
     weir_status status = WEIR_OK;
@@ -144,6 +163,8 @@ static weir_status json_value(writing *w, weir_str json, table_value *out, weir_
     case WEIR_JSON_NUMBER:
         if (weir__str_to_i64(json, &out->number)) {
             out->kind = TABLE_INTEGER;
+        } else {
+            status = check_number(w, json, column, err);
         }
         break;
     case WEIR_JSON_FALSE:
@@ -193,7 +214,7 @@ static weir_status wanted_add(writing *w, weir_str line, weir_error *err)
         status =
             column_add(w, BY_SET, (weir_str){ .ptr = name.ptr, .len = name.len }, &column, err);
         if (status == WEIR_OK) {
-            status = json_value(w, it.value, &value, err);
+            status = json_value(w, it.value, column, &value, err);
         }
         if (status == WEIR_OK) {
             weir__claim_add_value(&w->text, &value, column);

@@ -191,7 +191,7 @@ static int take_all_writes(const cli *c, claim_options *o)
 
 static int take_numbers(const cli *c, table_spec *s)
 {
-    int status = take_number(c, "limit", 0, CLAIM_LIMIT_MAX, &s->limit);
+    int status = take_number(c, "limit", 1, CLAIM_LIMIT_MAX, &s->limit);
 
     if (status == CLI_DONE) {
         status =

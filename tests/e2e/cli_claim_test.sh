@@ -105,7 +105,6 @@ is "are held" "$(wc -l <<<"$out")" 2
 status "then none is free" 3 weir claim "${pending[@]}" --max-per customer=2
 ok "the portable path" weir claim "${pending[@]}" --path portable
 is "gives the same" "$(member id <<<"$out")" 3
-ok "a limit of 0" bash -c 'weir claim "$@" --limit 0; [ $? = 3 ]' - "${pending[@]}"
 
 # ---- leases, and ends --------------------------------------------------------------------------
 
@@ -186,7 +185,8 @@ usage 'closing quote' claim "${pending[@]}" --order '"n'
 usage 'with N from 1' claim "${pending[@]}" --max-per customer=0
 usage 'default, fast or portable' claim "${pending[@]}" --path quick
 usage 'number from 0' claim "${pending[@]}" --limit x
-usage 'from 0 to 10000' claim "${pending[@]}" --limit 10001
+usage 'from 1 to 10000' claim "${pending[@]}" --limit 10001
+usage 'from 1 to 10000' claim "${pending[@]}" --limit 0
 usage 'a duration' claim "${pending[@]}" --lease 5
 usage 'from 1 to 256' claim "${pending[@]}" --run true --parallel 0
 usage 'unexpected argument' claim jobs more
@@ -387,6 +387,10 @@ status "or --done-sql" 1 says '{"set":{"n":5}}' --done status=done --done-sql n=
 like "likewise" "$errout" 'column \\"n\\" is in .* and in --done-sql: leave it to one of the two'
 status "or both of them" 1 says seen --done n=5 --done-sql n=n+1
 like "likewise" "$errout" 'column \\"n\\" is written twice: by --done and by --done-sql'
+status "a number that is larger than the column can have" 1 says '{"set":{"n":1e400}}' --done status=done
+if [ "$kind" = sqlite ]; then
+    like "by its name" "$errout" '1e400 is too large a number for column \\"n\\"'
+fi
 is "all of these roll back" "$(all) $(row 2 "n || ' ' || coalesce(customer, 'none')")" "1 done,2 pending,3 pending, 2 a"
 ok "others are output" says '{"sets":' --limit 1
 is "as they are" "$out" '{"sets":'
@@ -403,8 +407,12 @@ wait_for "it" 20 test -e began.2
 if [ "$kind" = postgres ]; then
     status "it is locked: skipped" 3 weir claim "${hold[@]}" --run true
     status "or exit status 75" 75 weir claim "${hold[@]}" --run true --nowait
+    like "in our words" "$errout" 'someone else holds rows of .*jobs'
+    is "and no others" "$(grep -c 'could not obtain' <<<"$errout")" 0
     status "after a wait, too" 75 weir claim "${hold[@]}" --run true --wait 200ms
+    like "in the same words" "$errout" 'someone else holds rows of .*jobs'
     status "a claim that is not held the same" 75 weir claim "${pending[@]}" --nowait
+    like "in the same words" "$errout" 'someone else holds rows of .*jobs'
 fi
 kill -9 $pid
 ended
