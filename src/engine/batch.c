@@ -90,6 +90,7 @@ weir_status weir__batch_clear(batch *b, size_t event_limit, size_t more, weir_er
 {
     const size_t capacity = event_limit + b->parts_count + more;
 
+    weir__batch_give_back(b);
     weir__arena_reset(&b->arena);
     b->events_count = 0;
     b->events_capacity = 0;
@@ -113,6 +114,7 @@ weir_status weir__batch_clear(batch *b, size_t event_limit, size_t more, weir_er
 
 void weir__batch_free(batch *b)
 {
+    weir__batch_give_back(b);
     weir__arena_free(&b->lease_arena);
     weir__arena_free(&b->arena);
     weir__arena_free(&b->fetched.arena);
@@ -179,8 +181,48 @@ static int compare_events(const void *a, const void *b)
     return (left->part_index > right->part_index) - (left->part_index < right->part_index);
 }
 
+void weir__loan_drop(batch_loan *loan)
+{
+    /* What the others did with the events happened before they are freed. */
+    if (atomic_fetch_sub_explicit(&loan->holders, 1, memory_order_acq_rel) == 1) {
+        weir__arena_reset(&loan->list.arena);
+        atomic_store_explicit(&loan->busy, false, memory_order_release);
+    }
+}
+
+void weir__batch_borrow(batch *b, batch_loan *loan)
+{
+    if (b->loan != loan) {
+        WEIR_ASSERT(b->loan == NULL);
+        atomic_fetch_add_explicit(&loan->holders, 1, memory_order_relaxed);
+        b->loan = loan;
+    }
+}
+
+void weir__batch_give_back(batch *b)
+{
+    if (b->loan != NULL) {
+        weir__loan_drop(b->loan);
+        b->loan = NULL;
+    }
+}
+
+/* Events of one part, which most batches have, come in order. */
+static bool is_sorted(const batch *b)
+{
+    for (size_t i = 1; i < b->events_count; i++) {
+        if (compare_events(&b->events[i - 1], &b->events[i]) > 0) {
+            return false;
+        }
+    }
+    return true;
+}
+
 void weir__batch_sort(batch *b)
 {
+    if (is_sorted(b)) {
+        return;
+    }
     qsort(b->events, b->events_count, sizeof *b->events, compare_events);
 }
 

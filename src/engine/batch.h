@@ -18,9 +18,17 @@ typedef enum event_state {
     EVENT_HELD,   /* failed or was deferred: its part ends here        */
 } event_state;
 
+/* What a lane has fetched for many batches at once, and lends to them: the last who gives it back
+ * frees its events. Owned by the lane. */
+typedef struct batch_loan {
+    store_fetch_list list;
+    _Atomic size_t holders; /* batches that borrow from it, and the lane while it hands out */
+    _Atomic bool busy;      /* set by the lane, cleared when nothing of it is used any more */
+} batch_loan;
+
 /* One event for one reaction. */
 typedef struct batch_event {
-    const weir_event *event; /* in the batch's arena, or in its `fetched` */
+    const weir_event *event; /* in the batch's arena, in its `fetched` or in its `loan` */
     size_t part_index;
     int64_t parked;   /* id of the parked event that was sent back; 0: none */
     int64_t attempts; /* of a parked event, so far */
@@ -79,6 +87,7 @@ typedef struct batch {
     /* the events; in arena */
     weir_arena arena;
     store_fetch_list fetched; /* of a kept target */
+    batch_loan *loan;         /* NULL: none; borrowed, until the events are forgotten */
     batch_event *events;
     size_t events_count, events_capacity;
     size_t first, next;
@@ -114,6 +123,12 @@ batch_part *weir__batch_part(batch *b, int64_t reaction_id);
 /* copy: the event's memory ends before the batch. parked: the row that was sent back, or NULL. */
 weir_status weir__batch_add(batch *b, int64_t reaction_id, const weir_event *event, bool copy,
                             const store_sent_back *parked, weir_error *err);
+/* The batch has events of this loan, which are not copied. */
+void weir__batch_borrow(batch *b, batch_loan *loan);
+/* Gives the loan back, if there is one; events that were not copied are gone then. */
+void weir__batch_give_back(batch *b);
+/* One holder less. */
+void weir__loan_drop(batch_loan *loan);
 /* In the order in which they run. */
 void weir__batch_sort(batch *b);
 

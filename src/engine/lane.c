@@ -15,6 +15,8 @@
  *   (3) A slot that is FINISHED is the leasing task's. A turn ends it: it is IDLE, or nobody knows
  *       what became of it and it is RUNNING again, to give its target back. A turn that did not
  *       happen is tried again with all of them.
+ *   (4) Of LANE_LOANS lists at least one is free when something is fetched: the last free one is
+ *       not lent, its events are copied. So what slow handlers keep is bounded.
  */
 #include "engine/lane.h"
 
@@ -60,6 +62,8 @@ double weir__lane_seen(lane_shares *shares, bool leading, size_t events)
 
 /* ---- a round: leased, fetched, handed out ---------------------------------------------------- */
 
+enum { LANE_LOANS = 3 };
+
 typedef enum round_phase { ROUND_TURN, ROUND_SENT_BACK, ROUND_FETCH } round_phase;
 
 typedef struct lane_round {
@@ -74,7 +78,9 @@ typedef struct lane_round {
     size_t dropped_count;
     store_lease_list leases;
     slot **slots; /* slots[i] has leases[i]; NULL: it has begun */
-    store_fetch_list fetched;
+    batch_loan loans[LANE_LOANS];
+    batch_loan *loan; /* what is fetched into; NULL: to be chosen */
+    bool lent;        /* batches borrow from it */
     store_chunk chunk;
     size_t lease_index, sent_back_index; /* ROUND_SENT_BACK: the next to read */
     bool full;                           /* as many were leased as were asked for */
@@ -430,7 +436,10 @@ static int64_t begin(lane *l)
         weir__task_wake(&s->task);
         r->slots[i] = NULL;
     }
-    weir__arena_reset(&r->fetched.arena); /* batches have their own copies */
+    if (r->loan != NULL) {
+        weir__loan_drop(r->loan);
+        r->loan = NULL;
+    }
     if (left > 0) {
         return TASK_NOW;
     }
@@ -489,16 +498,38 @@ static void add_fetched(const lane_round *r, const store_fetch_item *items, batc
 {
     for (size_t i = 0; i < count; i++) {
         batch_part *p = weir__batch_part(owners[i], items[i].reaction);
-        p->exhausted = r->fetched.exhausted[i];
+        p->exhausted = r->loan->list.exhausted[i];
     }
-    for (size_t i = 0; i < r->fetched.events_count; i++) {
-        const store_fetched *f = &r->fetched.events[i];
+    for (size_t i = 0; i < r->loan->list.events_count; i++) {
+        const store_fetched *f = &r->loan->list.events[i];
         batch *b = owners[f->item_index];
+        if (r->lent) {
+            weir__batch_borrow(b, r->loan);
+        }
         if (!b->broken) {
-            b->broken = weir__batch_add(b, items[f->item_index].reaction, f->event, true, NULL,
+            b->broken = weir__batch_add(b, items[f->item_index].reaction, f->event, !r->lent, NULL,
                                         NULL) != WEIR_OK;
         }
     }
+}
+
+static void choose_loan(lane_round *r)
+{
+    size_t free_count = 0;
+
+    if (r->loan != NULL) {
+        return; /* the fetch before failed */
+    }
+    for (size_t i = 0; i < LANE_LOANS; i++) {
+        if (!atomic_load_explicit(&r->loans[i].busy, memory_order_acquire)) {
+            r->loan = &r->loans[i];
+            free_count++;
+        }
+    }
+    WEIR_ASSERT(r->loan != NULL);
+    r->lent = free_count > 1;
+    atomic_store_explicit(&r->loan->holders, 1, memory_order_relaxed);
+    atomic_store_explicit(&r->loan->busy, true, memory_order_relaxed);
 }
 
 static int64_t fetch(lane *l)
@@ -518,7 +549,8 @@ static int64_t fetch(lane *l)
         status = weir__fail(&err, WEIR_ENOMEM, "could not allocate a fetch");
     } else {
         (void)fetch_items(l, items, owners);
-        status = w->store->ops->fetch(w->store, items, count, &r->fetched, &err);
+        choose_loan(r);
+        status = w->store->ops->fetch(w->store, items, count, &r->loan->list, &err);
     }
     int64_t again_us = TASK_NOW;
     if (status == WEIR_OK) {
@@ -651,7 +683,9 @@ void weir__lane_free(lane *l)
         weir__free(l->round->dropped);
         weir__free(l->round->settles);
         weir__arena_free(&l->round->leases.arena);
-        weir__arena_free(&l->round->fetched.arena);
+        for (size_t i = 0; i < LANE_LOANS; i++) {
+            weir__arena_free(&l->round->loans[i].list.arena);
+        }
         weir__chunk_free(&l->round->chunk);
         weir__free(l->round);
         l->round = NULL;

@@ -57,6 +57,7 @@ void weir__slot_idle(slot *s)
     worker *w = weir__slot_worker(s);
     weir__effects_cut(&s->effects, 0, 0);
     s->batch->events_count = 0;
+    weir__batch_give_back(s->batch);
     weir__arena_reset(&s->batch->arena);
     weir__arena_reset(&s->batch->fetched.arena);
     weir__lock(&w->mu);
