@@ -38,6 +38,18 @@ while read -r line; do
     esac
 done < <(sed -n '/Try next/,$p' <<<"$out" | grep -E '^ +[^ ]*weir ')
 
+# Interrupted while its workers run, it takes them with it.
+workers() { pgrep -f -- "work --config $tmp/cut/weir.yaml" | wc -l; }
+"$WEIR_SOURCE/tools/demo" "$WEIR" "$tmp/cut" >/dev/null 2>&1 &
+cut=$!
+for _ in {1..600}; do [ "$(workers)" -lt 2 ] || break; sleep 0.05; done
+ok "its workers are at it" test "$(workers)" -ge 2
+kill -TERM "$cut"
+wait "$cut"
+is "interrupted, it ends as interrupted" $? 143
+for _ in {1..200}; do [ "$(workers)" -gt 0 ] || break; sleep 0.05; done
+is "and so have its workers" "$(workers)" 0
+
 # A program that drops --expect lets both writers win; the demo must not call that fine.
 cat >"$tmp/careless" <<END
 #!/usr/bin/env bash
