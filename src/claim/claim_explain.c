@@ -10,10 +10,13 @@
 #include "claim/claim_model.h"
 
 #include <string.h>
+#include <strings.h>
 
 typedef struct explainer {
     claim_model model;
     weir_buffer ready; /* the condition of the index for ready rows; may be empty */
+    const table_column *fixed[CLAIM_COLUMNS_MAX]; /* by that condition; of SQLite's, see below */
+    size_t fixed_count;
     probe_cost before[PROBES], after[PROBES];
 } explainer;
 
@@ -23,6 +26,72 @@ static weir_status no_memory(weir_error *err)
 }
 
 /* ---- indexes -------------------------------------------------------------------------------- */
+
+/* The next part of a text, which it is then without: letters of a name, or one in quotes. */
+static weir_str cut_name(weir_str *text)
+{
+    weir_str name = { .ptr = text->ptr, .len = 0 };
+    const char *end = NULL;
+    if (text->len > 0 && text->ptr[0] == '"') {
+        end = memchr(text->ptr + 1, '"', text->len - 1);
+        name = (weir_str){ .ptr = text->ptr + 1,
+                           .len = end == NULL ? 0 : (size_t)(end - text->ptr) - 1 };
+    } else {
+        while (name.len < text->len && weir__claim_is_name(text->ptr[name.len])) {
+            name.len++;
+        }
+    }
+    const size_t cut = end == NULL ? name.len : name.len + 2;
+    *text = weir__claim_trimmed((weir_str){ .ptr = text->ptr + cut, .len = text->len - cut });
+    return name;
+}
+
+/* One value and nothing else: 'pending', 5, :state. */
+static bool is_value(weir_str text)
+{
+    const char first = text.len == 0 ? '\0' : text.ptr[0];
+    bool plain = text.len > 1 || first != ':';
+    if (first == '\'') {
+        return text.len > 1 && memchr(text.ptr + 1, '\'', text.len - 1) == text.ptr + text.len - 1;
+    }
+    for (size_t i = first == ':' ? 1 : 0; i < text.len && plain; i++) {
+        const bool digit = text.ptr[i] >= '0' && text.ptr[i] <= '9';
+        plain = digit || (first == ':' && weir__claim_is_name(text.ptr[i]));
+    }
+    return plain && text.len > 0;
+}
+
+/* The column of a condition such as status = 'pending'; NULL: it is of another kind. */
+static const table_column *fixed_by(const table_info *t, weir_str part)
+{
+    const weir_str name = cut_name(&part);
+    const table_column *found = NULL;
+    for (size_t i = 0; i < t->columns_count && name.len > 0; i++) {
+        const weir_str other = t->columns[i].name;
+        if (other.len == name.len && strncasecmp(other.ptr, name.ptr, name.len) == 0) {
+            found = &t->columns[i];
+        }
+    }
+    for (int i = 0; i < 2 && part.len > 0 && part.ptr[0] == '='; i++) {
+        part = (weir_str){ .ptr = part.ptr + 1, .len = part.len - 1 };
+        if (is_value(weir__claim_trimmed(part))) {
+            return found;
+        }
+    }
+    return NULL;
+}
+
+/* SQLite reads a table from end to end rather than an index whose condition most rows fulfilled
+ * when its statistics were made. It does not when a column of the index is given a value, and all
+ * that is asked about a row is in the index. */
+static void note_fixed(explainer *e, weir_str part)
+{
+    const claim_spec *c = e->model.c;
+    const table_column *column = c->dialect == TABLE_SQLITE ? fixed_by(c->table, part) : NULL;
+    if (column != NULL && e->fixed_count < CLAIM_COLUMNS_MAX) {
+        e->fixed[e->fixed_count++] = column;
+    }
+}
 
 static weir_status add_usable(explainer *e, weir_str part, weir_error *err)
 {
@@ -51,6 +120,7 @@ static weir_status add_usable(explainer *e, weir_str part, weir_error *err)
             weir__claim_text_free(&condition);
             return no_memory(err);
         }
+        note_fixed(e, part);
     }
     weir__claim_text_free(&t);
     weir__claim_text_free(&condition);
@@ -85,6 +155,25 @@ static bool can_index(const explainer *e, const table_column *column)
             !weir__str_equal(column->type, weir__str("xml")));
 }
 
+static void add_ready_columns(claim_text *t, const explainer *e)
+{
+    const claim_spec *c = e->model.c;
+    bool there = c->lease == NULL;
+    for (size_t i = 0; i < e->fixed_count; i++) {
+        weir__claim_add_str(t, e->fixed[i]->quoted);
+        weir__claim_add(t, ", ");
+        there = there || e->fixed[i] == c->lease;
+    }
+    for (size_t i = 0; i < c->order_count; i++) {
+        there = there || c->order[i].column == c->lease;
+    }
+    weir__claim_add_order(t, c, false);
+    if (e->fixed_count > 0 && !there) {
+        weir__claim_add(t, ", ");
+        weir__claim_add_str(t, c->lease->quoted);
+    }
+}
+
 /* What an index is of: (columns) WHERE condition. */
 static void add_index_of(claim_text *t, const explainer *e, probe_kind kind)
 {
@@ -92,7 +181,7 @@ static void add_index_of(claim_text *t, const explainer *e, probe_kind kind)
     size_t count = 0;
     weir__claim_add(t, " (");
     if (kind == PROBE_READY) {
-        weir__claim_add_order(t, c, false);
+        add_ready_columns(t, e);
     } else {
         for (size_t i = 0; i < c->request->set_count; i++) {
             if (can_index(e, c->set[i])) {

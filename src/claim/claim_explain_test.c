@@ -100,7 +100,8 @@ static void mended(fixture *f, const claim_request *r, const char *rules, const 
 static void in_order_of_the_key(void **state)
 {
     claim_request r = pending();
-    mended(*state, &r, "sequential-scan", "\"my jobs\" (\"id\") WHERE status = 'pending';\n");
+    mended(*state, &r, "sequential-scan",
+           "\"my jobs\" (\"status\", \"id\") WHERE status = 'pending';\n");
 }
 
 /* Of a time when nothing was claimed, so that an index of claims seems to find every row. */
@@ -125,7 +126,53 @@ static void in_another_order(void **state)
     r.order = order;
     r.order_count = 1;
     mended(*state, &r, "sequential-scan sort",
-           "(\"priority\" DESC, \"id\") WHERE status = 'pending';\n");
+           "(\"status\", \"priority\" DESC, \"id\") WHERE status = 'pending';\n");
+}
+
+/* A value that a condition gives to a column comes first in the index, and nothing else does. */
+static void conditions_of_many_kinds(void **state)
+{
+    static const struct {
+        const char *where, *index;
+    } kinds[] = {
+        { "\"status\"  ==\n'pending' AND tenant = 'a'",
+          "(\"status\", \"tenant\", \"id\", \"locked_until\")" },
+        { "PRIORITY=5 AND tenant = 'it''s'", "(\"priority\", \"id\", \"locked_until\") WHERE" },
+        { "status = 'a' OR tenant = 'b'", "(\"id\") WHERE" },
+        { "status = 'a' || 'b'", "(\"id\") WHERE" },
+        { "status = tenant", "(\"id\") WHERE" },
+        { "priority = -5", "(\"id\") WHERE" },
+        { "priority > 5", "(\"id\") WHERE" },
+        { "status IN ('a')", "(\"id\") WHERE" },
+        { "upper(status) = 'A'", "(\"id\") WHERE" },
+    };
+    for (size_t i = 0; i < sizeof kinds / sizeof kinds[0]; i++) {
+        fixture *f = *state;
+        claim_request r = pending();
+        r.lease_us = SECOND;
+        r.where = (weir_str){ .ptr = kinds[i].where, .len = strlen(kinds[i].where) };
+        assert_int_equal(weir__claim_explain(f->s, &r, &f->plan, &f->err), WEIR_OK);
+        if (strstr(f->plan.indexes.ptr, kinds[i].index) == NULL) {
+            fail_msg("%s: %s", kinds[i].where, f->plan.indexes.ptr);
+        }
+    }
+}
+
+/* What is recommended is also used: statistics of when every row was ready do not keep it from it. */
+static void ready_rows_are_looked_up_whatever_statistics_say(void **state)
+{
+    fixture *f = *state;
+    claim_request r = pending();
+    r.lease_us = 1000000;
+    explain(f, &r, "sequential-scan sequential-scan");
+    run(f, f->plan.indexes.ptr);
+    run(f, "WITH RECURSIVE n (i) AS (SELECT 1 UNION ALL SELECT i + 1 FROM n WHERE i < 1000)"
+           " INSERT INTO \"my jobs\" (id, status) SELECT i, 'pending' FROM n; ANALYZE");
+    explain(f, &r, "");
+    if (strstr(f->plan.text.ptr, "SCAN my jobs") != NULL ||
+        strstr(f->plan.text.ptr, "SCAN main.my jobs") != NULL) {
+        fail_msg("%s", f->plan.text.ptr);
+    }
 }
 
 static void with_a_lease_and_a_cap(void **state)
@@ -185,6 +232,8 @@ int main(void)
     const struct CMUnitTest tests[] = {
         TEST(in_order_of_the_key),
         TEST(ended_leases_are_looked_up_whatever_statistics_say),
+        TEST(ready_rows_are_looked_up_whatever_statistics_say),
+        TEST(conditions_of_many_kinds),
         TEST(in_another_order),
         TEST(with_a_lease_and_a_cap),
         TEST(a_lease_alone),
