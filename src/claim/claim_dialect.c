@@ -31,8 +31,9 @@ static const claim_dialect dialects[TABLE_DIALECTS_COUNT] = {
         .always = "1",
         .untrue = "IS NOT 1",
         .seldom = { "unlikely(", ")" },
-        .moment = "SELECT (CAST(strftime('%s', 'now') AS INTEGER) * 1000 + "
-                  "CAST(substr(strftime('%f', 'now'), 4) AS INTEGER)) * 1000 AS at",
+        /* Its clock has milliseconds, and a double of days has them exactly. */
+        .moment = "SELECT CAST(round((julianday('now') - 2440587.5) * 86400000) AS INTEGER) * 1000 "
+                  "AS at",
         .later = { " + ", "" },
         .times = {
             [CLAIM_CLOCK_NUMBER] = { "", "" },
