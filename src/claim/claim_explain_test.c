@@ -158,7 +158,7 @@ static void conditions_of_many_kinds(void **state)
     }
 }
 
-/* What is recommended is also used: statistics of when every row was ready do not keep it from it. */
+/* What is recommended is used, whatever statistics of when every row was ready say. */
 static void ready_rows_are_looked_up_whatever_statistics_say(void **state)
 {
     fixture *f = *state;
