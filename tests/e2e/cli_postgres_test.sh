@@ -167,8 +167,8 @@ END
     # A target that is behind by one event and was leased for a moment, as a worker would have left it.
     sql "$name" >/dev/null <<END
 SELECT weir.declare('r', NULL, '*', 0, '', 0, false, 4);
-SELECT weir.route(ARRAY[$((base + 1))], '{1}', '{0}', ARRAY[$((base + 2))], '{0}', '{t}', '{l}', '{0}', '{big}',
-                  '{""}', ARRAY[$base], ARRAY[$((base + 2))], '{}', '{}', '{}');
+SELECT weir.route(ARRAY[$((base + 1))], '{1}', '{0}', ARRAY[$((base + 2))], '{t}', '{0}', '{0}', '{0}', '{l}',
+                  '{0}', '{big}', '{""}', ARRAY[$base], ARRAY[$((base + 2))], '{}', '{}', '{}', '{}', '{}');
 UPDATE weir.targets SET fence = $base;
 SELECT weir.lease('l', 'worker', 60000000, 1, 0, 0, '{}', '{}', true, 0);
 SELECT weir.settle($((base + 1)), $((base + 1)), ARRAY[$((base + 1))], ARRAY[$((base + 1))], '{}', '{}', '{}', '{}',

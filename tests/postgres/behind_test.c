@@ -70,11 +70,13 @@ static void turn_sql(pg_test *t, const race *r, char out[SQL_BYTES])
 /* Routes the second event for a reaction. */
 static void route_sql(pg_test *t, const race *r, int64_t reaction, char out[SQL_BYTES])
 {
-    (void)snprintf(out, SQL_BYTES,
-                   "SELECT %s.route('{%lld}', '{1}', '{%lld}', '{%lld}', '{0}', '{t}', '{l}', "
-                   "'{0}', '{s}', '{\"\"}', '{%lld}', '{%lld}', '{}', '{}', '{}')",
-                   t->schema, (long long)reaction, (long long)r->first, (long long)r->second,
-                   (long long)r->second, (long long)r->second);
+    (void)snprintf(
+        out, SQL_BYTES,
+        "SELECT %s.route('{%lld}', '{1}', '{%lld}', '{%lld}', '{t}', '{0}', '{0}', "
+        "'{0}', '{l}', '{0}', '{s}', '{\"\"}', '{%lld}', '{%lld}', '{0}', '{%lld}', '{}', "
+        "'{}', '{}')",
+        t->schema, (long long)reaction, (long long)r->first, (long long)r->second,
+        (long long)r->second, (long long)r->second, (long long)r->second);
 }
 
 /* `first` runs and waits with its commit until `second` waits for it; whether it did. */

@@ -411,9 +411,9 @@ static const char *route_three(pg_test *t, const char *targets)
 {
     static char sql[512];
     (void)snprintf(sql, sizeof sql,
-                   "SELECT %s.route('{1}', '{1}', '{0}', '{0}', '{0,0,0}', '{%s}', '{l,l,l}', "
-                   "'{0,0,0}', '{s,s,s}', '{a,b,c}', '{1,1,1}', '{9000000,9000000,9000000}', '{}', "
-                   "'{}', '{}')",
+                   "SELECT %s.route('{1}', '{1}', '{0}', '{0}', '{%s}', '{0,0,0}', '{0,1,2}', "
+                   "'{0,0,0}', '{l,l,l}', '{0,0,0}', '{s,s,s}', '{a,b,c}', '{1,1,1}', "
+                   "'{9000000,9000000,9000000}', '{}', '{}', '{}', '{}', '{}')",
                    t->schema, targets);
     return sql;
 }

@@ -128,8 +128,9 @@ PREPARE s17 AS
 SELECT weir.subscribe($1, $2, $3, $4, $5, $6, $7);
 EXECUTE s17 ('mail', 'default', '1', '2', 'order-*', 'mail', '0');
 PREPARE s18 AS
-SELECT weir.route($1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $11, $12, $13, $14, $15);
-EXECUTE s18 ('{2}', '{1}', '{0}', '{1}', '{0}', '{t-1}', '{default}', '{0}', '{order-*}', '{""}', '{1}', '{1}', '{}', '{}', '{}');
+SELECT weir.route($1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $11, $12, $13, $14, $15,
+                  $16, $17, $18, $19);
+EXECUTE s18 ('{2}', '{1}', '{0}', '{1}', '{t-1}', '{0}', '{0}', '{0}', '{default}', '{0}', '{order-*}', '{""}', '{1}', '{1}', '{0}', '{1}', '{}', '{}', '{}');
 EXECUTE s10 ('6', NULL) \g /dev/null
 PREPARE s19 AS
 SELECT now_us, routed_least, is_ready, next_due, lease_end, router_end FROM weir.poll($1);
@@ -231,7 +232,7 @@ EXECUTE s26 ('{t-1}');
 PREPARE s34 AS
 SELECT weir.operate_reset($1, $2, $3);
 EXECUTE s34 ('{2}', 'f', '0');
-EXECUTE s18 ('{2}', '{1}', '{0}', '{1}', '{0}', '{t-1}', '{default}', '{0}', '{order-*}', '{""}', '{1}', '{1}', '{}', '{}', '{}');
+EXECUTE s18 ('{2}', '{1}', '{0}', '{1}', '{t-1}', '{0}', '{0}', '{0}', '{default}', '{0}', '{order-*}', '{""}', '{1}', '{1}', '{0}', '{1}', '{}', '{}', '{}');
 EXECUTE s25 ('{t-1}');
 EXECUTE s26 ('{t-1}');
 EXECUTE s27 ('4', '{2}', 'f', '3', 'client');

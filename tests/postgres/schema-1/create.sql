@@ -1222,8 +1222,9 @@ $$;
 
 CREATE OR REPLACE FUNCTION weir.route(
     step_reactions bigint[], step_numbers bigint[], step_from bigint[], step_to bigint[],
-    mark_steps integer[], mark_targets text[], mark_lanes text[], mark_priorities bigint[],
-    mark_sources text[], mark_values text[], mark_firsts bigint[], mark_lasts bigint[],
+    names text[], mark_steps integer[], mark_names integer[], mark_rounds integer[],
+    mark_lanes text[], mark_priorities bigint[], mark_sources text[], mark_values text[],
+    mark_firsts bigint[], mark_lasts bigint[], event_marks integer[], event_ids bigint[],
     park_steps integer[], park_events bigint[], park_errors text[])
 RETURNS void
 LANGUAGE plpgsql VOLATILE SECURITY DEFINER
@@ -1238,11 +1239,19 @@ DECLARE
     rules integer[];
     rereads bigint[];
     ending bigint[];
+    ids bigint[];
+    lanes text[];
     new_names text[];
     new_lanes text[];
     new_watermarks bigint[];
     new_priorities bigint[];
+    made bigint[];
     reset_names text[];
+    mark_count integer := cardinality(mark_steps);
+    last_round integer;
+    floors bigint[];
+    had bigint[];
+    changed bigint[];
     touched bigint[];
 BEGIN
     PERFORM set_config('synchronous_commit', 'off', true);
@@ -1275,172 +1284,50 @@ BEGIN
       FROM unnest(step_reactions, step_to) WITH ORDINALITY AS s (reaction, ends, place)
       JOIN weir.reactions AS l ON l.id = s.reaction
       JOIN weir.definitions AS d ON d.reaction = l.id AND d.number = l.number;
-    IF cardinality(mark_steps) > 0 THEN
-        PERFORM FROM (SELECT DISTINCT m.name COLLATE "C" AS name, m.lane COLLATE "C" AS lane
-                        FROM unnest(mark_targets, mark_lanes) AS m (name, lane)) AS u
-          WHERE (SELECT t.lane FROM weir.targets AS t WHERE t.name = u.name LIMIT 1)
-                IS DISTINCT FROM u.lane
+    IF mark_count > 0 THEN
+        SELECT array_agg(t.id ORDER BY u.place), array_agg(t.lane ORDER BY u.place)
+          INTO ids, lanes
+          FROM unnest(names) WITH ORDINALITY AS u (name, place)
+          LEFT JOIN LATERAL (SELECT x.id, x.lane FROM weir.targets AS x
+                              WHERE x.name = u.name LIMIT 1) AS t ON true;
+        PERFORM FROM unnest(mark_names, mark_lanes) AS m (name, lane)
+          WHERE lanes[m.name + 1] IS DISTINCT FROM m.lane
           LIMIT 1;
         IF FOUND THEN
             SELECT w.*
               INTO r
-              FROM (SELECT m.place, m.name, m.lane, t.id,
-                           coalesce(t.lane, first_value(m.lane)
+              FROM (SELECT m.place, m.name, m.lane, ids[m.name + 1] AS id,
+                           coalesce(lanes[m.name + 1], first_value(m.lane)
                                OVER (PARTITION BY m.name ORDER BY NOT m.makes, m.place)) AS has,
                            min(m.place) FILTER (WHERE m.makes) OVER (PARTITION BY m.name) AS made_at
-                      FROM (SELECT u.place, u.name COLLATE "C" AS name, u.lane,
+                      FROM (SELECT u.place, u.name, u.lane,
                                    NOT (rules[u.step + 1] = 4 AND u.final <= rereads[u.step + 1])
                                        AS makes
-                              FROM unnest(mark_steps, mark_targets, mark_lanes, mark_lasts)
-                                   WITH ORDINALITY AS u (step, name, lane, final, place)) AS m
-                      LEFT JOIN LATERAL (SELECT x.id, x.lane FROM weir.targets AS x
-                                          WHERE x.name = m.name LIMIT 1) AS t ON true) AS w
+                              FROM unnest(mark_steps, mark_names, mark_lanes, mark_lasts)
+                                   WITH ORDINALITY AS u (step, name, lane, final, place)) AS m) AS w
              WHERE w.has <> w.lane AND (w.id IS NOT NULL OR w.place > w.made_at)
              ORDER BY w.place
              LIMIT 1;
             IF FOUND THEN
-                RAISE EXCEPTION 'target "%" is in lane "%", not in "%"', r.name, r.has, r.lane
+                RAISE EXCEPTION 'target "%" is in lane "%", not in "%"',
+                    names[r.name + 1], r.has, r.lane
                     USING ERRCODE = 'WR002', DETAIL = (r.place - 1)::text;
             END IF;
-            SELECT array_agg(n.name ORDER BY n.place), array_agg(n.lane ORDER BY n.place),
+            SELECT array_agg(names[n.name + 1] ORDER BY n.place),
+                   array_agg(n.lane ORDER BY n.place),
                    array_agg(n.watermark ORDER BY n.place), array_agg(n.priority ORDER BY n.place)
               INTO new_names, new_lanes, new_watermarks, new_priorities
               FROM (SELECT DISTINCT ON (u.name) u.name, u.lane, u.place,
                            min(u.begins) OVER (PARTITION BY u.name) - 1 AS watermark,
                            max(u.priority) OVER (PARTITION BY u.name) AS priority
-                      FROM (SELECT m.name COLLATE "C" AS name, m.lane, m.priority, m.begins, m.place
-                              FROM unnest(mark_steps, mark_targets, mark_lanes, mark_priorities,
-                                          mark_firsts, mark_lasts)
-                                   WITH ORDINALITY
-                                   AS m (step, name, lane, priority, begins, final, place)
-                             WHERE NOT (rules[m.step + 1] = 4 AND m.final <= rereads[m.step + 1]))
-                           AS u
-                     ORDER BY u.name, u.place) AS n
-             WHERE (SELECT true FROM weir.targets AS t WHERE t.name = n.name LIMIT 1) IS NULL;
-            IF new_names IS NOT NULL THEN
-                INSERT INTO weir.lanes (lane)
-                SELECT DISTINCT u.lane COLLATE "C"
-                  FROM unnest(new_lanes) AS u (lane)
-                 WHERE NOT EXISTS (SELECT FROM weir.lanes AS l WHERE l.lane = u.lane)
-                 ORDER BY 1
-                    ON CONFLICT DO NOTHING;
-                WITH n AS MATERIALIZED (
-                    SELECT u.*, nextval('weir.targets_id_seq') AS id
-                      FROM unnest(new_names, new_lanes, new_watermarks, new_priorities)
-                           AS u (name, lane, watermark, priority))
-                INSERT INTO weir.targets (id, name, lane, behind, watermark, rank, priority)
-                OVERRIDING SYSTEM VALUE
-                SELECT n.id, n.name, n.lane, true, n.watermark, n.watermark >> 5, n.priority
-                  FROM n
-                 ORDER BY n.name COLLATE "C"
-                    ON CONFLICT (name) DO NOTHING;
-            END IF;
-        END IF;
-    END IF;
-    IF ending IS NOT NULL THEN
-        SELECT array_agg(t.name)
-          INTO reset_names
-          FROM weir.targets AS t
-         WHERE t.id = ANY (ARRAY(SELECT s.target FROM weir.subscriptions AS s
-                                  WHERE s.reaction = ANY (ending) AND s.was_reset));
-    END IF;
-    PERFORM FROM weir.targets AS t
-      WHERE t.name = ANY (mark_targets || reset_names)
-      ORDER BY t.name
-        FOR NO KEY UPDATE;
-    IF cardinality(mark_steps) > 0 THEN
-        IF new_names IS NOT NULL THEN
-            SELECT u.name, u.lane, t.lane AS has, u.place
-              INTO r
-              FROM unnest(mark_targets, mark_lanes) WITH ORDINALITY AS u (name, lane, place)
-             CROSS JOIN LATERAL (SELECT x.lane FROM weir.targets AS x WHERE x.name = u.name
-                                  LIMIT 1) AS t
-             WHERE t.lane <> u.lane
-             ORDER BY u.place
-             LIMIT 1;
-            IF FOUND THEN
-                RAISE EXCEPTION 'target "%" is in lane "%", not in "%"', r.name, r.has, r.lane
-                    USING ERRCODE = 'WR002', DETAIL = (r.place - 1)::text;
-            END IF;
-        END IF;
-        WITH numbered AS (
-            SELECT u.*, row_number() OVER of_subscription AS nth
-              FROM (SELECT m.name COLLATE "C" AS name, step_reactions[m.step + 1] AS reaction,
-                           rules[m.step + 1] AS rule, rereads[m.step + 1] AS reread_to, m.priority,
-                           m.source, m.value, m.begins, m.final, m.place
-                      FROM unnest(mark_steps, mark_targets, mark_priorities, mark_sources,
-                                  mark_values, mark_firsts, mark_lasts)
+                      FROM unnest(mark_steps, mark_names, mark_lanes, mark_priorities,
+                                  mark_firsts, mark_lasts)
                            WITH ORDINALITY
-                           AS m (step, name, priority, source, value, begins, final, place)) AS u
-            WINDOW of_subscription AS (PARTITION BY u.name, u.reaction ORDER BY u.place)
-        ), looked AS (
-            SELECT n.*,
-                   CASE WHEN n.nth = 1 THEN
-                       (SELECT ARRAY[t.id, s.at, s.mark, s.was_reset::integer, s.priority]
-                          FROM (SELECT x.id FROM weir.targets AS x WHERE x.name = n.name
-                                 LIMIT 1) AS t
-                          LEFT JOIN LATERAL (SELECT x.at, x.mark, x.was_reset, x.priority
-                                               FROM weir.subscriptions AS x
-                                              WHERE x.target = t.id
-                                                AND x.reaction + 0 = n.reaction
-                                              LIMIT 1) AS s ON true
-                         LIMIT 1) END AS found_first
-              FROM numbered AS n
-             ORDER BY n.name, n.reaction, n.place
-            OFFSET 0
-        ), found AS (
-            SELECT l.*,
-                   first_value(l.found_first)
-                       OVER (PARTITION BY l.name, l.reaction ORDER BY l.place) AS found
-              FROM looked AS l
-        ), standing AS (
-            SELECT f.*, f.found[1] AS target,
-                   first_value(CASE WHEN f.found[2] IS NULL THEN f.begins - 1
-                                    WHEN f.found[2] = f.found[3]
-                                        THEN greatest(f.found[2], f.begins - 1)
-                                    ELSE f.found[2] END)
-                       OVER (PARTITION BY f.name, f.reaction ORDER BY f.place) AS at
-              FROM found AS f
-             WHERE f.found IS NOT NULL
-               AND (f.found[2] IS NULL OR f.final > f.found[2])
-               AND NOT (f.rule = 4 AND f.final <= f.reread_to
-                        AND coalesce(f.found[4], 0) = 0)
-        ), written AS MATERIALIZED (
-            SELECT w.*,
-                   max(w.final) OVER of_subscription AS mark,
-                   lead(w.place) OVER of_subscription IS NULL AS is_last
-              FROM standing AS w
-             WHERE w.final > w.at
-            WINDOW of_subscription AS (PARTITION BY w.name, w.reaction ORDER BY w.place)
-        ), subscribed AS (
-            INSERT INTO weir.subscriptions AS s
-                   (target, reaction, at, mark, priority, source, value)
-            SELECT w.target, w.reaction, w.at, w.mark, w.priority, w.source, w.value
-              FROM written AS w
-             WHERE w.is_last
-                ON CONFLICT (target, reaction)
-                DO UPDATE SET at = excluded.at,
-                              mark = greatest(s.mark, excluded.mark),
-                              priority = excluded.priority,
-                              source = excluded.source,
-                              value = excluded.value
-        ), worked AS (
-            INSERT INTO weir.work (target, reaction, event)
-            SELECT DISTINCT w.target, w.reaction, w.final
-              FROM written AS w
-             WHERE w.rule = 4
-               AND (w.final > coalesce(w.found[3], 0)
-                    OR (SELECT true FROM weir.work AS k
-                         WHERE k.target = w.target AND k.reaction = w.reaction
-                           AND k.event = w.final
-                         LIMIT 1) IS NULL)
-        )
-        SELECT array_agg(DISTINCT w.target)
-          INTO touched
-          FROM written AS w
-         WHERE w.is_last
-           AND (w.found[2] < w.found[3] AND w.found[5] = w.priority) IS NOT TRUE;
-        PERFORM weir.derive(touched);
+                           AS u (step, name, lane, priority, begins, final, place)
+                     WHERE ids[u.name + 1] IS NULL
+                       AND NOT (rules[u.step + 1] = 4 AND u.final <= rereads[u.step + 1])
+                     ORDER BY u.name, u.place) AS n;
+        END IF;
     END IF;
     IF cardinality(park_steps) > 0 THEN
         WITH parks AS MATERIALIZED (
@@ -1462,17 +1349,144 @@ BEGIN
                             WHERE p.target = 0 AND p.reaction = k.reaction AND p.event = k.event)
          ORDER BY k.place;
     END IF;
-    IF ending IS NOT NULL THEN
-        UPDATE weir.subscriptions AS s
-           SET was_reset = false
-         WHERE s.reaction = ANY (ending) AND s.was_reset;
-    END IF;
     UPDATE weir.reactions AS l
        SET routed = s.ends,
            reread_to = CASE WHEN l.reread_to <> 0 AND s.ends >= l.reread_to THEN 0
                             ELSE l.reread_to END
       FROM unnest(step_reactions, step_to) AS s (reaction, ends)
      WHERE l.id = s.reaction;
+    IF new_names IS NOT NULL THEN
+        INSERT INTO weir.lanes (lane)
+        SELECT DISTINCT u.lane COLLATE "C"
+          FROM unnest(new_lanes) AS u (lane)
+         WHERE NOT EXISTS (SELECT FROM weir.lanes AS l WHERE l.lane = u.lane)
+         ORDER BY 1
+            ON CONFLICT DO NOTHING;
+        WITH n AS MATERIALIZED (
+            SELECT u.*, nextval('weir.targets_id_seq') AS id
+              FROM unnest(new_names, new_lanes, new_watermarks, new_priorities)
+                   AS u (name, lane, watermark, priority)
+        ), inserted AS (
+            INSERT INTO weir.targets (id, name, lane, behind, watermark, rank, priority)
+            OVERRIDING SYSTEM VALUE
+            SELECT n.id, n.name, n.lane, true, n.watermark, n.watermark >> 5, n.priority
+              FROM n
+             ORDER BY n.name COLLATE "C"
+                ON CONFLICT (name) DO NOTHING
+            RETURNING id)
+        SELECT array_agg(i.id) INTO made FROM inserted AS i;
+        SELECT array_agg(t.id ORDER BY u.place), array_agg(t.lane ORDER BY u.place)
+          INTO ids, lanes
+          FROM unnest(names) WITH ORDINALITY AS u (name, place)
+          LEFT JOIN LATERAL (SELECT x.id, x.lane FROM weir.targets AS x
+                              WHERE x.name = u.name LIMIT 1) AS t ON true;
+        IF made IS NULL OR cardinality(made) < cardinality(new_names) THEN
+            SELECT u.name, u.lane, u.place
+              INTO r
+              FROM unnest(mark_names, mark_lanes) WITH ORDINALITY AS u (name, lane, place)
+             WHERE lanes[u.name + 1] <> u.lane
+               AND (ids[u.name + 1] = ANY (made)) IS NOT TRUE
+             ORDER BY u.place
+             LIMIT 1;
+            IF FOUND THEN
+                RAISE EXCEPTION 'target "%" is in lane "%", not in "%"',
+                    names[r.name + 1], lanes[r.name + 1], r.lane
+                    USING ERRCODE = 'WR002', DETAIL = (r.place - 1)::text;
+            END IF;
+        END IF;
+    END IF;
+    IF ending IS NOT NULL THEN
+        SELECT array_agg(t.name)
+          INTO reset_names
+          FROM weir.targets AS t
+         WHERE t.id = ANY (ARRAY(SELECT s.target FROM weir.subscriptions AS s
+                                  WHERE s.reaction = ANY (ending) AND s.was_reset));
+    END IF;
+    PERFORM FROM weir.targets AS t
+      WHERE t.name = ANY (names || reset_names)
+      ORDER BY t.name
+        FOR NO KEY UPDATE;
+    IF mark_count > 0 THEN
+        last_round := (SELECT max(u.round) FROM unnest(mark_rounds) AS u (round));
+        FOR this_round IN 0 .. last_round LOOP
+            WITH judged AS MATERIALIZED (
+                SELECT f.*, f.final > f.floor AND f.target IS NOT NULL AS counts
+                  FROM (SELECT m.*, ids[m.name + 1] AS target,
+                               step_reactions[m.step + 1] AS reaction, rules[m.step + 1] AS rule,
+                               s.at AS was_at, s.mark AS was_mark, s.priority AS was_priority,
+                               greatest(s.at, -1,
+                                        CASE WHEN rules[m.step + 1] = 4
+                                                  AND s.was_reset IS NOT TRUE
+                                             THEN rereads[m.step + 1] END) AS floor
+                          FROM unnest(mark_steps, mark_names, mark_rounds, mark_priorities,
+                                      mark_sources, mark_values, mark_firsts, mark_lasts)
+                               WITH ORDINALITY
+                               AS m (step, name, round, priority, source, value, begins, final,
+                                     place)
+                          LEFT JOIN LATERAL (SELECT x.at, x.mark, x.was_reset, x.priority
+                                               FROM weir.subscriptions AS x
+                                              WHERE x.target = ids[m.name + 1]
+                                                AND x.reaction + 0 = step_reactions[m.step + 1]
+                                              LIMIT 1) AS s ON true
+                       ) AS f
+            ), subscribed AS (
+                INSERT INTO weir.subscriptions AS s
+                       (target, reaction, at, mark, priority, source, value)
+                SELECT j.target, j.reaction,
+                       CASE WHEN j.was_at < j.was_mark THEN j.was_at
+                            ELSE greatest(
+                                j.was_at,
+                                CASE WHEN j.begins > j.floor THEN j.begins
+                                     ELSE coalesce((SELECT min(e.event)
+                                                      FROM unnest(event_marks, event_ids)
+                                                           AS e (mark, event)
+                                                     WHERE e.mark = j.place - 1
+                                                       AND e.event > j.floor), j.begins)
+                                END - 1) END,
+                       j.final, j.priority, j.source, j.value
+                  FROM judged AS j
+                 WHERE j.counts AND j.round = this_round
+                    ON CONFLICT (target, reaction)
+                    DO UPDATE SET at = excluded.at,
+                                  mark = greatest(s.mark, excluded.mark),
+                                  priority = excluded.priority,
+                                  source = excluded.source,
+                                  value = excluded.value
+            )
+            SELECT array_agg(j.floor ORDER BY j.place), array_agg(j.was_mark ORDER BY j.place),
+                   array_agg(j.target)
+                       FILTER (WHERE j.counts AND j.round = this_round
+                                 AND (j.was_at < j.was_mark AND j.was_priority = j.priority)
+                                     IS NOT TRUE)
+              INTO floors, had, changed
+              FROM judged AS j;
+            touched := touched || changed;
+            IF 4 = ANY (rules) THEN
+                INSERT INTO weir.work (target, reaction, event)
+                SELECT w.target, w.reaction, w.event
+                  FROM (SELECT e.mark, e.event, ids[mark_names[e.mark + 1] + 1] AS target,
+                               step_reactions[mark_steps[e.mark + 1] + 1] AS reaction
+                          FROM unnest(event_marks, event_ids) AS e (mark, event)
+                         WHERE e.event > floors[e.mark + 1] AND mark_rounds[e.mark + 1] = this_round
+                           AND rules[mark_steps[e.mark + 1] + 1] = 4
+                        OFFSET 0) AS w
+                 WHERE w.target IS NOT NULL
+                   AND (w.event > coalesce(had[w.mark + 1], 0)
+                        OR (SELECT true FROM weir.work AS k
+                             WHERE k.target = w.target AND k.reaction = w.reaction
+                               AND k.event = w.event
+                             LIMIT 1) IS NULL);
+            END IF;
+        END LOOP;
+        IF touched IS NOT NULL THEN
+            PERFORM weir.derive(touched);
+        END IF;
+    END IF;
+    IF ending IS NOT NULL THEN
+        UPDATE weir.subscriptions AS s
+           SET was_reset = false
+         WHERE s.reaction = ANY (ending) AND s.was_reset;
+    END IF;
 END
 $$;
 CREATE OR REPLACE FUNCTION weir.subscribe(
