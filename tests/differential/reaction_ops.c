@@ -278,6 +278,25 @@ static void plan_step(world *w, route_plan *p, int reaction)
     weir__pattern_close(source);
 }
 
+/* Marks need not come in the order of the log, nor once. */
+static void disturb(world *w, route_plan *p)
+{
+    if (p->marks_count == 0 || !one_in(w, 4)) {
+        return;
+    }
+    for (int64_t i = (int64_t)chance(w, 4); i >= 0; i--) {
+        const size_t from = (size_t)chance(w, (uint64_t)p->marks_count);
+        const size_t to = (size_t)chance(w, (uint64_t)p->marks_count);
+        const store_mark moved = p->marks[from];
+        if (!one_in(w, 3)) {
+            p->marks[from] = p->marks[to];
+            p->marks[to] = moved;
+        } else if (p->marks_count < MARKS_MAX) {
+            p->marks[p->marks_count++] = moved;
+        }
+    }
+}
+
 static void op_route(world *w)
 {
     static route_plan p;
@@ -299,6 +318,7 @@ static void op_route(world *w)
     if (p.steps_count == 0) {
         return;
     }
+    disturb(w, &p);
     for (int store = 0; store < w->stores_count; store++) {
         size_t bad_mark = 999;
         weir_error err;
