@@ -455,8 +455,8 @@ static void fill(int argc, char **argv)
     run(&r, "ANALYZE");
 }
 
-/* Plans are made before the time begins: six times nothing, after which a prepared statement has the
- * plan that it keeps. */
+/* Plans are made before the time begins: six times nothing, after which a prepared statement has
+ * the plan that it keeps. */
 static void warm(raw *r)
 {
     static const char *const nothing[] = { "{}", "{}", "{}", "{}", "0" };

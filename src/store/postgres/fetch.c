@@ -7,8 +7,8 @@
  *   (2) `exhausted` is said only of an item for which fewer events were found than asked for, while
  *       the list, and the answer, still had room: the caller moves its position on that word.
  *
- * One round trip, unless events are refused here, or an answer is full, or an event is too large for
- * the quick way: then what is still wanted is asked for again, from that item on.
+ * One round trip, unless events are refused here, or an answer is full, or an event is too large
+ * for the quick way: then what is still wanted is asked for again, from that item on.
  */
 #include "base/error.h"
 #include "base/str.h"
