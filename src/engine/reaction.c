@@ -41,6 +41,17 @@ bool weir__reaction_reads_payload(const reaction *q)
            (q->priority_text != NULL && weir__template_reads_data(q->priority_text));
 }
 
+bool weir__reaction_reads_stream(const reaction *q)
+{
+    return q->resolve != NULL || q->priority_text != NULL || q->source->kind != PATTERN_ALL ||
+           (q->rule != STORE_RULE_CONSTANT && q->rule != STORE_RULE_NAME);
+}
+
+bool weir__reaction_is_fixed(const reaction *q)
+{
+    return q->resolve == NULL && q->priority_text == NULL && q->rule == STORE_RULE_CONSTANT;
+}
+
 static bool text_keep(weir_arena *arena, weir_str text, weir_str *out)
 {
     const char *copy = weir__arena_copy(arena, text.ptr == NULL ? "" : text.ptr, text.len);

@@ -166,6 +166,10 @@ size_t weir__registry_known(const registry *r, store_known_reaction *out);
 bool weir__reaction_listens(const reaction *q, weir_str event_name, weir_str stream);
 /* Whether saying where an event goes takes its data or meta: a resolver may look at everything. */
 bool weir__reaction_reads_payload(const reaction *q);
+/* Whether it takes more than its position and its name. */
+bool weir__reaction_reads_stream(const reaction *q);
+/* Whether all of its events go the same way. */
+bool weir__reaction_is_fixed(const reaction *q);
 /* Where this event goes. WEIR_EINVAL: it cannot be said (a template member that is missing, a
  * resolver that fails); err says why, and the event is to be parked. out->target empty: the
  * resolver wants it ignored. */

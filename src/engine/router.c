@@ -3,7 +3,7 @@
  * INVARIANTS
  *   (1) A chunk is routed only for reactions that were held and current when it was read, and whose
  *       position is inside it: its filter has left out what others want, and so, when none of
- *       them look at it, are data and meta.
+ *       them look at it, are data and meta, or everything but positions and names.
  *   (2) Whatever reads the reactions again drops the chunk: positions are the store's.
  *   (3) Asked while it works, the router reads to the end once more.
  *
@@ -350,6 +350,18 @@ static bool bare_is_enough(const router *r, int64_t from)
     return true;
 }
 
+/* Whether they look at less than that: where an event is, and its name. */
+static bool names_are_enough(const router *r, int64_t from)
+{
+    for (size_t i = 0; i < reactions_count(r); i++) {
+        const reaction *q = reaction_at(r, i);
+        if (is_held(r, i) && q->known.routed >= from && weir__reaction_reads_stream(q)) {
+            return false;
+        }
+    }
+    return true;
+}
+
 /* The one source of all that will be given the chunk; NULL: they differ. */
 static const store_pattern *common_source(const router *r, int64_t from)
 {
@@ -437,6 +449,7 @@ static int64_t read_chunk(router *r, int64_t from, int64_t now_us)
                                     .to = INT64_MAX,
                                     .limit = bare ? STORE_CHUNK_BARE_MAX : STORE_CHUNK_EVENTS_MAX,
                                     .bare = bare,
+                                    .ids_and_names = bare && names_are_enough(r, from),
                                     .filter = &filter };
 
     drop_chunk(r);
@@ -464,6 +477,7 @@ typedef struct routing {
     router *router;
     store_route_step *steps;
     reaction **reactions; /* by the index of their step */
+    size_t *fixed;        /* the same: the one mark of a reaction that is fixed, + 1; 0: none yet */
     size_t steps_count;
     mark_list marks;
     size_t next; /* the first event that is not in it */
@@ -492,7 +506,13 @@ static weir_status add_event(routing *g, uint32_t step, const weir_event *event,
 {
     const reaction *q = g->reactions[step];
     reaction_route route = { 0 };
-    weir_error why = { .size = sizeof why };
+    weir_error why;
+
+    if (g->fixed[step] != 0) {
+        g->marks.marks[g->fixed[step] - 1].last = event->id;
+        return WEIR_OK;
+    }
+    why.size = sizeof why;
     const weir_status status = weir__reaction_resolve(q, event, &g->router->arena, &route, &why);
     bool ok = true;
 
@@ -505,6 +525,9 @@ static weir_status add_event(routing *g, uint32_t step, const weir_event *event,
         const lane_clash *clash = find_clash(g->router, q, &route);
         ok = clash != NULL ? park_event(g, step, event->id, clash->error)
                            : weir__marks_add(&g->marks, step, q->rule, &route, event->id);
+        if (ok && clash == NULL && weir__reaction_is_fixed(q)) {
+            g->fixed[step] = g->marks.marks_count;
+        }
     }
     return ok ? WEIR_OK : weir__fail(err, WEIR_ENOMEM, "out of memory");
 }
@@ -517,7 +540,8 @@ static weir_status add_steps(routing *g, weir_error *err)
 
     g->steps = weir__arena_alloc(&r->arena, count * sizeof *g->steps);
     g->reactions = weir__arena_alloc(&r->arena, count * sizeof *g->reactions);
-    if (g->steps == NULL || g->reactions == NULL) {
+    g->fixed = weir__arena_alloc(&r->arena, count * sizeof *g->fixed);
+    if (g->steps == NULL || g->reactions == NULL || g->fixed == NULL) {
         return weir__fail(err, WEIR_ENOMEM, "out of memory");
     }
     for (size_t i = 0; i < reactions_count(r); i++) {
@@ -525,6 +549,7 @@ static weir_status add_steps(routing *g, weir_error *err)
         const int64_t routed = q->known.routed;
         if (is_held(r, i) && routed >= r->chunk_from && routed < r->chunk.scanned_to) {
             g->reactions[g->steps_count] = q;
+            g->fixed[g->steps_count] = 0;
             g->steps[g->steps_count++] = (store_route_step){ .reaction = q->known.id,
                                                              .number = weir__reaction_number(q),
                                                              .from = routed };

@@ -187,10 +187,12 @@ typedef struct store_stream_query {
 typedef struct store_log_query {
     int64_t after; /* exclusive, in the direction of reading                                   */
     int64_t to;    /* inclusive; INT64_MAX (forwards) or 0 (backwards): no bound               */
-    bool backward;
     int64_t limit; /* >= 1                                                                     */
-    bool bare;     /* without data and meta, which are given as empty: cheaper, and many more
+    bool backward;
+    bool bare;          /* without data and meta, which are given as empty: cheaper, and many more
                       at once: up to STORE_CHUNK_BARE_MAX                                      */
+    bool ids_and_names; /* of bare events nothing else is wanted: stream, version and time may be
+                           left out (empty, 0) where that is cheaper                           */
     const store_filter *filter; /* borrowed; NULL: everything                                    */
 } store_log_query;
 

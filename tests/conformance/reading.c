@@ -665,6 +665,69 @@ static void C18_bare_events_have_no_payload_and_come_in_greater_chunks(void **st
     weir__chunk_free(&chunk);
 }
 
+/* All chunks of a query have the ids and names of `whole`. */
+static void see_ids_and_names(kit *k, store_log_query q, const kit_events *whole)
+{
+    store_chunk chunk = { 0 };
+    size_t count = 0;
+    do {
+        KIT_OK(k, k->store->ops->read_log(k->store, &q, &chunk, &k->err));
+        assert_true((int64_t)chunk.events_count <= q.limit);
+        for (size_t i = 0; i < chunk.events_count; i++, count++) {
+            assert_true(count < whole->count);
+            assert_int_equal(chunk.events[i].id, whole->events[count].id);
+            assert_true(weir__str_equal(chunk.events[i].name, whole->events[count].name));
+        }
+        q.after = chunk.scanned_to;
+    } while (chunk.more);
+    assert_int_equal(count, whole->count);
+    weir__chunk_free(&chunk);
+}
+
+/* Who does not look at streams either may get less, but the same events under the same names. */
+static void C18_ids_and_names_are_those_of_the_events(void **state)
+{
+    kit *k = *state;
+    enum { COUNT = 2500 };
+    static const char *const all[] = { "A", "B", "B", "B", "C" };
+    kit_append a;
+    for (int i = 0; i < COUNT / 50; i++) {
+        kit_append_init(&a);
+        const uint32_t s = kit_append_stream(&a, kit_text(k, "c-%d", i % 7), WEIR_EXPECT_ANY, 0);
+        for (int j = 0; j < 50; j++) {
+            kit_append_event(&a, s, i < 40 ? all[j % 5] : "B", "{}");
+        }
+        KIT_OK(k, kit_append_run(k->store, &a));
+    }
+    const weir_str names[] = { weir__str("A"), weir__str("B"), weir__str("C"), weir__str("None") };
+    store_pattern *exact = NULL;
+    KIT_OK(k, weir__pattern_open(&exact, weir__str("c-3"), &k->err));
+    store_filter filters[] = { everything, everything, everything, everything };
+    for (size_t i = 0; i < 3; i++) {
+        filters[i].has_names = true;
+        filters[i].names = &names[i];
+        filters[i].names_count = i == 0 ? 4 : i == 1 ? 1 : 2;
+    }
+    filters[1].stream = exact;
+    static const size_t expected[] = { COUNT, 6 * 30 + 50, 400, COUNT };
+    static const int64_t limits[] = { INT64_MAX, 7 };
+    for (size_t i = 0; i < 4 * sizeof filters / sizeof filters[0]; i++) {
+        const bool backward = i % 2 == 1;
+        store_log_query q = { .after = backward ? INT64_MAX : 0,
+                              .to = backward ? 0 : INT64_MAX,
+                              .backward = backward,
+                              .limit = INT64_MAX,
+                              .filter = &filters[i / 4] };
+        const kit_events whole = kit_read_log(k, k->store, &q);
+        assert_int_equal(whole.count, expected[i / 4]);
+        q.bare = true;
+        q.ids_and_names = true;
+        q.limit = limits[i / 2 % 2];
+        see_ids_and_names(k, q, &whole);
+    }
+    weir__pattern_close(exact);
+}
+
 static void C18_a_chunk_is_bounded_in_bytes(void **state)
 {
     kit *k = *state;
@@ -757,6 +820,7 @@ kit_theme kit_reading(void)
         KIT_TEST(C18_a_chunk_is_bounded_in_events),
         KIT_TEST(C18_a_chunk_is_bounded_in_bytes),
         KIT_TEST(C18_bare_events_have_no_payload_and_come_in_greater_chunks),
+        KIT_TEST(C18_ids_and_names_are_those_of_the_events),
         KIT_TEST(C18_a_reader_that_stops_holds_nothing),
     };
     return (kit_theme){ .tests = tests, .count = sizeof tests / sizeof tests[0] };

@@ -67,6 +67,7 @@ struct finding {
     sqlite_range range;
     size_t limit; /* of `found`; who takes may lower it */
     size_t found;
+    weir_str name, stream; /* of the event that the cursor stands on */
     bool with_data;
     take_fn take_cb;
     void *ctx;           /* take_cb's: a fetching or sqlite_ids */
@@ -107,8 +108,9 @@ static weir_status collect(finding *f, sqlite3_stmt *cursor, weir_error *err)
         if (status != WEIR_OK || !row || sqlite3_column_int64(cursor, 0) > f->range.up_to) {
             break;
         }
-        if (weir__sqlite_definition_wants(f->definition, weir__sqlite_column_str(cursor, 2),
-                                          weir__sqlite_column_str(cursor, 1))) {
+        f->name = weir__sqlite_column_str(cursor, 1);
+        f->stream = weir__sqlite_column_str(cursor, 2);
+        if (weir__sqlite_definition_wants(f->definition, f->stream, f->name)) {
             f->found++;
             status = f->take_cb(f, cursor, err);
         }
@@ -459,11 +461,13 @@ static size_t room_left(const fetching *f)
 }
 
 /* A text in the arena; the same text of the event before serves as well. */
-static weir_str copy_text(fetching *f, sqlite3_stmt *cursor, int column, const weir_str *before)
+static weir_str copy_text(fetching *f, weir_str text, const weir_str *before)
 {
-    return before != NULL && weir__str_equal(*before, weir__sqlite_column_str(cursor, column))
-               ? *before
-               : weir__sqlite_column_copy(cursor, column, f->arena);
+    if (before != NULL && weir__str_equal(*before, text)) {
+        return *before;
+    }
+    const char *copy = weir__arena_copy(f->arena, text.len == 0 ? "" : text.ptr, text.len);
+    return (weir_str){ .ptr = copy, .len = copy == NULL ? 0 : text.len };
 }
 
 static weir_status take_event(finding *found, sqlite3_stmt *cursor, weir_error *err)
@@ -473,14 +477,15 @@ static weir_status take_event(finding *found, sqlite3_stmt *cursor, weir_error *
     weir_event *event = weir__arena_alloc(f->arena, sizeof *event);
     const store_fetched fetched = { .event = event, .item_index = found->item_index };
     if (event != NULL) {
-        *event = (weir_event){ .size = sizeof *event,
-                               .id = sqlite3_column_int64(cursor, 0),
-                               .name = copy_text(f, cursor, 1, before ? &before->name : NULL),
-                               .stream = copy_text(f, cursor, 2, before ? &before->stream : NULL),
-                               .version = sqlite3_column_int64(cursor, 3),
-                               .created_us = sqlite3_column_int64(cursor, 4),
-                               .meta = weir__sqlite_column_copy(cursor, 5, f->arena),
-                               .data = weir__sqlite_column_copy(cursor, 6, f->arena) };
+        *event =
+            (weir_event){ .size = sizeof *event,
+                          .id = sqlite3_column_int64(cursor, 0),
+                          .name = copy_text(f, found->name, before ? &before->name : NULL),
+                          .stream = copy_text(f, found->stream, before ? &before->stream : NULL),
+                          .version = sqlite3_column_int64(cursor, 3),
+                          .created_us = sqlite3_column_int64(cursor, 4),
+                          .meta = weir__sqlite_column_copy(cursor, 5, f->arena),
+                          .data = weir__sqlite_column_copy(cursor, 6, f->arena) };
     }
     if (event == NULL || event->stream.ptr == NULL || event->name.ptr == NULL ||
         event->data.ptr == NULL || event->meta.ptr == NULL ||

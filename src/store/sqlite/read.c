@@ -13,7 +13,7 @@
  *   stream is one name   the stream's own versions
  *   category, or a prefix with a '-' in it    the index (category, id)
  *   a few names          the index (name, id), one cursor per name, merged by position; the log
- *                        itself when it begins with many of them
+ *                        itself when it begins with many of them, unless the index says it all
  *   anything else        the log itself
  */
 #include "base/assert.h"
@@ -41,7 +41,8 @@ typedef struct filling {
     weir_str stream;            /* name of all events; .ptr NULL: in the row */
     size_t capacity;            /* of chunk->events  */
     int64_t limit;
-    bool bare; /* data and meta are not wanted */
+    bool bare;          /* data and meta are not wanted */
+    bool ids_and_names; /* nor anything else: the index on names says it all */
     size_t bytes_max;
     int64_t looked, looked_max;
     int64_t began_us; /* machine's monotonic clock */
@@ -77,7 +78,7 @@ static bool chunk_is_full(const filling *f)
 {
     return (int64_t)f->chunk->events_count >= f->limit || f->looked >= f->looked_max ||
            f->chunk->arena.bytes_used >= f->bytes_max ||
-           (f->looked % LOOK_EVENTS == LOOK_EVENTS - 1 &&
+           (!f->ids_and_names && f->looked % LOOK_EVENTS == LOOK_EVENTS - 1 &&
             weir__clock_mono(weir__clock_machine()) - f->began_us >= LOOK_US_MAX);
 }
 
@@ -463,10 +464,15 @@ static weir_status fill_from_exact(filling *f, weir_str name, const log_range *r
     return fill_from_stream(f, stream, low, above - 1, range->backward, err);
 }
 
+typedef struct named_position {
+    int64_t id;
+    weir_str name;
+} named_position;
+
 static int compare_up(const void *a, const void *b)
 {
-    const int64_t left = *(const int64_t *)a;
-    const int64_t right = *(const int64_t *)b;
+    const int64_t left = ((const named_position *)a)->id;
+    const int64_t right = ((const named_position *)b)->id;
     return (left > right) - (left < right);
 }
 
@@ -477,7 +483,7 @@ static int compare_down(const void *a, const void *b)
 
 /* Positions of events of a few names. */
 typedef struct merged {
-    int64_t *ids; /* owned; in the direction of the search */
+    named_position *found; /* owned; in the direction of the search */
     size_t count;
     int64_t end; /* as far as every name's list goes */
 } merged;
@@ -505,7 +511,7 @@ static weir_status collect_name(sqlite_conn *conn, const sqlite_names *names, we
             break;
         }
         last = sqlite3_column_int64(stmt, 0);
-        m->ids[m->count++] = last;
+        m->found[m->count++] = (named_position){ .id = last, .name = name };
         count++;
     }
     weir__sqlite_done(stmt);
@@ -515,24 +521,26 @@ static weir_status collect_name(sqlite_conn *conn, const sqlite_names *names, we
     return status;
 }
 
-/* Up to `limit` positions of each name. *m is ended by weir__free(m->ids), also after a failure. */
+/* Up to `limit` positions of each name. *m is ended by weir__free(m->found), also after a failure. */
 static weir_status merge_names(sqlite_conn *conn, const sqlite_names *names, merged *m,
                                weir_error *err)
 {
     weir_status status = WEIR_OK;
+    const int64_t others = names->high - names->low; /* no name has more than that, and one */
+    const size_t most = (size_t)(others < names->limit ? others + 1 : names->limit);
     *m = (merged){ .end = names->backward ? names->low : names->high };
-    m->ids = weir__malloc(names->count * (size_t)names->limit * sizeof *m->ids);
-    if (m->ids == NULL) {
+    m->found = weir__malloc(names->count * most * sizeof *m->found);
+    if (m->found == NULL) {
         return no_memory(err);
     }
     for (size_t i = 0; i < names->count && status == WEIR_OK; i++) {
         status = collect_name(conn, names, names->names[i], m, err);
     }
     if (names->count > 1 && m->count > 0) {
-        qsort(m->ids, m->count, sizeof *m->ids, names->backward ? compare_down : compare_up);
+        qsort(m->found, m->count, sizeof *m->found, names->backward ? compare_down : compare_up);
     }
-    while (m->count > 0 &&
-           (names->backward ? m->ids[m->count - 1] < m->end : m->ids[m->count - 1] > m->end)) {
+    while (m->count > 0 && (names->backward ? m->found[m->count - 1].id < m->end
+                                            : m->found[m->count - 1].id > m->end)) {
         m->count--; /* another name may have one before it that was not looked at */
     }
     return status;
@@ -550,32 +558,62 @@ weir_status weir__sqlite_names_dense(sqlite_conn *conn, const sqlite_names *name
         const int64_t before = few.backward ? few.high - m.end : m.end - few.low;
         *dense = before / SQLITE_DENSE_PART < (int64_t)m.count;
     }
-    weir__free(m.ids);
+    weir__free(m.found);
     return status;
+}
+
+/* Reads the event at a position and takes it in. */
+static weir_status take_at(filling *f, int64_t id, weir_error *err)
+{
+    sqlite3_stmt *stmt = NULL;
+    weir_event event = { 0 };
+    bool row = false;
+    weir_status status = weir__sqlite_statement(f->conn, sql_read_log_forward, &stmt, err);
+    if (status != WEIR_OK) {
+        return status;
+    }
+    (void)sqlite3_bind_int64(stmt, 1, id);
+    (void)sqlite3_bind_int64(stmt, 2, id);
+    bind_columns(f, stmt);
+    status = weir__sqlite_step(f->conn, stmt, &row, err);
+    if (status == WEIR_OK && row) {
+        status = take_row(f, stmt, &event, err);
+    }
+    weir__sqlite_done(stmt);
+    return status;
+}
+
+/* Takes in what the index says of an event. */
+static weir_status take_position(filling *f, const named_position *found, weir_error *err)
+{
+    const weir_event event = {
+        .size = sizeof event, .id = found->id, .stream = { "", 0 }, .name = found->name
+    };
+    f->looked++;
+    f->chunk->scanned_to = event.id;
+    if (!weir__filter_matches(f->filter, &event)) {
+        return WEIR_OK;
+    }
+    return keep_event(f, NULL, &event) ? WEIR_OK : no_memory(err);
+}
+
+/* Whether a few names are all that the filter looks at. */
+static bool is_by_names_only(const store_filter *filter)
+{
+    return filter != NULL && filter->has_names && filter->names_count <= NAMES_BY_INDEX_MAX &&
+           filter->since_us == INT64_MIN && filter->until_us == INT64_MAX &&
+           filter->stream == NULL && filter->category.len == 0 && filter->correlation.len == 0;
 }
 
 static weir_status fill_from_names(filling *f, const log_range *range, const sqlite_names *names,
                                    weir_error *err)
 {
     const int64_t range_end = range->backward ? range->low : range->high;
-    weir_event event = { 0 };
     merged m = { 0 };
     weir_status status = merge_names(f->conn, names, &m, err);
     for (size_t i = 0; i < m.count && status == WEIR_OK; i++) {
-        sqlite3_stmt *stmt = NULL;
-        bool row = false;
-        status = weir__sqlite_statement(f->conn, sql_read_log_forward, &stmt, err);
-        if (status != WEIR_OK) {
-            goto out;
-        }
-        (void)sqlite3_bind_int64(stmt, 1, m.ids[i]);
-        (void)sqlite3_bind_int64(stmt, 2, m.ids[i]);
-        bind_columns(f, stmt);
-        status = weir__sqlite_step(f->conn, stmt, &row, err);
-        if (status == WEIR_OK && row) {
-            status = take_row(f, stmt, &event, err);
-        }
-        weir__sqlite_done(stmt);
+        status =
+            f->ids_and_names ? take_position(f, &m.found[i], err) : take_at(f, m.found[i].id, err);
         if (status == WEIR_OK && chunk_is_full(f)) {
             f->chunk->more = i + 1 < m.count || m.end != range_end;
             goto out;
@@ -586,7 +624,7 @@ static weir_status fill_from_names(filling *f, const log_range *range, const sql
         f->chunk->more = m.end != range_end;
     }
 out:
-    weir__free(m.ids);
+    weir__free(m.found);
     return status;
 }
 
@@ -599,11 +637,19 @@ static weir_status fill_from_log_or_names(filling *f, const log_range *range, we
                            .backward = range->backward,
                            .limit = f->limit };
     bool dense = false;
-    const weir_status status = weir__sqlite_names_dense(f->conn, &names, &dense, err);
+    weir_status status = WEIR_OK;
+    if (!f->ids_and_names) {
+        status = weir__sqlite_names_dense(f->conn, &names, &dense, err);
+    }
     if (status != WEIR_OK) {
         return status;
     }
     names.limit = f->looked_max;
+    if (f->ids_and_names) {
+        /* Of as many of each name as that, all can be given. */
+        const int64_t each = f->looked_max / (int64_t)names.count;
+        names.limit = f->limit < each ? f->limit : each;
+    }
     return dense ? fill_from_whole_log(f, range, err) : fill_from_names(f, range, &names, err);
 }
 
@@ -688,6 +734,7 @@ weir_status weir__sqlite_read_log(weir_store *base, const store_log_query *q, st
     sqlite_store *s = sqlite_of(base);
     filling f = filling_of(chunk, q->limit, q->bare);
     f.filter = q->filter;
+    f.ids_and_names = q->bare && q->ids_and_names && is_by_names_only(q->filter);
     weir_status status = weir__sqlite_read_begin(s, &f.conn, err);
     if (status != WEIR_OK) {
         return status;
