@@ -17,6 +17,8 @@
 
 enum {
     KEPT_MAX = 1024, /* subscriptions in memory; a power of two */
+    WORK_MANY = 16,  /* rows of route_work_many                 */
+    WORK_COLUMNS = 3,
 };
 
 /* A step together with what its reaction's row says. */
@@ -118,7 +120,36 @@ typedef struct route_marks {
     kept_subscription *kept;
     size_t kept_count; /* a power of two */
     sqlite_ids touched;
+    int64_t work[WORK_MANY * WORK_COLUMNS]; /* rows that are not written yet */
+    size_t work_count;
 } route_marks;
+
+/* Writes the work rows that are left, all at once if there are as many as that. */
+static weir_status write_work(route_marks *m, weir_error *err)
+{
+    weir_status status = WEIR_OK;
+    if (m->work_count == WORK_MANY) {
+        status = weir__sqlite_run_ints(m->conn, sql_route_work_many, m->work,
+                                       (size_t)WORK_MANY * WORK_COLUMNS, err);
+    }
+    for (size_t i = 0; m->work_count < WORK_MANY && i < m->work_count && status == WEIR_OK; i++) {
+        status = weir__sqlite_run_ints(m->conn, sql_route_work, &m->work[i * WORK_COLUMNS],
+                                       WORK_COLUMNS, err);
+    }
+    m->work_count = 0;
+    return status;
+}
+
+static weir_status add_work(route_marks *m, int64_t target, int64_t reaction, int64_t event,
+                            weir_error *err)
+{
+    int64_t *row = &m->work[m->work_count * WORK_COLUMNS];
+    row[0] = target;
+    row[1] = reaction;
+    row[2] = event;
+    m->work_count++;
+    return m->work_count == WORK_MANY ? write_work(m, err) : WEIR_OK;
+}
 
 /* Writes a subscription, if it has changed. */
 static weir_status write_subscription(route_marks *m, kept_subscription *k, weir_error *err)
@@ -213,8 +244,7 @@ static weir_status raise_mark(route_marks *m, const store_mark *mark, weir_error
     k->shown = mark;
     raise_subscription(&k->sub, mark);
     return status == WEIR_OK && reaction->rule == STORE_RULE_WORK
-               ? weir__sqlite_run_ints(m->conn, sql_route_work,
-                                       (int64_t[]){ k->target, reaction->id, mark->last }, 3, err)
+               ? add_work(m, k->target, reaction->id, mark->last, err)
                : status;
 }
 
@@ -236,6 +266,9 @@ static weir_status raise_marks(sqlite_conn *conn, const store_route *r,
         if (status == WEIR_EINVAL && bad_mark != NULL) {
             *bad_mark = i;
         }
+    }
+    if (status == WEIR_OK) {
+        status = write_work(&m, err);
     }
     for (size_t i = 0; i < m.kept_count && status == WEIR_OK; i++) {
         status = write_subscription(&m, &m.kept[i], err);
