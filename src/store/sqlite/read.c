@@ -521,7 +521,8 @@ static weir_status collect_name(sqlite_conn *conn, const sqlite_names *names, we
     return status;
 }
 
-/* Up to `limit` positions of each name. *m is ended by weir__free(m->found), also after a failure. */
+/* Up to `limit` positions of each name. *m is ended by weir__free(m->found), also after a
+ * failure. */
 static weir_status merge_names(sqlite_conn *conn, const sqlite_names *names, merged *m,
                                weir_error *err)
 {
