@@ -52,8 +52,8 @@ void weir__lane_ask(lane *l);
 /* Somebody did something that may have given us work: the same, but not at once when that was in
  * vain lately. Any thread. */
 void weir__lane_hint(lane *l);
-/* A slot has just become FINISHED: whether the lane has to be asked, or comes back in a moment anyway
- * and waits for others. worker.mu is held. */
+/* A slot has just become FINISHED: whether the lane has to be asked, or comes back in a moment
+ * anyway and waits for others. worker.mu is held. */
 bool weir__lane_finished_locked(lane *l, const slot *s) WEIR_REQUIRES(l->worker->mu);
 /* No more leases; what was leased and not started is handed back (uncharged). */
 void weir__lane_drain(lane *l);
