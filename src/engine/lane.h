@@ -54,7 +54,7 @@ void weir__lane_ask(lane *l);
 void weir__lane_hint(lane *l);
 /* A slot has just become FINISHED: whether the lane has to be asked, or comes back in a moment
  * anyway and waits for others. worker.mu is held. */
-bool weir__lane_finished_locked(lane *l, const slot *s) WEIR_REQUIRES(l->worker->mu);
+bool weir__lane_finished_locked(lane *l, const slot *s);
 /* No more leases; what was leased and not started is handed back (uncharged). */
 void weir__lane_drain(lane *l);
 int64_t weir__lane_renew(task *t); /* the step of `renewing` */
