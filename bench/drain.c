@@ -40,9 +40,10 @@ enum {
     CALLERS_MAX = 64,
     TARGETS_MAX = 1000,
     SLOW_US = 20000,
-    REST_MS = 1800000, /* after that, it hangs */
-    LATENCY_WARM = 50, /* events before those that are measured */
-    WARM_AGAIN = 3,    /* times, after a database was analyzed: each connection has its plans */
+    REST_MS = 1800000,  /* after that, it hangs */
+    LATENCY_WARM = 50,  /* events before those that are measured */
+    WARM_AGAIN = 3,     /* times, after a database was analyzed: each connection has its plans */
+    AGAIN_EVENTS = 200, /* at most, each time */
 };
 
 /* What a reaction has to handle, and when it had. */
@@ -260,7 +261,9 @@ static void report(int64_t events, int64_t from_us, int64_t done_us, int64_t cpu
 static void warm_up(weir *w, weir_engine *e, tally *warm, int64_t streams)
 {
     for (int i = 0; i < 1 + WARM_AGAIN; i++) {
-        const int64_t more = i == 0 ? warm->want : 2 * streams;
+        const int64_t more = i == 0                       ? warm->want
+                             : streams < AGAIN_EVENTS / 2 ? 2 * streams
+                                                          : AGAIN_EVENTS;
         warm->want = i == 0 ? more : warm->want + more;
         append_all(w, "warm", "Warm", more, streams);
         wait_done(warm->done);
