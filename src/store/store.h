@@ -190,7 +190,7 @@ typedef struct store_log_query {
     int64_t limit; /* >= 1                                                                     */
     bool backward;
     bool bare;          /* without data and meta, which are given as empty: cheaper, and many more
-                      at once: up to STORE_CHUNK_BARE_MAX                                      */
+                           at once: up to STORE_CHUNK_BARE_MAX                                 */
     bool ids_and_names; /* of bare events nothing else is wanted: stream, version and time may be
                            left out (empty, 0) where that is cheaper                           */
     const store_filter *filter; /* borrowed; NULL: everything                                    */
