@@ -11,16 +11,17 @@ WERROR  ?= false
 # simulator not under ThreadSanitizer: it has one thread.
 SANITIZED_SUITES = --suite unit --suite conformance --suite differential --suite engine \
   --suite claims_memory --suite claims_many_memory --suite claims_sqlite \
-  --timeout-multiplier 5
+  --timeout-multiplier 10
 SANITIZED_SEEDS  = WEIR_DIFFERENTIAL_SEEDS=100 WEIR_SIM_SEEDS=50
 
-.PHONY: help start test build check asan tsan mutants bench install clean deps test-deps
+.PHONY: help start test build check asan tsan soak mutants bench install clean deps test-deps
 
 help:
 	@sed -n 's/^## \([a-z-]*\): /  make \1\t/p' $(firstword $(MAKEFILE_LIST)) | expand -t 18
 
 ## start: install what is missing, build, and show it at work on an SQLite file
 start: deps
+	@[ -x build/weir ] || echo "Compiling the library and the program into build/. It takes a minute or two."
 	@$(MAKE) --no-print-directory build
 	@tools/demo build/weir
 
@@ -29,8 +30,9 @@ test: test-deps build-test/build.ninja
 	@tools/run-suites build-test
 
 ## build: build the program (build/weir) and the libraries; installs nothing
+# On a terminal ninja shows how far it is.
 build: build/build.ninja
-	@ninja -C build --quiet
+	@ninja -C build $(if $(MAKE_TERMOUT),,--quiet)
 	@echo "built: build/weir"
 
 ## check: formatting, static analysis, layers, spelling
@@ -44,6 +46,13 @@ asan: test-deps build-asan/build.ninja
 ## tsan: the same, but sim, under ThreadSanitizer
 tsan: test-deps build-tsan/build.ninja
 	@$(SANITIZED_SEEDS) tools/run-suites build-tsan $(SANITIZED_SUITES)
+
+## soak: storms, kills and random work for much longer than `make test`; SOAK_SECONDS each (300)
+SOAK_SECONDS ?= 300
+soak: test-deps build-test/build.ninja
+	@WEIR_STORM_SECONDS=$(SOAK_SECONDS) WEIR_SIM_SEEDS=$$(($(SOAK_SECONDS) * 20)) \
+	  WEIR_DIFFERENTIAL_SEEDS=$$(($(SOAK_SECONDS) * 5)) \
+	  tools/run-suites build-test --suite soak --timeout-multiplier 40
 
 ## mutants: break each promise on purpose and see its test fail
 mutants: test-deps

@@ -3,9 +3,9 @@
 # Options come from the lists below; names of streams and targets come from the store that the
 # command line names, when there is one and it answers.
 
-_weir_commands='append read log streams close work targets why reactions dead claim done fail release extend lock
-    once locks race lint init status doctor unblock skip reset prioritize pause resume help version'
-_weir_common='--store --json --text --help'
+_weir_commands='append read log streams close work targets why reactions parked claim done fail release extend lock
+    once locks race lint init status doctor backup restore unblock skip reset prioritize pause resume help version'
+_weir_common='--store --insecure --json --text --wide --utc --color --help'
 # What acts on targets takes a filter in place of names.
 _weir_acting='--match --source --lane --blocked --all --dry-run'
 
@@ -17,12 +17,13 @@ _weir_options() {
     streams) echo '--match --category --open --closed --after --limit' ;;
     close) echo '--expect --force --dry-run' ;;
     work) echo '--config --on --to --run --exec --name --source --lane --priority --retries --from --lanes --threads
-        --until-idle --redeclare --budget --log --verbose --check' ;;
+        --memory-limit --until-idle --redeclare --budget --log --verbose --check' ;;
     targets) echo '--match --source --lane --blocked --limit --watch' ;;
+    why) echo '--verbose' ;;
     reactions) echo '--dry-run' ;;
     once) echo '--nowait --check --grace --forget --yes' ;;
     lock) echo '--table --id --wait --held-exit --check --grace' ;;
-    dead) echo '--target --reaction --all --limit --dry-run --yes' ;;
+    parked) echo '--target --reaction --all --limit --dry-run --yes' ;;
     claim) echo '--table --where --param --order --limit --set --set-sql --by --by-column --at-column --lease
         --lease-column --fence-column --attempts-column --max-per --wait --nowait --path --dry-run --sql
         --explain --run --parallel --deadline --budget --done --done-sql --fail --fail-sql --release
@@ -35,8 +36,9 @@ _weir_options() {
     skip) echo "$_weir_acting --yes" ;;
     reset) echo "$_weir_acting --to --yes" ;;
     prioritize) echo "$_weir_acting --clear" ;;
-    init) echo '--plan --adopt --grant' ;;
+    init) echo '--plan --adopt --grant --as' ;;
     status) echo '--metrics' ;;
+    backup) echo '--force' ;;
     esac
 }
 
@@ -135,6 +137,10 @@ _weir() {
         _weir_stored targets
         return
         ;;
+    --color)
+        _weir_words "$current" "$prefix" auto always never
+        return
+        ;;
     --expect)
         _weir_words "$current" "$prefix" any none exists
         return
@@ -155,6 +161,10 @@ _weir() {
         _weir_words "$current" "$prefix" postgres sqlite
         return
         ;;
+    --as)
+        _weir_words "$current" "$prefix" reader writer worker operator
+        return
+        ;;
     --batch | --config | --effects)
         compopt -o filenames 2>/dev/null
         _weir_reply "$current" < <(compgen -f -- "$current")
@@ -162,7 +172,7 @@ _weir() {
         ;;
     --meta | --correlation | --key | --reserve | --release-key | --from | --to | --limit | --at | \
         --after | --since | --tail | --name | --stream | --category | --match | --source | --lane | --grant | \
-        --reaction | --on | --run | --exec | --priority | --retries | --lanes | --threads | --budget | \
+        --reaction | --on | --run | --exec | --priority | --retries | --lanes | --threads | --memory-limit | --budget | \
         --held-exit | --grace | --id | --workers | --rows | --pause | --drop | \
         --table | --where | --param | --order | --set | --set-sql | --by | --by-column | --at-column | \
         --lease | --lease-column | --fence-column | --attempts-column | --max-per | --parallel | --deadline \
@@ -176,7 +186,7 @@ _weir() {
         [ -z "$command" ] && version=--version
         _weir_words "$current" '' "$_weir_common" "$(_weir_options "$command")" "$version"
     elif [ -z "$command" ] || [ "$command" = help ]; then
-        _weir_words "$current" '' "$_weir_commands" ${command:+choosing}
+        _weir_words "$current" '' "$_weir_commands" ${command:+choosing output}
     elif [ "$command" = lint ]; then
         compopt -o filenames 2>/dev/null
         _weir_reply "$current" < <(compgen -f -- "$current")
@@ -185,7 +195,7 @@ _weir() {
         append | read | close) _weir_stored streams ;;
         why | unblock | skip | reset | pause | resume) _weir_stored targets ;;
         reactions) _weir_words "$current" '' ls retire ;;
-        dead) _weir_words "$current" '' ls show retry drop ;;
+        parked) _weir_words "$current" '' ls show retry drop ;;
         esac
     elif [[ $command =~ ^(unblock|skip|reset|prioritize|pause|resume)$ ]]; then
         _weir_stored targets

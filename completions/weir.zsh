@@ -26,8 +26,12 @@ _weir() {
     local -a common acting commands
     common=(
         '--store[which store]:URL:(postgres\:// sqlite\: memory\:)'
+        '--insecure[use files of other users]'
         '(--text)--json[print JSON lines]'
         '(--json)--text[print text]'
+        '--wide[print every column whole]'
+        '--utc[print times in UTC]'
+        '--color[use colours]:WHEN:(auto always never)'
         '--help[explain the command]'
     )
     # What acts on targets takes a filter in place of names.
@@ -37,38 +41,40 @@ _weir() {
         '--lane[targets of this lane]:NAME:'
         '--blocked[targets that are blocked]'
         '--all[every target]'
-        '--dry-run[say how many would change, change nothing]'
+        '--dry-run[print how many would change; change nothing]'
     )
     commands=(
         'append:add an event to a stream, or every line of a file'
         'read:print the events of a stream'
-        'log:print the events of all streams, and follow what comes'
+        'log:print the events of all streams, and follow new ones'
         'streams:list streams'
         'close:end a stream\: no more appends'
         'work:run reactions\: handlers for events, in order'
         'targets:list targets\: state, lag, retries, who holds them'
-        'why:why a target is, or is not, running'
+        'why:what is stuck, or why a target is, or is not, running'
         'reactions:list reactions, or end one'
-        'dead:parked events\: list, show, send back, drop'
+        'parked:parked events\: list, show, send back, drop'
         'claim:take rows of your own table that nobody else holds'
         'done:finish a claimed row\: the work is done'
         'fail:finish a claimed row\: the work has failed'
         'release:give a claimed row back, for others to claim'
         'extend:renew the lease of a claimed row'
-        'lock:run a program that one at a time may run'
+        'lock:run a program unless another copy is already running'
         'once:run a program once, ever, for a key'
         'locks:who holds which lock, and who waits'
         'race:two workers go for one table\: what each of them sees'
         'lint:say what is wrong with claims in SQL'
-        'init:make or upgrade the store'
+        'init:create or upgrade the store'
         'status:where the store stands\: positions, lanes, size'
         'doctor:check the store, and say what to do about each finding'
-        'unblock:let blocked and deferred targets go on, where they stopped'
-        'skip:set the event in the way aside, and go on after it'
+        'backup:copy the store into one file, while it is in use'
+        'restore:replace the store with a backup, and keep what was there'
+        'unblock:let blocked and deferred targets continue where they stopped'
+        'skip:park the event that a target is stuck at, and go on after it'
         'reset:rewind targets\: handle events again'
-        'prioritize:which targets of a lane get workers first'
-        'pause:hold targets or a lane, until they are resumed'
-        'resume:let paused targets or a paused lane go on'
+        'prioritize:set which targets of a lane get workers first'
+        'pause:pause targets or a lane'
+        'resume:resume targets or a lane'
         'help:list the commands, or explain one'
         'version:print the version'
     )
@@ -154,6 +160,7 @@ _weir() {
                 '--from[where a new reaction begins]:PLACE:(start now)' \
                 '*--lanes[only these lanes]:NAMES:' \
                 '--threads[how many handlers at once]:N:' \
+                '--memory-limit[for the events of all handlers together]:SIZE:' \
                 '--until-idle[end when nothing is left to do]' \
                 '--redeclare[these definitions count]' \
                 '--budget[how long handlers may take to end]:TIME:' \
@@ -172,6 +179,7 @@ _weir() {
             ;;
         why)
             _arguments $common \
+                '--verbose[also show fences, marks and what else the answer rests on]' \
                 '1:target:_weir_targets'
             ;;
         lint)
@@ -187,13 +195,13 @@ _weir() {
                 '1:verb:(ls retire)' \
                 '2:reaction:'
             ;;
-        dead)
+        parked)
             _arguments $common \
                 '--target[only events of this target]:NAME:_weir_targets' \
                 '--reaction[only events of this reaction]:NAME:' \
                 '--all[retry, drop\: every parked event]' \
                 '--limit[ls\: at most N events]:N:' \
-                '--dry-run[retry, drop\: say how many would change, change nothing]' \
+                '--dry-run[retry, drop\: print how many would change; change nothing]' \
                 '--yes[drop\: do not ask]' \
                 '1:verb:(ls show retry drop)' \
                 '*:number:'
@@ -203,15 +211,15 @@ _weir() {
                 '--table[a table of the database, whatever weir.yaml says of it]:NAME:' \
                 '--where[which rows are ready, such as "status = '\''pending'\''"]:SQL:' \
                 '*--param[what \:NAME stands for in SQL; may be repeated]:NAME=VALUE:' \
-                '--order[such as "priority desc, created" (else the primary key)]:COLUMNS:' \
-                '--limit[at most N rows (else 1)]:N:' \
+                '--order[such as "priority desc, created" (default: the primary key)]:COLUMNS:' \
+                '--limit[at most N rows (default: 1)]:N:' \
                 '*--set[what a claim writes; may be repeated]:COLUMN=VALUE:' \
                 '*--set-sql[the same with an expression; may be repeated]:COLUMN=SQL:' \
                 '--by[who claims\: written with the time of the claim]:ID:' \
-                '--by-column[where to (else claimed_by); '\'''\''\: nowhere]:COLUMN:' \
-                '--at-column[where the time goes (else claimed_at); '\'''\''\: nowhere]:COLUMN:' \
+                '--by-column[where to (default: claimed_by); '\'''\''\: nowhere]:COLUMN:' \
+                '--at-column[where the time goes (default: claimed_at); '\'''\''\: nowhere]:COLUMN:' \
                 '--lease[the claim ends after TIME unless it is renewed]:TIME:' \
-                '--lease-column[where its end is kept (else locked_until)]:COLUMN:' \
+                '--lease-column[where its end is kept (default: locked_until)]:COLUMN:' \
                 '--fence-column[a number that grows with every claim]:COLUMN:' \
                 '--attempts-column[how often the row was claimed]:COLUMN:' \
                 '--max-per[never more than N held rows for each value]:COLUMN=N:' \
@@ -222,9 +230,9 @@ _weir() {
                 '--sql[print the SQL, values as literals; run nothing]' \
                 '--explain[print the plan, and which index is missing; claim nothing]' \
                 '--run[a command for each row, which it reads as JSON on stdin]:CMD:' \
-                '--parallel[at most N commands at once (else 1)]:N:' \
-                '--deadline[how long a command may take (else as long as it takes)]:TIME:' \
-                '--budget[how long commands may take to end at a signal (else 30s)]:TIME:' \
+                '--parallel[at most N commands at once (default: 1)]:N:' \
+                '--deadline[how long a command may take (default: as long as it takes)]:TIME:' \
+                '--budget[how long commands may take to end at a signal (default: 30s)]:TIME:' \
                 '*--done[with --run\: written when the command succeeds]:COLUMN=VALUE:' \
                 '*--done-sql[the same with an expression]:COLUMN=SQL:' \
                 '*--fail[with --run\: written when the command fails]:COLUMN=VALUE:' \
@@ -237,11 +245,11 @@ _weir() {
         done | fail | release)
             _arguments $common \
                 '--by[who holds it, as it was claimed]:ID:' \
-                '--by-column[the column with the holder (else claimed_by)]:COLUMN:' \
-                '--at-column[the column with the time of the claim (else claimed_at)]:COLUMN:' \
+                '--by-column[the column with the holder (default: claimed_by)]:COLUMN:' \
+                '--at-column[the column with the time of the claim (default: claimed_at)]:COLUMN:' \
                 '--fence[the fence with which it was claimed]:N:' \
                 '--fence-column[the column with the fence]:COLUMN:' \
-                '--lease-column[the column with the lease'\''s end (else locked_until)]:COLUMN:' \
+                '--lease-column[the column with the lease'\''s end (default: locked_until)]:COLUMN:' \
                 '*--set[write this as well; may be repeated]:COLUMN=VALUE:' \
                 '*--set-sql[write an expression; may be repeated]:COLUMN=SQL:' \
                 '*--param[what \:NAME stands for in --set-sql; may be repeated]:NAME=VALUE:' \
@@ -252,10 +260,10 @@ _weir() {
             _arguments $common \
                 '--lease[for how long from now on, such as 5m]:TIME:' \
                 '--by[who holds it, as it was claimed]:ID:' \
-                '--by-column[the column with the holder (else claimed_by)]:COLUMN:' \
+                '--by-column[the column with the holder (default: claimed_by)]:COLUMN:' \
                 '--fence[the fence with which it was claimed]:N:' \
                 '--fence-column[the column with the fence]:COLUMN:' \
-                '--lease-column[the column with the lease'\''s end (else locked_until)]:COLUMN:' \
+                '--lease-column[the column with the lease'\''s end (default: locked_until)]:COLUMN:' \
                 '1:table:' \
                 '*:key:'
             ;;
@@ -298,15 +306,18 @@ _weir() {
             _arguments $common \
                 '--plan[print the SQL that would be run]' \
                 '--adopt[add the store to a database that has other tables]' \
-                '--grant[PostgreSQL\: let a role work on the store]:ROLE:'
+                '--grant[PostgreSQL\: let a role work on the store]:ROLE:' \
+                '--as[what the role is for]:KIND:(reader writer worker operator)'
             ;;
         status) _arguments $common '--metrics[print it, and what workers count, for Prometheus]' ;;
+        backup) _arguments $common '--force[replace FILE if it is there]' '1:file:_files' ;;
+        restore) _arguments $common '1:file:_files' ;;
         doctor | locks | version) _arguments $common ;;
         help)
             # With a state _arguments says "nothing added", so its status decides nothing.
             _arguments $common '1: :->command'
             if [[ $state == command ]]; then
-                commands+=('choosing:which claim or lock is for what')
+                commands+=('choosing:which claim or lock is for what' 'output:how text and JSON are printed')
                 _describe command commands
             fi
             ;;

@@ -17,9 +17,19 @@
  *              written only on success. `err` may be NULL; when it is not, it is filled on failure
  *              and left alone on success. Any function may return WEIR_EINVAL (an argument is out
  *              of range), WEIR_ENOMEM, WEIR_EIO (the store failed) and WEIR_EMISUSE (a handle used
- *              in a forked child); a declaration lists only what else it can return.
- *   Threads    One `weir` handle serves any number of threads. A `weir_reader` belongs to one
- *              thread at a time. What touches the store blocks for as long as the store takes.
+ *              in a forked child, or after its end); a declaration lists only what else it can
+ *              return.
+ *   Threads    One `weir`, `weir_engine` or `weir_tables` handle serves any number of threads. A
+ *              `weir_reader`, a `weir_delivery` and `weir_rows` belong to one thread at a time.
+ *              What touches the store blocks for as long as the store takes.
+ *   Ending     weir_close, weir_engine_stop, weir_engine_free and weir_tables_close may be called
+ *              by any thread while others are inside a call: new calls are refused, waits are
+ *              ended, what runs is waited for, nothing aborts. A `weir`, `weir_engine` or
+ *              `weir_tables` that has ended is always refused with WEIR_EMISUSE (ending it again
+ *              does nothing): these three are numbers, not addresses, and are never reused. A
+ *              reader, delivery or result that has ended is an address that is no longer valid.
+ *              Readers, engines and deliveries may end after the handle they come from, in any
+ *              order: what they need lives as long as they do.
  *   Ownership  Inputs are borrowed until the call returns. What a function hands out through a
  *              `**out` parameter is owned by the caller and ends with the function named there.
  *              Events given to a callback or by a reader are borrowed, as each comment says.
@@ -85,7 +95,8 @@ typedef enum weir_status {
     WEIR_EUNAVAILABLE = -15, /* the database is away; nothing was sent                */
     WEIR_EUNKNOWN = -16,     /* sent, outcome not known, not repeated                 */
     WEIR_EREWOUND = -17,     /* the log is not the one this position came from        */
-    WEIR_EMISUSE = -18       /* a call that is not allowed here (see the message)     */
+    WEIR_EMISUSE = -18,      /* a call that is not allowed here (see the message)     */
+    WEIR_EINTERRUPTED = -19  /* the wait was ended by weir_interrupt, or by closing   */
 } weir_status;
 
 /* Filled on failure when the caller passes one. Lives on the caller's stack: reporting an error
@@ -150,8 +161,10 @@ typedef struct weir_options {
                                 After PATH or NAME: ?payload=BYTES (largest data or meta, 1 MiB),
                                 &keys=24h (how long idempotency keys are remembered); for SQLite
                                 &busy=10s (how long a writer waits for its turn), &sync=normal
-                                (faster; the last commits may be lost with the power), and
-                                &checkpoint=PAGES. %XX in PATH is decoded.                      */
+                                (faster; the last commits may be lost with the power),
+                                &checkpoint=PAGES, and &insecure=1 (accept files that belong to
+                                another user, or that every user may write to or rename).
+                                %XX in PATH is decoded.                                         */
     const char *application; /* shown to others: who holds this? NULL: "weir"                    */
 } weir_options;
 #define WEIR_OPTIONS_INIT .size = sizeof(weir_options)
@@ -159,11 +172,25 @@ typedef struct weir_options {
 /* Opens a store, creating it when it is not there (unless told otherwise by a flag). "memory:" is
  * a store of this handle alone; "memory:NAME" is shared by all handles of the process with that
  * name and ends with the last of them. *out: owned by the caller, ended by weir_close.
- * ENOTFOUND; ENEWER: written by a newer version; ECORRUPT; EBUSY: others kept it locked. */
+ * ENOTFOUND; ENEWER: written by a newer version; ECORRUPT; EBUSY: others kept it locked; EMISUSE:
+ * a file that another user could have prepared (see insecure=1), a dangling symbolic link, or a
+ * database file with more than one name. */
 WEIR_API WEIR_MUSTCHECK int32_t weir_open(weir **out, const weir_options *options, weir_error *err);
 
-/* Ends a handle. No call on it may be running and its readers must be closed. NULL is a no-op. */
+/* Ends a handle: refuses new calls (EMISUSE), ends the waits under way (EINTERRUPTED), and waits
+ * for the calls that run, each for as long as its store takes. From inside a callback of this
+ * library it does not wait: the last call that returns ends it. Readers and engines that are still
+ * there refuse whatever needs the handle and keep the store open until they are ended. NULL, and a
+ * handle that was closed, are no-ops. Any thread. */
 WEIR_API void weir_close(weir *w);
+
+/* Ends the waits under way on a handle, each once, with WEIR_EINTERRUPTED: weir_reader_next of a
+ * reader that follows, and weir_next and weir_engine_wait_idle of its engines. Nothing is lost by
+ * it: call again to go on waiting. Appends and whatever else is at work are left alone. A wait that
+ * begins later is not ended. To be sure, set a flag that the waiting thread looks at before each
+ * call, and call this again until that thread has seen it. Does not block, never fails. Any thread,
+ * but not a signal handler; NULL is a no-op. */
+WEIR_API void weir_interrupt(weir *w);
 
 /* ---- appending ---------------------------------------------------------------------------- */
 
@@ -323,8 +350,8 @@ WEIR_API WEIR_MUSTCHECK int32_t weir_read(weir *w, const weir_read_options *opti
 WEIR_API WEIR_MUSTCHECK int32_t weir_log(weir *w, const weir_log_options *options, weir_event_fn fn,
                                          void *ctx, weir_error *err);
 
-/* The same without a callback. The options are copied. *out: owned, ended by weir_reader_close
- * before weir_close. Codes as weir_read and weir_log. */
+/* The same without a callback. The options are copied. *out: owned, ended by weir_reader_close,
+ * before weir_close or after it. Codes as weir_read and weir_log. */
 WEIR_API WEIR_MUSTCHECK int32_t weir_read_open(weir_reader **out, weir *w,
                                                const weir_read_options *options, weir_error *err);
 WEIR_API WEIR_MUSTCHECK int32_t weir_log_open(weir_reader **out, weir *w,
@@ -332,7 +359,8 @@ WEIR_API WEIR_MUSTCHECK int32_t weir_log_open(weir_reader **out, weir *w,
 
 /* Gives the next event in *event, or NULL: there is none (with WEIR_READ_FOLLOW: none came within
  * timeout_ms; -1 waits without end, 0 does not wait). The event is borrowed until the next call
- * with this reader. EREWOUND: the log was rewound below what this reader has given. */
+ * with this reader. EREWOUND: the log was rewound below what this reader has given.
+ * EINTERRUPTED: see weir_interrupt. EMISUSE: the handle was closed. */
 WEIR_API WEIR_MUSTCHECK int32_t weir_reader_next(weir_reader *reader, int32_t timeout_ms,
                                                  const weir_event **event, weir_error *err);
 
@@ -403,6 +431,28 @@ WEIR_API WEIR_MUSTCHECK int32_t weir_stream_close(weir *w, weir_str stream,
                                                   const weir_close_options *options,
                                                   weir_error *err);
 
+/* ---- backups ------------------------------------------------------------------------------ */
+
+enum {
+    WEIR_BACKUP_REPLACE = 1 /* a regular file of that name is replaced */
+};
+
+/* How much of a backup is done, in pages. On the thread of the call. */
+typedef void (*weir_progress_fn)(void *ctx, int64_t done, int64_t total);
+
+/* SQLite: writes a complete copy of the store, as it is at one moment, to the file `path`, which is
+ * then a store like any other. Others go on reading and writing. The file appears once the copy is
+ * complete, checked and on the disk, or not at all. Blocks until then; any thread. EINVAL: `path`
+ * exists (see WEIR_BACKUP_REPLACE), is a file of the store, or has the log of another file
+ * beside it (`path`-wal); ECORRUPT: the store is damaged, no copy was made; EMISUSE: this is not
+ * an SQLite store. `weir restore` replaces a store with a backup. */
+WEIR_API WEIR_MUSTCHECK int32_t weir_backup(weir *w, const char *path, uint32_t flags,
+                                            weir_error *err);
+/* The same, telling `fn` now and then how far it is. fn may be NULL. */
+WEIR_API WEIR_MUSTCHECK int32_t weir_backup_watched(weir *w, const char *path, uint32_t flags,
+                                                    weir_progress_fn fn, void *ctx,
+                                                    weir_error *err);
+
 /* ---- reactions ---------------------------------------------------------------------------- */
 
 typedef struct weir_engine weir_engine;     /* the workers of this process           */
@@ -444,14 +494,15 @@ typedef struct weir_route {
 typedef int32_t (*weir_resolve_fn)(void *ctx, const weir_event *event, weir_route *out,
                                    weir_error *err);
 
+/* Exponential and linear have full jitter: each wait is a random part of what is said here. */
 enum {
-    WEIR_BACKOFF_EXPONENTIAL = 0, /* base, 2 base, 4 base, ... */
-    WEIR_BACKOFF_FIXED = 1,
-    WEIR_BACKOFF_LINEAR = 2
+    WEIR_BACKOFF_EXPONENTIAL = 0, /* base, 2 base, 4 base, ... up to the cap */
+    WEIR_BACKOFF_FIXED = 1,       /* always exactly the base                 */
+    WEIR_BACKOFF_LINEAR = 2       /* base, 2 base, 3 base, ... up to the cap */
 };
 enum {
     WEIR_POISON_BLOCK = 0, /* the target stops until an operator looks         */
-    WEIR_POISON_PARK = 1,  /* the event becomes a dead letter, the target goes on */
+    WEIR_POISON_PARK = 1,  /* the event is parked, the target goes on */
     WEIR_POISON_RETRY = 2  /* for ever, at the capped backoff                  */
 };
 enum {
@@ -519,13 +570,19 @@ typedef struct weir_engine_options {
     int64_t lost_max;   /* leases lost in a row until a target is blocked; 0: 10 */
     weir_log_fn log;    /* NULL: silent */
     void *log_ctx;
+    /* What the events that are being handled, or wait for it, may take, all lanes together: 1 MiB
+     * to 1 TiB; 0: 256 MiB. Slots for which there is no room stay free. A lane that has nothing
+     * else may always take one batch, so one event larger than this goes through by itself. What
+     * handlers allocate and stage is not counted. */
+    int64_t memory_limit_bytes;
 } weir_engine_options;
 #define WEIR_ENGINE_OPTIONS_INIT .size = sizeof(weir_engine_options)
 
 /* SQL of a handler's own in the settling transaction: as weir_project_fn. */
 typedef int32_t (*weir_sql_fn)(void *ctx, void *native, weir_error *err);
 
-/* An engine that does nothing yet. w: borrowed until weir_engine_free. */
+/* An engine that does nothing yet. It keeps the store of `w` open until weir_engine_free. Close `w`
+ * after the engine was stopped, or its handlers find it closed. */
 WEIR_API WEIR_MUSTCHECK int32_t weir_engine_open(weir_engine **out, weir *w,
                                                  const weir_engine_options *options,
                                                  weir_error *err);
@@ -539,15 +596,21 @@ WEIR_API WEIR_MUSTCHECK int32_t weir_engine_reaction(weir_engine *e, const weir_
  * wrong, as far as there is room, separated by "; ". */
 WEIR_API WEIR_MUSTCHECK int32_t weir_engine_start(weir_engine *e, weir_error *err);
 /* Stops leasing, hands back what was not started, waits for what runs, at most budget_ms, then
- * interrupts programs and lets their targets go. Nothing is charged for it. WEIR_EBUSY: a handler
- * was still running at the end of the budget (its target is free when its lease ends). */
+ * interrupts programs and lets their targets go. Nothing is charged for it. Any thread, also while
+ * others are inside a call on the engine: one that waits (weir_next, weir_engine_wait_idle) returns
+ * ENOTFOUND at once; from then on those two are EMISUSE. weir_settle goes on until the budget is
+ * spent. WEIR_EBUSY: a handler, or a weir_settle, was still running at the end of the budget (its
+ * target is free when its lease ends). EMISUSE: it does not run, or is being stopped. */
 WEIR_API WEIR_MUSTCHECK int32_t weir_engine_stop(weir_engine *e, int32_t budget_ms,
                                                  weir_error *err);
-/* Blocks until nothing is ready, leased or waiting for a backoff, or timeout_ms (-1: for ever).
- * EBUSY: time is up. */
+/* Blocks until nothing is ready, leased or waiting for a backoff, or timeout_ms (-1: no limit).
+ * EBUSY: time is up. ENOTFOUND: the engine was stopped meanwhile. EINTERRUPTED: see weir_interrupt.
+ * ECORRUPT: the store is damaged, the engine does no more work. EMISUSE: it does not run. */
 WEIR_API WEIR_MUSTCHECK int32_t weir_engine_wait_idle(weir_engine *e, int32_t timeout_ms,
                                                       weir_error *err);
-/* Stopped, or never started; waits for handlers that still run. NULL is a no-op. */
+/* Ends an engine, and stops it without a budget when it runs. Refuses new calls, ends waits as
+ * weir_engine_stop does, waits for calls and handlers that still run: so not from a handler. NULL,
+ * and an engine that was freed, are no-ops. */
 WEIR_API void weir_engine_free(weir_engine *e);
 
 /* What a handler can know. Borrowed until the delivery ends. */
@@ -558,7 +621,9 @@ WEIR_API int64_t weir_delivery_attempt(const weir_delivery *d); /* 1 is the firs
 WEIR_API int64_t weir_delivery_fence(const weir_delivery *d);
 WEIR_API int64_t weir_delivery_deadline_us(const weir_delivery *d); /* of the store's clock */
 WEIR_API weir_str weir_delivery_key(const weir_delivery *d); /* the same on every redelivery */
-/* The lease is another's, or the engine ends: what is done now may be done twice. */
+/* The lease is another's, or could not be renewed and is about to end, or the engine ends: what is
+ * done now may be done twice. A handler that is a function cannot be ended from outside: one that
+ * takes long asks this now and then, and before whatever must not happen twice. */
 WEIR_API int32_t weir_delivery_interrupted(const weir_delivery *d);
 
 /* Why it failed: kept with the target, at most 1,000 bytes. */
@@ -577,15 +642,19 @@ WEIR_API WEIR_MUSTCHECK int32_t weir_stage_sql(weir_delivery *d, weir_sql_fn fn,
                                                weir_error *err);
 
 /* PULL. The next delivery of a reaction that has no handler, on any thread; WEIR_ENOTFOUND: none
- * within timeout_ms (0: look only; -1: wait for ever). Owned until weir_settle. */
+ * within timeout_ms (0: look only; -1: no limit), or the engine was stopped meanwhile.
+ * EINTERRUPTED: see weir_interrupt. ECORRUPT: the store is damaged, nothing more will come.
+ * EMISUSE: the engine is not running. Owned until weir_settle. */
 WEIR_API WEIR_MUSTCHECK int32_t weir_next(weir_engine *e, int32_t timeout_ms, weir_delivery **out,
                                           weir_error *err);
-/* Readable when weir_next would give something. */
+/* Readable when weir_next would give something, or the engine was stopped. -1: it was freed. */
 WEIR_API int32_t weir_engine_fd(const weir_engine *e);
 /* Ends it, as a handler's return value does: WEIR_DONE, ... ELOST: the lease was another's, or the
  * engine was stopped meanwhile; nothing happened. ECONFLICT, ETAKEN: an append was refused; it is
  * delivered again, or has failed. EBUSY, EUNAVAILABLE, EIO and ENOMEM do not end it: call again.
- * EUNKNOWN: nobody can say; ended. */
+ * EUNKNOWN: nobody can say; ended. EMISUSE: not a delivery of weir_next, or another thread is
+ * settling it, or is freeing the engine at this moment: it is not ended. After the engine was
+ * stopped or freed a delivery is still settled, with ELOST, and can be asked until then. */
 WEIR_API WEIR_MUSTCHECK int32_t weir_settle(weir_engine *e, weir_delivery *d, int32_t outcome,
                                             weir_error *err);
 
@@ -599,7 +668,8 @@ typedef struct weir_rows weir_rows;     /* rows that were claimed, in order   */
 typedef struct weir_tables_options {
     uint32_t size;
     uint32_t flags;          /* 0 */
-    const char *url;         /* postgres://... or sqlite:PATH, a file that exists             */
+    const char *url;         /* postgres://... or sqlite:PATH, a file that exists; with
+                                ?insecure=1 it may be another user's (see weir_options)       */
     const char *application; /* shown to others; NULL: "weir"                                 */
 } weir_tables_options;
 #define WEIR_TABLES_OPTIONS_INIT .size = sizeof(weir_tables_options)
@@ -620,7 +690,11 @@ enum {
  * meanwhile. */
 WEIR_API WEIR_MUSTCHECK int32_t weir_tables_adopt(weir_tables **out, int32_t native,
                                                   void *connection, weir_error *err);
-/* No call on it may be running. NULL is a no-op. */
+/* Refuses new calls (EMISUSE), ends those that wait for rows or locks of others (EINTERRUPTED:
+ * nothing was claimed or written), and waits for those that run; on PostgreSQL a statement that is
+ * not answered within 5 s is cancelled as well. A call that is connecting ends within busy= and
+ * connect_timeout. On an adopted SQLite connection the caller's busy handler decides how long is
+ * waited. Any thread. NULL, and a handle that was closed, are no-ops. */
 WEIR_API void weir_tables_close(weir_tables *t);
 
 enum {
@@ -688,9 +762,9 @@ typedef struct weir_claim {
 /* Claims. No two callers are ever given the same row, and nobody more than asked for; what was
  * given is durable. Fewer rows, or none, mean that nothing more was free. *out: owned, ended by
  * weir_rows_free. EINVAL: a name, or SQL that the database does not take; ENOTFOUND: no such table
- * or file; EHELD; EBUSY, EUNAVAILABLE: nothing was claimed; EUNKNOWN: the answer was lost; EMISUSE:
- * a transaction is open on an adopted connection and WEIR_CLAIM_HOLD is not set, or the other way
- * round. */
+ * or file; EHELD; EBUSY, EUNAVAILABLE: nothing was claimed; EINTERRUPTED: nothing was claimed, the
+ * handle was closed meanwhile; EUNKNOWN: the answer was lost; EMISUSE: a transaction is open on an
+ * adopted connection and WEIR_CLAIM_HOLD is not set, or the other way round. */
 WEIR_API WEIR_MUSTCHECK int32_t weir_claim_rows(weir_tables *t, const weir_claim *claim,
                                                 weir_rows **out, weir_error *err);
 WEIR_API size_t weir_rows_count(const weir_rows *rows);
@@ -718,10 +792,11 @@ typedef struct weir_finish {
 } weir_finish;
 #define WEIR_FINISH_INIT .size = sizeof(weir_finish)
 
-/* Finishes, or makes longer, one of the rows that were claimed. Guarded by the holder, the fence,
- * the lease and the values of the claim: ELOST: the row is another's by now, and nothing was
- * written. ENOTFOUND: it is no longer there. Other codes as weir_claim_rows. Any thread; needs by,
- * fence_column, or set without a lease, in the claim. */
+/* Finishes one of the claimed rows, or extends its claim. Guarded by the holder, the fence, the
+ * lease, the time of the claim (in claimed_at, unless at_column was given) and the values of the
+ * claim. ELOST: the row is another's by now, and nothing was written. ENOTFOUND: it is no longer
+ * there. Other codes as weir_claim_rows. Any thread; needs by, fence_column, or set without a
+ * lease, in the claim. */
 WEIR_API WEIR_MUSTCHECK int32_t weir_rows_finish(weir_tables *t, const weir_rows *rows, size_t row,
                                                  const weir_finish *finish, weir_error *err);
 

@@ -3,7 +3,8 @@
 # prints those that do not, as file:line.
 #
 #   cli  >  api  >  race  >  claim, lock, lint  >  engine, table
-#        >  engine/child, store/memory, store/sqlite, store/postgres, store/fault  >  store  >  base
+#        >  engine/child, store/memory, store/sqlite, store/postgres, store/fault  >  store
+#        >  supervisor, report  >  base
 #
 # A layer may include itself and what is below it; those of one level never include one another, and
 # race, claim, lock and lint know of engine only engine/child. The public
@@ -18,14 +19,15 @@ find src include -name '*.[ch]' ! -name '*_test.c' ! -name '*_fuzz.c' ! -name '*
     sort -z | xargs -0 awk '
 function layer(path) {
     if (path ~ /^base\//) return 1
-    if (path ~ /^store\/[^\/]+$/) return 2
-    if (path ~ /^store\/[^\/]+\//) return 3
-    if (path ~ /^engine\/child\//) return 3
-    if (path ~ /^(engine|table)\//) return 4
-    if (path ~ /^(claim|lock|lint)\//) return 5
-    if (path ~ /^race\//) return 6
-    if (path ~ /^api\//) return 7
-    if (path ~ /^cli\//) return 8
+    if (path ~ /^(supervisor|report)\//) return 2
+    if (path ~ /^store\/[^\/]+$/) return 3
+    if (path ~ /^store\/[^\/]+\//) return 4
+    if (path ~ /^engine\/child\//) return 4
+    if (path ~ /^(engine|table)\//) return 5
+    if (path ~ /^(claim|lock|lint)\//) return 6
+    if (path ~ /^race\//) return 7
+    if (path ~ /^api\//) return 8
+    if (path ~ /^cli\//) return 9
     return 0
 }
 function complain(what) {
@@ -63,9 +65,9 @@ FNR == 1 {
     sub(/\/[^\/]*$/, "", target)
     if (to == 0) complain("\"" name "\" is in no layer")
     else if (to > rank) complain(directory " includes \"" name "\", which is above it")
-    else if (to >= 3 && to == rank && target != directory)
+    else if (to >= 4 && to == rank && target != directory)
         complain(directory " includes \"" name "\": those of one level do not know one another")
-    else if ((rank == 5 || rank == 6) && target == "engine")
+    else if ((rank == 6 || rank == 7) && target == "engine")
         complain(directory " includes \"" name "\": of engine it may know engine/child alone")
 }
 END { exit bad }' || exit 1

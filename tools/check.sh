@@ -4,8 +4,8 @@
 #   tools/check.sh BUILD_DIR [CHECK...]
 #
 # BUILD_DIR is a configured build directory (for compile_commands.json and generated headers). Names
-# of checks: format tidy cppcheck layers sizes shellcheck python man codespell whitespace; none: all
-# of them. Each prints what it found; the last line is `N passed, N failed`, counted in checks.
+# of checks: format tidy cppcheck layers maps sizes shellcheck python man codespell whitespace; none:
+# all of them. Each prints what it found; the last line is `N passed, N failed`, counted in checks.
 set -u
 usage() { sed -n '2,8s/^# \{0,1\}//p' "$0" >&2; exit 2; }
 [ $# -ge 1 ] || usage
@@ -52,6 +52,43 @@ check_cppcheck() {
 }
 
 check_layers() { tools/check-layers.sh; }
+
+# Every folder of the project, once, with its parents.
+folders() {
+    local folder
+    while read -r -d '' folder; do
+        while [[ $folder == */* ]]; do
+            folder=${folder%/*}
+            echo "$folder"
+        done
+    done < <(files) | sort -u
+}
+
+# The map of CONTRIBUTING.md has a line for every folder at the top, in src/ and in tests/, and for no other.
+# A README names each folder beside it, and the files and folders of its table exist.
+check_maps() {
+    local folder readme name
+    folders | grep -E '^([^/]+|(src|tests)/[^/]+)$' >"$tmp/folders"
+    sed -nE 's|^ *([A-Za-z0-9_./-]+)/ +[^ ].*|\1|p' CONTRIBUTING.md | sort -u >"$tmp/map"
+    comm -23 "$tmp/folders" "$tmp/map" | sed 's|.*|CONTRIBUTING.md: the map does not list &/|' >"$tmp/missing"
+    comm -13 "$tmp/folders" "$tmp/map" | sed 's|.*|CONTRIBUTING.md: the map lists &/, which does not exist|' >>"$tmp/missing"
+    while read -r folder; do
+        readme=${folder%/*}/README.md
+        if [[ $folder == */* && -e $readme ]] && ! grep -qF "\`${folder##*/}/" "$readme"; then
+            echo "$readme: the map does not list ${folder##*/}/" >>"$tmp/missing"
+        fi
+    done < <(folders)
+    while read -r -d '' readme; do
+        # shellcheck disable=SC2016 # backquotes of Markdown
+        while read -r name; do
+            if [[ $readme == */* && ! -e ${readme%/*}/$name ]]; then
+                echo "$readme: the map lists $name, which does not exist" >>"$tmp/missing"
+            fi
+        done < <(sed -nE '/^\| `/s/^\|([^|]*)\|.*/\1/p' "$readme" | grep -oE '`[a-z0-9_-]+(/|\.(c|h|sql|py|sh))`' | tr -d '`')
+    done < <(files 'README.md' '*/README.md')
+    cat "$tmp/missing"
+    [ ! -s "$tmp/missing" ]
+}
 
 check_sizes() {
     local bad=0 lines file
@@ -114,7 +151,7 @@ check_whitespace() {
 
 tmp=$(mktemp -d) || exit 1
 trap 'rm -rf "$tmp"' EXIT
-all=(format layers sizes whitespace codespell shellcheck python man cppcheck tidy)
+all=(format layers maps sizes whitespace codespell shellcheck python man cppcheck tidy)
 [ $# -gt 0 ] || set -- "${all[@]}"
 passed=0
 failed=0

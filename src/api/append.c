@@ -54,46 +54,48 @@ static void result_fill(append_result *result, const store_append *a)
     result->head.replayed = a->replayed;
 }
 
-static weir_status write_check(const weir *w, weir_error *err)
+/* As weir__enter, for writing. */
+static weir_status write_enter(const weir *w, weir_core **out, weir_error *err)
 {
-    const weir_status status = weir__handle_check(w, err);
-    if (status == WEIR_OK && w->readonly) {
+    const weir_status status = weir__enter(w, out, err);
+    if (status == WEIR_OK && (*out)->readonly) {
+        weir__leave(w);
         return weir__fail(err, WEIR_EMISUSE, "store was opened for reading only");
     }
     return status;
 }
 
 /* The time to wait runs from here: waiting behind another caller of this handle counts. */
-static weir_status commit(weir *w, store_append *append)
+static weir_status commit(weir_core *c, store_append *append)
 {
     const int64_t now_us = weir__clock_mono(weir__clock_machine());
-    if (__builtin_add_overflow(now_us, w->url.options.busy_us, &append->deadline_us)) {
+    if (__builtin_add_overflow(now_us, c->url.options.busy_us, &append->deadline_us)) {
         append->deadline_us = INT64_MAX;
     }
-    return weir__committer_append(w->committer, append);
+    return weir__committer_append(c->committer, append);
 }
 
 /* In a transaction of the caller's own there is nobody to share it with. */
-static weir_status commit_in(weir *w, void *connection, store_append *append, weir_error *err)
+static weir_status commit_in(weir_core *c, void *connection, store_append *append, weir_error *err)
 {
-    const weir_status status = w->store->ops->append_in(w->store, connection, append, err);
+    const weir_status status = c->store->ops->append_in(c->store, connection, append, err);
     return status == WEIR_OK ? append->status : status;
 }
 
 /* connection NULL: in a transaction of Weir's own. */
-static weir_status append(weir *w, void *connection, const weir_append_request *request,
+static weir_status append(weir_core *c, void *connection, const weir_append_request *request,
                           const weir_append_result **out, weir_error *err)
 {
     prepared_append p = { 0 };
     append_result *result = NULL;
     weir_status status =
-        weir__append_prepare(&p, request, w->url.options.payload_bytes, w->url.options.clock, err);
+        weir__append_prepare(&p, request, c->url.options.payload_bytes, c->url.options.clock, err);
     if (status == WEIR_OK && out != NULL && (result = result_new(&p.append)) == NULL) {
         status = weir__fail(err, WEIR_ENOMEM, "could not allocate the result of an append");
     }
     if (status == WEIR_OK) {
         status =
-            connection == NULL ? commit(w, &p.append) : commit_in(w, connection, &p.append, err);
+            connection == NULL ? commit(c, &p.append) : commit_in(c, connection, &p.append, err);
     }
     if (status == WEIR_OK && out != NULL) {
         result_fill(result, &p.append);
@@ -108,33 +110,46 @@ static weir_status append(weir *w, void *connection, const weir_append_request *
 int32_t weir_append(weir *w, const weir_append_request *request, const weir_append_result **out,
                     weir_error *err)
 {
-    const weir_status status = write_check(w, err);
-    return status == WEIR_OK ? append(w, NULL, request, out, err) : status;
+    weir_core *c = NULL;
+    weir_status status = write_enter(w, &c, err);
+    if (status == WEIR_OK) {
+        status = append(c, NULL, request, out, err);
+        weir__leave(w);
+    }
+    return status;
 }
 
 int32_t weir_append_in(weir *w, void *connection, const weir_append_request *request,
                        const weir_append_result **out, weir_error *err)
 {
-    const weir_status status = write_check(w, err);
+    weir_core *c = NULL;
+    weir_status status = write_enter(w, &c, err);
     if (status != WEIR_OK) {
         return status;
     }
-    if (w->store->ops->append_in == NULL) {
-        return weir__fail(
-            err, WEIR_EMISUSE,
-            "only a PostgreSQL store can append in a transaction of the caller's own");
+    if (c->store->ops->append_in == NULL) {
+        status =
+            weir__fail(err, WEIR_EMISUSE,
+                       "only a PostgreSQL store can append in a transaction of the caller's own");
+    } else if (connection == NULL) {
+        status = weir__fail(err, WEIR_EINVAL, "no connection was given");
+    } else {
+        status = append(c, connection, request, out, err);
     }
-    if (connection == NULL) {
-        return weir__fail(err, WEIR_EINVAL, "no connection was given");
-    }
-    return append(w, connection, request, out, err);
+    weir__leave(w);
+    return status;
 }
 
 void weir_wake(weir *w)
 {
-    if (w != NULL && weir__handle_check(w, NULL) == WEIR_OK && w->store->ops->wake != NULL) {
-        w->store->ops->wake(w->store);
+    weir_core *c = NULL;
+    if (w == NULL || weir__enter(w, &c, NULL) != WEIR_OK) {
+        return;
     }
+    if (c->store->ops->wake != NULL) {
+        c->store->ops->wake(c->store);
+    }
+    weir__leave(w);
 }
 
 void weir_append_result_free(const weir_append_result *result)
@@ -150,14 +165,17 @@ int32_t weir_stream_close(weir *w, weir_str stream, const weir_close_options *op
                           weir_error *err)
 {
     prepared_append p = { 0 };
-    weir_status status = write_check(w, err);
-    if (status == WEIR_OK) {
-        status = weir__close_prepare(&p, stream, options, w->url.options.payload_bytes,
-                                     w->url.options.clock, err);
+    weir_core *c = NULL;
+    weir_status status = write_enter(w, &c, err);
+    if (status != WEIR_OK) {
+        return status;
     }
+    status = weir__close_prepare(&p, stream, options, c->url.options.payload_bytes,
+                                 c->url.options.clock, err);
     if (status == WEIR_OK) {
-        status = commit(w, &p.append);
+        status = commit(c, &p.append);
     }
     weir__prepared_free(&p);
+    weir__leave(w);
     return status;
 }

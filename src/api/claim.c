@@ -7,6 +7,8 @@
  */
 #include "claim/claim.h"
 #include "base/error.h"
+#include "base/handle.h"
+#include "base/stop.h"
 #include "base/str.h"
 #include "base/struct.h"
 #include "base/thread.h"
@@ -15,16 +17,18 @@
 
 enum { SESSIONS_KEPT_MAX = 8 };
 
-struct weir_tables {
+typedef struct tables_core {
     /* immutable */
     table_db *db; /* owned; NULL: the session is on a connection of the caller's */
     uint32_t fork_generation;
+
+    weir_stop stop; /* set when the handle is closed: what waits ends */
 
     weir_mutex mu;
     /* guarded by mu */
     table_session *free[SESSIONS_KEPT_MAX]; /* owned */
     size_t free_count;
-};
+} tables_core;
 
 struct weir_rows {
     weir_arena arena; /* what follows */
@@ -34,28 +38,42 @@ struct weir_rows {
     size_t key_count;
     bool has_fence;
     int64_t *fences;
+    weir_str *times;       /* of the claims; may be empty */
     finish_request finish; /* what is the same for all of them */
     int64_t lease_us;
 };
 
 /* ---- handles -------------------------------------------------------------------------------- */
 
-static weir_status tables_check(const weir_tables *t, weir_error *err)
+/* A weir_tables * is a ticket (base/handle.h). weir__handle_leave ends it. */
+static weir_status tables_enter(const weir_tables *t, tables_core **out, weir_error *err)
 {
     if (t == NULL) {
         return weir__fail(err, WEIR_EINVAL, "weir_tables is NULL");
     }
-    return t->fork_generation == weir__fork_generation()
-               ? WEIR_OK
-               : weir__fail(err, WEIR_EMISUSE,
-                            "this handle was opened before a fork; open another in the child");
+    tables_core *c = weir__handle_enter(HANDLE_TABLES, t);
+    if (c == NULL) {
+        return weir__fail(err, WEIR_EMISUSE, "this handle was closed, or is none");
+    }
+    if (c->fork_generation != weir__fork_generation()) {
+        weir__handle_leave(t);
+        return weir__fail(err, WEIR_EMISUSE,
+                          "this handle was opened before a fork; open another in the child");
+    }
+    *out = c;
+    return WEIR_OK;
 }
 
-static weir_status tables_new(weir_tables **out, weir_error *err)
+static weir_status tables_new(tables_core **out, weir_error *err)
 {
-    weir_tables *t = weir__calloc(1, sizeof *t);
+    tables_core *t = weir__calloc(1, sizeof *t);
 
     if (t == NULL || !weir__mutex_init(&t->mu)) {
+        weir__free(t);
+        return weir__fail(err, WEIR_ENOMEM, "could not allocate a handle on tables");
+    }
+    if (!weir__stop_init(&t->stop)) {
+        weir__mutex_destroy(&t->mu);
         weir__free(t);
         return weir__fail(err, WEIR_ENOMEM, "could not allocate a handle on tables");
     }
@@ -64,10 +82,45 @@ static weir_status tables_new(weir_tables **out, weir_error *err)
     return WEIR_OK;
 }
 
+/* After the last call. */
+static void tables_end(void *object)
+{
+    tables_core *t = object;
+    /* In a forked child the connections belong to the parent. */
+    if (t->fork_generation == weir__fork_generation()) {
+        for (size_t i = 0; i < t->free_count; i++) {
+            weir__table_session_close(t->free[i]);
+        }
+        weir__table_close(t->db);
+    }
+    weir__stop_destroy(&t->stop);
+    weir__mutex_destroy(&t->mu);
+    weir__free(t);
+}
+
+/* t: moved; may be NULL when status says so. */
+static weir_status tables_give(tables_core *t, weir_status status, weir_tables **out,
+                               weir_error *err)
+{
+    weir_tables *ticket =
+        status == WEIR_OK ? weir__handle_open(HANDLE_TABLES, t, tables_end) : NULL;
+    if (status == WEIR_OK && ticket == NULL) {
+        status = weir__fail(err, WEIR_EBUSY, "%d handles are open already", HANDLES_MAX);
+    }
+    if (status != WEIR_OK) {
+        if (t != NULL) {
+            tables_end(t);
+        }
+        return status;
+    }
+    *out = ticket;
+    return WEIR_OK;
+}
+
 int32_t weir_tables_open(weir_tables **out, const weir_tables_options *options, weir_error *err)
 {
     weir_tables_options o = { 0 };
-    weir_tables *t = NULL;
+    tables_core *t = NULL;
     weir_status status = weir__struct_copy(&o, sizeof o, options, "weir_tables_options", err);
 
     if (status == WEIR_OK && (out == NULL || o.flags != 0 || o.url == NULL)) {
@@ -83,17 +136,12 @@ int32_t weir_tables_open(weir_tables **out, const weir_tables_options *options, 
         const table_options given = { .url = o.url, .application = weir__str(o.application) };
         status = weir__table_open(&t->db, &given, err);
     }
-    if (status != WEIR_OK) {
-        weir_tables_close(t);
-        return status;
-    }
-    *out = t;
-    return WEIR_OK;
+    return tables_give(t, status, out, err);
 }
 
 int32_t weir_tables_adopt(weir_tables **out, int32_t native, void *connection, weir_error *err)
 {
-    weir_tables *t = NULL;
+    tables_core *t = NULL;
     weir_status status = WEIR_OK;
 
     if (out == NULL || connection == NULL ||
@@ -106,45 +154,43 @@ int32_t weir_tables_adopt(weir_tables **out, int32_t native, void *connection, w
             &t->free[0], native == WEIR_NATIVE_POSTGRES ? TABLE_POSTGRES : TABLE_SQLITE, connection,
             err);
     }
-    if (status != WEIR_OK) {
-        weir_tables_close(t);
-        return status;
+    if (status == WEIR_OK) {
+        t->free_count = 1;
     }
-    t->free_count = 1;
-    *out = t;
-    return WEIR_OK;
+    return tables_give(t, status, out, err);
 }
 
 void weir_tables_close(weir_tables *t)
 {
-    if (t == NULL) {
+    tables_core *c = t == NULL ? NULL : weir__handle_shut(HANDLE_TABLES, t);
+    if (c == NULL) {
         return;
     }
-    /* In a forked child the connections belong to the parent. */
-    if (t->fork_generation == weir__fork_generation()) {
-        for (size_t i = 0; i < t->free_count; i++) {
-            weir__table_session_close(t->free[i]);
-        }
-        weir__table_close(t->db);
+    const bool forked = c->fork_generation != weir__fork_generation();
+    if (!forked) {
+        weir__stop_set(&c->stop);
     }
-    weir__mutex_destroy(&t->mu);
-    weir__free(t);
+    weir__handle_end(t, forked);
 }
 
-static weir_status session_take(weir_tables *t, table_session **out, weir_error *err)
+static weir_status session_take(tables_core *t, table_session **out, weir_error *err)
 {
     weir__lock(&t->mu);
     *out = t->free_count > 0 ? t->free[--t->free_count] : NULL;
     weir__unlock(&t->mu);
-    if (*out != NULL) {
-        return WEIR_OK;
+    weir_status status = WEIR_OK;
+    if (*out == NULL) {
+        status = t->db != NULL
+                     ? weir__table_session_open(t->db, out, err)
+                     : weir__fail(err, WEIR_EMISUSE, "the connection is in use by another call");
     }
-    return t->db != NULL
-               ? weir__table_session_open(t->db, out, err)
-               : weir__fail(err, WEIR_EMISUSE, "the connection is in use by another call");
+    if (status == WEIR_OK) {
+        weir__table_session_heed(*out, &t->stop);
+    }
+    return status;
 }
 
-static void session_give(weir_tables *t, table_session *s, weir_status status)
+static void session_give(tables_core *t, table_session *s, weir_status status)
 {
     const bool lost = t->db != NULL && (status == WEIR_EUNAVAILABLE || status == WEIR_EUNKNOWN);
 
@@ -329,7 +375,8 @@ static bool rows_keep(weir_rows *rows, const table_info *table, const claim_requ
     rows->fences = weir__arena_alloc(&rows->arena, (count + 1) * sizeof *rows->fences);
     rows->keys =
         weir__arena_alloc(&rows->arena, (count * table->key_count + 1) * sizeof *rows->keys);
-    ok = rows->json != NULL && rows->fences != NULL && rows->keys != NULL;
+    rows->times = weir__arena_alloc(&rows->arena, (count + 1) * sizeof *rows->times);
+    ok = rows->json != NULL && rows->fences != NULL && rows->keys != NULL && rows->times != NULL;
     rows->has_fence = fence != NULL && ok;
     for (size_t i = 0; ok && i < count; i++) {
         const table_cell *cells = &rows->result.cells[i * rows->result.columns_count];
@@ -338,6 +385,7 @@ static bool rows_keep(weir_rows *rows, const table_info *table, const claim_requ
         const char *copy = ok ? weir__arena_copy(&rows->arena, json.ptr, json.len) : NULL;
         ok = copy != NULL;
         rows->json[i] = (weir_str){ .ptr = copy, .len = json.len };
+        rows->times[i] = weir__claim_time(r, table, cells);
         for (size_t k = 0; k < table->key_count; k++) {
             rows->keys[i * table->key_count + k] = weir__table_cell_value(&cells[table->key[k]]);
         }
@@ -395,37 +443,37 @@ static weir_status claim_check(const weir_claim *c, weir_error *err)
 static weir_status claim_with(table_session *s, const claim_request *r, weir_rows *rows,
                               weir_error *err)
 {
-    weir_arena arena = { 0 };
-    table_info table = { .key_count = 0 };
-    weir_status status = weir__table_describe(s, r->table, &arena, &table, err);
+    weir_status status = WEIR_OK;
 
     /* Everything that can fail comes first: what was claimed is never reported as failed. */
-    if (status == WEIR_OK && !claim_keep(rows, r)) {
+    if (!claim_keep(rows, r)) {
         status = weir__fail(err, WEIR_ENOMEM, "out of memory");
     }
     if (status == WEIR_OK) {
         status = weir__claim_rows(s, r, &rows->result, err);
     }
-    if (status == WEIR_OK && !rows_keep(rows, &table, r)) {
+    if (status == WEIR_OK && !rows_keep(rows, weir__table_known(s), r)) {
         status = weir__fail(err, WEIR_ENOMEM,
                             "out of memory; the rows are claimed, until their leases end");
     }
-    weir__arena_free(&arena);
     return status;
 }
 
-int32_t weir_claim_rows(weir_tables *t, const weir_claim *claim, weir_rows **out, weir_error *err)
+int32_t weir_claim_rows(weir_tables *ticket, const weir_claim *claim, weir_rows **out,
+                        weir_error *err)
 {
+    tables_core *t = NULL;
     weir_claim c = { 0 };
     writes w = { 0 };
     weir_arena arena = { 0 };
     table_session *s = NULL;
     weir_rows *rows = NULL;
-    weir_status status = tables_check(t, err);
+    weir_status status = tables_enter(ticket, &t, err);
 
-    if (status == WEIR_OK) {
-        status = weir__struct_copy(&c, sizeof c, claim, "weir_claim", err);
+    if (status != WEIR_OK) {
+        return status;
     }
+    status = weir__struct_copy(&c, sizeof c, claim, "weir_claim", err);
     if (status == WEIR_OK) {
         status = out == NULL ? weir__fail(err, WEIR_EINVAL, "out is NULL") : claim_check(&c, err);
     }
@@ -445,6 +493,7 @@ int32_t weir_claim_rows(weir_tables *t, const weir_claim *claim, weir_rows **out
         status = claim_with(s, &r, rows, err);
         session_give(t, s, status);
     }
+    weir__handle_leave(ticket);
     weir__arena_free(&arena);
     if (status != WEIR_OK) {
         weir_rows_free(rows);
@@ -454,18 +503,20 @@ int32_t weir_claim_rows(weir_tables *t, const weir_claim *claim, weir_rows **out
     return WEIR_OK;
 }
 
-int32_t weir_rows_finish(weir_tables *t, const weir_rows *rows, size_t row,
+int32_t weir_rows_finish(weir_tables *ticket, const weir_rows *rows, size_t row,
                          const weir_finish *finish, weir_error *err)
 {
+    tables_core *t = NULL;
     weir_finish f = { 0 };
     writes w = { 0 };
     weir_arena arena = { 0 };
     table_session *s = NULL;
-    weir_status status = tables_check(t, err);
+    weir_status status = tables_enter(ticket, &t, err);
 
-    if (status == WEIR_OK) {
-        status = weir__struct_copy(&f, sizeof f, finish, "weir_finish", err);
+    if (status != WEIR_OK) {
+        return status;
     }
+    status = weir__struct_copy(&f, sizeof f, finish, "weir_finish", err);
     if (status == WEIR_OK && (row >= weir_rows_count(rows) || f.kind < WEIR_FINISH_DONE ||
                               f.kind > WEIR_FINISH_EXTEND)) {
         status = weir__fail(err, WEIR_EINVAL,
@@ -484,6 +535,7 @@ int32_t weir_rows_finish(weir_tables *t, const weir_rows *rows, size_t row,
         r.kind = (finish_kind)f.kind;
         r.key = &rows->keys[row * rows->key_count];
         r.key_count = rows->key_count;
+        r.at = rows->times[row];
         r.has_fence = rows->has_fence;
         r.fence = rows->has_fence ? rows->fences[row] : 0;
         r.lease_us = f.lease_us == 0 ? rows->lease_us : f.lease_us;
@@ -496,6 +548,7 @@ int32_t weir_rows_finish(weir_tables *t, const weir_rows *rows, size_t row,
         status = weir__claim_finish(s, &r, NULL, err);
         session_give(t, s, status);
     }
+    weir__handle_leave(ticket);
     weir__arena_free(&arena);
     return status;
 }

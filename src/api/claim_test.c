@@ -3,9 +3,11 @@
 #include "base/str.h"
 #include "weir.h"
 
+#include <pthread.h>
 #include <setjmp.h>
 #include <sqlite3.h>
 #include <stdarg.h>
+#include <stdatomic.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -248,6 +250,90 @@ static void a_handle_does_not_cross_a_fork(void **state)
     weir_rows_free(claims(f, &c, 1));
 }
 
+/* ---- closing beside calls -------------------------------------------------------------------- */
+
+enum { CALLERS = 6 };
+
+typedef struct caller {
+    pthread_t thread;
+    weir_tables *t;
+    uint32_t flags;
+    int64_t wait_us;
+    _Atomic int calls;
+    int32_t last;
+} caller;
+
+static void *claim_until_refused(void *arg)
+{
+    caller *c = arg;
+    for (c->last = WEIR_OK; c->last == WEIR_OK || c->last == WEIR_EHELD;) {
+        weir_rows *rows = NULL;
+        weir_claim claim = claim_of(1);
+        claim.flags = c->flags;
+        claim.wait_us = c->wait_us;
+        c->calls++;
+        c->last = weir_claim_rows(c->t, &claim, &rows, NULL);
+        weir_rows_free(rows);
+    }
+    return NULL;
+}
+
+/* Somebody else writes, and never ends. */
+static void C42_closing_a_handle_on_tables_ends_claims_that_wait(void **state)
+{
+    fixture *f = *state;
+    caller callers[CALLERS] = { 0 };
+    run(f, "BEGIN IMMEDIATE");
+    for (int i = 0; i < CALLERS; i++) {
+        callers[i].t = f->t;
+        callers[i].flags =
+            (i % 3 == 2 ? 0 : WEIR_CLAIM_WAIT) | (i % 2 == 0 ? WEIR_CLAIM_PORTABLE : 0);
+        callers[i].wait_us = i % 3 == 0 ? -1 : INT64_C(3600000000);
+        assert_int_equal(pthread_create(&callers[i].thread, NULL, claim_until_refused, &callers[i]),
+                         0);
+    }
+    for (int i = 0; i < CALLERS; i++) {
+        while (callers[i].calls == 0) {
+            (void)usleep(1000);
+        }
+    }
+    weir_tables_close(f->t); /* would wait for an hour, or for ever */
+    for (int i = 0; i < CALLERS; i++) {
+        assert_int_equal(pthread_join(callers[i].thread, NULL), 0);
+        /* One that had not entered yet is refused. */
+        assert_true(callers[i].last == WEIR_EINTERRUPTED || callers[i].last == WEIR_EMISUSE);
+    }
+    run(f, "ROLLBACK");
+    assert_int_equal(number(f, "SELECT count(*) FROM jobs WHERE status = 'new'"), 3);
+}
+
+/* Nobody is in the way: calls that work end by themselves. */
+static void C42_closing_a_handle_on_tables_waits_for_claims_that_run(void **state)
+{
+    fixture *f = *state;
+    enum { ROUNDS = 20 };
+    for (int round = 0; round < ROUNDS; round++) {
+        caller callers[CALLERS] = { 0 };
+        const weir_tables_options o = { WEIR_TABLES_OPTIONS_INIT, .url = f->url };
+        weir_tables *t = NULL;
+        assert_int_equal(weir_tables_open(&t, &o, &f->err), WEIR_OK);
+        for (int i = 0; i < CALLERS; i++) {
+            callers[i].t = t;
+            assert_int_equal(
+                pthread_create(&callers[i].thread, NULL, claim_until_refused, &callers[i]), 0);
+        }
+        while (callers[round % CALLERS].calls < 2) {
+            (void)usleep(100);
+        }
+        weir_tables_close(t);
+        weir_tables_close(t);
+        for (int i = 0; i < CALLERS; i++) {
+            assert_int_equal(pthread_join(callers[i].thread, NULL), 0);
+            assert_true(callers[i].last == WEIR_EINTERRUPTED || callers[i].last == WEIR_EMISUSE);
+        }
+    }
+}
+
 #define TEST(f) cmocka_unit_test_setup_teardown(f, setup, teardown)
 
 int main(void)
@@ -259,6 +345,8 @@ int main(void)
         TEST(a_connection_of_the_callers_own_holds_rows_in_its_transaction),
         TEST(what_makes_no_sense_is_refused),
         TEST(a_handle_does_not_cross_a_fork),
+        TEST(C42_closing_a_handle_on_tables_ends_claims_that_wait),
+        TEST(C42_closing_a_handle_on_tables_waits_for_claims_that_run),
     };
     return cmocka_run_group_tests_name("api claim", tests, NULL, NULL);
 }

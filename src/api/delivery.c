@@ -12,7 +12,7 @@ const weir_event *weir_delivery_event(const weir_delivery *d)
 
 weir_str weir_delivery_reaction(const weir_delivery *d)
 {
-    return d->reaction->name;
+    return d->reaction_name;
 }
 
 weir_str weir_delivery_target(const weir_delivery *d)
@@ -42,7 +42,7 @@ weir_str weir_delivery_key(const weir_delivery *d)
 
 int32_t weir_delivery_interrupted(const weir_delivery *d)
 {
-    return atomic_load(d->interrupted) ? 1 : 0;
+    return weir__delivery_interrupted(d) ? 1 : 0;
 }
 
 void weir_delivery_fail(weir_delivery *d, const char *why)

@@ -1,47 +1,113 @@
 /* open.c - opening and closing a handle; versions; codes as words. */
 #include "api/api.h"
+#include "base/assert.h"
 #include "base/error.h"
+#include "base/handle.h"
 #include "base/struct.h"
 
 #include <string.h>
+#include <unistd.h>
 
 #define TEXT(x)  #x
 #define VALUE(x) TEXT(x)
 
-weir_store *weir__store(weir *w)
+/* ---- the core ----------------------------------------------------------------------------- */
+
+void weir__core_hold(weir_core *c)
 {
-    return w->store;
+    atomic_fetch_add_explicit(&c->holders, 1, memory_order_relaxed);
 }
 
-weir_status weir__handle_check(const weir *w, weir_error *err)
+void weir__core_drop(weir_core *c)
+{
+    if (atomic_fetch_sub_explicit(&c->holders, 1, memory_order_acq_rel) > 1) {
+        return;
+    }
+    /* In a forked child the store belongs to the parent: only our memory is given back. */
+    if (c->fork_generation == weir__fork_generation()) {
+        weir__committer_close(c->committer);
+        c->store->ops->close(c->store);
+        weir__waits_destroy(&c->waits);
+    } else {
+        (void)close(weir__waits_fd(&c->waits));
+    }
+    weir__url_free(&c->url);
+    weir__free(c);
+}
+
+static void core_end(void *object)
+{
+    weir__core_drop(object);
+}
+
+weir_status weir__core_check(const weir_core *c, weir_error *err)
+{
+    if (c->fork_generation != weir__fork_generation()) {
+        return weir__fail(err, WEIR_EMISUSE,
+                          "store was opened before a fork; open it again in the child");
+    }
+    return atomic_load_explicit(&c->closed, memory_order_relaxed)
+               ? weir__fail(err, WEIR_EMISUSE, "store handle was closed")
+               : WEIR_OK;
+}
+
+weir_status weir__enter(const weir *w, weir_core **out, weir_error *err)
 {
     if (w == NULL) {
         return weir__fail(err, WEIR_EINVAL, "store handle is NULL");
     }
-    if (w->fork_generation != weir__fork_generation()) {
-        return weir__fail(err, WEIR_EMISUSE,
-                          "store was opened before a fork; open it again in the child");
+    weir_core *c = weir__handle_enter(HANDLE_STORE, w);
+    if (c == NULL) {
+        return weir__fail(err, WEIR_EMISUSE, "store handle was closed, or is none");
     }
+    const weir_status status = weir__core_check(c, err);
+    if (status != WEIR_OK) {
+        weir__handle_leave(w);
+        return status;
+    }
+    *out = c;
     return WEIR_OK;
 }
 
+void weir__leave(const weir *w)
+{
+    weir__handle_leave(w);
+}
+
+weir_store *weir__store(weir *w)
+{
+    weir_core *c = weir__handle_enter(HANDLE_STORE, w);
+    WEIR_ASSERT(c != NULL);
+    weir__handle_leave(w);
+    return c->store;
+}
+
+/* ---- opening and closing ------------------------------------------------------------------ */
+
 weir_status weir__open_store(weir **out, weir_store *store, store_url *url, weir_error *err)
 {
-    weir *w = weir__calloc(1, sizeof *w);
-    if (w == NULL) {
+    weir_core *c = weir__calloc(1, sizeof *c);
+    if (c == NULL || !weir__waits_init(&c->waits)) {
         store->ops->close(store);
         weir__url_free(url);
+        weir__free(c);
         return weir__fail(err, WEIR_ENOMEM, "could not allocate a store handle");
     }
-    w->store = store;
-    w->url = *url;
+    c->store = store;
+    c->url = *url;
     *url = (store_url){ 0 };
-    w->fork_generation = weir__fork_generation();
-    w->readonly = (w->url.options.open_flags & WEIR_OPEN_READONLY) != 0;
-    const weir_status status = weir__committer_open(&w->committer, store, err);
+    c->fork_generation = weir__fork_generation();
+    c->readonly = (c->url.options.open_flags & WEIR_OPEN_READONLY) != 0;
+    c->holders = 1;
+    const weir_status status = weir__committer_open(&c->committer, store, err);
     if (status != WEIR_OK) {
-        weir_close(w);
+        weir__core_drop(c);
         return status;
+    }
+    weir *w = weir__handle_open(HANDLE_STORE, c, core_end);
+    if (w == NULL) {
+        weir__core_drop(c);
+        return weir__fail(err, WEIR_EBUSY, "%d handles are open already", HANDLES_MAX);
     }
     *out = w;
     return WEIR_OK;
@@ -86,16 +152,25 @@ int32_t weir_open(weir **out, const weir_options *options, weir_error *err)
 
 void weir_close(weir *w)
 {
-    if (w == NULL) {
+    weir_core *c = w == NULL ? NULL : weir__handle_shut(HANDLE_STORE, w);
+    if (c == NULL) {
         return;
     }
-    /* In a forked child the store belongs to the parent: only our memory is given back. */
-    if (w->fork_generation == weir__fork_generation()) {
-        weir__committer_close(w->committer);
-        w->store->ops->close(w->store);
+    const bool forked = c->fork_generation != weir__fork_generation();
+    if (!forked) {
+        atomic_store_explicit(&c->closed, true, memory_order_relaxed);
+        weir__waits_close(&c->waits);
     }
-    weir__url_free(&w->url);
-    weir__free(w);
+    weir__handle_end(w, forked);
+}
+
+void weir_interrupt(weir *w)
+{
+    weir_core *c = NULL;
+    if (w != NULL && weir__enter(w, &c, NULL) == WEIR_OK) {
+        weir__waits_interrupt(&c->waits);
+        weir__leave(w);
+    }
 }
 
 int32_t weir_version_number(void)
@@ -149,6 +224,8 @@ const char *weir_status_text(int32_t status)
         return "rewound";
     case WEIR_EMISUSE:
         return "misuse";
+    case WEIR_EINTERRUPTED:
+        return "interrupted";
     }
     return "unknown-status";
 }

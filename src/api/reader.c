@@ -18,6 +18,7 @@
 #include "store/request.h"
 
 #include <inttypes.h>
+#include <poll.h>
 #include <stdlib.h>
 
 enum {
@@ -31,7 +32,8 @@ enum {
 
 struct weir_reader {
     /* immutable after opening */
-    weir *w; /* borrowed; outlives the reader */
+    const weir *w;   /* the handle's ticket; it may end before the reader */
+    weir_core *core; /* held */
     bool of_log, backward, follow;
     weir_arena memory;      /* copies of the options */
     store_pattern *pattern; /* owned; may be NULL */
@@ -52,13 +54,16 @@ struct weir_reader {
 
 /* ---- opening ------------------------------------------------------------------------------ */
 
-static weir_status reader_new(weir_reader **out, weir *w, weir_error *err)
+/* Inside a call. */
+static weir_status reader_new(weir_reader **out, const weir *w, weir_core *core, weir_error *err)
 {
     weir_reader *r = weir__calloc(1, sizeof *r);
     if (r == NULL) {
         return weir__fail(err, WEIR_ENOMEM, "could not allocate a reader");
     }
+    weir__core_hold(core);
     r->w = w;
+    r->core = core;
     r->left = INT64_MAX;
     *out = r;
     return WEIR_OK;
@@ -115,19 +120,16 @@ static weir_status stream_bounds(weir_reader *r, const weir_read_options *o, wei
 static weir_status stream_exists(weir_reader *r, weir_error *err)
 {
     store_stream_info info;
-    return r->w->store->ops->stream_info(r->w->store, r->stream, &r->memory, &info, err);
+    return r->core->store->ops->stream_info(r->core->store, r->stream, &r->memory, &info, err);
 }
 
-int32_t weir_read_open(weir_reader **out, weir *w, const weir_read_options *options,
-                       weir_error *err)
+static weir_status read_open(weir_reader **out, const weir *w, weir_core *core,
+                             const weir_read_options *options, weir_error *err)
 {
     weir_read_options o;
     weir_reader *r = NULL;
     const uint32_t fields = WEIR_HAS_FROM | WEIR_HAS_TO | WEIR_HAS_LIMIT | WEIR_HAS_UNTIL;
-    weir_status status = weir__handle_check(w, err);
-    if (status == WEIR_OK) {
-        status = weir__struct_copy(&o, sizeof o, options, "weir_read_options", err);
-    }
+    weir_status status = weir__struct_copy(&o, sizeof o, options, "weir_read_options", err);
     if (status == WEIR_OK) {
         status = unknown_bits(o.flags, WEIR_READ_BACKWARD, o.fields, fields, err);
     }
@@ -135,7 +137,7 @@ int32_t weir_read_open(weir_reader **out, weir *w, const weir_read_options *opti
         status = weir__name_check("stream name", o.stream, true, err);
     }
     if (status == WEIR_OK) {
-        status = reader_new(&r, w, err);
+        status = reader_new(&r, w, core, err);
     }
     if (status != WEIR_OK) {
         return status;
@@ -149,6 +151,18 @@ int32_t weir_read_open(weir_reader **out, weir *w, const weir_read_options *opti
         return WEIR_OK;
     }
     weir_reader_close(r);
+    return status;
+}
+
+int32_t weir_read_open(weir_reader **out, weir *w, const weir_read_options *options,
+                       weir_error *err)
+{
+    weir_core *core = NULL;
+    weir_status status = weir__enter(w, &core, err);
+    if (status == WEIR_OK) {
+        status = read_open(out, w, core, options, err);
+        weir__leave(w);
+    }
     return status;
 }
 
@@ -217,7 +231,7 @@ static weir_status log_begin(weir_reader *r, const weir_log_options *o, weir_err
     store_positions at;
     const bool has_after = (o->fields & WEIR_HAS_AFTER) != 0;
     const bool has_to = (o->fields & WEIR_HAS_TO) != 0;
-    weir_status status = r->w->store->ops->positions(r->w->store, &at, err);
+    weir_status status = r->core->store->ops->positions(r->core->store, &at, err);
     if (status != WEIR_OK) {
         return status;
     }
@@ -237,14 +251,15 @@ static weir_status log_begin(weir_reader *r, const weir_log_options *o, weir_err
     return WEIR_OK;
 }
 
-int32_t weir_log_open(weir_reader **out, weir *w, const weir_log_options *options, weir_error *err)
+static weir_status log_open(weir_reader **out, const weir *w, weir_core *core,
+                            const weir_log_options *options, weir_error *err)
 {
     weir_log_options o = { WEIR_LOG_OPTIONS_INIT };
     weir_reader *r = NULL;
     const uint32_t fields = WEIR_HAS_AFTER | WEIR_HAS_TO | WEIR_HAS_LIMIT | WEIR_HAS_SINCE |
                             WEIR_HAS_UNTIL | WEIR_HAS_NAMES;
-    weir_status status = weir__handle_check(w, err);
-    if (status == WEIR_OK && options != NULL) {
+    weir_status status = WEIR_OK;
+    if (options != NULL) {
         status = weir__struct_copy(&o, sizeof o, options, "weir_log_options", err);
     }
     if (status == WEIR_OK) {
@@ -255,7 +270,7 @@ int32_t weir_log_open(weir_reader **out, weir *w, const weir_log_options *option
         status = weir__fail(err, WEIR_EINVAL, "reading backward cannot follow the log");
     }
     if (status == WEIR_OK) {
-        status = reader_new(&r, w, err);
+        status = reader_new(&r, w, core, err);
     }
     if (status != WEIR_OK) {
         return status;
@@ -264,7 +279,7 @@ int32_t weir_log_open(weir_reader **out, weir *w, const weir_log_options *option
     r->backward = (o.flags & WEIR_READ_BACKWARD) != 0;
     r->follow = (o.flags & WEIR_READ_FOLLOW) != 0;
     if (r->follow) {
-        status = w->store->ops->watch_open(w->store, &r->watch, err);
+        status = core->store->ops->watch_open(core->store, &r->watch, err);
     }
     if (status == WEIR_OK &&
         (status = limit_set(r, (o.fields & WEIR_HAS_LIMIT) != 0, o.limit, err)) == WEIR_OK &&
@@ -277,17 +292,29 @@ int32_t weir_log_open(weir_reader **out, weir *w, const weir_log_options *option
     return status;
 }
 
+int32_t weir_log_open(weir_reader **out, weir *w, const weir_log_options *options, weir_error *err)
+{
+    weir_core *core = NULL;
+    weir_status status = weir__enter(w, &core, err);
+    if (status == WEIR_OK) {
+        status = log_open(out, w, core, options, err);
+        weir__leave(w);
+    }
+    return status;
+}
+
 void weir_reader_close(weir_reader *reader)
 {
     if (reader == NULL) {
         return;
     }
     if (reader->watch != NULL) {
-        reader->w->store->ops->watch_close(reader->watch);
+        reader->core->store->ops->watch_close(reader->watch);
     }
     weir__chunk_free(&reader->chunk);
     weir__pattern_close(reader->pattern);
     weir__arena_free(&reader->memory);
+    weir__core_drop(reader->core);
     weir__free(reader);
 }
 
@@ -311,7 +338,7 @@ static weir_status stream_chunk(weir_reader *r, weir_error *err)
         r->ended = true;
         return WEIR_OK;
     }
-    const weir_status status = r->w->store->ops->read_stream(r->w->store, &q, &r->chunk, err);
+    const weir_status status = r->core->store->ops->read_stream(r->core->store, &q, &r->chunk, err);
     if (status != WEIR_OK) {
         return status;
     }
@@ -343,7 +370,7 @@ static weir_status log_chunk(weir_reader *r, weir_error *err)
         r->ended = true;
         return WEIR_OK;
     }
-    const weir_status status = r->w->store->ops->read_log(r->w->store, &q, &r->chunk, err);
+    const weir_status status = r->core->store->ops->read_log(r->core->store, &q, &r->chunk, err);
     if (status != WEIR_OK) {
         return status;
     }
@@ -382,11 +409,25 @@ static weir_status next_chunk(weir_reader *r, weir_error *err)
 
 /* ---- following ---------------------------------------------------------------------------- */
 
+/* Until the watch was woken, wait_ms have passed, or the wait is over. */
+static weir_status watch_wait(weir_reader *r, int32_t wait_ms, weir_error *err)
+{
+    struct pollfd fds[] = {
+        { .fd = r->core->store->ops->watch_fd(r->watch), .events = POLLIN },
+        { .fd = weir__waits_fd(&r->core->waits), .events = POLLIN },
+    };
+    bool woken = false;
+    (void)poll(fds, 2, wait_ms); /* a signal that ends it early costs a look */
+    return r->core->store->ops->watch_wait(r->watch, 0, &woken, err);
+}
+
 /* Waits for the next event until `deadline` (microseconds, monotonic; INT64_MAX: without end). */
 static weir_status follow_until(weir_reader *r, int64_t deadline_us, weir_error *err)
 {
     const weir_clock *clock = weir__clock_machine();
     weir_status status = WEIR_OK;
+    wait_mark mark;
+    weir__waits_begin(&r->core->waits, &mark);
     while (status == WEIR_OK && r->chunk.events_count == 0 && r->position < r->to) {
         const int64_t left_ms = deadline_us == INT64_MAX
                                     ? INT32_MAX
@@ -396,9 +437,8 @@ static weir_status follow_until(weir_reader *r, int64_t deadline_us, weir_error 
             r->held_poll_ms > 0
                 ? r->held_poll_ms
                 : FALLBACK_POLL_MS + (int32_t)(weir__random_u64() % FALLBACK_JITTER_MS);
-        bool woken = false;
         const int32_t wait_ms = left_ms <= 0 ? 0 : left_ms < poll_ms ? (int32_t)left_ms : poll_ms;
-        status = r->w->store->ops->watch_wait(r->watch, wait_ms, &woken, err);
+        status = watch_wait(r, wait_ms, err);
         if (status == WEIR_OK) {
             status = next_chunk(r, err);
         }
@@ -409,6 +449,30 @@ static weir_status follow_until(weir_reader *r, int64_t deadline_us, weir_error 
         if (left_ms <= 0) {
             break;
         }
+        /* What came at the same moment is given first. */
+        if (status == WEIR_OK && r->chunk.events_count == 0 &&
+            !weir__waits_goes_on(&r->core->waits, &mark)) {
+            status = weir__waits_failed(err);
+        }
+    }
+    weir__waits_end(&r->core->waits, &mark);
+    return status;
+}
+
+/* Fills the chunk that was given away, if there is more. Inside a call. */
+static weir_status refill(weir_reader *r, int32_t timeout_ms, weir_error *err)
+{
+    weir_status status = WEIR_OK;
+    r->chunk_index = 0;
+    r->chunk.events_count = 0;
+    if (!r->ended) {
+        status = next_chunk(r, err);
+    }
+    if (status == WEIR_OK && r->chunk.events_count == 0 && r->follow) {
+        const int64_t deadline_us =
+            timeout_ms < 0 ? INT64_MAX
+                           : weir__clock_mono(weir__clock_machine()) + (int64_t)timeout_ms * 1000;
+        status = follow_until(r, deadline_us, err);
     }
     return status;
 }
@@ -416,46 +480,36 @@ static weir_status follow_until(weir_reader *r, int64_t deadline_us, weir_error 
 int32_t weir_reader_next(weir_reader *reader, int32_t timeout_ms, const weir_event **event,
                          weir_error *err)
 {
+    weir_core *core = NULL;
     if (reader == NULL || event == NULL) {
         return weir__fail(err, WEIR_EINVAL, "reader or event is NULL");
     }
-    weir_status status = weir__handle_check(reader->w, err);
+    /* What is in memory is given without entering the handle. */
+    weir_status status = weir__core_check(reader->core, err);
+    if (status == WEIR_OK && reader->left > 0 &&
+        reader->chunk_index >= reader->chunk.events_count) {
+        status = weir__enter(reader->w, &core, err);
+        if (status == WEIR_OK) {
+            status = refill(reader, timeout_ms, err);
+            weir__leave(reader->w);
+        }
+    }
     if (status != WEIR_OK) {
         return status;
     }
-    if (reader->left == 0) {
-        *event = NULL;
-        return WEIR_OK;
-    }
-    if (reader->chunk_index >= reader->chunk.events_count) {
-        reader->chunk_index = 0;
-        reader->chunk.events_count = 0;
-        if (!reader->ended) {
-            status = next_chunk(reader, err);
-        }
-        if (status == WEIR_OK && reader->chunk.events_count == 0 && reader->follow) {
-            const int64_t deadline_us = timeout_ms < 0 ? INT64_MAX
-                                                       : weir__clock_mono(weir__clock_machine()) +
-                                                             (int64_t)timeout_ms * 1000;
-            status = follow_until(reader, deadline_us, err);
-        }
-        if (status != WEIR_OK) {
-            return status;
-        }
-    }
-    if (reader->chunk_index < reader->chunk.events_count) {
+    *event = NULL;
+    if (reader->left > 0 && reader->chunk_index < reader->chunk.events_count) {
         *event = &reader->chunk.events[reader->chunk_index++];
         reader->left--;
-    } else {
-        *event = NULL;
     }
     return WEIR_OK;
 }
 
 int32_t weir_reader_fd(const weir_reader *reader)
 {
-    return reader == NULL || reader->watch == NULL ? -1
-                                                   : reader->w->store->ops->watch_fd(reader->watch);
+    return reader == NULL || reader->watch == NULL
+               ? -1
+               : reader->core->store->ops->watch_fd(reader->watch);
 }
 
 /* ---- callbacks ---------------------------------------------------------------------------- */
@@ -478,24 +532,42 @@ int32_t weir_read(weir *w, const weir_read_options *options, weir_event_fn fn, v
                   weir_error *err)
 {
     weir_reader *r = NULL;
+    weir_core *core = NULL;
     if (fn == NULL) {
         return weir__fail(err, WEIR_EINVAL, "there is nobody to give the events to: fn is NULL");
     }
-    const weir_status status = weir_read_open(&r, w, options, err);
-    return status == WEIR_OK ? reader_drain(r, fn, ctx, err) : status;
+    weir_status status = weir__enter(w, &core, err);
+    if (status != WEIR_OK) {
+        return status;
+    }
+    status = read_open(&r, w, core, options, err);
+    if (status == WEIR_OK) {
+        status = reader_drain(r, fn, ctx, err);
+    }
+    weir__leave(w);
+    return status;
 }
 
 int32_t weir_log(weir *w, const weir_log_options *options, weir_event_fn fn, void *ctx,
                  weir_error *err)
 {
     weir_reader *r = NULL;
+    weir_core *core = NULL;
     if (fn == NULL) {
         return weir__fail(err, WEIR_EINVAL, "there is nobody to give the events to: fn is NULL");
     }
-    weir_status status = weir_log_open(&r, w, options, err);
+    weir_status status = weir__enter(w, &core, err);
+    if (status != WEIR_OK) {
+        return status;
+    }
+    status = log_open(&r, w, core, options, err);
     if (status == WEIR_OK && r->follow) {
         weir_reader_close(r);
         status = weir__fail(err, WEIR_EINVAL, "weir_log cannot follow; open a reader instead");
     }
-    return status == WEIR_OK ? reader_drain(r, fn, ctx, err) : status;
+    if (status == WEIR_OK) {
+        status = reader_drain(r, fn, ctx, err);
+    }
+    weir__leave(w);
+    return status;
 }

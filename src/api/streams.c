@@ -24,16 +24,21 @@ int32_t weir_stream_info(weir *w, weir_str stream, const weir_stream **out, weir
     weir_arena arena = { 0 };
     store_stream_info info;
     weir_stream *result = NULL;
-    weir_status status = weir__handle_check(w, err);
-    if (status == WEIR_OK && out == NULL) {
+    weir_core *c = NULL;
+    weir_status status = weir__enter(w, &c, err);
+    if (status != WEIR_OK) {
+        return status;
+    }
+    if (out == NULL) {
         status = weir__fail(err, WEIR_EINVAL, "there is nowhere to put the result: out is NULL");
     }
     if (status == WEIR_OK) {
         status = weir__name_check("stream name", stream, true, err);
     }
     if (status == WEIR_OK) {
-        status = w->store->ops->stream_info(w->store, stream, &arena, &info, err);
+        status = c->store->ops->stream_info(c->store, stream, &arena, &info, err);
     }
+    weir__leave(w);
     if (status == WEIR_OK) {
         result = weir__malloc(sizeof *result + info.stream.len);
         if (result == NULL) {
@@ -69,8 +74,8 @@ static void chunk_give(const store_streams_chunk *chunk, weir_stream_fn fn, void
     }
 }
 
-static weir_status streams_each(weir *w, store_streams_query *q, int64_t left, weir_stream_fn fn,
-                                void *ctx, weir_error *err)
+static weir_status streams_each(weir_core *c, store_streams_query *q, int64_t left,
+                                weir_stream_fn fn, void *ctx, weir_error *err)
 {
     store_streams_chunk chunk = { 0 };
     weir_buffer after = { 0 };
@@ -78,7 +83,7 @@ static weir_status streams_each(weir *w, store_streams_query *q, int64_t left, w
     bool stop = left == 0;
     while (!stop) {
         q->limit = left < STORE_CHUNK_EVENTS_MAX ? left : STORE_CHUNK_EVENTS_MAX;
-        status = w->store->ops->streams(w->store, q, &chunk, err);
+        status = c->store->ops->streams(c->store, q, &chunk, err);
         if (status != WEIR_OK) {
             break;
         }
@@ -102,8 +107,12 @@ int32_t weir_streams(weir *w, const weir_streams_options *options, weir_stream_f
 {
     weir_streams_options o = { WEIR_STREAMS_OPTIONS_INIT };
     store_pattern *pattern = NULL;
-    weir_status status = weir__handle_check(w, err);
-    if (status == WEIR_OK && fn == NULL) {
+    weir_core *c = NULL;
+    weir_status status = weir__enter(w, &c, err);
+    if (status != WEIR_OK) {
+        return status;
+    }
+    if (fn == NULL) {
         status = weir__fail(err, WEIR_EINVAL, "there is nobody to give the streams to: fn is NULL");
     }
     if (status == WEIR_OK && options != NULL) {
@@ -125,18 +134,21 @@ int32_t weir_streams(weir *w, const weir_streams_options *options, weir_stream_f
         store_streams_query q = {
             .after = o.after, .pattern = pattern, .category = o.category, .closed = o.closed
         };
-        status = streams_each(w, &q, has_limit ? o.limit : INT64_MAX, fn, ctx, err);
+        status = streams_each(c, &q, has_limit ? o.limit : INT64_MAX, fn, ctx, err);
     }
     weir__pattern_close(pattern);
+    weir__leave(w);
     return status;
 }
 
 int32_t weir_positions(weir *w, int64_t *head, int64_t *safe, weir_error *err)
 {
     store_positions at = { 0 };
-    weir_status status = weir__handle_check(w, err);
+    weir_core *c = NULL;
+    weir_status status = weir__enter(w, &c, err);
     if (status == WEIR_OK) {
-        status = w->store->ops->positions(w->store, &at, err);
+        status = c->store->ops->positions(c->store, &at, err);
+        weir__leave(w);
     }
     if (status == WEIR_OK && head != NULL) {
         *head = at.head;

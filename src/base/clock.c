@@ -3,8 +3,12 @@
 
 #include "base/assert.h"
 
+#include <fcntl.h>
+#include <pthread.h>
 #include <stddef.h>
+#include <string.h>
 #include <time.h>
+#include <unistd.h>
 
 static int64_t read_us(clockid_t id)
 {
@@ -26,11 +30,23 @@ static int64_t machine_mono_us(void *ctx)
     return read_us(CLOCK_MONOTONIC);
 }
 
+int64_t weir__clock_boot(void)
+{
+    return read_us(CLOCK_BOOTTIME);
+}
+
+static int64_t machine_boot_us(void *ctx)
+{
+    (void)ctx;
+    return weir__clock_boot();
+}
+
 const weir_clock *weir__clock_machine(void)
 {
     static const weir_clock machine = {
         .wall_us = machine_wall_us,
         .mono_us = machine_mono_us,
+        .boot_us = machine_boot_us,
         .ctx = NULL,
     };
     return &machine;
@@ -68,4 +84,38 @@ int64_t weir__steady_clock_now(weir_steady_clock *s, const weir_clock *c)
     s->high_us = now;
     s->mono_at_high = mono;
     return now;
+}
+
+static pthread_once_t boot_once = PTHREAD_ONCE_INIT;
+static char boot_id[64]; /* written once */
+
+static void boot_read(void)
+{
+    const int fd = open("/proc/sys/kernel/random/boot_id", O_RDONLY | O_CLOEXEC);
+    const ssize_t got = fd < 0 ? -1 : read(fd, boot_id, sizeof boot_id - 1);
+    boot_id[got > 0 ? (size_t)got : 0] = '\0';
+    boot_id[strcspn(boot_id, "\n")] = '\0';
+    if (fd >= 0) {
+        (void)close(fd);
+    }
+}
+
+const char *weir__clock_boot_id(void)
+{
+    (void)pthread_once(&boot_once, boot_read);
+    return boot_id;
+}
+
+weir_age_clock weir__age_clock_begin(const weir_clock *c)
+{
+    return (weir_age_clock){ .at_us = weir__clock_wall(c), .boot_us = weir__clock_boottime(c) };
+}
+
+int64_t weir__age_clock_now(const weir_age_clock *a, const weir_clock *c)
+{
+    const int64_t boot_us = weir__clock_boottime(c);
+    const int64_t passed = boot_us > a->boot_us ? boot_us - a->boot_us : 0;
+    int64_t now = 0;
+
+    return __builtin_add_overflow(a->at_us, passed, &now) ? INT64_MAX : now;
 }

@@ -1,14 +1,17 @@
-/* clock.h - the two clocks of the machine behind one port, so that tests can move them. */
+/* clock.h - the clocks of the machine behind one port, so that tests can move them. */
 #ifndef WEIR_BASE_CLOCK_H
 #define WEIR_BASE_CLOCK_H
 
+#include <stddef.h>
 #include <stdint.h>
 
 /* wall_us: microseconds since 1970, may jump either way. mono_us: never goes back, no meaning but
- * differences. Both may be called from any thread. */
+ * differences; stands still while the machine is suspended. boot_us: the same, but goes on then;
+ * NULL: as mono_us. All may be called from any thread. */
 typedef struct weir_clock {
     int64_t (*wall_us)(void *ctx);
     int64_t (*mono_us)(void *ctx);
+    int64_t (*boot_us)(void *ctx);
     void *ctx; /* borrowed */
 } weir_clock;
 
@@ -23,6 +26,14 @@ static inline int64_t weir__clock_mono(const weir_clock *c)
 {
     return c->mono_us(c->ctx);
 }
+static inline int64_t weir__clock_boottime(const weir_clock *c)
+{
+    return c->boot_us != NULL ? c->boot_us(c->ctx) : c->mono_us(c->ctx);
+}
+
+/* Microseconds of CLOCK_BOOTTIME: never goes back, and goes on while the machine sleeps. For what
+ * ends by itself elsewhere, such as a lease. Async-signal-safe. */
+int64_t weir__clock_boot(void);
 
 /* Sleeps on the machine's clock, for `us` microseconds; for 0 or less not at all. A signal may end
  * it sooner: it is for whoever looks again afterwards. */
@@ -40,5 +51,18 @@ typedef struct weir_steady_clock {
 void weir__steady_clock_seen(weir_steady_clock *s, const weir_clock *c, int64_t time_us);
 /* Now: at least every time seen or given before. */
 int64_t weir__steady_clock_now(weir_steady_clock *s, const weir_clock *c);
+
+/* A clock for how old something is, which the wall clock cannot move: it is set by the wall clock
+ * once, and from then on goes as the machine's own clock does, suspends included. */
+typedef struct weir_age_clock {
+    int64_t at_us;   /* its time at that moment */
+    int64_t boot_us; /* boottime at that moment */
+} weir_age_clock;
+
+/* Which start of the machine boottime counts from; "" when that cannot be known. Any thread. */
+const char *weir__clock_boot_id(void);
+/* One that begins now. */
+weir_age_clock weir__age_clock_begin(const weir_clock *c);
+int64_t weir__age_clock_now(const weir_age_clock *a, const weir_clock *c);
 
 #endif

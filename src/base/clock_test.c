@@ -53,6 +53,20 @@ static void monotonic_time_advances_and_never_goes_back(void **state)
     }
 }
 
+static void the_boot_clock_is_the_systems_and_may_be_left_out(void **state)
+{
+    (void)state;
+    struct timespec before, after;
+    hands h = { .wall_us = 1, .mono_us = 42 };
+    const weir_clock by_hand = clock_of(&h);
+    assert_int_equal(clock_gettime(CLOCK_BOOTTIME, &before), 0);
+    const int64_t now = weir__clock_boottime(weir__clock_machine());
+    assert_int_equal(clock_gettime(CLOCK_BOOTTIME, &after), 0);
+    assert_true(now >= (int64_t)before.tv_sec * 1000000 + before.tv_nsec / 1000);
+    assert_true(now <= (int64_t)after.tv_sec * 1000000 + after.tv_nsec / 1000);
+    assert_int_equal(weir__clock_boottime(&by_hand), 42); /* as the monotonic one */
+}
+
 static void a_pause_is_as_long_as_it_was_asked_for(void **state)
 {
     static const int64_t pauses[] = { -1, 0, 1, 20000, 1001000 }; /* the last: past a second */
@@ -171,6 +185,7 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(wall_time_is_between_two_readings_of_the_system),
         cmocka_unit_test(monotonic_time_advances_and_never_goes_back),
+        cmocka_unit_test(the_boot_clock_is_the_systems_and_may_be_left_out),
         cmocka_unit_test(a_pause_is_as_long_as_it_was_asked_for),
         cmocka_unit_test(steady_time_is_wall_time_while_that_advances),
         cmocka_unit_test(a_wall_clock_set_back_is_bridged_by_what_has_passed),

@@ -3,6 +3,7 @@
  * INVARIANTS
  *   (1) Every text in a weir_error is NUL-terminated, valid UTF-8 and free of control characters,
  *       whatever the arguments were: it can be printed on a terminal and decoded by any language.
+ *       Invisible characters are written as \u202e, except in the name of a stream.
  *   (2) What does not fit is cut between characters, never inside one.
  */
 #include "base/error.h"
@@ -43,8 +44,9 @@ static size_t without_cut_sequence(const char *text, size_t len)
     return len;
 }
 
-/* Copies text[0..len) to out[0..size), cleaned and cut as the invariants say. */
-static void set_text(char *out, size_t size, const char *text, size_t len)
+/* Copies text[0..len) to out[0..size), cleaned and cut as the invariants say. A name is not
+ * escaped, because callers compare it. */
+static void set_text(char *out, size_t size, const char *text, size_t len, bool name)
 {
     const char *at = text;
     const char *end = text + len;
@@ -54,15 +56,13 @@ static void set_text(char *out, size_t size, const char *text, size_t len)
         uint32_t code = 0;
         const size_t bytes = weir__utf8_decode(at, end, &code);
         const bool shown = bytes > 0 && code >= 0x20 && (code < 0x7F || code > 0x9F);
-        const size_t needed = shown ? bytes : 1;
+        char escape[WEIR_UTF8_ESCAPE_BYTES_MAX];
+        const bool hidden = shown && !name && weir__utf8_hidden(code);
+        const size_t needed = hidden ? weir__utf8_escape(code, escape) : shown ? bytes : 1;
         if (needed > size - 1 - used) {
             break;
         }
-        if (shown) {
-            memcpy(out + used, at, bytes);
-        } else {
-            out[used] = '?';
-        }
+        memcpy(out + used, hidden ? escape : shown ? at : "?", needed);
         used += needed;
         at += bytes == 0 ? 1 : bytes;
     }
@@ -97,7 +97,7 @@ weir_status weir__fail(weir_error *err, weir_status status, const char *format, 
     const size_t len = format_text(text, sizeof text, format, args);
     va_end(args);
     *err = (weir_error){ .size = sizeof *err, .code = status };
-    set_text(err->message, sizeof err->message, text, len);
+    set_text(err->message, sizeof err->message, text, len, false);
     return status;
 }
 
@@ -116,7 +116,7 @@ weir_status weir__wrap(weir_error *err, weir_status status, const char *format, 
     text[len++] = ' ';
     const size_t old_len = strnlen(err->message, sizeof err->message);
     memcpy(text + len, err->message, old_len);
-    set_text(err->message, sizeof err->message, text, len + old_len);
+    set_text(err->message, sizeof err->message, text, len + old_len, false);
     err->code = status; /* what is returned is what the error says, also when a caller changes it */
     return status;
 }
@@ -124,7 +124,8 @@ weir_status weir__wrap(weir_error *err, weir_status status, const char *format, 
 void weir__error_stream(weir_error *err, weir_str stream)
 {
     if (err != NULL) {
-        set_text(err->stream, sizeof err->stream, stream.len == 0 ? "" : stream.ptr, stream.len);
+        set_text(err->stream, sizeof err->stream, stream.len == 0 ? "" : stream.ptr, stream.len,
+                 true);
     }
 }
 
@@ -139,7 +140,7 @@ void weir__error_detail(weir_error *err, const char *format, ...)
     va_start(args, format);
     const size_t len = format_text(text, sizeof text, format, args);
     va_end(args);
-    set_text(err->detail, sizeof err->detail, text, len);
+    set_text(err->detail, sizeof err->detail, text, len, false);
 }
 
 void weir__error_store_code(weir_error *err, const char *format, ...)
@@ -153,7 +154,7 @@ void weir__error_store_code(weir_error *err, const char *format, ...)
     va_start(args, format);
     const size_t len = format_text(text, sizeof text, format, args);
     va_end(args);
-    set_text(err->store_code, sizeof err->store_code, text, len);
+    set_text(err->store_code, sizeof err->store_code, text, len, false);
 }
 
 weir_status weir__fail_conflict(weir_error *err, weir_str stream, int64_t expected, int64_t actual)

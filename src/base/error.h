@@ -3,7 +3,7 @@
  * Both functions accept err == NULL and return `status`, so that a failure is one line:
  *     return weir__fail(err, WEIR_EINVAL, "name has %zu bytes, allowed 1 to 512", len);
  * Messages are one line, lower case, without a full stop; control characters and invalid UTF-8 in
- * arguments are shown as '?'. Nothing here allocates.
+ * arguments are shown as '?', invisible characters as \u202e. Nothing here allocates.
  */
 #ifndef WEIR_BASE_ERROR_H
 #define WEIR_BASE_ERROR_H

@@ -100,6 +100,16 @@ static void control_characters_and_broken_utf8_are_shown_as_question_marks(void 
     assert_string_equal(err.detail, "one??two");
 }
 
+static void characters_that_nobody_sees_are_escaped(void **state)
+{
+    (void)state;
+    weir_error err;
+    (void)weir__fail(&err, WEIR_EINVAL, "%s", "a\xE2\x80\xA8z\xE2\x80\xAE\xF3\xA0\x80\x81");
+    assert_string_equal(err.message, "a\\u2028z\\u202e\\udb40\\udc01");
+    weir__error_stream(&err, weir__str("a\xE2\x80\x8Bz")); /* a name is compared */
+    assert_string_equal(err.stream, "a\xE2\x80\x8Bz");
+}
+
 /* A long text of characters of `bytes` bytes each, after `before` single ones. */
 static void fill(char *text, size_t size, size_t before, const char *character)
 {
@@ -216,6 +226,7 @@ int main(void)
         cmocka_unit_test(the_code_is_always_the_one_returned),
         cmocka_unit_test(a_message_may_be_built_from_itself),
         cmocka_unit_test(control_characters_and_broken_utf8_are_shown_as_question_marks),
+        cmocka_unit_test(characters_that_nobody_sees_are_escaped),
         cmocka_unit_test(what_does_not_fit_is_cut_between_characters),
         cmocka_unit_test(a_store_code_has_at_most_seven_characters),
         cmocka_unit_test(a_conflict_carries_its_numbers_and_says_them),

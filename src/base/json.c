@@ -723,7 +723,6 @@ bool weir__json_string_is(weir_str value, weir_str text)
 /* Appends the escape of a code point below U+10000. */
 static bool write_escape(weir_buffer *out, uint32_t code)
 {
-    static const char hex[] = "0123456789abcdef";
     static const char letters[] = "\"\"\\\\\bb\ff\nn\rr\tt";
 
     for (size_t i = 0; letters[i] != '\0'; i += 2) {
@@ -732,10 +731,8 @@ static bool write_escape(weir_buffer *out, uint32_t code)
             return weir__buffer_add(out, text, sizeof text);
         }
     }
-    const char text[6] = {
-        '\\', 'u', hex[code >> 12 & 15], hex[code >> 8 & 15], hex[code >> 4 & 15], hex[code & 15]
-    };
-    return weir__buffer_add(out, text, sizeof text);
+    char text[WEIR_UTF8_ESCAPE_BYTES_MAX];
+    return weir__buffer_add(out, text, weir__utf8_escape(code, text));
 }
 
 /* Appends text[0..len) between quotes; leaves half of it behind when memory runs out. */
@@ -752,12 +749,22 @@ static bool write_quoted(weir_buffer *out, const char *at, const char *end)
         at = del == NULL ? stop : del; /* plain to a parser, but not to a terminal */
         uint32_t code = 0;
         const size_t bytes = at == end ? 0 : weir__utf8_decode(at, end, &code);
-        if (bytes > 1 && code > 0x9F) {
+        const bool hidden = bytes > 1 && weir__utf8_hidden(code);
+        if (bytes > 1 && code > 0x9F && !hidden) {
             at += bytes;
             continue;
         }
         if (!weir__buffer_add(out, run, (size_t)(at - run))) {
             return false;
+        }
+        if (hidden) {
+            char text[WEIR_UTF8_ESCAPE_BYTES_MAX];
+            if (!weir__buffer_add(out, text, weir__utf8_escape(code, text))) {
+                return false;
+            }
+            at += bytes;
+            run = at;
+            continue;
         }
         if (at == end) {
             return weir__buffer_add(out, "\"", 1);
@@ -782,4 +789,10 @@ bool weir__json_write_string(weir_buffer *out, weir_str text)
     }
     out->len = old_len;
     return false;
+}
+
+bool weir__json_write_value(weir_buffer *out, weir_str text)
+{
+    const weir_status status = weir__json_compact(text, out, NULL, NULL);
+    return status == WEIR_EINVAL ? weir__json_write_string(out, text) : status == WEIR_OK;
 }

@@ -35,6 +35,10 @@ weir_status weir__json_compact(weir_str text, weir_buffer *out, weir_json_type *
 weir_status weir__json_compact_envelope(weir_str text, weir_buffer *out, weir_json_type *type,
                                         weir_error *err);
 
+/* What a store gave as JSON, as one value on one line, whatever it is: compact if it is valid, else
+ * as a string that holds it. false: ENOMEM. */
+bool weir__json_write_value(weir_buffer *out, weir_str text);
+
 /* A walk over a text that weir__json_compact has accepted; on anything else the result is
  * undefined but stays inside the text.
  *     weir_json_members it = weir__json_members(object);

@@ -101,3 +101,66 @@ size_t weir__utf8_valid_prefix(const char *ptr, size_t len)
     }
     return i;
 }
+
+bool weir__utf8_hidden(uint32_t code)
+{
+    static const struct {
+        uint32_t first, last;
+    } ranges[] = {
+        { 0x00AD, 0x00AD }, { 0x034F, 0x034F },   { 0x061C, 0x061C }, { 0x180E, 0x180E },
+        { 0x200B, 0x200F }, { 0x2028, 0x202E },   { 0x2060, 0x206F }, { 0xFEFF, 0xFEFF },
+        { 0xFFF9, 0xFFFB }, { 0xE0000, 0xE007F },
+    };
+    for (size_t i = 0; i < sizeof ranges / sizeof ranges[0]; i++) {
+        if (code >= ranges[i].first && code <= ranges[i].last) {
+            return true;
+        }
+    }
+    return false;
+}
+
+static size_t unit_escape(uint32_t unit, char *out)
+{
+    static const char hex[] = "0123456789abcdef";
+    out[0] = '\\';
+    out[1] = 'u';
+    for (int i = 0; i < 4; i++) {
+        out[2 + i] = hex[unit >> (12 - 4 * i) & 15];
+    }
+    return 6;
+}
+
+size_t weir__utf8_escape(uint32_t code, char out[WEIR_UTF8_ESCAPE_BYTES_MAX])
+{
+    if (code < 0x10000) {
+        return unit_escape(code, out);
+    }
+    code -= 0x10000;
+    return unit_escape(0xD800 + (code >> 10), out) + unit_escape(0xDC00 + (code & 0x3FF), out + 6);
+}
+
+bool weir__utf8_add_shown(weir_buffer *out, weir_str text)
+{
+    const size_t old_len = out->len;
+    const char *end = text.len == 0 ? text.ptr : text.ptr + text.len;
+    const char *run = text.ptr;
+    bool ok = true;
+
+    for (const char *at = text.ptr; at < end && ok;) {
+        uint32_t code = 0;
+        /* The first of them is C2 AD. */
+        const size_t bytes = (uint8_t)*at < 0xC2 ? 1 : weir__utf8_decode(at, end, &code);
+        if (bytes > 1 && weir__utf8_hidden(code)) {
+            char escape[WEIR_UTF8_ESCAPE_BYTES_MAX];
+            ok = weir__buffer_add(out, run, (size_t)(at - run)) &&
+                 weir__buffer_add(out, escape, weir__utf8_escape(code, escape));
+            run = at + bytes;
+        }
+        at += bytes == 0 ? 1 : bytes;
+    }
+    if (ok && weir__buffer_add(out, run, (size_t)(end - run))) {
+        return true;
+    }
+    out->len = old_len;
+    return false;
+}

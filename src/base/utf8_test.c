@@ -105,6 +105,31 @@ static void valid_text_of_any_length_is_valid(void **state)
     }
 }
 
+static void characters_that_nobody_sees_are_escaped_and_nothing_else(void **state)
+{
+    (void)state;
+    static const uint32_t hidden[] = { 0xAD,   0x34F,  0x61C,  0x180E, 0x200B, 0x200F,
+                                       0x2028, 0x2029, 0x202A, 0x202E, 0x2060, 0x2066,
+                                       0x2069, 0xFEFF, 0xFFF9, 0xFFFB, 0xE0001 };
+    static const uint32_t seen[] = {
+        'a', 0xA0, 0xAC, 0xAE, 0x200A, 0x2010, 0x2027, 0x202F, 0x1F600
+    };
+    weir_buffer out = { 0 };
+    for (size_t i = 0; i < sizeof hidden / sizeof hidden[0]; i++) {
+        assert_true(weir__utf8_hidden(hidden[i]));
+    }
+    for (size_t i = 0; i < sizeof seen / sizeof seen[0]; i++) {
+        assert_false(weir__utf8_hidden(seen[i]));
+    }
+    const char *text = "a\n\x1b\xE2\x80\xA8\xC3\xBC\xFF\xE2\x80\xF3\xA0\x80\x81"
+                       "e\xE2\x80\x8B";
+    assert_true(weir__utf8_add_shown(&out, weir__str(text)));
+    assert_true(weir__buffer_add(&out, "", 1));
+    assert_string_equal(out.ptr, "a\n\x1b\\u2028\xC3\xBC\xFF\xE2\x80\\udb40\\udc01"
+                                 "e\\u200b");
+    weir__buffer_free(&out);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -112,6 +137,7 @@ int main(void)
         cmocka_unit_test(no_other_sequence_of_two_or_three_bytes_is_accepted),
         cmocka_unit_test(wrong_sequences_end_the_valid_prefix_before_them),
         cmocka_unit_test(valid_text_of_any_length_is_valid),
+        cmocka_unit_test(characters_that_nobody_sees_are_escaped_and_nothing_else),
     };
     return cmocka_run_group_tests_name("utf8", tests, NULL, NULL);
 }

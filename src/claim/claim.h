@@ -171,6 +171,7 @@ typedef struct finish_request {
     weir_str by;        /* empty: not asked */
     weir_str by_column; /* claimed_by */
     weir_str at_column; /* claimed_at; RELEASE takes it out when the table has it */
+    weir_str at; /* of one row: the time of its claim, as it was answered; empty: not asked */
     bool has_fence;
     int64_t fence;
     weir_str fence_column;
@@ -190,6 +191,12 @@ typedef struct finish_request {
     int64_t wait_us; /* for somebody's lock of the row, then EHELD; 0: as long as it takes. SQLite:
                         as its URL says */
 } finish_request;
+
+/* When a row was claimed, from its cells as they were claimed: for finish_request.at. It tells
+ * apart two claims with the same fence, which happens when a failover loses one of them. Empty: it
+ * was not written, or to a column that others may write. */
+weir_str weir__claim_time(const claim_request *request, const table_info *table,
+                          const table_cell *cells);
 
 /* result: the row afterwards; may be NULL. May run inside a transaction.
  * ELOST: it is no longer yours, and whose it is; nothing was written. ENOTFOUND: no such row. */

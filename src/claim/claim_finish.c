@@ -270,6 +270,11 @@ static void add_common_guards(claim_text *t, const finish_spec *f)
 static void add_guards(claim_text *t, const finish_spec *f, const table_value *key, int64_t fence)
 {
     weir__claim_add_key_is(t, f->table, key);
+    if (f->request->at.len > 0 && f->at != NULL) {
+        weir__claim_add(t, "\n    AND ");
+        weir__claim_add_equal(t, f->at,
+                              &(table_value){ .kind = TABLE_TEXT, .text = f->request->at });
+    }
     if (f->request->has_fence) {
         weir__claim_add(t, "\n    AND ");
         weir__claim_add_equal(t, f->fence,
@@ -357,6 +362,20 @@ static weir_status why_not(table_session *s, const finish_spec *f, weir_error *e
     weir__table_result_free(&r);
     weir__claim_text_free(&t);
     return status;
+}
+
+weir_str weir__claim_time(const claim_request *request, const table_info *table,
+                          const table_cell *cells)
+{
+    /* A column that the request names may be one that the row's own program writes too. */
+    const table_column *at = request->by.len == 0 || request->at_column.ptr != NULL
+                                 ? NULL
+                                 : weir__table_column(table, weir__str("claimed_at"));
+    const weir_str unknown = { .len = 0 };
+    if (at == NULL || cells[at - table->columns].null) {
+        return unknown;
+    }
+    return cells[at - table->columns].text;
 }
 
 /* ---- the way in ----------------------------------------------------------------------------- */

@@ -151,11 +151,13 @@ static weir_status command_run(hold *h, weir_error *err)
 {
     const hold_options *o = h->o;
     const int64_t now_us = weir__clock_mono(weir__clock_machine());
+    const int fd = weir__table_session_fd(h->session);
     const child_call call = {
         .line = { .ptr = h->line.ptr, .len = h->line.len },
         .deadline_mono_us = now_us + (o->deadline_us > 0 ? o->deadline_us : FOREVER_US),
         .stop_fd = h->watch.end_fd,
         .interrupted = o->interrupted,
+        .hold_fd = fd > 0 ? fd : 0,
         .plain = true,
         .stdout_cb = take_line,
         .stdout_ctx = h,
@@ -223,6 +225,7 @@ static weir_status end_well(hold *h, hold_result *out, weir_error *err)
     if (status == WEIR_OK) {
         return end_as(out, HOLD_DONE, (weir_str){ .len = 0 }, err);
     }
+    out->lost = status == WEIR_EUNAVAILABLE;
     (void)weir__wrap(&why, status, "the command has succeeded, but its row could not be written");
     return end_as(out, HOLD_FAILED, weir__str(why.message), err);
 }
@@ -248,6 +251,7 @@ static weir_status row_run(hold *h, hold_result *out, weir_error *err)
     }
     if (ended) { /* however it took it: a statement of its own was ended */
         out->exit_status = -1;
+        out->lost = h->watch.lost;
         status = end_as(out, HOLD_FAILED, weir__str(h->watch.why), err);
     } else if (h->result.kind == CHILD_DONE) {
         status = end_well(h, out, err);

@@ -10,6 +10,9 @@
  *       for the transaction that waits for it. A command of which a process is found waiting so, on
  *       PostgreSQL, is ended with an error that says this. On SQLite its own busy timeout ends it.
  *   (3) When the transaction's connection is lost, the command is ended.
+ *   (4) On PostgreSQL the row stays locked until no process of the command is left, even if this
+ *       process is killed: the command's supervisor keeps the connection open. SQLite's lock
+ *       belongs to this process and goes with it, an instant before the command does.
  *
  * THREADS  A hold belongs to one thread at a time. It has a second thread and a second connection
  * while a command runs on PostgreSQL.
@@ -53,6 +56,7 @@ typedef struct hold_result {
     hold_outcome outcome;
     table_result rows;   /* one, as it was before */
     int32_t exit_status; /* as child_result has it */
+    bool lost;           /* FAILED: the connection that held the row was lost; nothing is written */
     weir_str why;        /* FAILED, STOPPED: one line */
     weir_buffer text;
 } hold_result;

@@ -28,6 +28,7 @@ typedef struct hold_watch {
     /* guarded by mu */
     bool stop;
     char why[HOLD_WHY_BYTES]; /* the command is ended; empty: it is not */
+    bool lost;                /* ... because the row is no longer held */
 } hold_watch;
 
 weir_status weir__hold_watch_open(hold_watch *w, table_db *db, weir_error *err);

@@ -59,6 +59,7 @@ static void give_up(hold_watch *w, const waiter_found *found)
             "{\"set\":{\"amount\":5}}",
             found->waiter, w->holder, left == WEIR_OK ? "" : ", but its statement could not be");
     } else {
+        w->lost = true;
         (void)snprintf(w->why, sizeof w->why,
                        "the connection that held the row was lost, and the command was ended");
     }
@@ -134,6 +135,7 @@ weir_status weir__hold_watch_begin(hold_watch *w, table_session *s, weir_error *
     w->holder = 0;
     w->stop = false;
     w->why[0] = '\0';
+    w->lost = false;
     atomic_store(&w->group, 0);
     (void)!read(w->end_fd, &count, sizeof count);
     if (weir__table_session_dialect(s) != TABLE_POSTGRES) {

@@ -108,6 +108,33 @@ static void judge(runner *r, runner_row *row, const child_result *result)
     }
 }
 
+static const char not_renewed[] = "its lease could not be renewed before its end";
+
+static void lost_locked(runner *r, runner_row *row) WEIR_REQUIRES(r->mu)
+{
+    if (!row->lost) {
+        row->lost = true;
+        (void)snprintf(row->why, sizeof row->why, "%s", not_renewed);
+        atomic_store(&row->interrupted, true);
+        weir__cond_broadcast(&r->changed);
+    }
+}
+
+/* A lease that was not renewed counts as lost this long before it ends, so that its command is gone
+ * by then. */
+static int64_t margin_us(const runner *r)
+{
+    const int64_t part_us = r->o->request->lease_us / 6;
+
+    return part_us < MARGIN_US_MAX ? part_us : MARGIN_US_MAX;
+}
+
+void weir__runner_held_locked(runner *r, runner_row *row, int64_t until_us)
+{
+    row->held_until_us = until_us;
+    weir__child_lease_set(&row->lease, until_us == INT64_MAX ? until_us : until_us - margin_us(r));
+}
+
 static void row_run(runner *r, runner_row *row, child_result *result)
 {
     const runner_options *o = r->o;
@@ -116,6 +143,7 @@ static void row_run(runner *r, runner_row *row, child_result *result)
         .line = row->json,
         .deadline_mono_us = o->deadline_us > 0 ? now_us + o->deadline_us : now_us + FOREVER_US,
         .interrupted = &row->interrupted,
+        .lease = &row->lease,
         .plain = true,
         .stdout_cb = o->stdout_cb,
         .stdout_ctx = o->child_ctx,
@@ -125,6 +153,11 @@ static void row_run(runner *r, runner_row *row, child_result *result)
     weir_error err;
     const weir_status status = weir__child_run(o->keeper, o->command, &call, result, &err);
 
+    if (status == WEIR_OK && result->expired) { /* by its supervisor: we may have been stopped */
+        weir__lock(&r->mu);
+        lost_locked(r, row);
+        weir__unlock(&r->mu);
+    }
     if (settle_begin(r, row)) {
         settle(r, row, RUNNER_LOST, weir__str(row->why));
     } else if (status != WEIR_OK) { /* nothing was run: the row is not to blame */
@@ -201,20 +234,14 @@ static void *release_rest(void *ctx)
 /* Leases that may end soon and were not renewed. */
 static void leases_look(runner *r)
 {
-    const int64_t lease_us = r->o->request->lease_us;
-    const int64_t margin_us = lease_us / 6 < MARGIN_US_MAX ? lease_us / 6 : MARGIN_US_MAX;
-    const int64_t now_us = weir__clock_mono(weir__clock_machine());
+    const int64_t now_us = weir__clock_boot();
 
     weir__lock(&r->mu);
     for (size_t i = 0; i < r->count; i++) {
         runner_row *row = &r->row[i];
-        if (row->state <= ROW_RUNNING && !row->lost && row->held_until_us < INT64_MAX &&
-            now_us >= row->held_until_us - margin_us) {
-            row->lost = true;
-            (void)snprintf(row->why, sizeof row->why,
-                           "its lease could not be renewed before its end");
-            atomic_store(&row->interrupted, true);
-            weir__cond_broadcast(&r->changed);
+        if (row->state <= ROW_RUNNING && row->held_until_us < INT64_MAX &&
+            now_us >= row->held_until_us - margin_us(r)) {
+            lost_locked(r, row);
         }
     }
     weir__unlock(&r->mu);
@@ -279,8 +306,8 @@ static void supervise(runner *r)
 
 /* ---- a run ---------------------------------------------------------------------------------- */
 
-/* What is known of the rows that were claimed. before_us: the claim was sent. */
-static weir_status rows_note(runner *r, int64_t before_us, weir_error *err)
+/* What is known of the rows that were claimed. before_us, before_boot_us: the claim was sent. */
+static weir_status rows_note(runner *r, int64_t before_us, int64_t before_boot_us, weir_error *err)
 {
     const runner_options *o = r->o;
     const claim_request *q = o->request;
@@ -301,12 +328,19 @@ static weir_status rows_note(runner *r, int64_t before_us, weir_error *err)
         for (size_t k = 0; ok && k < o->table->key_count; k++) {
             key[k] = weir__table_cell_value(&cells[o->table->key[k]]);
         }
-        r->row[i] =
-            (runner_row){ .index = i,
-                          .key = key,
-                          .json = { .ptr = copy, .len = json.len },
-                          .held_until_us = q->lease_us > 0 ? before_us + q->lease_us : INT64_MAX,
-                          .renew_at_us = before_us + q->lease_us / 3 };
+        r->row[i] = (runner_row){ .index = i,
+                                  .key = key,
+                                  .at = weir__claim_time(q, o->table, cells),
+                                  .json = { .ptr = copy, .len = json.len },
+                                  .renew_at_us = before_us + q->lease_us / 3 };
+        ok = ok && weir__child_lease_init(&r->row[i].lease);
+        r->row_count += ok ? 1 : 0;
+        if (ok) {
+            weir__lock(&r->mu);
+            weir__runner_held_locked(r, &r->row[i],
+                                     q->lease_us > 0 ? before_boot_us + q->lease_us : INT64_MAX);
+            weir__unlock(&r->mu);
+        }
         if (fence != NULL) {
             const table_cell *cell = &cells[fence - o->table->columns];
             r->row[i].has_fence = !cell->null && weir__str_to_i64(cell->text, &r->row[i].fence);
@@ -320,10 +354,12 @@ static weir_status rows_note(runner *r, int64_t before_us, weir_error *err)
 static weir_status rows_claim(runner *r, weir_error *err)
 {
     const int64_t before_us = weir__clock_mono(weir__clock_machine());
+    const int64_t before_boot_us = weir__clock_boot();
     weir_status status = weir__claim_rows(r->session, r->o->request, &r->rows, err);
 
     if (status == WEIR_OK) {
-        status = rows_note(r, before_us, err); /* else they are free when their leases end */
+        status = rows_note(r, before_us, before_boot_us,
+                           err); /* else they are free when their leases end */
     }
     weir__lock(&r->mu);
     r->count = status == WEIR_OK ? r->rows.rows_count : 0;
@@ -426,6 +462,9 @@ weir_status weir__runner_run(const runner_options *o, table_session **session, r
     }
     if (locked) {
         weir__mutex_destroy(&r.mu);
+    }
+    for (size_t i = 0; i < r.row_count; i++) {
+        weir__child_lease_destroy(&r.row[i].lease);
     }
     weir__table_result_free(&r.rows);
     weir__arena_free(&r.arena);

@@ -2,9 +2,9 @@
  *
  * What must stay true
  *   (1) A child runs only while its row is held: it is ended before the lease can have ended, by
- *       this machine's monotonic clock from before the claim or renewal was sent, unless the
- *       database has renewed the lease meanwhile. A row that is found to be another's ends it at
- *       once.
+ *       this machine's boot clock from before the claim or renewal was sent, unless the database
+ *       has renewed the lease meanwhile: also when this process is stopped, by the child's
+ *       supervisor. A row that is found to be another's ends it at once.
  *   (2) What is written about the outcome is guarded by holder, fence and the values of the claim.
  *       A lost row is told, and not written.
  *   (3) Nothing that was claimed is forgotten: each row ends as done, failed, lost, released, or

@@ -24,17 +24,19 @@ typedef struct runner_row {
     table_value *key; /* in the arena  */
     bool has_fence;
     int64_t fence;
+    weir_str at; /* of the result: when it was claimed; may be empty */
     weir_str json;
 
     atomic_bool interrupted; /* ends the child; set once, after `lost` or the stop was decided */
+    child_lease lease;       /* ends it when held_until_us is near, whatever became of us     */
 
     /* guarded by the runner's mu */
     row_state state;
     bool renewing;
     bool lost;
     char why[RUNNER_WHY_BYTES]; /* it is lost */
-    int64_t held_until_us;      /* monotonic; INT64_MAX: there is no lease */
-    int64_t renew_at_us;
+    int64_t held_until_us;      /* of weir__clock_boot; INT64_MAX: there is no lease */
+    int64_t renew_at_us;        /* monotonic */
 } runner_row;
 
 typedef struct runner {
@@ -42,9 +44,10 @@ typedef struct runner {
     const runner_options *o;
     table_result rows;
     weir_arena arena;
-    runner_row *row; /* in the arena */
-    size_t count;
-    int wake_fd; /* readable: something has settled */
+    runner_row *row;  /* in the arena */
+    size_t row_count; /* of these, with their leases */
+    size_t count;     /* that there are to work on */
+    int wake_fd;      /* readable: something has settled */
 
     weir_mutex mu;
     weir_cond changed;
@@ -65,6 +68,9 @@ weir_status weir__runner_write(runner *r, runner_row *row, finish_kind kind,
                                const runner_writes *writes, weir_error *err);
 /* The request that finishes a row, guarded by all that is known of its claim. */
 finish_request weir__runner_finish(const runner *r, const runner_row *row, finish_kind kind);
+
+/* The row is held until then. */
+void weir__runner_held_locked(runner *r, runner_row *row, int64_t until_us) WEIR_REQUIRES(r->mu);
 
 /* runner_renew.c. A thread's life; ctx: a runner. */
 void *weir__runner_renew(void *ctx);

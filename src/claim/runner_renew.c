@@ -70,16 +70,16 @@ static weir_status renew(runner *r, const runner_row *row, weir_error *err)
     return status;
 }
 
-/* sent_us: before the renewal was sent. */
+/* sent_us, sent_boot_us: before the renewal was sent. */
 static void renewed(runner *r, runner_row *row, weir_status status, int64_t sent_us,
-                    const weir_error *err)
+                    int64_t sent_boot_us, const weir_error *err)
 {
     const int64_t lease_us = r->o->request->lease_us;
 
     weir__lock(&r->mu);
     row->renewing = false;
     if (status == WEIR_OK) {
-        row->held_until_us = sent_us + lease_us;
+        weir__runner_held_locked(r, row, sent_boot_us + lease_us);
         row->renew_at_us = sent_us + lease_us / 3;
     } else if (row->lost) {
         /* It was decided already, and told. */
@@ -102,8 +102,9 @@ void *weir__runner_renew(void *ctx)
     for (runner_row *row; (row = await_due(r)) != NULL;) {
         weir_error err;
         const int64_t sent_us = weir__clock_mono(weir__clock_machine());
+        const int64_t sent_boot_us = weir__clock_boot();
         const weir_status status = renew(r, row, &err);
-        renewed(r, row, status, sent_us, &err);
+        renewed(r, row, status, sent_us, sent_boot_us, &err);
     }
     return NULL;
 }

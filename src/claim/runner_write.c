@@ -23,6 +23,7 @@ finish_request weir__runner_finish(const runner *r, const runner_row *row, finis
         .by = by ? q->by : (weir_str){ .len = 0 },
         .by_column = q->by_column,
         .at_column = q->at_column,
+        .at = row->at,
         .has_fence = row->has_fence,
         .fence = row->fence,
         .fence_column = q->fence_column,
@@ -86,9 +87,8 @@ static bool is_worth_more(weir_status status, finish_request *f)
 weir_status weir__runner_write(runner *r, runner_row *row, finish_kind kind,
                                const runner_writes *writes, weir_error *err)
 {
-    const weir_clock *clock = weir__clock_machine();
     finish_request f = weir__runner_finish(r, row, kind);
-    int64_t until_us = weir__clock_mono(clock) + WRITE_PATIENCE_US;
+    int64_t until_us = weir__clock_boot() + WRITE_PATIENCE_US;
     weir_status status;
 
     f.set = writes->set;
@@ -104,8 +104,7 @@ weir_status weir__runner_write(runner *r, runner_row *row, finish_kind kind,
     weir__unlock(&r->mu);
     for (;;) {
         status = write_once(r, &f, err);
-        if (status == WEIR_OK || !is_worth_more(status, &f) ||
-            weir__clock_mono(clock) >= until_us) {
+        if (status == WEIR_OK || !is_worth_more(status, &f) || weir__clock_boot() >= until_us) {
             return status;
         }
         weir__clock_pause(WRITE_PAUSE_US);

@@ -2,16 +2,16 @@
 #include "cli/cli.h"
 
 static const cli_option options[] = {
-    { "expect", "WHAT", CLI_EXPECT, "any, none, exists or a version (default any)" },
+    { "expect", "WHAT", CLI_EXPECT, "any, none, exists or a version (default: any)" },
     { "meta", "JSON", CLI_TEXT, "an object kept beside the data; @FILE or - as for DATA" },
     { "correlation", "TEXT", CLI_WORD, "meta.correlation (default: a fresh one)" },
     { "key", "KEY", CLI_WORD,
       "idempotency key: a repeat gives the first result and writes nothing" },
     { "reserve", "KEY", CLI_WORD, "reserve a unique key for the stream; may be repeated" },
-    { "release-key", "KEY", CLI_WORD, "give a reserved key up; may be repeated" },
+    { "release-key", "KEY", CLI_WORD, "give up a reserved key; may be repeated" },
     { "batch", "FILE", CLI_TEXT, "append every line of FILE, - for standard input" },
     { "keep-going", NULL, CLI_FLAG, "with --batch: go on after a refused line" },
-    { "atomic", NULL, CLI_FLAG, "with --batch: all lines are one append" },
+    { "atomic", NULL, CLI_FLAG, "with --batch: append all lines or none" },
 };
 
 /* --reserve and --release-key, in the order given. *changes and *pointers: owned. */
@@ -42,12 +42,12 @@ static void print_result(cli *c, const weir_append_result *result)
 {
     for (size_t i = 0; i < result->streams_count; i++) {
         const weir_appended *a = result->streams[i];
-        const cli_field fields[] = {
-            { .name = "stream", .type = CLI_STR, .text = a->stream },
-            { .name = "first", .type = CLI_I64, .number = a->first },
-            { .name = "last", .type = CLI_I64, .number = a->last },
-            { .name = "id", .type = CLI_I64, .number = a->id },
-            { .name = "replayed", .type = CLI_BOOL, .number = result->replayed },
+        const report_field fields[] = {
+            { .name = "stream", .type = REPORT_STR, .text = a->stream },
+            { .name = "first", .type = REPORT_I64, .number = a->first },
+            { .name = "last", .type = REPORT_I64, .number = a->last },
+            { .name = "id", .type = REPORT_I64, .number = a->id },
+            { .name = "replayed", .type = REPORT_BOOL, .number = result->replayed },
         };
         (void)weir__cli_row(&c->out, fields, sizeof fields / sizeof fields[0]);
     }
@@ -145,14 +145,14 @@ const cli_command weir__cli_append_command = {
     .usage = "STREAM NAME [DATA] [options]\n--batch FILE|- [--keep-going|--atomic] [options]",
     .summary = "add an event to a stream, or every line of a file",
     .about =
-        "Appends an event NAME with DATA (JSON, {} when left out; @FILE reads a file, - standard\n"
-        "input) to STREAM, and prints which versions and which position it got. With --expect the\n"
-        "append is refused (exit status 4) when the stream is not where it is believed to be.\n"
-        "The first append makes the store.\n"
+        "Appends an event NAME with DATA to STREAM, and prints its version and position. DATA is\n"
+        "JSON (default: {}); @FILE reads a file, - reads standard input. With --expect, the\n"
+        "append is refused (exit status 4) if the stream is not at the version that you expect.\n"
+        "The first append creates the store.\n"
         "\n"
         "A batch has one JSON object per line: stream, name, and optionally data, meta, expect,\n"
-        "key, reserve. Each line is an append of its own. At a refused line it stops; what was\n"
-        "committed stays, and stderr says how much that is.",
+        "key, reserve. Each line is an append of its own. A batch stops at the first line that is\n"
+        "refused; lines that were committed stay, and stderr says how many.",
     .example = "weir append order-1 OrderPlaced '{\"total\":12}' --expect none\n"
                "weir append order-1 OrderPaid @payment.json --expect 0 --key pay-771\n"
                "weir append --batch events.jsonl",

@@ -69,9 +69,9 @@ int weir__cli_declined(const cli *c)
 
 void weir__cli_changed(cli *c, int64_t count)
 {
-    const cli_field field = { .name = weir__cli_has(c, "dry-run") ? "would_change" : "changed",
-                              .type = CLI_I64,
-                              .number = count };
+    const report_field field = { .name = weir__cli_has(c, "dry-run") ? "would_change" : "changed",
+                                 .type = REPORT_I64,
+                                 .number = count };
 
     (void)weir__cli_row(&c->out, &field, 1);
 }

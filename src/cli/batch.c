@@ -606,9 +606,9 @@ static weir_status batch_open(batch *b, const char *path, weir_error *err)
 
 static void print_end(batch *b)
 {
-    const cli_field fields[] = {
-        { .name = "committed", .type = CLI_I64, .number = b->committed },
-        { .name = "refused", .type = CLI_I64, .number = b->refused },
+    const report_field fields[] = {
+        { .name = "committed", .type = REPORT_I64, .number = b->committed },
+        { .name = "refused", .type = REPORT_I64, .number = b->refused },
     };
 
     /* Without --keep-going there is nothing refused to tell about. */

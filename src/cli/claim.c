@@ -11,38 +11,41 @@
 #include <unistd.h>
 
 static const cli_option options[] = {
-    { "table", "NAME", CLI_WORD, "a table of the database, whatever weir.yaml says of it" },
+    { "table", "NAME", CLI_WORD, "a table of the database; its entry in weir.yaml is ignored" },
     { "where", "SQL", CLI_WORD, "which rows are ready, such as \"status = 'pending'\"" },
     { "param", "NAME=VALUE", CLI_TEXT, "what :NAME stands for in SQL; may be repeated" },
-    { "order", "COLUMNS", CLI_WORD, "such as \"priority desc, created\" (else the primary key)" },
-    { "limit", "N", CLI_NUMBER, "at most N rows (else 1)" },
+    { "order", "COLUMNS", CLI_WORD, "such as \"priority desc, created\" (default: primary key)" },
+    { "limit", "N", CLI_NUMBER, "at most N rows (default: 1)" },
     { "set", "COLUMN=VALUE", CLI_TEXT, "what a claim writes; may be repeated" },
     { "set-sql", "COLUMN=SQL", CLI_TEXT, "the same with an expression; may be repeated" },
-    { "by", "ID", CLI_WORD, "who claims: written with the time of the claim" },
-    { "by-column", "COLUMN", CLI_TEXT, "where to (else claimed_by); '': nowhere" },
-    { "at-column", "COLUMN", CLI_TEXT, "where the time goes (else claimed_at); '': nowhere" },
+    { "by", "ID", CLI_WORD, "who claims; written to the row with the time of the claim" },
+    { "by-column", "COLUMN", CLI_TEXT, "column for --by (default: claimed_by); '': none" },
+    { "at-column", "COLUMN", CLI_TEXT,
+      "column for the time of the claim (default: claimed_at); '': none" },
     { "lease", "TIME", CLI_SPAN, "the claim ends after TIME unless it is renewed" },
-    { "lease-column", "COLUMN", CLI_WORD, "where its end is kept (else locked_until)" },
-    { "fence-column", "COLUMN", CLI_WORD, "a number that grows with every claim" },
-    { "attempts-column", "COLUMN", CLI_WORD, "how often the row was claimed" },
-    { "max-per", "COLUMN=N", CLI_WORD, "never more than N held rows for each value" },
+    { "lease-column", "COLUMN", CLI_WORD,
+      "column for the end of the lease (default: locked_until)" },
+    { "fence-column", "COLUMN", CLI_WORD, "column with a number that grows with every claim" },
+    { "attempts-column", "COLUMN", CLI_WORD, "column that counts how often the row was claimed" },
+    { "max-per", "COLUMN=N", CLI_WORD,
+      "never hold more than N rows with the same value in COLUMN" },
     { "wait", "[TIME]", CLI_WAIT, "wait for rows that others have locked, instead of skipping" },
     { "nowait", NULL, CLI_FLAG, "exit with 75 when a row is locked, instead of skipping" },
     { "path", "PATH", CLI_WORD, "default, fast or portable: which statements are used" },
     { "dry-run", NULL, CLI_FLAG, "print what would be claimed; lock and write nothing" },
-    { "sql", NULL, CLI_FLAG, "print the SQL, values as literals; run nothing" },
-    { "explain", NULL, CLI_FLAG, "print the plan, and which index is missing; claim nothing" },
-    { "run", "CMD", CLI_WORD, "a command for each row, which it reads as JSON on stdin" },
-    { "parallel", "N", CLI_NUMBER, "at most N commands at once (else 1)" },
-    { "deadline", "TIME", CLI_SPAN, "how long a command may take (else as long as it takes)" },
-    { "budget", "TIME", CLI_SPAN, "how long commands may take to end at a signal (else 30s)" },
+    { "sql", NULL, CLI_FLAG, "print the SQL with its values; run nothing" },
+    { "explain", NULL, CLI_FLAG, "print the query plan and any missing index; claim nothing" },
+    { "run", "CMD", CLI_WORD, "run CMD for each row, with the row as JSON on stdin" },
+    { "parallel", "N", CLI_NUMBER, "run at most N commands at once (default: 1)" },
+    { "deadline", "TIME", CLI_SPAN, "how long a command may take (default: no limit)" },
+    { "budget", "TIME", CLI_SPAN, "how long commands may run on after a signal (default: 30s)" },
     { "done", "COLUMN=VALUE", CLI_TEXT, "with --run: written when the command succeeds" },
     { "done-sql", "COLUMN=SQL", CLI_TEXT, "the same with an expression" },
     { "fail", "COLUMN=VALUE", CLI_TEXT, "with --run: written when the command fails" },
     { "fail-sql", "COLUMN=SQL", CLI_TEXT, "the same with an expression" },
     { "release", "COLUMN=VALUE", CLI_TEXT, "with --run: written to rows that are given back" },
     { "release-sql", "COLUMN=SQL", CLI_TEXT, "the same with an expression" },
-    { "hold", NULL, CLI_FLAG, "with --run: inside a transaction for each row, which holds it" },
+    { "hold", NULL, CLI_FLAG, "with --run: keep each row locked in a transaction meanwhile" },
 };
 
 /* ---- what goes together --------------------------------------------------------------------- */
@@ -312,13 +315,14 @@ const cli_command weir__cli_claim_command = {
              "TABLE --run CMD [options]",
     .summary = "take rows of your own table that nobody else holds",
     .about =
-        "Takes up to --limit rows that are ready, in one step, so that no two callers are ever\n"
-        "given the same row: each is written to (--set, --by, --lease) and printed, or given to\n"
-        "a command of its own (--run). What others are just claiming is skipped, waited for\n"
-        "(--wait), or an error (--nowait). Nothing is installed in the database, and no weir\n"
-        "init is needed. TABLE is an entry of tables: in weir.yaml, which then says what the\n"
-        "flags do not; or the name of a table. Exit status: 0 claimed, or all commands have\n"
-        "succeeded; 1 an error, or a command has failed; 3 nothing to claim; 75 held.",
+        "Claims up to --limit rows that are ready, in one step, so that no two callers are ever\n"
+        "given the same row. Each row is written to (--set, --by, --lease), and is then printed\n"
+        "or passed to a command (--run). Rows that others are claiming at the same moment are\n"
+        "skipped, waited for (--wait), or an error (--nowait). Weir installs nothing in the\n"
+        "database, and you do not need weir init. TABLE is an entry under tables: in weir.yaml,\n"
+        "which supplies what the flags leave out, or the name of a table. Exit status: 0 rows\n"
+        "were claimed, or all commands succeeded; 1 an error, or a command failed; 3 nothing to\n"
+        "claim; 75 held.",
     .example = "weir claim --table jobs --where \"status = 'pending'\" --set status=claimed --by "
                "worker-7\n"
                "weir claim --table jobs --where \"status = 'pending'\" --set status=claimed --sql\n"

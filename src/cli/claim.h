@@ -23,6 +23,7 @@ typedef struct claim_run {
     /* weir lock --table: one row, whose command's exit status is passed on, and needs no words. */
     bool passes_on;
     int exit_status; /* of that command; -1: none */
+    bool lost;       /* the connection that held its row was lost */
 } claim_run;
 
 /* claim_show.c. --dry-run, --sql, --explain: what would happen. Exit statuses. */

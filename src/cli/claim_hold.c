@@ -95,10 +95,11 @@ static void print_error(void *ctx, weir_str line)
     weir__cli_claim_stderr(((holding *)ctx)->k, line);
 }
 
-static void note_exit(holding *g, int32_t exit_status)
+static void note_exit(holding *g, int32_t exit_status, bool lost)
 {
     weir__lock(&g->mu);
     g->k->exit_status = exit_status;
+    g->k->lost = g->k->lost || lost;
     weir__unlock(&g->mu);
 }
 
@@ -153,7 +154,7 @@ static void *work(void *ctx)
             note_done(g);
         }
         if (status == WEIR_OK && r.outcome != HOLD_NOTHING && r.outcome != HOLD_UNWANTED) {
-            note_exit(g, r.exit_status);
+            note_exit(g, r.exit_status, r.lost);
         }
         if (status == WEIR_OK && (r.outcome == HOLD_FAILED || r.outcome == HOLD_STOPPED) &&
             !(g->k->passes_on && r.exit_status > 0)) {
@@ -249,7 +250,7 @@ int weir__cli_claim_held(claim_run *k)
 {
     const table_spec *s = &k->options.spec;
     const size_t rows = (size_t)s->limit, parts = k->place.table.key_count;
-    /* Who writes to SQLite does so alone: a second one would only wait. */
+    /* SQLite has one writer at a time: a second one would only wait. */
     const bool alone = weir__table_dialect(k->place.db) == TABLE_SQLITE;
     holding g = { .k = k, .wake_fd = eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK) };
     int status = CLI_ERROR;

@@ -7,7 +7,7 @@
 
 #include <stdlib.h>
 
-enum { FIELDS_MAX = CLI_COLUMNS_MAX };
+enum { FIELDS_MAX = REPORT_COLUMNS_MAX };
 
 /* ---- flags ---------------------------------------------------------------------------------- */
 
@@ -366,7 +366,12 @@ int weir__cli_place_open(cli *c, weir_str table, claim_place *p)
         status = weir__table_session_open(p->db, &p->session, &err);
     }
     if (status == WEIR_OK) {
-        status = weir__table_describe(p->session, table, &p->arena, &p->table, &err);
+        /* Remembered by the session, so that what it does with the table asks no more. */
+        const table_info *known = NULL;
+        status = weir__table_described(p->session, table, &known, &err);
+        if (status == WEIR_OK && !weir__table_info_copy(known, &p->arena, &p->table)) {
+            status = weir__fail(&err, WEIR_ENOMEM, "out of memory");
+        }
     }
     return status == WEIR_OK ? CLI_DONE : weir__cli_claim_fail(c, &err);
 }
@@ -391,7 +396,7 @@ static bool put_memory(cli_output *o)
 /* The members of a row's JSON as cells: strings without quotes and escapes. */
 static bool print_cells(cli_output *o, const table_result *r, weir_str object)
 {
-    cli_field fields[FIELDS_MAX];
+    report_field fields[FIELDS_MAX];
     weir_arena arena = { 0 };
     weir_buffer decoded = { 0 };
     weir_json_members it = weir__json_members(object);
@@ -411,9 +416,9 @@ static bool print_cells(cli_output *o, const table_result *r, weir_str object)
             ok = ok && copy != NULL;
         }
         ok = ok && name != NULL;
-        fields[count++] = (cli_field){ .name = name,
-                                       .type = type == WEIR_JSON_NULL ? CLI_NULL : CLI_STR,
-                                       .text = text };
+        fields[count++] = (report_field){ .name = name,
+                                          .type = type == WEIR_JSON_NULL ? REPORT_NULL : REPORT_STR,
+                                          .text = text };
     }
     ok = ok ? weir__cli_row(o, fields, count) : put_memory(o);
     weir__buffer_free(&decoded);

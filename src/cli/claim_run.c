@@ -34,13 +34,13 @@ void weir__cli_claim_stderr(void *ctx, weir_str line)
 
 static void tell_json(weir_buffer *b, weir_str key, const char *outcome, weir_str why)
 {
-    cli_json j = { .buffer = b };
+    report_json j = { .buffer = b };
 
-    weir__cli_json_open(&j, NULL, '{');
-    weir__cli_json_field(&j, &(cli_field){ .name = "row", .type = CLI_RAW, .text = key });
-    weir__cli_json_str(&j, "outcome", weir__str(outcome));
-    weir__cli_json_str(&j, "why", why);
-    weir__cli_json_close(&j, '}');
+    weir__report_json_open(&j, NULL, '{');
+    weir__report_json_field(&j, &(report_field){ .name = "row", .type = REPORT_RAW, .text = key });
+    weir__report_json_str(&j, "outcome", weir__str(outcome));
+    weir__report_json_str(&j, "why", why);
+    weir__report_json_close(&j, '}');
 }
 
 void weir__cli_claim_tell(const claim_run *k, const table_result *rows, size_t row,
@@ -59,11 +59,11 @@ void weir__cli_claim_tell(const claim_run *k, const table_result *rows, size_t r
         (void)weir__buffer_add_text(&b, "weir: ");
         (void)weir__buffer_add_text(&b, k->c->command->name);
         (void)weir__buffer_add_text(&b, ": ");
-        (void)weir__cli_shown(&b, shown);
+        (void)weir__report_shown(&b, shown);
         (void)weir__buffer_add_text(&b, " ");
         (void)weir__buffer_add_text(&b, outcome);
         (void)weir__buffer_add_text(&b, ": ");
-        (void)weir__cli_shown(&b, why);
+        (void)weir__report_shown(&b, why);
     }
     if (weir__buffer_add(&b, "\n", 1)) {
         weir__cli_stderr((weir_str){ .ptr = b.ptr, .len = b.len });
@@ -91,6 +91,15 @@ static runner_writes writes_of(const claim_params *params, const table_writes *w
                             .set_sql_count = w->sql_count,
                             .params = params->items,
                             .params_count = params->count };
+}
+
+/* The last line: "19 done, 1 failed, 3 left". What was lost or released is left, for others. */
+static void tell_tally(const claim_run *k, const runner_tally *t)
+{
+    const size_t done = t->outcomes[RUNNER_DONE], failed = t->outcomes[RUNNER_FAILED];
+
+    weir__cli_note(k->c, "%zu done, %zu failed, %zu left", done, failed,
+                   t->claimed - done - failed);
 }
 
 int weir__cli_claim_children(claim_run *k)
@@ -123,5 +132,6 @@ int weir__cli_claim_children(claim_run *k)
     if (tally.claimed == 0) {
         return CLI_NOTHING;
     }
+    tell_tally(k, &tally);
     return tally.outcomes[RUNNER_DONE] == tally.claimed ? CLI_DONE : CLI_ERROR;
 }

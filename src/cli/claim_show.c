@@ -29,7 +29,7 @@ int weir__cli_claim_sql(claim_run *k)
                         &err) != WEIR_OK) {
         status = weir__cli_claim_fail(k->c, &err);
     } else {
-        (void)weir__cli_put(&k->c->out, (weir_str){ .ptr = sql.ptr, .len = sql.len });
+        (void)weir__cli_put_exact(&k->c->out, (weir_str){ .ptr = sql.ptr, .len = sql.len });
     }
     weir__buffer_free(&sql);
     return status;
@@ -38,20 +38,20 @@ int weir__cli_claim_sql(claim_run *k)
 static void explain_json(cli_output *o, const claim_plan *plan)
 {
     weir_buffer b = { 0 };
-    cli_json j = { .buffer = &b };
+    report_json j = { .buffer = &b };
 
-    weir__cli_json_open(&j, NULL, '{');
-    weir__cli_json_str(&j, "plan", plan->text);
-    weir__cli_json_open(&j, "findings", '[');
+    weir__report_json_open(&j, NULL, '{');
+    weir__report_json_str(&j, "plan", plan->text);
+    weir__report_json_open(&j, "findings", '[');
     for (size_t i = 0; i < plan->findings_count; i++) {
-        weir__cli_json_open(&j, NULL, '{');
-        weir__cli_json_str(&j, "rule", weir__str(plan->findings[i].rule));
-        weir__cli_json_str(&j, "text", plan->findings[i].text);
-        weir__cli_json_close(&j, '}');
+        weir__report_json_open(&j, NULL, '{');
+        weir__report_json_str(&j, "rule", weir__str(plan->findings[i].rule));
+        weir__report_json_str(&j, "text", plan->findings[i].text);
+        weir__report_json_close(&j, '}');
     }
-    weir__cli_json_close(&j, ']');
-    weir__cli_json_str(&j, "indexes", plan->indexes);
-    weir__cli_json_close(&j, '}');
+    weir__report_json_close(&j, ']');
+    weir__report_json_str(&j, "indexes", plan->indexes);
+    weir__report_json_close(&j, '}');
     if (j.failed || !weir__buffer_add(&b, "\n", 1)) {
         o->failed = true;
         (void)weir__fail(&o->error, WEIR_ENOMEM, "out of memory");

@@ -14,6 +14,7 @@
 #include "base/memory.h"
 #include "base/str.h"
 #include "base/thread.h"
+#include "report/report.h"
 #include "weir.h"
 
 #include <stdbool.h>
@@ -63,6 +64,7 @@ typedef enum cli_block {
     CLI_BLOCK_EVENTS,
     CLI_BLOCK_WORKERS,
     CLI_BLOCK_TABLES,
+    CLI_BLOCK_JOBS,
     CLI_BLOCK_OPERATE,
     CLI_BLOCKS_COUNT,
 } cli_block;
@@ -84,41 +86,6 @@ typedef struct cli_command {
 
 /* ---- output --------------------------------------------------------------------------------- */
 
-/* What a column or member of a row is. */
-typedef enum cli_type {
-    CLI_STR,   /* text; ptr NULL: null                                          */
-    CLI_I64,   /* number                                                        */
-    CLI_BOOL,  /* number 0 or 1                                                 */
-    CLI_STAMP, /* number: microseconds since 1970; 0: null                      */
-    CLI_RAW,   /* text: JSON, as it is                                          */
-    CLI_NULL,  /* null                                                          */
-} cli_type;
-
-enum {
-    CLI_JSON_ONLY = 1, /* not a column of the table                             */
-    CLI_COLUMNS_MAX = 24,
-};
-
-typedef struct cli_field {
-    const char *name; /* JSON member; the table's head is the same in capitals  */
-    cli_type type;
-    uint32_t flags;
-    int64_t number;
-    weir_str text; /* borrowed until the row is written                         */
-} cli_field;
-
-/* Rows of text that wait for their columns to be measured. */
-typedef struct cli_table {
-    weir_buffer text;    /* the cells, one after the other                      */
-    weir_buffer lengths; /* of size_t                                           */
-    size_t columns_count;
-    size_t rows_count;
-    size_t widths[CLI_COLUMNS_MAX];
-    bool right[CLI_COLUMNS_MAX];
-    bool headed;
-    char head[512]; /* names of the columns, each NUL-terminated                */
-} cli_table;
-
 typedef struct cli_output {
     int fd;
     int stop_fd; /* readable when the command is to end (SIGINT, SIGTERM); -1: none */
@@ -128,10 +95,17 @@ typedef struct cli_output {
     bool failed;       /* `error` says why                                      */
     weir_error error;
     weir_buffer buffer;
-    cli_table table;
+    report_screen screen; /* set by weir__cli_screen */
+    report_table table;
 } cli_output;
 
 /* ---- a run ---------------------------------------------------------------------------------- */
+
+typedef enum cli_colour {
+    CLI_COLOUR_AUTO, /* where the terminal has colours */
+    CLI_COLOUR_ALWAYS,
+    CLI_COLOUR_NEVER,
+} cli_colour;
 
 struct cli {
     const cli_command *command; /* NULL until it is known                       */
@@ -142,7 +116,10 @@ struct cli {
     size_t program_first; /* the first word after --; words_count: there is none */
     bool has_program;     /* -- was given                                        */
     const char *store;    /* --store; NULL: not given                             */
+    bool insecure;        /* --insecure                                           */
     bool json, text;      /* --json, --text                                       */
+    bool wide, utc;       /* --wide, --utc                                        */
+    cli_colour colour;    /* --color                                              */
     bool help;            /* --help                                               */
     bool json_errors;     /* the form of stderr                                   */
     cli_output out;
@@ -151,8 +128,8 @@ struct cli {
 /* options.c. The options that every command has. */
 extern const cli_option weir__cli_common[];
 extern const size_t weir__cli_common_count;
-/* Sets the form of stdout and stderr from --json and --text wherever they stand; the rest is parsed
- * later. */
+/* Sets the form of stdout and stderr from --json and --text wherever they stand, or else from
+ * WEIR_OUTPUT; the rest is parsed later. */
 void weir__cli_forms(cli *c, int argc, char *const *argv);
 /* Options before the command's name. *used: how many arguments they were. CLI_DONE or the exit
  * status of a failure that has been reported. */
@@ -170,6 +147,10 @@ bool weir__cli_expect(weir_str text, int32_t *expect, int64_t *version);
 const char *weir__cli_nearest(const char *word, const char *(*name_of)(const void *ctx, size_t i),
                               const void *ctx, size_t count);
 
+/* screen.c. Sets out.screen from the terminal and the options. Called when they are parsed, and
+ * again when the terminal has another size. */
+void weir__cli_screen(cli *c);
+
 /* report.c. Errors and notes on stderr, in the form of the run; exit statuses. */
 int weir__cli_exit_status(int32_t status);
 /* Reports and returns the exit status that belongs to the error. */
@@ -179,49 +160,28 @@ int weir__cli_fail_line(const cli *c, const weir_error *err, int64_t line);
 /* Wrong flags or arguments: CLI_USAGE. */
 int weir__cli_usage(const cli *c, const char *format, ...) WEIR_PRINTF(2, 3);
 void weir__cli_note(const cli *c, const char *format, ...) WEIR_PRINTF(2, 3);
-/* One line to stderr, in one write. */
-void weir__cli_stderr(weir_str line);
+/* One line to stderr, in one write; invisible characters in it are escaped. */
+void weir__cli_stderr(weir_str text);
 
 /* output.c. A row in the form of the run: a line of JSON, or a line of a table. All rows of a run
  * have the same fields. false: nobody wants more (closed or failed): end quietly. */
-bool weir__cli_row(cli_output *o, const cli_field *fields, size_t count);
+bool weir__cli_row(cli_output *o, const report_field *fields, size_t count);
 bool weir__cli_event(cli_output *o, const weir_event *event);
-/* Text as it is, whatever the form. */
+/* Our own text, in any form; invisible characters in it are escaped (base/utf8.h). exact: text that
+ * must not be changed, such as the output of programs, or SQL that somebody will run. */
 bool weir__cli_print(cli_output *o, const char *format, ...) WEIR_PRINTF(2, 3);
 bool weir__cli_put(cli_output *o, weir_str text);
+bool weir__cli_put_exact(cli_output *o, weir_str text);
+/* Text as one word of a shell, in quotes if it needs them. false: out of memory. */
+bool weir__cli_add_shell_word(weir_buffer *b, weir_str text);
 bool weir__cli_flush(cli_output *o);
 /* Flushes; the exit status of a run that has otherwise ended with `status`. */
 int weir__cli_finish(cli *c, int status);
 void weir__cli_output_free(cli_output *o);
 
-/* JSON, member by member, into a buffer. A failure (no memory) sticks. */
-typedef struct cli_json {
-    weir_buffer *buffer;
-    bool comma;
-    bool failed;
-} cli_json;
-
-void weir__cli_json_open(cli_json *j, const char *name, char bracket);
-void weir__cli_json_close(cli_json *j, char bracket);
-/* name NULL: an element of an array. */
-void weir__cli_json_field(cli_json *j, const cli_field *field);
-void weir__cli_json_str(cli_json *j, const char *name, weir_str text);
-void weir__cli_json_i64(cli_json *j, const char *name, int64_t number);
-void weir__cli_json_bool(cli_json *j, const char *name, bool value);
-void weir__cli_json_time(cli_json *j, const char *name, int64_t time_us);
-void weir__cli_json_null(cli_json *j, const char *name);
-
 /* log.c. A descriptor that is readable once SIGINT or SIGTERM came, for cli_output.stop_fd; they
  * are no longer fatal. -1: errno says why. */
 int weir__cli_signals_open(void);
-
-/* table.c. Adds text with what would steer a terminal made harmless. */
-bool weir__cli_shown(weir_buffer *out, weir_str text);
-bool weir__cli_table_row(cli_table *t, const cli_field *fields, size_t count);
-bool weir__cli_table_full(const cli_table *t);
-/* Writes the rows that wait, under the head when it is the first time. */
-bool weir__cli_table_flush(cli_table *t, weir_buffer *out);
-void weir__cli_table_free(cli_table *t);
 
 /* config.c. The store of a weir.yaml: *store is a copy (owned) or NULL. A file that is not there
  * is WEIR_OK. EINVAL with line and column. */
@@ -304,10 +264,11 @@ void weir__cli_ticker_stop(cli_ticker *t); /* wipes the line; not running is fin
 extern const cli_command weir__cli_append_command, weir__cli_read_command, weir__cli_log_command,
     weir__cli_streams_command, weir__cli_close_command, weir__cli_work_command,
     weir__cli_targets_command, weir__cli_why_command, weir__cli_reactions_command,
-    weir__cli_dead_command, weir__cli_claim_command, weir__cli_done_command, weir__cli_fail_command,
-    weir__cli_release_command, weir__cli_extend_command, weir__cli_lock_command,
-    weir__cli_once_command, weir__cli_locks_command, weir__cli_race_command, weir__cli_lint_command,
-    weir__cli_init_command, weir__cli_status_command, weir__cli_doctor_command,
+    weir__cli_parked_command, weir__cli_claim_command, weir__cli_done_command,
+    weir__cli_fail_command, weir__cli_release_command, weir__cli_extend_command,
+    weir__cli_lock_command, weir__cli_once_command, weir__cli_locks_command, weir__cli_race_command,
+    weir__cli_lint_command, weir__cli_init_command, weir__cli_status_command,
+    weir__cli_doctor_command, weir__cli_backup_command, weir__cli_restore_command,
     weir__cli_unblock_command, weir__cli_skip_command, weir__cli_reset_command,
     weir__cli_prioritize_command, weir__cli_pause_command, weir__cli_resume_command,
     weir__cli_help_command, weir__cli_version_command;

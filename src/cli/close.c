@@ -2,9 +2,9 @@
 #include "cli/cli.h"
 
 static const cli_option options[] = {
-    { "expect", "WHAT", CLI_EXPECT, "only when the stream is at this version" },
-    { "force", NULL, CLI_FLAG, "although reactions have not handled all of it" },
-    { "dry-run", NULL, CLI_FLAG, "say what would happen, change nothing" },
+    { "expect", "WHAT", CLI_EXPECT, "only if the stream is at this version" },
+    { "force", NULL, CLI_FLAG, "even if reactions have not handled all of it" },
+    { "dry-run", NULL, CLI_FLAG, "say what would happen; change nothing" },
 };
 
 /* Closes, and says whether that changed anything. */
@@ -29,13 +29,13 @@ static weir_status close_stream(cli *c, weir *w, weir_str stream, weir_error *er
         status = (weir_status)weir_stream_info(w, stream, &after, err);
     }
     if (status == WEIR_OK) {
-        const cli_field fields[] = {
-            { .name = "stream", .type = CLI_STR, .text = stream },
-            { .name = "version", .type = CLI_I64, .number = after->version },
-            { .name = "count", .type = CLI_I64, .number = after->count },
-            { .name = "closed", .type = CLI_BOOL, .number = after->closed },
+        const report_field fields[] = {
+            { .name = "stream", .type = REPORT_STR, .text = stream },
+            { .name = "version", .type = REPORT_I64, .number = after->version },
+            { .name = "count", .type = REPORT_I64, .number = after->count },
+            { .name = "closed", .type = REPORT_BOOL, .number = after->closed },
             { .name = dry_run ? "would_change" : "changed",
-              .type = CLI_I64,
+              .type = REPORT_I64,
               .number = before->closed != 0 ? 0 : 1 },
         };
         (void)weir__cli_row(&c->out, fields, sizeof fields / sizeof fields[0]);
@@ -64,10 +64,10 @@ const cli_command weir__cli_close_command = {
     .usage = "STREAM [options]",
     .summary = "end a stream: no more appends",
     .about =
-        "Appends a last event $closed to STREAM and refuses every later append to it (exit status\n"
-        "4). Nothing is removed: the events can still be read, and its reserved keys stay\n"
-        "reserved. Closing again changes nothing. While reactions have events of the stream to\n"
-        "handle it is refused (exit status 75) unless forced.",
+        "Appends a last event $closed to STREAM. Every later append to it is refused (exit status\n"
+        "4). Nothing is removed: the events can still be read, and reserved keys stay reserved.\n"
+        "Closing a closed stream changes nothing. If reactions still have events of the stream to\n"
+        "handle, closing is refused (exit status 75) unless --force is given.",
     .example = "weir close order-1 --expect 4\n"
                "weir close order-1 --dry-run",
     .options = options,

@@ -28,6 +28,7 @@ weir_status weir__cli_config_store(const char *path, char **store, weir_error *e
 {
     static const config_key keys[] = {
         { .name = "store", .take = weir__config_take_store },
+        { .name = "memory_limit", .take = leave },
         { .name = "lanes", .take = leave },
         { .name = "reactions", .take = leave },
         { .name = "tables", .take = leave },
@@ -42,7 +43,7 @@ weir_status weir__cli_config_store(const char *path, char **store, weir_error *e
         status = WEIR_OK;
     }
     yaml_node_t *root = status == WEIR_OK ? weir__config_root(&f) : NULL;
-    if (root != NULL && f.problems_count == 0) {
+    if (root != NULL && !f.broken) {
         weir__config_mapping(&f, root, "the file", keys, sizeof keys / sizeof keys[0], &found);
     }
     if (status == WEIR_OK && f.problems_count > 0) {

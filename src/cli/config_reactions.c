@@ -17,6 +17,7 @@
 #include "cli/config_tables.h"
 #include "cli/config_yaml.h"
 #include "engine/reaction.h"
+#include "engine/room.h"
 #include "engine/template.h"
 #include "store/request.h"
 
@@ -378,8 +379,7 @@ static void take_lanes(config_file *f, const config_key *key, yaml_node_t *value
         weir_lane l = { WEIR_LANE_INIT };
         const bool named = take_checked_name(f, key->name, "lane", name, &l.name);
         if (named && lane_find(c, l.name) != NULL) {
-            weir__config_problem(f, name, "lane \"%s\" is given twice", l.name.ptr);
-            continue;
+            continue; /* which is told already */
         }
         if (!weir__config_is_nothing(lane)) {
             weir__config_mapping(f, lane, "a lane", lane_keys,
@@ -498,17 +498,29 @@ static void reactions_keep(config_file *f, const reading *r)
     }
 }
 
+static void take_memory_limit(config_file *f, const config_key *key, yaml_node_t *value, void *into)
+{
+    reading *r = into;
+    weir_str text;
+
+    if (!weir__config_scalar(value, &text) ||
+        !weir__cli_config_memory(text, &r->config->memory_limit_bytes)) {
+        weir__config_expected(f, value, key->name, ROOM_BYTES_TEXT);
+    }
+}
+
 static void document_read(config_file *f, reading *r)
 {
     static const config_key keys[] = {
         { .name = "store", .take = weir__config_take_store, .offset = offsetof(reading, store) },
+        { .name = "memory_limit", .take = take_memory_limit },
         { .name = "lanes", .take = take_lanes },
         { .name = "reactions", .take = take_reactions },
         { .name = "tables", .take = weir__config_take_tables, .offset = offsetof(reading, tables) },
     };
     yaml_node_t *root = weir__config_root(f);
 
-    if (root != NULL && f->problems_count == 0) {
+    if (root != NULL && !f->broken) {
         weir__config_mapping(f, root, "the file", keys, sizeof keys / sizeof keys[0], r);
         reactions_compare(f, r);
         reactions_keep(f, r);
@@ -533,6 +545,17 @@ weir_status weir__cli_config_read(cli_config *out, const char *path, weir_error 
         status = weir__config_report(&f, err);
     }
     return status == WEIR_OK ? weir__cli_config_check(out, path, err) : status;
+}
+
+bool weir__cli_config_memory(weir_str text, int64_t *out)
+{
+    int64_t bytes = 0;
+
+    if (!weir__str_to_bytes(text, &bytes) || bytes < ROOM_BYTES_MIN || bytes > ROOM_BYTES_MAX) {
+        return false;
+    }
+    *out = bytes;
+    return true;
 }
 
 /* The engine's own look, when nothing was found before. */

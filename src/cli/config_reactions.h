@@ -13,8 +13,9 @@
 
 /* Zeroed is empty. */
 typedef struct cli_config {
-    weir_arena arena;  /* owned: everything below but `problems` */
-    const char *store; /* NULL: not said */
+    weir_arena arena;           /* owned: everything below but `problems` */
+    const char *store;          /* NULL: not said */
+    int64_t memory_limit_bytes; /* 0: not said */
     weir_lane *lanes;
     size_t lanes_count;
     weir_reaction *reactions;
@@ -31,6 +32,8 @@ weir_status weir__cli_config_read(cli_config *out, const char *path, weir_error 
 weir_status weir__cli_config_check(cli_config *config, const char *who, weir_error *err);
 void weir__cli_config_free(cli_config *config);
 
+/* memory_limit: ROOM_BYTES_TEXT says what is allowed. false: it is not. */
+bool weir__cli_config_memory(weir_str text, int64_t *out);
 /* from: start, now or a position. false: none of them. */
 bool weir__cli_config_from(weir_str text, weir_reaction *into);
 /* priority: a number, or a template. */

@@ -252,8 +252,7 @@ void weir__config_take_tables(config_file *f, const config_key *key, yaml_node_t
             continue;
         }
         if (weir__config_table(t, spec.name) != NULL) {
-            weir__config_problem(f, name, "table \"%s\" is given twice", spec.name.ptr);
-            continue;
+            continue; /* which is told already */
         }
         spec.table = spec.name;
         weir__config_mapping(f, node, "a table", table_keys,
@@ -274,6 +273,7 @@ weir_status weir__config_tables_read(config_tables *out, const char *path, weir_
 {
     static const config_key keys[] = {
         { .name = "store", .take = leave },
+        { .name = "memory_limit", .take = leave },
         { .name = "lanes", .take = leave },
         { .name = "reactions", .take = leave },
         { .name = "tables", .take = weir__config_take_tables },
@@ -285,7 +285,7 @@ weir_status weir__config_tables_read(config_tables *out, const char *path, weir_
     if (status == WEIR_ENOTFOUND) {
         status = WEIR_OK;
     }
-    if (root != NULL && f.problems_count == 0) {
+    if (root != NULL && !f.broken) {
         weir__config_mapping(&f, root, "the file", keys, sizeof keys / sizeof keys[0], out);
     }
     weir__config_unload(&f);

@@ -187,6 +187,37 @@ static void what_is_left_out_is_left_to_the_engine(void **state)
     assert_int_equal(r->lane.len, 0);
 }
 
+static void a_memory_limit_is_a_size(void **state)
+{
+    fixture *f = *state;
+    static const struct {
+        const char *text;
+        int64_t bytes;
+    } right[] = { { "256MiB", INT64_C(256) << 20 },
+                  { "1024KiB", INT64_C(1) << 20 },
+                  { "1048576", INT64_C(1) << 20 },
+                  { "1024GiB", INT64_C(1) << 40 } };
+    static const char *const wrong[] = { "1023KiB", "1025GiB", "64MB", "-1", "much", "0" };
+    char text[128];
+
+    for (size_t i = 0; i < sizeof right / sizeof right[0]; i++) {
+        (void)snprintf(text, sizeof text, "memory_limit: %s\n", right[i].text);
+        assert_int_equal(read_text(f, text), WEIR_OK);
+        assert_int_equal(f->config.memory_limit_bytes, right[i].bytes);
+    }
+    for (size_t i = 0; i < sizeof wrong / sizeof wrong[0]; i++) {
+        char expected[160];
+        (void)snprintf(text, sizeof text, "memory_limit: %s\n", wrong[i]);
+        (void)snprintf(expected, sizeof expected,
+                       "weir.yaml:1:15: \"memory_limit\" is \"%s\", expected a size from 1MiB to "
+                       "1024GiB, such as 256MiB\n",
+                       wrong[i]);
+        assert_int_equal(read_text(f, text), WEIR_EINVAL);
+        assert_int_equal(f->config.problems.len, strlen(expected));
+        assert_memory_equal(f->config.problems.ptr, expected, strlen(expected));
+    }
+}
+
 static void no_retries_is_not_the_default_number_of_them(void **state)
 {
     fixture *f = *state;
@@ -289,7 +320,7 @@ static void values_of_reactions_have_their_place(void **state)
     expect_reaction(f, "from: yesterday",
                     "11: \"from\" is \"yesterday\", expected start, now or a position from 0");
     expect_reaction(f, "exec: ./b", "11: \"run\" and \"exec\" exclude each other");
-    expect_reaction(f, "name: again", "5: key \"name\" is given twice");
+    expect_reaction(f, "name: again", "5: key \"name\" is given twice, first in line 2");
     expect_reaction(f, "[a]: b", "5: expected a key");
     expect_reaction(f, "backoff: 5s", "14: \"backoff\" is \"5s\", expected keys and values");
     expect_reaction(f, "backoff: { kind: odd }",
@@ -317,9 +348,10 @@ static void values_of_lanes_have_their_place(void **state)
     expect_problems(f, "lanes: [mail]\n",
                     "weir.yaml:1:8: \"lanes\" is a list, expected lanes by name, such as mail: { "
                     "threads: 4 }\n");
-    expect_problems(f, "lanes: { a: 1 }\n",
-                    "weir.yaml:1:13: \"a lane\" is \"1\", expected keys and values\n");
-    expect_problems(f, "lanes: { a: , a: }\n", "weir.yaml:1:15: lane \"a\" is given twice\n");
+    expect_problems(f, "tables: { jobs: { done: { status: a, status: b } } }\n",
+                    "weir.yaml:1:38: key \"status\" is given twice, first in line 1\n");
+    expect_problems(f, "lanes: { a: , a: }\n",
+                    "weir.yaml:1:15: key \"a\" is given twice, first in line 1\n");
 }
 
 static void reactions_are_compared_with_each_other(void **state)
@@ -527,11 +559,11 @@ static void every_problem_of_tables_is_told(void **state)
         "  more: { order: 'a,', max_per: { a: 0 }, path: quick, limit: 0 }\n"
         "  none: 5\n";
     static const char *const problems[] = {
+        "weir.yaml:3:3: key \"jobs\" is given twice, first in line 2",
         "weir.yaml:2:11: unknown key \"raedy\", did you mean \"ready\"?",
         "weir.yaml:2:30: \"claimed\" is \"status\", expected columns and values such as",
         "weir.yaml:2:54: \"done\" is a list, expected a value for each column",
         "weir.yaml:2:68: \"lease\" is \"5\", expected a duration",
-        "weir.yaml:3:3: table \"jobs\" is given twice",
         "weir.yaml:4:18: \"order\": a column is missing",
         "weir.yaml:4:38: \"max_per\" is \"0\", expected a number from 1",
         "weir.yaml:4:49: \"path\" is \"quick\", expected default, fast or portable",
@@ -579,6 +611,7 @@ int main(void)
     const struct CMUnitTest tests[] = {
         T(everything_that_can_be_said_is_understood),
         T(what_is_left_out_is_left_to_the_engine),
+        T(a_memory_limit_is_a_size),
         T(no_retries_is_not_the_default_number_of_them),
         T(a_star_is_every_event),
         T(a_priority_can_be_a_template),

@@ -6,12 +6,18 @@
  *       itself, so that a node that contains itself, by an alias, does no harm.
  */
 #include "cli/config_yaml.h"
+#include "base/file.h"
 #include "cli/cli.h"
 
 #include <errno.h>
+#include <fcntl.h>
 #include <inttypes.h>
+#include <limits.h>
 #include <stdarg.h>
 #include <stdio.h>
+#include <stdlib.h>
+#include <sys/stat.h>
+#include <unistd.h>
 
 enum { FOUND_SHOWN_BYTES_MAX = 64, EXPECTED_BYTES = 384 };
 
@@ -76,15 +82,59 @@ weir_status weir__config_report(const config_file *f, weir_error *err)
 
 /* ---- loading ------------------------------------------------------------------------------- */
 
+static int insecure; /* FILE_INSECURE: said so by --insecure */
+
+void weir__config_accept_insecure(void)
+{
+    insecure = FILE_INSECURE;
+}
+
+/* What the file says is executed. So it counts in a directory like /tmp only if it is the caller's
+ * own, or root's, even for root; elsewhere root is content with whose directory it is. */
+static weir_status judge_opened(const config_file *f, int fd, weir_error *err)
+{
+    char resolved[PATH_MAX];
+    struct stat st;
+    int flags = insecure | FILE_ANY_KIND;
+    weir_status status = weir__file_judge_given(f->path, flags, err);
+
+    if (status == WEIR_OK && realpath(f->path, resolved) != NULL) {
+        status = weir__file_judge_above(resolved, flags, err);
+        strrchr(resolved, '/')[1] = '\0';
+        flags |= stat(resolved, &st) == 0 && (st.st_mode & S_IWOTH) != 0 ? FILE_ROOTS_OWN : 0;
+    }
+    return status == WEIR_OK ? weir__file_judge(fd, f->path, flags, err) : status;
+}
+
+/* A link is followed, a pipe is read; but nothing is waited for until it was judged. */
+static weir_status open_judged(const config_file *f, FILE **out, weir_error *err)
+{
+    const int fd = open(f->path, O_RDONLY | O_CLOEXEC | O_NOCTTY | O_NONBLOCK);
+
+    if (fd < 0) {
+        const weir_status status =
+            weir__fail(err, errno == ENOENT ? WEIR_ENOTFOUND : WEIR_EIO,
+                       "could not open \"%s\": %s", f->path, strerror(errno));
+        const weir_status refused = weir__file_judge_given(f->path, insecure, err);
+        return refused != WEIR_OK ? refused : status;
+    }
+    const weir_status status = judge_opened(f, fd, err);
+    *out = status == WEIR_OK && fcntl(fd, F_SETFL, 0) == 0 ? fdopen(fd, "r") : NULL;
+    if (*out == NULL) {
+        (void)close(fd);
+    }
+    return status != WEIR_OK || *out != NULL ? status
+                                             : weir__fail(err, WEIR_ENOMEM, "out of memory");
+}
+
 static weir_status read_bytes(config_file *f, weir_error *err)
 {
     char chunk[65536];
-    weir_status status = WEIR_OK;
-    FILE *file = fopen(f->path, "re");
+    FILE *file = NULL;
+    weir_status status = open_judged(f, &file, err);
 
-    if (file == NULL) {
-        return weir__fail(err, errno == ENOENT ? WEIR_ENOTFOUND : WEIR_EIO,
-                          "could not open \"%s\": %s", f->path, strerror(errno));
+    if (status != WEIR_OK) {
+        return status;
     }
     for (size_t n; status == WEIR_OK && (n = fread(chunk, 1, sizeof chunk, file)) > 0;) {
         if (f->bytes.len + n > CONFIG_BYTES_MAX) {
@@ -156,6 +206,60 @@ static bool is_shallow(config_file *f)
     return depth <= CONFIG_DEPTH_MAX;
 }
 
+static int key_order(const void *a, const void *b)
+{
+    const yaml_node_t *x = *(yaml_node_t *const *)a, *y = *(yaml_node_t *const *)b;
+    const weir_str left = { (const char *)x->data.scalar.value, x->data.scalar.length };
+    const weir_str right = { (const char *)y->data.scalar.value, y->data.scalar.length };
+    const int order = weir__str_compare(left, right);
+
+    return order != 0                                  ? order
+           : x->start_mark.index < y->start_mark.index ? -1
+                                                       : x->start_mark.index > y->start_mark.index;
+}
+
+/* No mapping says the same twice, whether or not anybody takes what it says. */
+static void check_twice(config_file *f, const yaml_node_t *mapping)
+{
+    const yaml_node_pair_t *pairs = mapping->data.mapping.pairs.start;
+    const size_t count = (size_t)(mapping->data.mapping.pairs.top - pairs);
+    size_t scalars = 0;
+    yaml_node_t **keys = weir__calloc(count + 1, sizeof(yaml_node_t *));
+
+    f->full |= keys == NULL;
+    for (size_t i = 0; i < count && keys != NULL; i++) {
+        yaml_node_t *key = weir__config_node(f, pairs[i].key);
+        if (key->type == YAML_SCALAR_NODE) {
+            keys[scalars++] = key;
+        }
+    }
+    if (scalars > 1) {
+        qsort(keys, scalars, sizeof(yaml_node_t *), key_order);
+    }
+    for (size_t i = 1; i < scalars; i++) {
+        const weir_str name = { (const char *)keys[i]->data.scalar.value,
+                                keys[i]->data.scalar.length };
+        const weir_str before = { (const char *)keys[i - 1]->data.scalar.value,
+                                  keys[i - 1]->data.scalar.length };
+        if (weir__str_equal(name, before)) {
+            const size_t shown =
+                name.len < FOUND_SHOWN_BYTES_MAX ? name.len : FOUND_SHOWN_BYTES_MAX;
+            weir__config_problem(f, keys[i], "key \"%.*s\" is given twice, first in line %zu",
+                                 (int)shown, name.ptr, keys[i - 1]->start_mark.line + 1);
+        }
+    }
+    weir__free(keys);
+}
+
+static void check_all_twice(config_file *f)
+{
+    for (yaml_node_t *node = f->document.nodes.start; node < f->document.nodes.top; node++) {
+        if (node->type == YAML_MAPPING_NODE) {
+            check_twice(f, node);
+        }
+    }
+}
+
 static void parse(config_file *f, yaml_parser_t *p)
 {
     yaml_document_t second;
@@ -195,6 +299,10 @@ weir_status weir__config_load(config_file *f, weir_error *err)
         parse(f, &parser);
     }
     yaml_parser_delete(&parser);
+    f->broken = f->problems_count > 0;
+    if (f->loaded && !f->broken) {
+        check_all_twice(f);
+    }
     return f->full ? weir__fail(err, WEIR_ENOMEM, "out of memory") : WEIR_OK;
 }
 
@@ -281,9 +389,7 @@ void weir__config_mapping(config_file *f, yaml_node_t *node, const char *what,
         const size_t i = key_find(keys, keys_count, name);
         if (i == keys_count) {
             weir__config_unknown(f, key, keys, keys_count);
-        } else if (seen[i]) {
-            weir__config_problem(f, key, "key \"%s\" is given twice", keys[i].name);
-        } else {
+        } else if (!seen[i]) { /* twice is told already */
             seen[i] = true;
             keys[i].take(f, &keys[i], weir__config_node(f, pair->value), into);
         }

@@ -3,7 +3,8 @@
  *
  * A mapping is described by an array of config_key: which keys there are, how the value of each is
  * taken, and where it goes. A key that is not in the table is an error, never passed over. What is
- * wrong with one value does not keep the others from being looked at.
+ * wrong with one value does not keep the others from being looked at. A key that stands twice in a
+ * mapping, any mapping of the file, is told when the file is loaded.
  */
 #ifndef WEIR_CLI_CONFIG_YAML_H
 #define WEIR_CLI_CONFIG_YAML_H
@@ -30,11 +31,16 @@ typedef struct config_file {
     weir_buffer bytes;
     yaml_document_t document; /* when loaded */
     bool loaded;
+    bool broken;          /* not one document of YAML: there is nothing to take */
     weir_buffer problems; /* one line each */
     size_t problems_count;
     weir_arena *arena; /* borrowed: texts that were taken are copied there */
     bool full;         /* out of memory */
 } config_file;
+
+/* --insecure: from now on a file may belong to anybody (base/file.h). The arguments are read before
+ * any file is. */
+void weir__config_accept_insecure(void);
 
 typedef struct config_key config_key;
 /* Takes the value of a key into the struct that belongs to the mapping. */

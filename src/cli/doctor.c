@@ -16,11 +16,11 @@ typedef struct doctor {
 static void say(doctor *d, const char *level, const char *rule, const char *text,
                 const char *advice)
 {
-    const cli_field fields[] = {
-        { .name = "level", .type = CLI_STR, .text = weir__str(level) },
-        { .name = "rule", .type = CLI_STR, .text = weir__str(rule) },
-        { .name = "message", .type = CLI_STR, .text = weir__str(text) },
-        { .name = "advice", .type = CLI_STR, .text = weir__str(advice == NULL ? "" : advice) },
+    const report_field fields[] = {
+        { .name = "level", .type = REPORT_STR, .text = weir__str(level) },
+        { .name = "rule", .type = REPORT_STR, .text = weir__str(rule) },
+        { .name = "message", .type = REPORT_STR, .text = weir__str(text) },
+        { .name = "advice", .type = REPORT_STR, .text = weir__str(advice == NULL ? "" : advice) },
     };
 
     if (d->c->out.json) {
@@ -57,46 +57,11 @@ static void around(void *ctx, bool act, const char *rule, const char *text, cons
     }
 }
 
-/* SQLite 3.7.0 to 3.51.2 can damage a database when one connection checkpoints while another
- * commits and restarts the write-ahead log. */
-static bool has_wal_reset_bug(const char *library)
-{
-    static const int64_t first = 3007000, last = 3051002;
-    static const char name[] = "SQLite ";
-    int64_t number = 0;
-
-    if (strncmp(library, name, strlen(name)) != 0) {
-        return false;
-    }
-    const char *at = library + strlen(name);
-    for (int part = 0; part < 3; part++) {
-        int64_t value = 0;
-        const size_t len = strcspn(at, ".");
-        if (!weir__str_to_i64((weir_str){ .ptr = at, .len = len }, &value)) {
-            return false;
-        }
-        number = number * 1000 + value;
-        at += len + (at[len] == '.' ? 1 : 0);
-    }
-    return number >= first && number <= last;
-}
-
-/* A file's library and how it is synced; a server is looked at by its store's survey. */
+/* How a file is synced; a server is looked at by its store's survey. */
 static void look_at_settings(doctor *d, const store_stats *stats)
 {
-    char text[256];
-
     if (stats->database[0] != '\0') {
         return;
-    }
-    if (has_wal_reset_bug(stats->library)) {
-        (void)snprintf(text, sizeof text,
-                       "%s can damage a file when one program checkpoints while another commits; "
-                       "Weir's own programs take turns and are safe",
-                       stats->library);
-        note(d, "sqlite-wal-reset", text,
-             "Do not write to the file with other programs while Weir uses it, or use a SQLite "
-             "from 3.51.3.");
     }
     if (strcmp(stats->durability, "normal") == 0) {
         note(d, "durability",
@@ -111,12 +76,12 @@ static void look_at_settings(doctor *d, const store_stats *stats)
 
 static void print_end(doctor *d, const store_stats *stats)
 {
-    const cli_field fields[] = {
-        { .name = "findings", .type = CLI_I64, .number = d->findings },
-        { .name = "notes", .type = CLI_I64, .number = d->notes },
-        { .name = "schema", .type = CLI_I64, .number = stats->schema },
-        { .name = "library", .type = CLI_STR, .text = weir__str(stats->library) },
-        { .name = "durability", .type = CLI_STR, .text = weir__str(stats->durability) },
+    const report_field fields[] = {
+        { .name = "findings", .type = REPORT_I64, .number = d->findings },
+        { .name = "notes", .type = REPORT_I64, .number = d->notes },
+        { .name = "schema", .type = REPORT_I64, .number = stats->schema },
+        { .name = "library", .type = REPORT_STR, .text = weir__str(stats->library) },
+        { .name = "durability", .type = REPORT_STR, .text = weir__str(stats->durability) },
     };
 
     if (d->c->out.json) {
@@ -178,13 +143,14 @@ const cli_command weir__cli_doctor_command = {
     .block = CLI_BLOCK_OPERATE,
     .usage = "[options]",
     .summary = "check the store, and say what to do about each finding",
-    .about =
-        "Checks the invariants of the store, its schema, the database library and how durable "
-        "it is;\n"
-        "on PostgreSQL also the server: its settings, transactions that hold it up, poolers.\n"
-        "Names work that waits for nobody: of retired reactions, of reactions that no running\n"
-        "worker knows, in lanes that none serves.\n"
-        "Findings are to be acted on: with any, the exit status is 1. Notes are good to know.",
+    .about = "Checks the invariants of the store, its schema, the database library and how durable "
+             "it is;\n"
+             "on PostgreSQL also the server: its settings, transactions that hold it up, poolers.\n"
+             "Names targets that are blocked, events that are parked, and work that waits for "
+             "nobody: of\n"
+             "retired reactions, of reactions that no running worker handles, in lanes that none "
+             "serves.\n"
+             "Findings are to be acted on: with any, the exit status is 1. Notes are good to know.",
     .example = "weir doctor\n"
                "weir doctor --store sqlite:orders.db --json\n"
                "weir doctor --store postgres:///orders",

@@ -1,4 +1,5 @@
-/* doctor_work.c - work that waits for nobody.
+/* doctor_work.c - work that waits for somebody: targets that are blocked, events that were parked,
+ * and work that is forgotten, worst first.
  *
  * Three ways to be forgotten: the reaction was retired, no worker that runs knows the reaction in
  * its current definition, or no worker serves the lane. All targets are looked at, a page at a
@@ -13,6 +14,7 @@
 #include <stdio.h>
 
 enum {
+    PARKED_PAGE = 500,
     NAMED_MAX = 3,        /* targets that a finding names           */
     NAMED_BYTES_MAX = 96, /* of a name; what is longer is cut short */
     FINDING_BYTES_MAX = 1400,
@@ -34,6 +36,8 @@ typedef struct doctor_work {
     cli_workers workers;
     store_positions positions;
     doctor_targets *targets; /* owned: per reaction of the list */
+    named blocked;
+    named beyond; /* targets with a position beyond the end of the log */
     store_survey_fn fn;
     void *ctx;
 } doctor_work;
@@ -54,6 +58,12 @@ static bool look_at_target(void *ctx, const store_target *t, bool *wanted)
 {
     doctor_work *d = ctx;
 
+    if (t->blocked) {
+        note_target(&d->blocked, t->name);
+    }
+    if (weir__cli_is_beyond(t, d->positions.head)) {
+        note_target(&d->beyond, t->name);
+    }
     for (size_t i = 0; i < t->subscriptions_count; i++) {
         const store_subscription *s = &t->subscriptions[i];
         for (size_t k = 0; k < d->reactions.reactions_count; k++) {
@@ -102,12 +112,13 @@ static void tell_unknown(doctor_work *d, const store_reaction *r, const doctor_t
         write_named(&t->all, "target of it stays", "targets of it stay", which, sizeof which);
     }
     (void)snprintf(text, sizeof text,
-                   "no running worker knows reaction \"%.*s\", which is routed up to %" PRId64
+                   "no running worker handles reaction \"%.*s\", which is routed up to %" PRId64
                    " of %" PRId64 "; %s",
                    (int)r->name.len, r->name.ptr, r->routed, d->positions.safe, which);
-    if (waits || somebody) {
+    if (waits || somebody || r->routed < d->positions.safe) {
         d->fn(d->ctx, waits && somebody, "unknown-reaction", text,
-              "Run a worker that declares it as it is now, or end it with weir reactions retire.");
+              "Start weir work with a weir.yaml that declares it as it is now, or end it with "
+              "weir reactions retire.");
     }
 }
 
@@ -139,7 +150,89 @@ static void judge_lane(doctor_work *d, const store_lane *l)
                    l->ready, l->ready == 1 ? " is" : "s are", (int)l->lane.len, l->lane.ptr);
     /* With no worker at all, it may be that none is meant to run now. */
     d->fn(d->ctx, weir__cli_workers_count(&d->workers, NULL, NULL) > 0, "lane-without-worker", text,
-          "Run a worker with this lane, or pause the lane with weir pause --lane.");
+          "Start weir work --lanes with this lane, or pause it with weir pause --lane.");
+}
+
+static void tell_blocked(const doctor_work *d)
+{
+    char text[FINDING_BYTES_MAX];
+
+    if (d->blocked.targets > 0) {
+        write_named(&d->blocked, "target is blocked", "targets are blocked", text, sizeof text);
+        d->fn(d->ctx, true, "blocked", text,
+              "See the error with weir why TARGET. Then weir unblock TARGET tries again, and weir "
+              "skip TARGET parks the event and goes on with the next one.");
+    }
+}
+
+/* Of each reaction, how many events are parked and were not sent back. */
+static weir_status tell_parked(const doctor_work *d, weir_store *store, weir_error *err)
+{
+    weir_status status = WEIR_OK;
+
+    for (size_t i = 0; status == WEIR_OK && i < d->reactions.reactions_count; i++) {
+        const store_reaction *r = &d->reactions.reactions[i];
+        store_parked_query q = { .limit = PARKED_PAGE, .reaction = r->name };
+        store_parked_chunk chunk = { .more = true };
+        char text[FINDING_BYTES_MAX], advice[FINDING_BYTES_MAX];
+        int64_t count = 0;
+        while (status == WEIR_OK && chunk.more) {
+            status = store->ops->parked(store, &q, &chunk, err);
+            for (size_t k = 0; status == WEIR_OK && k < chunk.parked_count; k++) {
+                q.after = chunk.parked[k].id;
+                count += chunk.parked[k].sent_back ? 0 : 1;
+            }
+        }
+        weir__arena_free(&chunk.arena);
+        if (status == WEIR_OK && count > 0) {
+            (void)snprintf(text, sizeof text, "%" PRId64 " event%s of reaction \"%.*s\" %s parked",
+                           count, count == 1 ? "" : "s", (int)r->name.len, r->name.ptr,
+                           count == 1 ? "is" : "are");
+            (void)snprintf(
+                advice, sizeof advice,
+                "See them with weir parked ls --reaction %.*s. weir parked retry sends them "
+                "back, weir parked drop gives them up.",
+                (int)r->name.len, r->name.ptr);
+            d->fn(d->ctx, true, "parked", text, advice);
+        }
+    }
+    return status;
+}
+
+/* Targets that an older Weir settled beyond the end of a log that was cut off: events up to there
+ * are not delivered. */
+static void tell_beyond(const doctor_work *d)
+{
+    char text[FINDING_BYTES_MAX], which[FINDING_BYTES_MAX / 2];
+
+    if (d->beyond.targets > 0) {
+        write_named(&d->beyond, "target is beyond the end of the log",
+                    "targets are beyond the end of the log", which, sizeof which);
+        (void)snprintf(text, sizeof text,
+                       "%s; the log ends at %" PRId64 ", and new events would be passed over",
+                       which, d->positions.head);
+        d->fn(d->ctx, true, "beyond-log", text,
+              "Part of the log was lost (a failover, a restore). Set them back with weir reset "
+              "--to POSITION, to the last event before that; what follows is delivered again.");
+    }
+}
+
+/* The same of routing: events up to there are not routed. */
+static void tell_routed_beyond(const doctor_work *d, const store_reaction *r)
+{
+    char text[FINDING_BYTES_MAX];
+
+    if (!r->retired && r->routed > d->positions.head && r->routed > d->positions.safe) {
+        (void)snprintf(text, sizeof text,
+                       "reaction \"%.*s\" is routed up to %" PRId64 ", beyond the end of the log "
+                       "(%" PRId64 "), so new events would be passed over",
+                       (int)r->name.len, r->name.ptr, r->routed, d->positions.head);
+        d->fn(
+            d->ctx, true, "routed-beyond-log", text,
+            "Part of the log was lost (a failover, a restore). Stop the workers; as the owner, in "
+            "the schema of the store: UPDATE reactions SET routed = POSITION WHERE name = NAME, "
+            "the last event before that part (not below its since).");
+    }
 }
 
 weir_status weir__cli_doctor_work(weir_store *store, store_survey_fn fn, void *ctx, weir_error *err)
@@ -163,11 +256,17 @@ weir_status weir__cli_doctor_work(weir_store *store, store_survey_fn fn, void *c
         status = d.targets == NULL ? weir__fail(err, WEIR_ENOMEM, "out of memory")
                                    : weir__cli_targets_each(store, &all, INT64_MAX, &sink, err);
     }
-    for (size_t i = 0; status == WEIR_OK && i < d.reactions.reactions_count; i++) {
-        judge_reaction(&d, &d.reactions.reactions[i], &d.targets[i]);
+    if (status == WEIR_OK) {
+        tell_blocked(&d);
+        tell_beyond(&d);
+        status = tell_parked(&d, store, err);
     }
     for (size_t i = 0; status == WEIR_OK && i < d.lanes.lanes_count; i++) {
         judge_lane(&d, &d.lanes.lanes[i]);
+    }
+    for (size_t i = 0; status == WEIR_OK && i < d.reactions.reactions_count; i++) {
+        judge_reaction(&d, &d.reactions.reactions[i], &d.targets[i]);
+        tell_routed_beyond(&d, &d.reactions.reactions[i]);
     }
     weir__free(d.targets);
     weir__cli_workers_free(&d.workers);

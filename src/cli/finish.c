@@ -1,30 +1,33 @@
 /* finish.c - weir done, fail, release and extend: the end of a claim, or more time for it.
  *
  * A row is named by its primary key; several keys name several rows, each finished by itself. What
- * is written is guarded by the holder and the fence: who has lost a row writes nothing to it.
+ * is written is guarded by the holder and the fence: nothing is written to a row that was lost.
  */
 #include "cli/claim_options.h"
 
 #define KEYS_MAX ((size_t)10000)
 
 static const cli_option writing_options[] = {
-    { "by", "ID", CLI_WORD, "who holds it, as it was claimed" },
-    { "by-column", "COLUMN", CLI_TEXT, "the column with the holder (else claimed_by)" },
-    { "at-column", "COLUMN", CLI_TEXT, "the column with the time of the claim (else claimed_at)" },
-    { "fence", "N", CLI_NUMBER, "the fence with which it was claimed" },
+    { "by", "ID", CLI_WORD, "who holds the row: the --by of the claim" },
+    { "by-column", "COLUMN", CLI_TEXT, "the column with the holder (default: claimed_by)" },
+    { "at-column", "COLUMN", CLI_TEXT,
+      "the column with the time of the claim (default: claimed_at)" },
+    { "fence", "N", CLI_NUMBER, "the fence that the claim was given" },
     { "fence-column", "COLUMN", CLI_WORD, "the column with the fence" },
-    { "lease-column", "COLUMN", CLI_TEXT, "the column with the lease's end (else locked_until)" },
+    { "lease-column", "COLUMN", CLI_TEXT,
+      "the column with the end of the lease (default: locked_until)" },
     { "set", "COLUMN=VALUE", CLI_TEXT, "write this as well; may be repeated" },
     { "set-sql", "COLUMN=SQL", CLI_TEXT, "write an expression; may be repeated" },
     { "param", "NAME=VALUE", CLI_TEXT, "what :NAME stands for in --set-sql; may be repeated" },
 };
 static const cli_option extend_options[] = {
     { "lease", "TIME", CLI_SPAN, "for how long from now on, such as 5m" },
-    { "by", "ID", CLI_WORD, "who holds it, as it was claimed" },
-    { "by-column", "COLUMN", CLI_TEXT, "the column with the holder (else claimed_by)" },
-    { "fence", "N", CLI_NUMBER, "the fence with which it was claimed" },
+    { "by", "ID", CLI_WORD, "who holds the row: the --by of the claim" },
+    { "by-column", "COLUMN", CLI_TEXT, "the column with the holder (default: claimed_by)" },
+    { "fence", "N", CLI_NUMBER, "the fence that the claim was given" },
     { "fence-column", "COLUMN", CLI_WORD, "the column with the fence" },
-    { "lease-column", "COLUMN", CLI_TEXT, "the column with the lease's end (else locked_until)" },
+    { "lease-column", "COLUMN", CLI_TEXT,
+      "the column with the end of the lease (default: locked_until)" },
 };
 
 static finish_kind kind_of(const cli *c)
@@ -158,12 +161,13 @@ const cli_command weir__cli_done_command = {
     .usage = "TABLE KEY... --by ID [options]",
     .summary = "finish a claimed row: the work is done",
     .about =
-        "Writes --set (or done: of weir.yaml) to a claimed row and ends its lease; who held it\n"
-        "stays on record.\n"
-        "KEY is the row's primary key; a key of several columns is several arguments, and\n"
-        "several keys are several rows. When the row is no longer held by --by under --fence,\n"
-        "or its lease has ended, nothing is written, and the exit status is 4. TABLE is one\n"
-        "of the database, or of tables: in weir.yaml.",
+        "Finishes a claimed row: writes --set (default: done: in weir.yaml) and ends its lease.\n"
+        "The row still says who held it.\n"
+        "\n"
+        "KEY is the primary key of the row. A key of several columns takes several arguments;\n"
+        "several keys finish several rows. If the row is no longer held by --by with --fence, or\n"
+        "its lease has ended, nothing is written and the exit status is 4. TABLE is a table of\n"
+        "the database or an entry under tables: in weir.yaml.",
     .example = "weir done jobs 42 --by worker-7 --set status=done",
     .options = writing_options,
     .options_count = sizeof writing_options / sizeof writing_options[0],

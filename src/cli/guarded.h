@@ -3,7 +3,7 @@
 #define WEIR_CLI_GUARDED_H
 
 #include "cli/cli.h"
-#include "lock/run.h"
+#include "supervisor/run.h"
 
 enum { CLI_HOLDER_BYTES = 320 };
 

@@ -4,21 +4,21 @@
 #include <stdio.h>
 
 const cli_command *const weir__cli_commands[] = {
-    &weir__cli_append_command,  &weir__cli_read_command,    &weir__cli_log_command,
-    &weir__cli_streams_command, &weir__cli_close_command,   &weir__cli_work_command,
-    &weir__cli_targets_command, &weir__cli_why_command,     &weir__cli_reactions_command,
-    &weir__cli_dead_command,    &weir__cli_claim_command,   &weir__cli_done_command,
-    &weir__cli_fail_command,    &weir__cli_release_command, &weir__cli_extend_command,
-    &weir__cli_lock_command,    &weir__cli_once_command,    &weir__cli_locks_command,
-    &weir__cli_race_command,    &weir__cli_lint_command,    &weir__cli_init_command,
-    &weir__cli_status_command,  &weir__cli_doctor_command,  &weir__cli_unblock_command,
-    &weir__cli_skip_command,    &weir__cli_reset_command,   &weir__cli_prioritize_command,
-    &weir__cli_pause_command,   &weir__cli_resume_command,  &weir__cli_help_command,
-    &weir__cli_version_command,
+    &weir__cli_append_command,  &weir__cli_read_command,       &weir__cli_log_command,
+    &weir__cli_streams_command, &weir__cli_close_command,      &weir__cli_work_command,
+    &weir__cli_targets_command, &weir__cli_why_command,        &weir__cli_reactions_command,
+    &weir__cli_parked_command,  &weir__cli_claim_command,      &weir__cli_done_command,
+    &weir__cli_fail_command,    &weir__cli_release_command,    &weir__cli_extend_command,
+    &weir__cli_race_command,    &weir__cli_lint_command,       &weir__cli_lock_command,
+    &weir__cli_once_command,    &weir__cli_locks_command,      &weir__cli_init_command,
+    &weir__cli_status_command,  &weir__cli_doctor_command,     &weir__cli_backup_command,
+    &weir__cli_restore_command, &weir__cli_unblock_command,    &weir__cli_skip_command,
+    &weir__cli_reset_command,   &weir__cli_prioritize_command, &weir__cli_pause_command,
+    &weir__cli_resume_command,  &weir__cli_help_command,       &weir__cli_version_command,
 };
 const size_t weir__cli_commands_count = sizeof weir__cli_commands / sizeof weir__cli_commands[0];
 
-static const char *const block_titles[CLI_BLOCKS_COUNT] = { "Events", "Workers", "Tables",
+static const char *const block_titles[CLI_BLOCKS_COUNT] = { "Events", "Workers", "Tables", "Jobs",
                                                             "Operate" };
 
 static const char starters[] =
@@ -79,7 +79,8 @@ int weir__cli_help_all(cli *c)
         o,
         "\nThe store is the file weir.db unless --store, WEIR_STORE or weir.yaml says otherwise:\n"
         "sqlite:PATH, postgres://HOST/DATABASE. weir COMMAND --help explains a command, weir help\n"
-        "choosing which claim or lock is for what; man weir has more.\n");
+        "choosing says which claim or lock is for what, weir help output how text and JSON are\n"
+        "printed; man weir has more.\n");
     return CLI_DONE;
 }
 
@@ -126,20 +127,20 @@ int weir__cli_help_of(cli *c, const cli_command *command)
 }
 
 static const char choosing[] =
-    "Which claim or lock for which problem, and what happens to the one who comes second\n"
+    "Which claim or lock solves which problem, and what happens to the one who comes second\n"
     "\n"
     "  rows of a table that wait for workers\n"
-    "      weir claim TABLE --run CMD                 is given the next row, or told of none\n"
+    "      weir claim TABLE --run CMD                 gets the next row, or none\n"
     "  the same, and all of the work is in that database\n"
     "      weir claim TABLE --hold --run CMD          the same; a crash leaves the row as it was\n"
     "  one row, known beforehand, that two programs want to change\n"
     "      weir lock --table T --id ID --wait -- CMD  waits, then sees what the first one wrote\n"
     "  a job that must not overlap with itself, on one machine or many\n"
-    "      weir lock NAME -- CMD                      is turned away (75), or waits: --wait\n"
+    "      weir lock NAME -- CMD                      exits with 75, or waits (--wait)\n"
     "  a job that must happen once, and never again\n"
-    "      weir once KEY -- CMD                       gets the output of the first, does nothing\n"
+    "      weir once KEY -- CMD                       prints what the first one printed\n"
     "  a decision that depends on all that has happened so far\n"
-    "      weir append STREAM NAME --expect N         is told of the conflict, and decides again\n"
+    "      weir append STREAM NAME --expect N         gets a conflict, and decides again\n"
     "  work that follows from what has happened, in order\n"
     "      weir work                                  takes another target\n"
     "\n"
@@ -150,14 +151,43 @@ static const char choosing[] =
     "lint reads claims that are written in SQL. docs/two-workers-one-table.md goes through all\n"
     "of it.\n";
 
+static const char output_topic[] =
+    "How Weir prints\n"
+    "\n"
+    "On a terminal Weir prints text for people. In a pipe or a file it prints one JSON object per\n"
+    "line, errors and notes on stderr included. WEIR_OUTPUT=text or WEIR_OUTPUT=json decides for\n"
+    "a whole session, --text or --json for one command.\n"
+    "\n"
+    "Text fits the terminal. Long texts are shortened and end in \xe2\x80\xa6, and the least\n"
+    "important columns are left out; --wide prints everything. COLUMNS overrides the width of\n"
+    "the terminal. Text in a pipe or a file is always whole.\n"
+    "\n"
+    "Rows that need someone come first. Amounts have separators; positions, versions and ids do\n"
+    "not, because you type them. Times are told from now, such as 3 s ago; --utc prints the times\n"
+    "themselves. States have a colour where the terminal has colours. --color always or never\n"
+    "overrides that; NO_COLOR and TERM=dumb turn colours off.\n"
+    "\n"
+    "JSON has every field with its exact value: times in UTC with microseconds, sizes in bytes.\n"
+    "Fields are added in later versions, but not renamed or removed. Nothing in your data can\n"
+    "send control sequences to the terminal.\n";
+
+static const struct {
+    const char *name, *text;
+} topics[] = {
+    { "choosing", choosing },
+    { "output", output_topic },
+};
+
 static int run_help(cli *c)
 {
     if (c->words_count == 0) {
         return weir__cli_help_all(c);
     }
-    if (strcmp(c->words[0], "choosing") == 0) {
-        (void)weir__cli_put(&c->out, weir__str(choosing));
-        return CLI_DONE;
+    for (size_t i = 0; i < sizeof topics / sizeof topics[0]; i++) {
+        if (strcmp(c->words[0], topics[i].name) == 0) {
+            (void)weir__cli_put(&c->out, weir__str(topics[i].text));
+            return CLI_DONE;
+        }
     }
     const cli_command *command = weir__cli_command(c->words[0]);
     return command == NULL ? weir__cli_unknown(c, c->words[0]) : weir__cli_help_of(c, command);
@@ -167,13 +197,15 @@ const cli_command weir__cli_help_command = {
     .name = "help",
     .block = CLI_BLOCK_OPERATE,
     .usage = "[COMMAND]\n"
-             "choosing",
+             "choosing\n"
+             "output",
     .summary = "list the commands, or explain one",
     .about =
         "Lists the commands, or explains one, as weir COMMAND --help does. weir help choosing\n"
-        "says which claim or lock is for which problem.",
+        "says which claim or lock is for which problem, weir help output how Weir prints.",
     .example = "weir help append\n"
-               "weir help choosing",
+               "weir help choosing\n"
+               "weir help output",
     .words_min = 0,
     .words_max = 1,
     .run = run_help,
@@ -181,9 +213,9 @@ const cli_command weir__cli_help_command = {
 
 static int run_version(cli *c)
 {
-    const cli_field field = { .name = "version",
-                              .type = CLI_STR,
-                              .text = weir__str(weir_version_text()) };
+    const report_field field = { .name = "version",
+                                 .type = REPORT_STR,
+                                 .text = weir__str(weir_version_text()) };
 
     if (c->out.json) {
         (void)weir__cli_row(&c->out, &field, 1);

@@ -20,7 +20,7 @@ enum {
 
 static const cli_option options[] = {
     { "limit", "N", CLI_NUMBER, "every claim takes N rows: LIMIT N" },
-    { "dialect", "NAME", CLI_WORD, "postgres or sqlite; else it is guessed from the text" },
+    { "dialect", "NAME", CLI_WORD, "postgres or sqlite (default: guessed from the text)" },
     { "rules", NULL, CLI_FLAG, "print the rules, each with a wrong and a right example" },
 };
 
@@ -81,11 +81,11 @@ static void print_finding(cli *c, weir_str file, const lint_finding *f)
                               f->line, rule, (int)f->message.len, f->message.ptr);
         return;
     }
-    const cli_field fields[] = {
-        { .name = "file", .type = CLI_STR, .text = file },
-        { .name = "line", .type = CLI_I64, .number = f->line },
-        { .name = "rule", .type = CLI_STR, .text = weir__str(rule) },
-        { .name = "message", .type = CLI_STR, .text = f->message },
+    const report_field fields[] = {
+        { .name = "file", .type = REPORT_STR, .text = file },
+        { .name = "line", .type = REPORT_I64, .number = f->line },
+        { .name = "rule", .type = REPORT_STR, .text = weir__str(rule) },
+        { .name = "message", .type = REPORT_STR, .text = f->message },
     };
     (void)weir__cli_row(&c->out, fields, sizeof fields / sizeof fields[0]);
 }
@@ -102,7 +102,7 @@ static int lint_file(cli *c, const char *file, const lint_options *o, weir_buffe
         complain(c, file, 0, &err);
     } else if (weir__lint((weir_str){ text->ptr, text->len }, o, &report, &err) != WEIR_OK) {
         complain(c, strcmp(file, "-") == 0 ? "standard input" : file, report.bad_line, &err);
-    } else if (!weir__cli_shown(&shown, weir__str(file))) {
+    } else if (!weir__report_shown(&shown, weir__str(file))) {
         (void)weir__fail(&err, WEIR_ENOMEM, "out of memory");
         complain(c, file, 0, &err);
     } else {
@@ -133,11 +133,11 @@ static int print_rules(cli *c)
     for (int i = 0; i < LINT_RULES_COUNT; i++) {
         const lint_rule_info *r = &weir__lint_rules[i];
         if (c->json) {
-            const cli_field fields[] = {
-                { .name = "rule", .type = CLI_STR, .text = weir__str(r->name) },
-                { .name = "message", .type = CLI_STR, .text = weir__str(r->message) },
-                { .name = "wrong", .type = CLI_STR, .text = weir__str(r->wrong) },
-                { .name = "right", .type = CLI_STR, .text = weir__str(r->right) },
+            const report_field fields[] = {
+                { .name = "rule", .type = REPORT_STR, .text = weir__str(r->name) },
+                { .name = "message", .type = REPORT_STR, .text = weir__str(r->message) },
+                { .name = "wrong", .type = REPORT_STR, .text = weir__str(r->wrong) },
+                { .name = "right", .type = REPORT_STR, .text = weir__str(r->right) },
             };
             (void)weir__cli_row(&c->out, fields, sizeof fields / sizeof fields[0]);
             continue;

@@ -8,11 +8,11 @@ enum { EXIT_STATUS_MAX = 255 };
 
 static const cli_option options[] = {
     { "table", "NAME", CLI_WORD, "lock a row of this table instead, which PROGRAM reads on stdin" },
-    { "id", "KEY", CLI_TEXT, "which row: its primary key; repeated for each part of it" },
-    { "wait", "[D]", CLI_WAIT, "wait for the holder, for D or as long as it takes" },
-    { "held-exit", "N", CLI_NUMBER, "exit with N, not 75, when somebody else holds it" },
-    { "check", "D", CLI_SPAN, "notice within D that the lock was lost (10s)" },
-    { "grace", "D", CLI_SPAN, "from SIGTERM to SIGKILL when it was (10s)" },
+    { "id", "KEY", CLI_TEXT, "primary key of the row; repeat it for a key of several columns" },
+    { "wait", "[D]", CLI_WAIT, "wait for the holder: at most D, or as long as it takes" },
+    { "held-exit", "N", CLI_NUMBER, "exit with N instead of 75 if somebody else holds it" },
+    { "check", "D", CLI_SPAN, "notice within D that the lock was lost (default: 10s)" },
+    { "grace", "D", CLI_SPAN, "time from SIGTERM to SIGKILL when it was lost (default: 10s)" },
 };
 
 static void note(void *ctx, const char *text)
@@ -39,6 +39,7 @@ static weir_status watch_look(void *ctx, bool prove, int64_t *known_us, weir_err
 
 /* ---- the command --------------------------------------------------------------------------- */
 
+/* Lets go of the lock. */
 static int run_under(const cli *c, const cli_guarded *g, named_lock *l)
 {
     char what[64];
@@ -50,16 +51,24 @@ static int run_under(const cli *c, const cli_guarded *g, named_lock *l)
         .check_us = g->check_us,
         .grace_us = g->grace_us,
         .hold_fd = weir__lock_hold_fd(l),
+        .hold_passed = weir__lock_kind(l) == LOCK_FILE,
+        .leased = weir__lock_kind(l) == LOCK_LEASE,
         .watch = { .ctx = l, .poll_fd = watch_fd, .due_us = watch_due, .look = watch_look },
     };
     const weir_status status = weir__run(&q, &out, &err);
     if (status != WEIR_OK) {
         (void)weir__cli_fail(c, &err);
+        if (out.orphaned) {
+            weir__lock_leave(l);
+        } else {
+            weir__lock_release(l);
+        }
         return status == WEIR_ELOST ? CLI_HELD : CLI_ERROR;
     }
     (void)snprintf(what, sizeof what, "the lock (%s)", weir__lock_kind_text(weir__lock_kind(l)));
     const int result = weir__cli_guarded_end(c, g, what, &out);
     weir__run_outcome_free(&out);
+    weir__lock_release(l);
     return result;
 }
 
@@ -88,9 +97,7 @@ static int run_with(cli *c, const cli_guarded *g)
         const int result = weir__cli_fail(c, &err);
         return status != WEIR_EHELD ? CLI_ERROR : held != NULL ? (int)held->number : result;
     }
-    const int result = run_under(c, g, l);
-    weir__lock_release(l);
-    return result;
+    return run_under(c, g, l);
 }
 
 static int run(cli *c)
@@ -126,24 +133,26 @@ static int run(cli *c)
 
 const cli_command weir__cli_lock_command = {
     .name = "lock",
-    .block = CLI_BLOCK_TABLES,
+    .block = CLI_BLOCK_JOBS,
     .usage = "NAME [options] -- PROGRAM [ARGUMENT...]\n"
              "--table TABLE --id KEY [options] -- PROGRAM [ARGUMENT...]",
-    .summary = "run a program that one at a time may run",
+    .summary = "run a program unless another copy is already running",
     .about =
-        "Runs PROGRAM if nobody holds NAME, on this machine or (PostgreSQL) any other, and\n"
-        "passes its exit status on. Otherwise exits with 75 at once and says who holds it,\n"
-        "where and since when; with --wait it waits. Nothing is remembered of past runs, and\n"
-        "nothing is installed: weir init is not needed, except behind a pooler. The lock ends\n"
-        "with this process, and the program with the lock: if it is lost the program has\n"
-        "SIGTERM, then SIGKILL, and the exit status is 75. WEIR_FENCE is set where the store is\n"
-        "initialised. With --table a row of your own table is locked in a transaction: PROGRAM\n"
-        "reads it as JSON, prints last what is to be written to it, {\"set\":{\"amount\":5}}, and\n"
-        "exit status 0 commits.",
+        "Runs PROGRAM if nobody holds NAME, on this machine or (PostgreSQL) on any other, and\n"
+        "passes on its exit status. If somebody holds it, weir lock exits with 75 and says who,\n"
+        "where and since when; with --wait it waits. It does not remember past runs: for that\n"
+        "there is weir once. Nothing is installed, and you do not need weir init, except behind a\n"
+        "pooler. The lock ends with this process, and the program ends with the lock: if the lock\n"
+        "is lost, the program is sent SIGTERM, then SIGKILL, and the exit status is 75.\n"
+        "WEIR_FENCE is set if the store is initialised.\n"
+        "\n"
+        "With --table, a row of your own table is locked in a transaction. PROGRAM reads the row\n"
+        "as JSON on stdin. What should be written to it, PROGRAM prints as its last line:\n"
+        "{\"set\":{\"amount\":5}}. Exit status 0 commits.",
     .example = "weir lock expense-reconciler -- ./reconcile\n"
                "weir lock expense-reconciler --wait 30s -- ./reconcile\n"
                "weir lock --table expenses --id 42 -- ./reconcile\n"
-               "weir lock nightly --held-exit 0 --store postgres://db/shop -- ./nightly",
+               "weir lock import --held-exit 0 --store postgres://db/shop -- ./import",
     .options = options,
     .options_count = sizeof options / sizeof options[0],
     .words_min = 1,

@@ -114,6 +114,9 @@ static int lock_row(claim_run *k)
                          (int)k->place.table.shown.len, k->place.table.shown.ptr);
         return weir__cli_fail(k->c, &err);
     }
+    if (k->lost) {
+        return CLI_HELD; /* as for a lock that was lost */
+    }
     if (status == CLI_HELD && held != NULL) {
         return (int)held->number;
     }

@@ -4,14 +4,22 @@
 
 static bool print(cli *c, const lock_row *r)
 {
-    const cli_field fields[] = {
-        { .name = "lock", .type = CLI_STR, .text = r->name },
-        { .name = "state", .type = CLI_STR, .text = weir__str(r->waiting ? "waiting" : "held") },
-        { .name = "by", .type = CLI_STR, .text = r->holder },
-        { .name = "since", .type = CLI_STAMP, .number = r->since_us },
-        { .name = "kind", .type = CLI_STR, .text = weir__str(weir__lock_kind_text(r->kind)) },
-        { .name = "until", .type = CLI_STAMP, .number = r->until_us },
-        { .name = "fence", .type = r->fence == 0 ? CLI_NULL : CLI_I64, .number = r->fence },
+    const report_field fields[] = {
+        { .name = "lock", .type = REPORT_STR, .text = r->name },
+        { .name = "state",
+          .type = REPORT_STATE,
+          .text = weir__str(r->waiting ? "waiting" : "held") },
+        { .name = "by", .type = REPORT_STR, .text = r->holder },
+        { .name = "since", .type = REPORT_TIME, .number = r->since_us, .rank = 1 },
+        { .name = "kind",
+          .type = REPORT_STR,
+          .text = weir__str(weir__lock_kind_text(r->kind)),
+          .rank = 3 },
+        { .name = "until", .type = REPORT_TIME, .number = r->until_us, .rank = 2 },
+        { .name = "fence",
+          .type = r->fence == 0 ? REPORT_NULL : REPORT_I64,
+          .number = r->fence,
+          .rank = 4 },
     };
     return weir__cli_row(&c->out, fields, sizeof fields / sizeof fields[0]);
 }
@@ -37,13 +45,13 @@ static int run(cli *c)
 
 const cli_command weir__cli_locks_command = {
     .name = "locks",
-    .block = CLI_BLOCK_TABLES,
+    .block = CLI_BLOCK_JOBS,
     .usage = "[options]",
     .summary = "who holds which lock, and who waits",
     .about =
-        "Lists the names that weir lock holds at this moment, and who waits for them. kind is\n"
-        "session (PostgreSQL), lease (PostgreSQL behind a pooler; until is its end; who waits\n"
-        "for one is not listed) or file (SQLite). The fence is known in an initialised store.",
+        "Lists the locks that weir lock holds now, and who is waiting for them. KIND is session\n"
+        "(PostgreSQL), lease (PostgreSQL behind a pooler; UNTIL is its end, and its waiters are\n"
+        "not listed) or file (SQLite). The fence is known if the store is initialised.",
     .example = "weir locks\n"
                "weir locks --store postgres://db/shop --json",
     .words_min = 0,

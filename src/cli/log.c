@@ -1,8 +1,9 @@
 /* log.c - weir log: the events of all streams by position, and those to come.
  *
- * Following waits on three things at once: the reader's descriptor, a signal, and stdout, whose
- * reader may go away while nothing happens. A wake-up can be lost where a process died, so it also
- * looks once a second.
+ * If the server goes away while its log is followed, we wait for it, however long that takes. We
+ * say so once on stderr, and again once when it is back. Following waits on three things at once:
+ * the reader's descriptor, a signal, and stdout, whose reader may go away while nothing happens. A
+ * wake-up is lost if a process dies before it sends it, so we also look once a second.
  */
 #include "cli/cli.h"
 
@@ -17,7 +18,7 @@ enum { FOLLOW_LOOK_MS = 1000 };
 static const cli_option options[] = {
     { "after", "ID", CLI_NUMBER, "only events after this position" },
     { "since", "TIME", CLI_TIME, "only events created at or after TIME" },
-    { "tail", "N", CLI_NUMBER, "only the last N events (and, with --follow, what comes)" },
+    { "tail", "N", CLI_NUMBER, "only the last N events (with --follow, then new ones)" },
     { "limit", "N", CLI_NUMBER, "at most N events" },
     { "name", "NAME", CLI_WORD, "only events with this name; may be repeated" },
     { "stream", "PATTERN", CLI_WORD, "only streams that fit: order-1, order-*, /^order-[0-9]+$/" },
@@ -111,13 +112,14 @@ int weir__cli_signals_open(void)
     return sigprocmask(SIG_BLOCK, &set, NULL) != 0 ? -1 : signalfd(-1, &set, SFD_CLOEXEC);
 }
 
-/* Waits for something to do. false: a signal came, or nobody reads stdout any more. */
+/* Waits for something to do; reader NULL: FOLLOW_LOOK_MS at most. false: a signal came, or nobody
+ * reads stdout any more. */
 static bool wait_more(cli *c, weir_reader *reader)
 {
     struct pollfd fds[] = {
         { .fd = c->out.stop_fd, .events = POLLIN },
         { .fd = c->out.fd, .events = 0 }, /* only that it was closed */
-        { .fd = weir_reader_fd(reader), .events = POLLIN },
+        { .fd = reader == NULL ? -1 : weir_reader_fd(reader), .events = POLLIN },
     };
 
     if (poll(fds, sizeof fds / sizeof fds[0], FOLLOW_LOOK_MS) < 0) {
@@ -131,9 +133,10 @@ static weir_status follow(cli *c, weir *w, weir_log_options *o, weir_error *err)
     weir_reader *reader = NULL;
     weir_status status;
     int64_t left = (o->fields & WEIR_HAS_LIMIT) != 0 ? o->limit : INT64_MAX;
-    bool go_on = left > 0;
+    bool go_on = left > 0, away = false;
 
     c->out.line_by_line = true;
+    c->out.screen.relative = false; /* a line stays while time goes on */
     c->out.stop_fd = weir__cli_signals_open();
     if (c->out.stop_fd < 0) {
         return weir__fail(err, WEIR_EIO, "could not wait for signals: %s", strerror(errno));
@@ -143,7 +146,19 @@ static weir_status follow(cli *c, weir *w, weir_log_options *o, weir_error *err)
     while (status == WEIR_OK && go_on) {
         const weir_event *event = NULL;
         status = (weir_status)weir_reader_next(reader, 0, &event, err);
-        if (status == WEIR_OK) {
+        if (status == WEIR_EUNAVAILABLE) {
+            /* Following means waiting for more, so it also waits for the server. */
+            if (!away) {
+                weir__cli_note(c, "%s; waiting for it to come back", err->message);
+            }
+            away = true;
+            go_on = wait_more(c, NULL);
+            status = WEIR_OK;
+        } else if (status == WEIR_OK) {
+            if (away) {
+                weir__cli_note(c, "the store is back");
+            }
+            away = false;
             go_on = event != NULL ? weir__cli_event(&c->out, event) && --left > 0
                                   : wait_more(c, reader);
         }
@@ -183,11 +198,11 @@ const cli_command weir__cli_log_command = {
     .name = "log",
     .block = CLI_BLOCK_EVENTS,
     .usage = "[options]",
-    .summary = "print the events of all streams, and follow what comes",
+    .summary = "print the events of all streams, and follow new ones",
     .about =
-        "Prints events in the order of their positions, from the first, or from where --after,\n"
-        "--since or --tail say. --follow goes on with what is appended by anyone, line by line,\n"
-        "and ends with 0 when it is interrupted or nobody reads its output any more.",
+        "Prints events in the order of their positions, from the first one, or from where\n"
+        "--after, --since or --tail say. --follow then prints what anybody appends, line by line.\n"
+        "It ends with 0 when it is interrupted or when nobody reads its output any more.",
     .example = "weir log --follow\n"
                "weir log --stream 'order-*' --name OrderPaid --tail 10\n"
                "weir log --after 1200 --limit 100",

@@ -41,6 +41,7 @@ static int dispatch(cli *c, int argc, char *const *argv, bool version, int used)
     if (status != CLI_DONE) {
         return status;
     }
+    weir__cli_screen(c);
     return c->help ? weir__cli_help_of(c, command) : command->run(c);
 }
 

@@ -1,7 +1,7 @@
 /* once.c - weir once: runs a program once, ever, for a key.
  *
- * The first run that succeeds is remembered with what it wrote to stdout; whoever comes later gets
- * that and runs nothing. See lock/once.h for how long a run is somebody's.
+ * The first run that succeeds is remembered with what it wrote to stdout; later runs print that and
+ * run nothing. See lock/once.h for how long a run is somebody's.
  */
 #include "lock/once.h"
 #include "base/clock.h"
@@ -59,7 +59,7 @@ static int finish(const cli *c, once_run *r, const run_outcome *out, int result)
         return status == WEIR_ELOST ? CLI_HELD : CLI_ERROR;
     }
     if (!kept) {
-        weir__cli_note(c, "its output could not be kept: who comes later gets none");
+        weir__cli_note(c, "its output could not be kept: later runs print none");
     } else if (out->cut && out->exit_status == 0) {
         weir__cli_note(c, "the first %zu bytes of its output were kept", out->output.len);
     }
@@ -76,6 +76,7 @@ static int run_ours(const cli *c, const cli_guarded *g, once_run *r)
         .check_us = g->check_us,
         .grace_us = g->grace_us,
         .hold_fd = -1,
+        .leased = true,
         .watch = { .ctx = r, .poll_fd = watch_fd, .due_us = watch_due, .look = watch_look },
         .capture_bytes_max = STORE_ONCE_OUTPUT_BYTES_MAX,
     };
@@ -151,7 +152,7 @@ static int run_key(cli *c, const cli_guarded *g)
         result = weir__cli_fail(c, &err);
         result = result == CLI_HELD ? result : CLI_ERROR;
     } else if (weir__once_state(r)->state == STORE_ONCE_DONE) {
-        (void)weir__cli_put(&c->out, weir__once_state(r)->output);
+        (void)weir__cli_put_exact(&c->out, weir__once_state(r)->output);
     } else {
         result = run_ours(c, g, r);
     }
@@ -221,7 +222,7 @@ static int run(cli *c)
 
 const cli_command weir__cli_once_command = {
     .name = "once",
-    .block = CLI_BLOCK_TABLES,
+    .block = CLI_BLOCK_JOBS,
     .usage = "KEY [options] -- PROGRAM [ARGUMENT...]\n--forget KEY [--yes]",
     .summary = "run a program once, ever, for a key",
     .about =

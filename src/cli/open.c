@@ -4,6 +4,7 @@
  * so only for an append that will be accepted: what would be refused is tried on an empty store in
  * memory first, so that a slip of the pen leaves no file behind.
  */
+#include "api/api.h"
 #include "base/clock.h"
 #include "cli/cli.h"
 #include "store/request.h"
@@ -19,7 +20,24 @@ static weir_status copy_text(const char *text, char **out, weir_error *err)
     return *out == NULL ? weir__fail(err, WEIR_ENOMEM, "out of memory") : WEIR_OK;
 }
 
-weir_status weir__cli_url(const cli *c, char **url, weir_error *err)
+/* --insecure becomes a parameter of the URL, so that it reaches everything that is given the URL,
+ * such as a handler. */
+static weir_status add_insecure(char **url, weir_error *err)
+{
+    weir_buffer b = { 0 };
+    const bool ok = weir__buffer_add_text(&b, *url) &&
+                    weir__buffer_add_text(&b, strchr(*url, '?') == NULL ? "?" : "&") &&
+                    weir__buffer_add(&b, "insecure=1", sizeof "insecure=1");
+    weir__free(*url);
+    *url = ok ? b.ptr : NULL;
+    if (!ok) {
+        weir__buffer_free(&b);
+        return weir__fail(err, WEIR_ENOMEM, "out of memory");
+    }
+    return WEIR_OK;
+}
+
+static weir_status url_given(const cli *c, char **url, weir_error *err)
 {
     const char *environment = getenv("WEIR_STORE");
     weir_status status;
@@ -35,6 +53,14 @@ weir_status weir__cli_url(const cli *c, char **url, weir_error *err)
         status = copy_text("sqlite:weir.db", url, err);
     }
     return status;
+}
+
+weir_status weir__cli_url(const cli *c, char **url, weir_error *err)
+{
+    const weir_status status = url_given(c, url, err);
+    return status == WEIR_OK && c->insecure && strncmp(*url, "sqlite:", 7) == 0
+               ? add_insecure(url, err)
+               : status;
 }
 
 /* PostgreSQL: the URL for libpq without passwords, and the schema when it is not "weir". */
@@ -90,7 +116,7 @@ static weir_status open_with(const cli *c, uint32_t flags, weir **out, weir_erro
 
 weir_status weir__cli_open(const cli *c, int32_t mode, weir **out, weir_error *err)
 {
-    /* Who only reads asks for no more: it works where nothing may be written. */
+    /* A command that only reads also works where nothing may be written. */
     const uint32_t flags = mode == CLI_OPEN_READ ? WEIR_OPEN_READONLY : WEIR_OPEN_EXISTING;
     weir_status status = open_with(c, flags, out, err);
 
@@ -120,7 +146,8 @@ weir_status weir__cli_create(const cli *c, weir **out, weir_error *err)
     if (status == WEIR_OK) {
         status = open_with(c, 0, out, err);
     }
-    if (status == WEIR_OK && strncmp(shown, "memory:", 7) != 0) {
+    if (status == WEIR_OK && weir__store(*out)->opened == STORE_MADE &&
+        strncmp(shown, "memory:", 7) != 0) {
         const bool file = strncmp(shown, "sqlite:", 7) == 0;
         weir__cli_note(c, "created store %s", file ? shown + 7 : shown);
     }

@@ -20,7 +20,7 @@ static const cli_option options[] = {
     { "lane", "NAME", CLI_WORD, "targets of this lane" },
     { "blocked", NULL, CLI_FLAG, "targets that are blocked" },
     { "all", NULL, CLI_FLAG, "every target" },
-    { "dry-run", NULL, CLI_FLAG, "say how many would change, change nothing" },
+    { "dry-run", NULL, CLI_FLAG, "print how many would change; change nothing" },
     { "yes", NULL, CLI_FLAG, "do not ask" },
     { "to", "WHERE", CLI_WORD, "start, a position (the last that stays handled), or a time" },
 };
@@ -116,10 +116,11 @@ const cli_command weir__cli_unblock_command = {
     .name = "unblock",
     .block = CLI_BLOCK_OPERATE,
     .usage = "TARGET... [options]\n[filter] [options]",
-    .summary = "let blocked and deferred targets go on, where they stopped",
-    .about = "Lifts the block or the backoff of targets and forgets their failures: they go on at\n"
-             "their watermark, and nothing that was handled is handled again. Prints how many\n"
-             "changed; the exit status is 3 when no target matched.",
+    .summary = "let blocked and deferred targets continue where they stopped",
+    .about =
+        "Ends the block or the backoff of targets and forgets their failures. They continue at\n"
+        "their position: nothing that was handled is handled again. The exit status is 3 if no\n"
+        "target matched.",
     .example = "weir unblock mail-1\n"
                "weir unblock --blocked --lane mail --dry-run",
     .options = &options[OPTIONS_FROM_MATCH],
@@ -139,11 +140,11 @@ const cli_command weir__cli_skip_command = {
     .name = "skip",
     .block = CLI_BLOCK_OPERATE,
     .usage = "TARGET... [options]\n[filter] [options]",
-    .summary = "set the event in the way aside, and go on after it",
+    .summary = "park the event that a target is stuck at, and go on after it",
     .about =
-        "Parks the one event that each target would handle next, the one it is blocked at, and\n"
-        "lets the target go on after it. weir dead shows parked events and sends them back.\n"
-        "Whoever holds the target loses its lease. Asks on a terminal; needs --yes elsewhere.",
+        "Parks the next event of each target, which is the one that it is blocked at, and lets\n"
+        "the target go on after it. weir parked lists parked events and sends them back. If a\n"
+        "worker holds the target, it loses its lease. Asks on a terminal; needs --yes elsewhere.",
     .example = "weir skip mail-1 --dry-run\n"
                "weir skip mail-1 --yes",
     .options = &options[OPTIONS_FROM_MATCH],
@@ -190,9 +191,10 @@ const cli_command weir__cli_reset_command = {
     .summary = "rewind targets: handle events again",
     .about =
         "Rewinds targets to the start, to a position (the last one that is not handled again) or\n"
-        "to a time (events created at or after it are handled again), never to before where a\n"
-        "reaction began. Lifts blocks and backoffs; whoever holds a target loses its lease. Asks\n"
-        "on a terminal; needs --yes elsewhere.",
+        "to a time (events created at or after it are handled again). It never moves a target\n"
+        "forward, nor to before the place where a reaction began. It always clears block, backoff\n"
+        "and failure counts, even if the position stays. If a worker holds the target, it loses\n"
+        "its lease. Asks on a terminal; needs --yes elsewhere.",
     .example = "weir reset mail-1 --to start --dry-run\n"
                "weir reset mail-1 --to 0 --yes\n"
                "weir reset --match 'mail-*' --to 2026-11-15T20:00:00Z --dry-run",
@@ -224,11 +226,12 @@ const cli_command weir__cli_prioritize_command = {
     .block = CLI_BLOCK_OPERATE,
     .usage = "N TARGET... [options]\nN [filter] [options]\n--clear TARGET... [options]\n"
              "--clear [filter] [options]",
-    .summary = "which targets of a lane get workers first",
+    .summary = "set which targets of a lane get workers first",
     .about =
         "Sets the priority of targets to N, whatever their reactions declare, until it is\n"
-        "cleared. Targets with a higher one get free workers of their lane first; 0 is usual,\n"
-        "negative ones come last. The order of events inside a target never changes.",
+        "cleared. Free workers of a lane take targets with a higher priority first. The usual\n"
+        "priority is 0; negative ones come last. The order of events inside a target never\n"
+        "changes.",
     .example = "weir prioritize 10 mail-1\n"
                "weir prioritize --clear --match 'mail-*'",
     .options = &options[OPTIONS_FROM_CLEAR],
@@ -325,10 +328,11 @@ const cli_command weir__cli_pause_command = {
     .name = "pause",
     .block = CLI_BLOCK_OPERATE,
     .usage = "TARGET... [options]\n[filter] [options]\n--lane NAME",
-    .summary = "hold targets or a lane, until they are resumed",
-    .about = "Holds targets: what runs finishes its batch, and nothing new is begun. --lane alone\n"
-             "pauses the lane itself, with every target that it has or gets; with another filter\n"
-             "it chooses targets. Who paused is kept and shown by weir why.",
+    .summary = "pause targets or a lane",
+    .about =
+        "Pauses targets: a batch that is running finishes, and nothing new starts. --lane alone\n"
+        "pauses the lane itself, with all targets that it has or will have; together with another\n"
+        "filter it selects targets. weir why shows who paused a target.",
     .example = "weir pause mail-1\n"
                "weir pause --lane mail\n"
                "weir pause --lane mail --match 'mail-*'",
@@ -347,10 +351,10 @@ const cli_command weir__cli_resume_command = {
     .name = "resume",
     .block = CLI_BLOCK_OPERATE,
     .usage = "TARGET... [options]\n[filter] [options]\n--lane NAME",
-    .summary = "let paused targets or a paused lane go on",
+    .summary = "resume targets or a lane",
     .about =
-        "Ends a pause. --lane alone resumes the lane itself; targets of it that were paused by\n"
-        "themselves stay so.",
+        "Ends a pause. --lane alone resumes the lane itself; targets in it that were paused on\n"
+        "their own stay paused.",
     .example = "weir resume mail-1\n"
                "weir resume --lane mail\n"
                "weir resume --all",

@@ -31,7 +31,20 @@ weir_status weir__cli_filter_check(weir_store *store, const cli_target_filter *f
 
 /* ---- target_rows.c -------------------------------------------------------------------------- */
 
-enum { CLI_TARGET_FIELDS_COUNT = 18 };
+enum { CLI_TARGET_FIELDS_COUNT = 21 };
+
+/* In the order of who needs someone. It is the store's state, but for a target that was deferred
+ * because a handler failed: that is retrying. */
+typedef enum cli_target_state {
+    CLI_TARGET_BLOCKED,
+    CLI_TARGET_RETRYING,
+    CLI_TARGET_PAUSED,
+    CLI_TARGET_DEFERRED,
+    CLI_TARGET_LEASED,
+    CLI_TARGET_READY,
+    CLI_TARGET_IDLE,
+    CLI_TARGET_STATES_COUNT,
+} cli_target_state;
 
 /* Who gets the targets of a walk. Both answer false: no more of them. */
 typedef struct cli_target_sink {
@@ -42,7 +55,10 @@ typedef struct cli_target_sink {
     void *ctx;
 } cli_target_sink;
 
-const char *weir__cli_state_text(store_target_state state);
+const char *weir__cli_state_text(cli_target_state state);
+cli_target_state weir__cli_target_state(const store_target *t);
+/* Whether it is at a position that is not in the log: of one that was cut off. */
+bool weir__cli_is_beyond(const store_target *t, int64_t head);
 /* Text, or null when it is empty. */
 weir_str weir__cli_or_null(weir_str text);
 /* In the order of their names, a page at a time; nothing is held between pages. At most `limit`. */
@@ -50,7 +66,7 @@ weir_status weir__cli_targets_each(weir_store *store, const store_target_filter 
                                    int64_t limit, const cli_target_sink *sink, weir_error *err);
 /* Borrows from `t` and `reactions`, which is overwritten. false: out of memory. */
 bool weir__cli_target_fields(const store_target *t, int64_t waited_us, weir_buffer *reactions,
-                             cli_field fields[CLI_TARGET_FIELDS_COUNT]);
+                             report_field fields[CLI_TARGET_FIELDS_COUNT]);
 
 /* targets_watch.c. Prints what is there and then what changes, until a signal comes or nobody
  * reads any more. */
@@ -91,8 +107,8 @@ size_t weir__cli_workers_count(const cli_workers *w, const weir_str *lane,
 /* The one that holds leases under this name, or NULL. */
 const store_worker *weir__cli_worker_named(const cli_workers *w, weir_str holder);
 
-/* doctor_work.c. Work that waits for nobody: of retired reactions, of reactions that no worker
- * knows, in lanes that no worker serves. */
+/* doctor_work.c. Targets that are blocked, events that were parked, and work that waits for nobody:
+ * of retired reactions, of reactions that no worker handles, in lanes that no worker serves. */
 weir_status weir__cli_doctor_work(weir_store *store, store_survey_fn fn, void *ctx,
                                   weir_error *err);
 

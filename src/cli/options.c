@@ -6,8 +6,10 @@
  * command never sees one that cannot be meant.
  */
 #include "cli/cli.h"
+#include "cli/config_yaml.h"
 
 #include <inttypes.h>
+#include <stdlib.h>
 #include <string.h>
 #include <unistd.h>
 
@@ -17,9 +19,15 @@ enum {
 
 const cli_option weir__cli_common[] = {
     { "store", "URL", CLI_TEXT,
-      "postgres://HOST/DB, sqlite:PATH or memory: (else WEIR_STORE, weir.yaml, sqlite:weir.db)" },
+      "postgres://HOST/DB, sqlite:PATH or memory: (default: WEIR_STORE, weir.yaml, "
+      "sqlite:weir.db)" },
+    { "insecure", NULL, CLI_FLAG,
+      "use files that belong to another user or that every user may write to" },
     { "json", NULL, CLI_FLAG, "print JSON lines, also on a terminal" },
     { "text", NULL, CLI_FLAG, "print text, also into a pipe or file" },
+    { "wide", NULL, CLI_FLAG, "print every column whole, however narrow the terminal is" },
+    { "utc", NULL, CLI_FLAG, "print times in UTC, not as 3 s ago" },
+    { "color", "WHEN", CLI_WORD, "auto, always or never (default: auto)" },
     { "help", NULL, CLI_FLAG, "explain the command" },
 };
 const size_t weir__cli_common_count = sizeof weir__cli_common / sizeof weir__cli_common[0];
@@ -75,6 +83,11 @@ void weir__cli_forms(cli *c, int argc, char *const *argv)
     for (int i = 1; i < argc && strcmp(argv[i], "--") != 0; i++) {
         json = json || strcmp(argv[i], "--json") == 0;
         text = text || strcmp(argv[i], "--text") == 0;
+    }
+    if (!json && !text) {
+        const weir_str output = weir__str(getenv("WEIR_OUTPUT"));
+        json = weir__str_equal(output, weir__str("json"));
+        text = weir__str_equal(output, weir__str("text"));
     }
     c->json_errors = json || (!text && isatty(STDERR_FILENO) == 0);
     c->out.json = json || (!text && isatty(STDOUT_FILENO) == 0);
@@ -180,22 +193,48 @@ static int take_value(const cli *c, cli_given *given)
     return CLI_DONE;
 }
 
-/* Keeps an option. Common ones also set their field. */
-static void keep(cli *c, const cli_given *given)
+/* CLI_DONE or CLI_USAGE. */
+static int take_colour(cli *c, const char *when)
+{
+    static const char *const names[] = {
+        [CLI_COLOUR_AUTO] = "auto", [CLI_COLOUR_ALWAYS] = "always", [CLI_COLOUR_NEVER] = "never"
+    };
+
+    for (size_t i = 0; i < sizeof names / sizeof names[0]; i++) {
+        if (strcmp(when, names[i]) == 0) {
+            c->colour = (cli_colour)i;
+            return CLI_DONE;
+        }
+    }
+    return weir__cli_usage(c, "--color takes auto, always or never, not \"%s\"", when);
+}
+
+/* Keeps an option. Common ones also set their field. CLI_DONE or CLI_USAGE. */
+static int keep(cli *c, const cli_given *given)
 {
     const char *name = given->option->name;
 
     if (strcmp(name, "store") == 0) {
         c->store = given->text;
+    } else if (strcmp(name, "insecure") == 0) {
+        c->insecure = true;
+        weir__config_accept_insecure();
     } else if (strcmp(name, "json") == 0) {
         c->json = true;
     } else if (strcmp(name, "text") == 0) {
         c->text = true;
+    } else if (strcmp(name, "wide") == 0) {
+        c->wide = true;
+    } else if (strcmp(name, "utc") == 0) {
+        c->utc = true;
+    } else if (strcmp(name, "color") == 0) {
+        return take_colour(c, given->text);
     } else if (strcmp(name, "help") == 0) {
         c->help = true;
     } else {
         c->given[c->given_count++] = *given;
     }
+    return CLI_DONE;
 }
 
 static bool is_option(const char *argument)
@@ -244,10 +283,7 @@ static int take_option(cli *c, int argc, char *const *argv, int *i)
                                given.option->name, given.option->value);
     }
     const int status = take_value(c, &given);
-    if (status == CLI_DONE) {
-        keep(c, &given);
-    }
-    return status;
+    return status == CLI_DONE ? keep(c, &given) : status;
 }
 
 /* An exit status when what was given cannot be meant together. */

@@ -5,6 +5,7 @@
  * without also waiting for that descriptor, so that a signal ends the command at any moment.
  */
 #include "base/assert.h"
+#include "base/utf8.h"
 #include "cli/cli.h"
 
 #include <errno.h>
@@ -86,31 +87,51 @@ static bool flush_buffer(cli_output *o)
     return ok;
 }
 
+bool weir__cli_add_shell_word(weir_buffer *b, weir_str text)
+{
+    static const char plain[] = "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789"
+                                "-_./:@%+,";
+    size_t safe = 0;
+
+    while (safe < text.len && memchr(plain, text.ptr[safe], sizeof plain - 1) != NULL) {
+        safe++;
+    }
+    if (safe == text.len && text.len > 0) {
+        return weir__buffer_add(b, text.ptr, text.len);
+    }
+    bool ok = weir__buffer_add(b, "'", 1);
+    for (size_t i = 0; ok && i < text.len; i++) {
+        ok = text.ptr[i] == '\'' ? weir__buffer_add_text(b, "'\\''")
+                                 : weir__buffer_add(b, text.ptr + i, 1);
+    }
+    return ok && weir__buffer_add(b, "'", 1);
+}
+
 bool weir__cli_flush(cli_output *o)
 {
     if (o->closed || o->failed) {
         return false;
     }
-    if (!weir__cli_table_flush(&o->table, &o->buffer)) {
+    if (!weir__report_table_flush(&o->table, &o->buffer)) {
         fail_memory(o);
         return false;
     }
     return flush_buffer(o);
 }
 
-static bool row_json(cli_output *o, const cli_field *fields, size_t count)
+static bool row_json(cli_output *o, const report_field *fields, size_t count)
 {
-    cli_json j = { .buffer = &o->buffer };
+    report_json j = { .buffer = &o->buffer };
 
-    weir__cli_json_open(&j, NULL, '{');
+    weir__report_json_open(&j, NULL, '{');
     for (size_t i = 0; i < count; i++) {
-        weir__cli_json_field(&j, &fields[i]);
+        weir__report_json_field(&j, &fields[i]);
     }
-    weir__cli_json_close(&j, '}');
+    weir__report_json_close(&j, '}');
     return !j.failed && weir__buffer_add(&o->buffer, "\n", 1);
 }
 
-bool weir__cli_row(cli_output *o, const cli_field *fields, size_t count)
+bool weir__cli_row(cli_output *o, const report_field *fields, size_t count)
 {
     bool full;
 
@@ -124,33 +145,46 @@ bool weir__cli_row(cli_output *o, const cli_field *fields, size_t count)
         }
         full = o->buffer.len >= OUTPUT_BYTES_SOFT;
     } else {
-        if (!weir__cli_table_row(&o->table, fields, count)) {
+        if (!weir__report_table_row(&o->table, fields, count)) {
             fail_memory(o);
             return false;
         }
-        full = weir__cli_table_full(&o->table);
+        full = weir__report_table_full(&o->table);
     }
     return full || o->line_by_line ? weir__cli_flush(o) : true;
 }
 
 bool weir__cli_event(cli_output *o, const weir_event *event)
 {
-    const cli_field fields[] = {
-        { .name = "id", .type = CLI_I64, .number = event->id },
-        { .name = "stream", .type = CLI_STR, .text = event->stream },
-        { .name = "version", .type = CLI_I64, .number = event->version },
-        { .name = "name", .type = CLI_STR, .text = event->name },
-        { .name = "data",
-          .type = CLI_RAW,
-          .text = event->data,
-          .flags = o->json ? 0 : CLI_JSON_ONLY },
-        { .name = "meta", .type = CLI_RAW, .text = event->meta, .flags = CLI_JSON_ONLY },
-        { .name = "created", .type = CLI_STAMP, .number = event->created_us },
+    const report_field fields[] = {
+        { .name = "id", .type = REPORT_I64, .number = event->id },
+        { .name = "stream", .type = REPORT_STR, .text = event->stream },
+        { .name = "version", .type = REPORT_I64, .number = event->version, .rank = 3 },
+        { .name = "name", .type = REPORT_STR, .text = event->name },
+        { .name = "data", .type = REPORT_RAW, .text = event->data, .flags = REPORT_JSON_ONLY },
+        { .name = "meta", .type = REPORT_RAW, .text = event->meta, .flags = REPORT_JSON_ONLY },
+        { .name = "created", .type = REPORT_TIME, .number = event->created_us, .rank = 2 },
         /* In a table the longest column comes last. */
-        { .name = "data", .type = CLI_RAW, .text = event->data },
+        { .name = "data",
+          .type = REPORT_RAW,
+          .text = event->data,
+          .flags = REPORT_TEXT_ONLY,
+          .rank = 1 },
     };
 
-    return weir__cli_row(o, fields, sizeof fields / sizeof fields[0] - (o->json ? 1 : 0));
+    return weir__cli_row(o, fields, sizeof fields / sizeof fields[0]);
+}
+
+bool weir__cli_put_exact(cli_output *o, weir_str text)
+{
+    if (o->closed || o->failed) {
+        return false;
+    }
+    if (!weir__buffer_add(&o->buffer, text.ptr, text.len)) {
+        fail_memory(o);
+        return false;
+    }
+    return o->buffer.len >= OUTPUT_BYTES_SOFT ? flush_buffer(o) : true;
 }
 
 bool weir__cli_put(cli_output *o, weir_str text)
@@ -158,7 +192,7 @@ bool weir__cli_put(cli_output *o, weir_str text)
     if (o->closed || o->failed) {
         return false;
     }
-    if (!weir__buffer_add(&o->buffer, text.ptr, text.len)) {
+    if (!weir__utf8_add_shown(&o->buffer, text)) {
         fail_memory(o);
         return false;
     }
@@ -190,5 +224,5 @@ int weir__cli_finish(cli *c, int status)
 void weir__cli_output_free(cli_output *o)
 {
     weir__buffer_free(&o->buffer);
-    weir__cli_table_free(&o->table);
+    weir__report_table_free(&o->table);
 }

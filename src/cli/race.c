@@ -27,14 +27,14 @@ enum {
 };
 
 static const cli_option options[] = {
-    { "workers", "N", CLI_NUMBER, "how many workers, each with a turn of its own (else 2)" },
-    { "rows", "N", CLI_NUMBER, "how many rows the table has (else 3)" },
-    { "limit", "N", CLI_NUMBER, "how many rows a worker asks for (else 1)" },
-    { "mode", "MODE", CLI_WORD, "skip, wait, autocommit or none (else skip)" },
-    { "pause", "TIME", CLI_SPAN, "how long a worker works on its rows (else 1s)" },
+    { "workers", "N", CLI_NUMBER, "how many workers; each has one turn (default: 2)" },
+    { "rows", "N", CLI_NUMBER, "how many rows the table has (default: 3)" },
+    { "limit", "N", CLI_NUMBER, "how many rows a worker asks for (default: 1)" },
+    { "mode", "MODE", CLI_WORD, "skip, wait, autocommit or none (default: skip)" },
+    { "pause", "TIME", CLI_SPAN, "how long a worker works on its rows (default: 1s)" },
     { "effects", "FILE", CLI_WORD, "append the side effects to FILE, and leave it there" },
     { "keep", NULL, CLI_FLAG, "do not drop the table afterwards" },
-    { "drop", "TABLE", CLI_WORD, "drop a table that a killed race has left, and nothing else" },
+    { "drop", "TABLE", CLI_WORD, "only drop a table that a killed race left behind" },
 };
 
 /* What a run has. */
@@ -95,7 +95,7 @@ static void add_what(const running *k, weir_buffer *b, const race_line *line)
         (void)weir__buffer_add_text(b, "commits");
         break;
     case RACE_FAILS:
-        (void)(weir__buffer_add_text(b, "fails: ") && weir__cli_shown(b, line->text));
+        (void)(weir__buffer_add_text(b, "fails: ") && weir__report_shown(b, line->text));
         break;
     case RACE_WHATS_COUNT:
         break;
@@ -118,15 +118,36 @@ static void print_step(const running *k, const race_line *line)
     weir__buffer_free(&b);
 }
 
+static void print_verdict(cli_output *o, const race_line *line)
+{
+    const char *plural = line->effects == 1 ? "email was" : "emails were";
+
+    if (line->doubled == 0) {
+        (void)weir__cli_print(o, "\n%" PRId64 " %s sent, no customer got two.\n", line->effects,
+                              plural);
+    } else {
+        (void)weir__cli_print(
+            o, "\n%" PRId64 " %s sent, %" PRId64 " too many: a customer got the same email %s.\n",
+            line->effects, plural, line->doubled, line->doubled == 1 ? "twice" : "several times");
+    }
+}
+
+/* "memory:" is followed by a colon of its own. */
+static int shown_len(const char *shown)
+{
+    const size_t len = strlen(shown);
+    return (int)(len > 0 && shown[len - 1] == ':' ? len - 1 : len);
+}
+
 static void print_text(running *k, const race_line *line)
 {
     cli_output *o = &k->c->out;
     const race_options *p = &k->options;
-    const cli_field fields[] = {
-        { .name = "row", .type = CLI_I64, .number = line->rows_count > 0 ? line->rows[0] : 0 },
-        { .name = "status", .type = CLI_STR, .text = line->text },
-        { .name = "claimed_by", .type = CLI_STR, .text = line->by },
-        { .name = "emails", .type = CLI_I64, .number = line->effects },
+    const report_field fields[] = {
+        { .name = "row", .type = REPORT_I64, .number = line->rows_count > 0 ? line->rows[0] : 0 },
+        { .name = "status", .type = REPORT_STR, .text = line->text },
+        { .name = "claimed_by", .type = REPORT_STR, .text = line->by },
+        { .name = "emails", .type = REPORT_I64, .number = line->effects },
     };
 
     switch (line->kind) {
@@ -134,8 +155,9 @@ static void print_text(running *k, const race_line *line)
         break;
     case RACE_LINE_TABLE:
         (void)weir__cli_print(
-            o, "table %.*s in %s: %" PRId64 " rows, %" PRId64 " workers, mode %s, pause %.3f s\n\n",
-            (int)line->text.len, line->text.ptr, k->shown, p->rows, p->workers,
+            o,
+            "table %.*s in %.*s: %" PRId64 " rows, %" PRId64 " workers, mode %s, pause %.3f s\n\n",
+            (int)line->text.len, line->text.ptr, shown_len(k->shown), k->shown, p->rows, p->workers,
             weir__race_mode_name(p->mode), (double)p->pause_us / 1e6);
         break;
     case RACE_LINE_STEP:
@@ -150,8 +172,7 @@ static void print_text(running *k, const race_line *line)
         return; /* columns are measured when all are there */
     case RACE_LINE_RESULT:
         (void)weir__cli_flush(o);
-        (void)weir__cli_print(o, "\nside effects: %" PRId64 ", doubled: %" PRId64 "\n",
-                              line->effects, line->doubled);
+        print_verdict(o, line);
         break;
     }
     (void)weir__cli_flush(o);
@@ -159,46 +180,46 @@ static void print_text(running *k, const race_line *line)
 
 /* ---- JSON ------------------------------------------------------------------------------------ */
 
-static void json_table(const running *k, cli_json *j, const race_line *line)
+static void json_table(const running *k, report_json *j, const race_line *line)
 {
     const race_options *p = &k->options;
 
-    weir__cli_json_str(j, "table", line->text);
-    weir__cli_json_str(j, "store", weir__str(k->shown));
-    weir__cli_json_str(j, "mode", weir__str(weir__race_mode_name(p->mode)));
-    weir__cli_json_i64(j, "workers", p->workers);
-    weir__cli_json_i64(j, "rows", p->rows);
-    weir__cli_json_i64(j, "limit", p->limit);
-    weir__cli_json_i64(j, "pause_us", p->pause_us);
+    weir__report_json_str(j, "table", line->text);
+    weir__report_json_str(j, "store", weir__str(k->shown));
+    weir__report_json_str(j, "mode", weir__str(weir__race_mode_name(p->mode)));
+    weir__report_json_i64(j, "workers", p->workers);
+    weir__report_json_i64(j, "rows", p->rows);
+    weir__report_json_i64(j, "limit", p->limit);
+    weir__report_json_i64(j, "pause_us", p->pause_us);
 }
 
-static void json_text(cli_json *j, const char *name, weir_str text)
+static void json_text(report_json *j, const char *name, weir_str text)
 {
     if (text.ptr == NULL) {
-        weir__cli_json_null(j, name);
+        weir__report_json_null(j, name);
     } else {
-        weir__cli_json_str(j, name, text);
+        weir__report_json_str(j, name, text);
     }
 }
 
-static void json_step(cli_json *j, const race_line *line)
+static void json_step(report_json *j, const race_line *line)
 {
     char worker[32];
 
     (void)snprintf(worker, sizeof worker, "worker-%zu", line->worker);
-    weir__cli_json_i64(j, "elapsed_us", line->elapsed_us);
-    weir__cli_json_str(j, "worker", weir__str(worker));
-    weir__cli_json_str(j, "what", weir__str(weir__race_what_name(line->what)));
-    weir__cli_json_open(j, "rows", '[');
+    weir__report_json_i64(j, "elapsed_us", line->elapsed_us);
+    weir__report_json_str(j, "worker", weir__str(worker));
+    weir__report_json_str(j, "what", weir__str(weir__race_what_name(line->what)));
+    weir__report_json_open(j, "rows", '[');
     for (size_t i = 0; i < line->rows_count; i++) {
-        weir__cli_json_i64(j, NULL, line->rows[i]);
+        weir__report_json_i64(j, NULL, line->rows[i]);
     }
-    weir__cli_json_close(j, ']');
-    weir__cli_json_i64(j, "took_us", line->took_us);
+    weir__report_json_close(j, ']');
+    weir__report_json_i64(j, "took_us", line->took_us);
     if (line->what == RACE_WRITES && line->text.ptr != NULL) {
-        weir__cli_json_str(j, "status", line->text);
+        weir__report_json_str(j, "status", line->text);
     } else if (line->what == RACE_FAILS) {
-        weir__cli_json_str(j, "message", line->text);
+        weir__report_json_str(j, "message", line->text);
     }
 }
 
@@ -210,13 +231,13 @@ static void print_json(const running *k, const race_line *line)
                                          [RACE_LINE_ROW] = "row",
                                          [RACE_LINE_RESULT] = "result" };
     weir_buffer b = { 0 };
-    cli_json j = { .buffer = &b };
+    report_json j = { .buffer = &b };
 
-    weir__cli_json_open(&j, NULL, '{');
-    weir__cli_json_str(&j, "kind", weir__str(kinds[line->kind]));
+    weir__report_json_open(&j, NULL, '{');
+    weir__report_json_str(&j, "kind", weir__str(kinds[line->kind]));
     switch (line->kind) {
     case RACE_LINE_LEFT:
-        weir__cli_json_str(&j, "table", line->text);
+        weir__report_json_str(&j, "table", line->text);
         break;
     case RACE_LINE_TABLE:
         json_table(k, &j, line);
@@ -225,18 +246,18 @@ static void print_json(const running *k, const race_line *line)
         json_step(&j, line);
         break;
     case RACE_LINE_ROW:
-        weir__cli_json_i64(&j, "row", line->rows[0]);
-        weir__cli_json_str(&j, "status", line->text);
+        weir__report_json_i64(&j, "row", line->rows[0]);
+        weir__report_json_str(&j, "status", line->text);
         json_text(&j, "claimed_by", line->by);
         json_text(&j, "claimed_at", line->at);
-        weir__cli_json_i64(&j, "side_effects", line->effects);
+        weir__report_json_i64(&j, "side_effects", line->effects);
         break;
     case RACE_LINE_RESULT:
-        weir__cli_json_i64(&j, "side_effects", line->effects);
-        weir__cli_json_i64(&j, "doubled", line->doubled);
+        weir__report_json_i64(&j, "side_effects", line->effects);
+        weir__report_json_i64(&j, "doubled", line->doubled);
         break;
     }
-    weir__cli_json_close(&j, '}');
+    weir__report_json_close(&j, '}');
     if (!j.failed && weir__buffer_add(&b, "\n", 1)) {
         (void)weir__cli_put(&k->c->out, (weir_str){ .ptr = b.ptr, .len = b.len });
         (void)weir__cli_flush(&k->c->out);
@@ -334,19 +355,14 @@ static weir_status effects_open(const char *path, int *fd, weir_error *err)
     return WEIR_OK;
 }
 
-/* Where nothing names a store and there is no weir.db either, memory will do. */
+/* It is a demonstration: a store that somebody uses is raced in only if --store is typed. */
 static weir_status race_url(const cli *c, char **url, weir_error *err)
 {
-    const weir_status status = weir__cli_url(c, url, err);
-    const char *environment = getenv("WEIR_STORE");
-
-    if (status == WEIR_OK && c->store == NULL && (environment == NULL || environment[0] == '\0') &&
-        strcmp(*url, "sqlite:weir.db") == 0 && access("weir.db", F_OK) != 0) {
-        weir__free(*url);
-        *url = weir__strndup("memory:", 7);
-        return *url == NULL ? weir__fail(err, WEIR_ENOMEM, "out of memory") : WEIR_OK;
+    if (c->store != NULL) {
+        return weir__cli_url(c, url, err);
     }
-    return status;
+    *url = weir__strndup("memory:", 7);
+    return *url == NULL ? weir__fail(err, WEIR_ENOMEM, "out of memory") : WEIR_OK;
 }
 
 static int64_t number_of(const cli *c, const char *name, int64_t otherwise)
@@ -460,11 +476,12 @@ const cli_command weir__cli_race_command = {
              "--drop TABLE",
     .summary = "two workers go for one table: what each of them sees",
     .about =
-        "Makes a table of its own, lets workers go for its rows at the same time, and prints what\n"
-        "each of them saw and when; then the table, and how many emails were sent twice. Then it\n"
-        "drops the table. In the modes skip (weir claim) and wait (weir claim --hold --wait) rows\n"
-        "are claimed. autocommit and none are wrong on purpose: a lock that is gone before the\n"
-        "work begins, and no lock at all. Without a store it races in memory.",
+        "Makes a table, lets workers compete for its rows at the same time, and prints what each\n"
+        "of them saw and when; then the table, and a sentence that says whether an email was sent\n"
+        "twice. Then it drops the table. In the modes skip (weir claim) and wait (weir claim\n"
+        "--hold --wait) rows are claimed. The modes autocommit and none are wrong on purpose: a\n"
+        "lock that is released before the work begins, and no lock at all. The race is in memory\n"
+        "unless --store is given.",
     .example = "weir race\n"
                "weir race --mode none\n"
                "weir race --mode wait --pause 2s --store postgres:///orders\n"

@@ -28,17 +28,25 @@ static const char *rule_text(store_rule rule)
 /* The names it listens to, as a JSON array; null, or * in a table, when it is all of them. */
 static bool write_names(const cli *c, const store_reaction *r, weir_buffer *out)
 {
-    cli_json j = { .buffer = out };
+    report_json j = { .buffer = out };
 
     weir__buffer_clear(out);
     if (r->all_names) {
         return weir__buffer_add_text(out, c->out.json ? "null" : "*");
     }
-    weir__cli_json_open(&j, NULL, '[');
-    for (size_t i = 0; i < r->names_count; i++) {
-        weir__cli_json_str(&j, NULL, r->names[i]);
+    if (!c->out.json) {
+        bool ok = true;
+        for (size_t i = 0; ok && i < r->names_count; i++) {
+            ok = weir__buffer_add_text(out, i == 0 ? "" : ", ") &&
+                 weir__buffer_add(out, r->names[i].ptr, r->names[i].len);
+        }
+        return ok;
     }
-    weir__cli_json_close(&j, ']');
+    weir__report_json_open(&j, NULL, '[');
+    for (size_t i = 0; i < r->names_count; i++) {
+        weir__report_json_str(&j, NULL, r->names[i]);
+    }
+    weir__report_json_close(&j, ']');
     return !j.failed;
 }
 
@@ -47,29 +55,38 @@ static void print_reaction(cli *c, const store_reaction *r, weir_str names,
 {
     const bool routed_by = r->router.len > 0 && r->router_until_us > at->now_us;
     const int64_t lag = r->retired || at->safe <= r->routed ? 0 : at->safe - r->routed;
-    const cli_field fields[] = {
-        { .name = "reaction", .type = CLI_STR, .text = r->name },
-        { .name = "definition", .type = CLI_I64, .number = r->current },
-        { .name = "names", .type = CLI_RAW, .text = names },
-        { .name = "source", .type = CLI_STR, .text = r->source },
-        { .name = "rule", .type = CLI_STR, .text = weir__str(rule_text(r->rule)) },
-        { .name = "to", .type = CLI_STR, .text = weir__cli_or_null(r->rule_text) },
-        { .name = "since", .type = CLI_I64, .number = r->since },
-        { .name = "routed", .type = CLI_I64, .number = r->routed },
-        { .name = "lag", .type = CLI_I64, .number = lag },
+    const report_field fields[] = {
+        { .name = "reaction", .type = REPORT_STR, .text = r->name },
+        { .name = "definition",
+          .type = REPORT_I64,
+          .number = r->current,
+          .flags = REPORT_JSON_ONLY },
+        { .name = "names", .type = REPORT_RAW, .text = names, .rank = 3 },
+        { .name = "source", .type = REPORT_STR, .text = r->source, .rank = 4 },
+        { .name = "rule",
+          .type = REPORT_STR,
+          .text = weir__str(rule_text(r->rule)),
+          .flags = REPORT_JSON_ONLY },
+        { .name = "to", .type = REPORT_STR, .text = weir__cli_or_null(r->rule_text), .rank = 2 },
+        { .name = "since", .type = REPORT_I64, .number = r->since, .flags = REPORT_JSON_ONLY },
+        { .name = "routed", .type = REPORT_I64, .number = r->routed, .rank = 5 },
+        { .name = "lag", .type = REPORT_COUNT, .number = lag, .rank = 1 },
         { .name = "attempts",
-          .type = r->attempts == 0 ? CLI_NULL : CLI_I64,
+          .type = r->attempts == 0 ? REPORT_NULL : REPORT_I64,
           .number = r->attempts,
-          .flags = CLI_JSON_ONLY },
-        { .name = "retired", .type = CLI_BOOL, .number = r->retired },
+          .flags = REPORT_JSON_ONLY },
+        { .name = "retired", .type = REPORT_BOOL, .number = r->retired, .rank = 6 },
         { .name = "workers",
-          .type = CLI_I64,
+          .type = REPORT_COUNT,
           .number = (int64_t)weir__cli_workers_count(workers, NULL, r) },
-        { .name = "router", .type = CLI_STR, .text = routed_by ? r->router : (weir_str){ 0 } },
+        { .name = "router",
+          .type = REPORT_STR,
+          .text = routed_by ? r->router : (weir_str){ 0 },
+          .rank = 7 },
         { .name = "router_until",
-          .type = CLI_STAMP,
+          .type = REPORT_TIME,
           .number = routed_by ? r->router_until_us : 0,
-          .flags = CLI_JSON_ONLY },
+          .flags = REPORT_JSON_ONLY },
     };
 
     (void)weir__cli_row(&c->out, fields, sizeof fields / sizeof fields[0]);

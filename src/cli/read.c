@@ -2,8 +2,8 @@
 #include "cli/cli.h"
 
 static const cli_option options[] = {
-    { "from", "VERSION", CLI_NUMBER, "begin at this version" },
-    { "to", "VERSION", CLI_NUMBER, "end with this version" },
+    { "from", "VERSION", CLI_NUMBER, "start at this version" },
+    { "to", "VERSION", CLI_NUMBER, "stop after this version" },
     { "limit", "N", CLI_NUMBER, "at most N events" },
     { "backward", NULL, CLI_FLAG, "newest first; --from is then the highest version" },
     { "at", "TIME", CLI_TIME, "the stream as it was at TIME" },
@@ -50,9 +50,8 @@ const cli_command weir__cli_read_command = {
     .usage = "STREAM [options]",
     .summary = "print the events of a stream",
     .about =
-        "Prints the events of STREAM in the order of their versions, one per line. Versions are\n"
-        "counted from 0; --from and --to are both included. A stream that is not there is exit\n"
-        "status 3.",
+        "Prints the events of STREAM in the order of their versions, one per line. Versions start\n"
+        "at 0; --from and --to are inclusive. If the stream does not exist, the exit status is 3.",
     .example = "weir read order-1\n"
                "weir read order-1 --backward --limit 1\n"
                "weir read order-1 --at 2026-11-15T20:00:00Z",

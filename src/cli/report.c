@@ -4,6 +4,7 @@
  * the weir_error that belong to the code. One line is one write, so that lines of several
  * processes on one stderr stay whole.
  */
+#include "base/utf8.h"
 #include "cli/cli.h"
 
 #include <errno.h>
@@ -39,65 +40,73 @@ int weir__cli_exit_status(int32_t status)
     case WEIR_EUNKNOWN:
     case WEIR_EREWOUND:
     case WEIR_EMISUSE:
+    case WEIR_EINTERRUPTED:
         break;
     }
     return CLI_ERROR;
 }
 
-void weir__cli_stderr(weir_str line)
+void weir__cli_stderr(weir_str text)
 {
+    weir_buffer shown = { 0 };
+    weir_str line = text;
+
+    if (weir__utf8_add_shown(&shown, text)) {
+        line = (weir_str){ .ptr = shown.ptr, .len = shown.len };
+    }
     while (line.len > 0) {
         const ssize_t n = write(STDERR_FILENO, line.ptr, line.len);
         if (n < 0 && errno != EINTR) {
-            return; /* there is nowhere left to say so */
+            break; /* there is nowhere left to say so */
         }
         if (n > 0) {
             line.ptr += n;
             line.len -= (size_t)n;
         }
     }
+    weir__buffer_free(&shown);
 }
 
 /* What the writer believed, in the words of --expect. */
-static void json_expected(cli_json *j, int64_t expected)
+static void json_expected(report_json *j, int64_t expected)
 {
     if (expected == WEIR_VERSION_NONE) {
-        weir__cli_json_str(j, "expected", weir__str("none"));
+        weir__report_json_str(j, "expected", weir__str("none"));
     } else if (expected == WEIR_VERSION_EXISTS) {
-        weir__cli_json_str(j, "expected", weir__str("exists"));
+        weir__report_json_str(j, "expected", weir__str("exists"));
     } else {
-        weir__cli_json_i64(j, "expected", expected);
+        weir__report_json_i64(j, "expected", expected);
     }
 }
 
-static void json_error(cli_json *j, const weir_error *err, const char *message, int64_t line)
+static void json_error(report_json *j, const weir_error *err, const char *message, int64_t line)
 {
-    weir__cli_json_open(j, NULL, '{');
-    weir__cli_json_open(j, "error", '{');
-    weir__cli_json_str(j, "code", weir__str(weir_status_text(err->code)));
-    weir__cli_json_str(j, "message", weir__str(message));
+    weir__report_json_open(j, NULL, '{');
+    weir__report_json_open(j, "error", '{');
+    weir__report_json_str(j, "code", weir__str(weir_status_text(err->code)));
+    weir__report_json_str(j, "message", weir__str(message));
     if (err->stream[0] != '\0') {
-        weir__cli_json_str(j, "stream", weir__str(err->stream));
+        weir__report_json_str(j, "stream", weir__str(err->stream));
     }
     if (err->code == WEIR_ECONFLICT) {
         json_expected(j, err->expected);
         if (err->actual == WEIR_VERSION_NONE) {
-            weir__cli_json_null(j, "actual");
+            weir__report_json_null(j, "actual");
         } else {
-            weir__cli_json_i64(j, "actual", err->actual);
+            weir__report_json_i64(j, "actual", err->actual);
         }
     }
     if (line > 0) {
-        weir__cli_json_i64(j, "line", line);
+        weir__report_json_i64(j, "line", line);
     }
     if (err->detail[0] != '\0') {
-        weir__cli_json_str(j, "detail", weir__str(err->detail));
+        weir__report_json_str(j, "detail", weir__str(err->detail));
     }
     if (err->store_code[0] != '\0') {
-        weir__cli_json_str(j, "store_code", weir__str(err->store_code));
+        weir__report_json_str(j, "store_code", weir__str(err->store_code));
     }
-    weir__cli_json_close(j, '}');
-    weir__cli_json_close(j, '}');
+    weir__report_json_close(j, '}');
+    weir__report_json_close(j, '}');
 }
 
 static void text_error(const cli *c, weir_buffer *b, const weir_error *err, const char *message,
@@ -142,7 +151,7 @@ static int report(const cli *c, const weir_error *err, int64_t line)
     memcpy(message, err->message, sizeof message);
     unquote_stream(err, message);
     if (c->json_errors) {
-        cli_json j = { .buffer = &b };
+        report_json j = { .buffer = &b };
         json_error(&j, err, message, line);
     } else {
         text_error(c, &b, err, message, line);
@@ -195,10 +204,10 @@ void weir__cli_note(const cli *c, const char *format, ...)
     (void)vsnprintf(message, sizeof message, format, args);
     va_end(args);
     if (c->json_errors) {
-        cli_json j = { .buffer = &b };
-        weir__cli_json_open(&j, NULL, '{');
-        weir__cli_json_str(&j, "note", weir__str(message));
-        weir__cli_json_close(&j, '}');
+        report_json j = { .buffer = &b };
+        weir__report_json_open(&j, NULL, '{');
+        weir__report_json_str(&j, "note", weir__str(message));
+        weir__report_json_close(&j, '}');
     } else {
         (void)weir__buffer_add_text(&b, "weir: ");
         (void)weir__buffer_add_text(&b, message);

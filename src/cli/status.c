@@ -41,54 +41,54 @@ static weir_status collect(const cli *c, weir *w, status_facts *f, weir_error *e
     return status;
 }
 
-static void json_routers(cli_json *j, const status_facts *f)
+static void json_routers(report_json *j, const status_facts *f)
 {
-    weir__cli_json_open(j, "routers", '[');
+    weir__report_json_open(j, "routers", '[');
     for (size_t i = 0; i < f->reactions.reactions_count; i++) {
         const store_reaction *r = &f->reactions.reactions[i];
         if (r->retired) {
             continue;
         }
         const bool live = r->router.len > 0 && r->router_until_us > f->positions.now_us;
-        weir__cli_json_open(j, NULL, '{');
-        weir__cli_json_str(j, "reaction", r->name);
-        weir__cli_json_i64(j, "routed", r->routed);
-        weir__cli_json_i64(j, "lag",
-                           f->positions.safe > r->routed ? f->positions.safe - r->routed : 0);
+        weir__report_json_open(j, NULL, '{');
+        weir__report_json_str(j, "reaction", r->name);
+        weir__report_json_i64(j, "routed", r->routed);
+        weir__report_json_i64(j, "lag",
+                              f->positions.safe > r->routed ? f->positions.safe - r->routed : 0);
         if (live) {
-            weir__cli_json_str(j, "leased_by", r->router);
-            weir__cli_json_time(j, "leased_until", r->router_until_us);
+            weir__report_json_str(j, "leased_by", r->router);
+            weir__report_json_time(j, "leased_until", r->router_until_us);
         } else {
-            weir__cli_json_null(j, "leased_by");
-            weir__cli_json_null(j, "leased_until");
+            weir__report_json_null(j, "leased_by");
+            weir__report_json_null(j, "leased_until");
         }
-        weir__cli_json_i64(j, "fence", r->router_fence);
-        weir__cli_json_close(j, '}');
+        weir__report_json_i64(j, "fence", r->router_fence);
+        weir__report_json_close(j, '}');
     }
-    weir__cli_json_close(j, ']');
+    weir__report_json_close(j, ']');
 }
 
-static void json_lanes(cli_json *j, const status_facts *f)
+static void json_lanes(report_json *j, const status_facts *f)
 {
-    weir__cli_json_open(j, "lanes", '[');
+    weir__report_json_open(j, "lanes", '[');
     for (size_t i = 0; i < f->lanes.lanes_count; i++) {
         const store_lane *l = &f->lanes.lanes[i];
-        weir__cli_json_open(j, NULL, '{');
-        weir__cli_json_str(j, "lane", l->lane);
-        weir__cli_json_i64(j, "targets", l->targets);
-        weir__cli_json_i64(j, "ready", l->ready);
-        weir__cli_json_i64(j, "leased", l->leased);
-        weir__cli_json_i64(j, "blocked", l->blocked);
-        weir__cli_json_i64(j, "deferred", l->deferred);
-        weir__cli_json_bool(j, "paused", l->paused);
+        weir__report_json_open(j, NULL, '{');
+        weir__report_json_str(j, "lane", l->lane);
+        weir__report_json_i64(j, "targets", l->targets);
+        weir__report_json_i64(j, "ready", l->ready);
+        weir__report_json_i64(j, "leased", l->leased);
+        weir__report_json_i64(j, "blocked", l->blocked);
+        weir__report_json_i64(j, "deferred", l->deferred);
+        weir__report_json_bool(j, "paused", l->paused);
         if (l->paused) {
-            weir__cli_json_str(j, "paused_by", l->paused_by);
+            weir__report_json_str(j, "paused_by", l->paused_by);
         } else {
-            weir__cli_json_null(j, "paused_by");
+            weir__report_json_null(j, "paused_by");
         }
-        weir__cli_json_close(j, '}');
+        weir__report_json_close(j, '}');
     }
-    weir__cli_json_close(j, ']');
+    weir__report_json_close(j, ']');
 }
 
 /* Calls of a worker that failed because the store was away or busy, as it said last. */
@@ -101,128 +101,160 @@ static int64_t store_errors(const store_worker *w)
                : 0;
 }
 
-static void json_workers(cli_json *j, const status_facts *f)
+/* One that ends says so; one that was killed is late, and after three beats gone. */
+typedef struct worker_state {
+    const char *word;
+    int64_t
+        beat_us; /* when it was last heard of, if that is longer ago than a beat; 0: it is not */
+    int64_t ended_us;
+} worker_state;
+
+static worker_state state_of(const status_facts *f, const store_worker *w)
 {
-    weir__cli_json_open(j, "workers", '[');
-    for (size_t i = 0; i < f->workers.workers_count; i++) {
-        const store_worker *w = &f->workers.workers[i];
-        weir__cli_json_open(j, NULL, '{');
-        weir__cli_json_str(j, "worker", w->name);
-        weir__cli_json_str(j, "host", w->host);
-        weir__cli_json_i64(j, "pid", w->pid);
-        weir__cli_json_open(j, "lanes", '[');
-        for (size_t n = 0; n < w->lanes_count; n++) {
-            weir__cli_json_str(j, NULL, w->lanes[n]);
-        }
-        weir__cli_json_close(j, ']');
-        weir__cli_json_time(j, "since", w->since_us);
-        weir__cli_json_time(j, "until", w->until_us);
-        weir__cli_json_i64(j, "holds", w->holds);
-        weir__cli_json_bool(j, "draining", w->draining);
-        weir__cli_json_i64(j, "store_errors", store_errors(w));
-        weir__cli_json_close(j, '}');
+    const int64_t now_us = f->positions.now_us;
+    const int64_t beat_us = w->until_us - STORE_WORKER_BEATS * STORE_WORKER_BEAT_US;
+    const bool ended = w->until_us <= now_us;
+
+    if (ended && w->draining) {
+        return (worker_state){ .word = "ended", .ended_us = w->until_us };
     }
-    weir__cli_json_close(j, ']');
+    if (ended) {
+        return (worker_state){ .word = "gone", .beat_us = beat_us };
+    }
+    if (now_us - beat_us > STORE_WORKER_BEAT_US) {
+        return (worker_state){ .word = "late", .beat_us = beat_us };
+    }
+    return (worker_state){ .word = w->draining ? "draining" : "running" };
 }
 
-static void json_holders(cli_json *j, const status_facts *f)
+static void json_workers(report_json *j, const status_facts *f)
 {
-    weir__cli_json_open(j, "held_back_by", '[');
+    weir__report_json_open(j, "workers", '[');
+    for (size_t i = 0; i < f->workers.workers_count; i++) {
+        const store_worker *w = &f->workers.workers[i];
+        weir__report_json_open(j, NULL, '{');
+        weir__report_json_str(j, "worker", w->name);
+        weir__report_json_str(j, "host", w->host);
+        weir__report_json_i64(j, "pid", w->pid);
+        weir__report_json_open(j, "lanes", '[');
+        for (size_t n = 0; n < w->lanes_count; n++) {
+            weir__report_json_str(j, NULL, w->lanes[n]);
+        }
+        weir__report_json_close(j, ']');
+        weir__report_json_time(j, "since", w->since_us);
+        weir__report_json_time(j, "until", w->until_us);
+        weir__report_json_i64(j, "holds", w->holds);
+        weir__report_json_bool(j, "draining", w->draining);
+        weir__report_json_i64(j, "store_errors", store_errors(w));
+        weir__report_json_str(j, "state", weir__str(state_of(f, w).word));
+        weir__report_json_close(j, '}');
+    }
+    weir__report_json_close(j, ']');
+}
+
+static void json_holders(report_json *j, const status_facts *f)
+{
+    weir__report_json_open(j, "held_back_by", '[');
     for (size_t i = 0; i < f->holders.holders_count; i++) {
         const store_holder *h = &f->holders.holders[i];
-        weir__cli_json_open(j, NULL, '{');
+        weir__report_json_open(j, NULL, '{');
         if (h->pid != 0) {
-            weir__cli_json_i64(j, "pid", h->pid);
+            weir__report_json_i64(j, "pid", h->pid);
         } else {
-            weir__cli_json_null(j, "pid");
+            weir__report_json_null(j, "pid");
         }
-        weir__cli_json_str(j, "transaction", h->transaction);
-        weir__cli_json_bool(j, "prepared", h->pid == 0);
-        weir__cli_json_str(j, "application", h->application);
-        weir__cli_json_str(j, "user", h->user);
-        weir__cli_json_str(j, "state", h->state);
+        weir__report_json_str(j, "transaction", h->transaction);
+        weir__report_json_bool(j, "prepared", h->pid == 0);
+        weir__report_json_str(j, "application", h->application);
+        weir__report_json_str(j, "user", h->user);
+        weir__report_json_str(j, "state", h->state);
         if (h->since_us != 0) {
-            weir__cli_json_time(j, "since", h->since_us);
+            weir__report_json_time(j, "since", h->since_us);
         } else {
-            weir__cli_json_null(j, "since");
+            weir__report_json_null(j, "since");
         }
-        weir__cli_json_str(j, "query", h->query);
-        weir__cli_json_close(j, '}');
+        weir__report_json_str(j, "query", h->query);
+        weir__report_json_close(j, '}');
     }
-    weir__cli_json_close(j, ']');
+    weir__report_json_close(j, ']');
 }
 
 /* Where a PostgreSQL store is; not there for the others. */
-static void json_server(cli_json *j, const store_stats *s)
+static void json_server(report_json *j, const store_stats *s)
 {
     if (s->database[0] == '\0') {
         return;
     }
-    weir__cli_json_open(j, "server", '{');
-    weir__cli_json_str(j, "database", weir__str(s->database));
-    weir__cli_json_str(j, "schema", weir__str(s->place));
-    weir__cli_json_str(j, "user", weir__str(s->user));
-    weir__cli_json_bool(j, "standby", s->standby);
-    weir__cli_json_bool(j, "pooled", s->pooled);
-    weir__cli_json_close(j, '}');
+    weir__report_json_open(j, "server", '{');
+    weir__report_json_str(j, "database", weir__str(s->database));
+    weir__report_json_str(j, "schema", weir__str(s->place));
+    weir__report_json_str(j, "user", weir__str(s->user));
+    weir__report_json_bool(j, "standby", s->standby);
+    weir__report_json_bool(j, "pooled", s->pooled);
+    weir__report_json_close(j, '}');
 }
 
 static bool print_json(cli *c, const status_facts *f)
 {
-    cli_json j = { .buffer = &(weir_buffer){ 0 } };
+    report_json j = { .buffer = &(weir_buffer){ 0 } };
 
-    weir__cli_json_open(&j, NULL, '{');
-    weir__cli_json_str(&j, "store", weir__str(f->store));
-    weir__cli_json_i64(&j, "schema", f->stats.schema);
-    weir__cli_json_str(&j, "library", weir__str(f->stats.library));
-    weir__cli_json_str(&j, "durability", weir__str(f->stats.durability));
-    weir__cli_json_i64(&j, "file_bytes", f->stats.file_bytes);
-    weir__cli_json_i64(&j, "wal_bytes", f->stats.wal_bytes);
+    weir__report_json_open(&j, NULL, '{');
+    weir__report_json_str(&j, "store", weir__str(f->store));
+    weir__report_json_i64(&j, "schema", f->stats.schema);
+    weir__report_json_str(&j, "library", weir__str(f->stats.library));
+    weir__report_json_str(&j, "durability", weir__str(f->stats.durability));
+    weir__report_json_i64(&j, "file_bytes", f->stats.file_bytes);
+    weir__report_json_i64(&j, "wal_bytes", f->stats.wal_bytes);
     json_server(&j, &f->stats);
-    weir__cli_json_time(&j, "now", f->positions.now_us);
-    weir__cli_json_i64(&j, "head", f->positions.head);
-    weir__cli_json_i64(&j, "safe", f->positions.safe);
+    weir__report_json_time(&j, "now", f->positions.now_us);
+    weir__report_json_i64(&j, "head", f->positions.head);
+    weir__report_json_i64(&j, "safe", f->positions.safe);
     json_holders(&j, f);
     json_routers(&j, f);
     json_lanes(&j, f);
     json_workers(&j, f);
-    weir__cli_json_i64(&j, "streams", f->stats.streams);
-    weir__cli_json_i64(&j, "targets", f->stats.targets);
-    weir__cli_json_i64(&j, "blocked", f->stats.blocked);
-    weir__cli_json_i64(&j, "parked", f->stats.parked);
-    weir__cli_json_close(&j, '}');
+    weir__report_json_i64(&j, "streams", f->stats.streams);
+    weir__report_json_i64(&j, "targets", f->stats.targets);
+    weir__report_json_i64(&j, "blocked", f->stats.blocked);
+    weir__report_json_i64(&j, "parked", f->stats.parked);
+    weir__report_json_close(&j, '}');
     const bool ok = !j.failed && weir__buffer_add(j.buffer, "\n", 1) &&
                     weir__cli_put(&c->out, (weir_str){ j.buffer->ptr, j.buffer->len });
     weir__buffer_free(j.buffer);
     return ok;
 }
 
-/* Whom to ask why events are held back: a table of its own. */
-static void print_holders(cli_output *o, const status_facts *f)
+/* A table below what is there, under an empty line. */
+static void put_table(cli_output *o, report_table *table)
 {
-    cli_table table = { 0 };
     weir_buffer text = { 0 };
-    if (f->holders.holders_count == 0) {
-        return;
-    }
-    for (size_t i = 0; i < f->holders.holders_count; i++) {
-        const store_holder *h = &f->holders.holders[i];
-        const cli_field fields[] = {
-            { .name = "held_back_by", .type = CLI_STR, .text = h->transaction },
-            { .name = "pid", .type = h->pid != 0 ? CLI_I64 : CLI_NULL, .number = h->pid },
-            { .name = "since", .type = CLI_STAMP, .number = h->since_us },
-            { .name = "application", .type = CLI_STR, .text = h->application },
-            { .name = "user", .type = CLI_STR, .text = h->user },
-            { .name = "state", .type = CLI_STR, .text = h->state },
-        };
-        (void)weir__cli_table_row(&table, fields, sizeof fields / sizeof fields[0]);
-    }
-    if (weir__cli_table_flush(&table, &text)) {
+
+    if (table->rows_count > 0 && weir__report_table_flush(table, &text)) {
         (void)weir__cli_print(o, "\n");
         (void)weir__cli_put(o, (weir_str){ text.ptr, text.len });
     }
     weir__buffer_free(&text);
-    weir__cli_table_free(&table);
+    weir__report_table_free(table);
+}
+
+/* Whom to ask why events are held back. */
+static void print_holders(cli_output *o, const status_facts *f)
+{
+    report_table table = { .screen = &o->screen };
+
+    for (size_t i = 0; i < f->holders.holders_count; i++) {
+        const store_holder *h = &f->holders.holders[i];
+        const report_field fields[] = {
+            { .name = "held_back_by", .type = REPORT_STR, .text = h->transaction },
+            { .name = "pid", .type = h->pid != 0 ? REPORT_I64 : REPORT_NULL, .number = h->pid },
+            { .name = "since", .type = REPORT_TIME, .number = h->since_us },
+            { .name = "application", .type = REPORT_STR, .text = h->application, .rank = 1 },
+            { .name = "user", .type = REPORT_STR, .text = h->user, .rank = 2 },
+            { .name = "state", .type = REPORT_STR, .text = h->state, .rank = 3 },
+        };
+        (void)weir__report_table_row(&table, fields, sizeof fields / sizeof fields[0]);
+    }
+    put_table(o, &table);
 }
 
 /* "mail,slow" */
@@ -236,83 +268,95 @@ static weir_str lanes_text(const store_worker *w, weir_buffer *out)
     return (weir_str){ out->ptr, out->len };
 }
 
-/* Who works, in a table of its own; one that has ended says when. */
+/* Who works, and who did a moment ago. */
 static void print_workers(cli_output *o, const status_facts *f)
 {
-    cli_table table = { 0 };
-    weir_buffer text = { 0 }, lanes = { 0 };
+    report_table table = { .screen = &o->screen };
+    weir_buffer lanes = { 0 };
+
     for (size_t i = 0; i < f->workers.workers_count; i++) {
         const store_worker *w = &f->workers.workers[i];
-        const bool ended = w->until_us <= f->positions.now_us;
-        const cli_field fields[] = {
-            { .name = "worker", .type = CLI_STR, .text = w->name },
-            { .name = "host", .type = CLI_STR, .text = w->host },
-            { .name = "pid", .type = CLI_I64, .number = w->pid },
-            { .name = "lanes", .type = CLI_STR, .text = lanes_text(w, &lanes) },
-            { .name = "since", .type = CLI_STAMP, .number = w->since_us },
-            { .name = "ended", .type = ended ? CLI_STAMP : CLI_NULL, .number = w->until_us },
-            { .name = "holds", .type = CLI_I64, .number = w->holds },
-            { .name = "draining", .type = CLI_BOOL, .number = w->draining },
-            { .name = "store_errors", .type = CLI_I64, .number = store_errors(w) },
+        const worker_state state = state_of(f, w);
+        const report_field fields[] = {
+            { .name = "worker", .type = REPORT_STR, .text = w->name },
+            { .name = "state", .type = REPORT_STATE, .text = weir__str(state.word) },
+            { .name = "host", .type = REPORT_STR, .text = w->host, .rank = 4 },
+            { .name = "pid", .type = REPORT_I64, .number = w->pid, .rank = 5 },
+            { .name = "lanes", .type = REPORT_STR, .text = lanes_text(w, &lanes), .rank = 2 },
+            { .name = "since", .type = REPORT_TIME, .number = w->since_us, .rank = 3 },
+            { .name = "last_beat", .type = REPORT_TIME, .number = state.beat_us, .rank = 1 },
+            { .name = "ended", .type = REPORT_TIME, .number = state.ended_us, .rank = 6 },
+            { .name = "holds", .type = REPORT_COUNT, .number = w->holds, .rank = 1 },
+            { .name = "store_errors", .type = REPORT_COUNT, .number = store_errors(w), .rank = 7 },
         };
-        (void)weir__cli_table_row(&table, fields, sizeof fields / sizeof fields[0]);
+        (void)weir__report_table_row(&table, fields, sizeof fields / sizeof fields[0]);
     }
     weir__buffer_free(&lanes);
-    if (f->workers.workers_count > 0 && weir__cli_table_flush(&table, &text)) {
-        (void)weir__cli_print(o, "\n");
-        (void)weir__cli_put(o, (weir_str){ text.ptr, text.len });
+    put_table(o, &table);
+}
+
+static void print_lanes(cli_output *o, const status_facts *f)
+{
+    report_table table = { .screen = &o->screen };
+
+    for (size_t i = 0; i < f->lanes.lanes_count; i++) {
+        const store_lane *l = &f->lanes.lanes[i];
+        const report_field fields[] = {
+            { .name = "lane", .type = REPORT_STR, .text = l->lane },
+            { .name = "targets", .type = REPORT_COUNT, .number = l->targets },
+            { .name = "blocked", .type = REPORT_COUNT, .number = l->blocked },
+            { .name = "deferred", .type = REPORT_COUNT, .number = l->deferred, .rank = 3 },
+            { .name = "leased", .type = REPORT_COUNT, .number = l->leased, .rank = 2 },
+            { .name = "ready", .type = REPORT_COUNT, .number = l->ready, .rank = 1 },
+            { .name = "paused", .type = REPORT_BOOL, .number = l->paused, .rank = 4 },
+        };
+        (void)weir__report_table_row(&table, fields, sizeof fields / sizeof fields[0]);
     }
-    weir__buffer_free(&text);
-    weir__cli_table_free(&table);
+    put_table(o, &table);
+}
+
+static void print_server(cli_output *o, const store_stats *s)
+{
+    char size[REPORT_WORD_BYTES], wal[REPORT_WORD_BYTES];
+
+    weir__report_bytes(s->file_bytes, size);
+    weir__report_bytes(s->wal_bytes, wal);
+    if (s->database[0] != '\0') {
+        (void)weir__cli_print(o, "server      %s, database %s, schema %s, user %s%s\n",
+                              s->standby ? "standby" : "primary", s->database, s->place, s->user,
+                              s->pooled ? ", through a pooler" : "");
+        (void)weir__cli_print(o, "size        %s\n", size);
+    } else {
+        (void)weir__cli_print(o, "size        %s, write-ahead log %s\n", size, wal);
+    }
 }
 
 static void print_text(cli *c, const status_facts *f)
 {
     cli_output *o = &c->out;
-    char now[WEIR_TIME_TEXT_BYTES];
+    char now[WEIR_TIME_TEXT_BYTES], streams[REPORT_WORD_BYTES], targets[REPORT_WORD_BYTES],
+        blocked[REPORT_WORD_BYTES], parked[REPORT_WORD_BYTES];
 
     weir__time_to_text(f->positions.now_us, now);
+    weir__report_count(f->stats.streams, streams);
+    weir__report_count(f->stats.targets, targets);
+    weir__report_count(f->stats.blocked, blocked);
+    weir__report_count(f->stats.parked, parked);
     (void)weir__cli_print(o, "store       %s\n", f->store);
     (void)weir__cli_print(o, "schema      %" PRId64 "\n", f->stats.schema);
     (void)weir__cli_print(o, "library     %s\n", f->stats.library);
     (void)weir__cli_print(o, "durability  %s\n", f->stats.durability);
-    if (f->stats.database[0] != '\0') {
-        (void)weir__cli_print(o, "server      %s, database %s, schema %s, user %s%s\n",
-                              f->stats.standby ? "standby" : "primary", f->stats.database,
-                              f->stats.place, f->stats.user,
-                              f->stats.pooled ? ", through a pooler" : "");
-        (void)weir__cli_print(o, "size        %" PRId64 " bytes\n", f->stats.file_bytes);
-    } else {
-        (void)weir__cli_print(o,
-                              "size        %" PRId64 " bytes, write-ahead log %" PRId64 " bytes\n",
-                              f->stats.file_bytes, f->stats.wal_bytes);
-    }
+    print_server(o, &f->stats);
     (void)weir__cli_print(o, "time        %s\n", now);
     (void)weir__cli_print(o, "head        %" PRId64 "\n", f->positions.head);
     (void)weir__cli_print(o, "safe        %" PRId64 "\n", f->positions.safe);
-    (void)weir__cli_print(o, "streams     %" PRId64 "\n", f->stats.streams);
-    (void)weir__cli_print(o, "targets     %" PRId64 ", %" PRId64 " blocked\n", f->stats.targets,
-                          f->stats.blocked);
-    (void)weir__cli_print(o, "parked      %" PRId64 "\n", f->stats.parked);
+    (void)weir__cli_print(o, "streams     %s\n", streams);
+    (void)weir__cli_print(o, "targets     %s, %s blocked\n", targets, blocked);
+    (void)weir__cli_print(o, "parked      %s\n", parked);
     (void)weir__cli_print(o, "reactions   %zu\n", f->reactions.reactions_count);
     print_holders(o, f);
     print_workers(o, f);
-    if (f->lanes.lanes_count > 0) {
-        (void)weir__cli_print(o, "\n");
-    }
-    for (size_t i = 0; i < f->lanes.lanes_count; i++) {
-        const store_lane *l = &f->lanes.lanes[i];
-        const cli_field fields[] = {
-            { .name = "lane", .type = CLI_STR, .text = l->lane },
-            { .name = "targets", .type = CLI_I64, .number = l->targets },
-            { .name = "ready", .type = CLI_I64, .number = l->ready },
-            { .name = "leased", .type = CLI_I64, .number = l->leased },
-            { .name = "blocked", .type = CLI_I64, .number = l->blocked },
-            { .name = "deferred", .type = CLI_I64, .number = l->deferred },
-            { .name = "paused", .type = CLI_BOOL, .number = l->paused },
-        };
-        (void)weir__cli_row(o, fields, sizeof fields / sizeof fields[0]);
-    }
+    print_lanes(o, f);
 }
 
 static bool print_metrics(cli *c, const status_facts *f)
@@ -375,7 +419,7 @@ const cli_command weir__cli_status_command = {
         "library, durability, bytes on disk.\n"
         "--metrics prints numbers for Prometheus instead, in its text format: these, and what "
         "each\n"
-        "worker has counted, as of its last beat (at most 10 s ago).",
+        "worker has counted, as of its last beat (at most 5 s ago).",
     .example = "weir status\n"
                "weir status --json\n"
                "weir status --metrics\n"

@@ -12,13 +12,13 @@ static const cli_option options[] = {
 
 static int print_stream(void *ctx, const weir_stream *s)
 {
-    const cli_field fields[] = {
-        { .name = "stream", .type = CLI_STR, .text = s->stream },
-        { .name = "version", .type = CLI_I64, .number = s->version },
-        { .name = "count", .type = CLI_I64, .number = s->count },
-        { .name = "created", .type = CLI_STAMP, .number = s->created_us },
-        { .name = "updated", .type = CLI_STAMP, .number = s->updated_us },
-        { .name = "closed", .type = CLI_BOOL, .number = s->closed },
+    const report_field fields[] = {
+        { .name = "stream", .type = REPORT_STR, .text = s->stream },
+        { .name = "version", .type = REPORT_I64, .number = s->version },
+        { .name = "count", .type = REPORT_COUNT, .number = s->count, .rank = 1 },
+        { .name = "created", .type = REPORT_TIME, .number = s->created_us, .rank = 4 },
+        { .name = "updated", .type = REPORT_TIME, .number = s->updated_us, .rank = 2 },
+        { .name = "closed", .type = REPORT_BOOL, .number = s->closed, .rank = 3 },
     };
 
     return weir__cli_row(ctx, fields, sizeof fields / sizeof fields[0]) ? 0 : 1;
@@ -55,8 +55,8 @@ const cli_command weir__cli_streams_command = {
     .usage = "[options]",
     .summary = "list streams",
     .about =
-        "Lists streams in the order of their names, with the version of their last event, how\n"
-        "many events they have, when they began and changed, and whether they are closed.",
+        "Lists streams by name, with the version of the last event, the number of events, when\n"
+        "the stream began and last changed, and whether it is closed.",
     .example = "weir streams\n"
                "weir streams --match 'order-*' --open --limit 20",
     .options = options,

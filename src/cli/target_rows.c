@@ -25,23 +25,45 @@ typedef struct page {
     bool ended; /* the sink has had enough */
 } page;
 
-const char *weir__cli_state_text(store_target_state state)
+const char *weir__cli_state_text(cli_target_state state)
 {
-    switch (state) {
+    static const char *const words[CLI_TARGET_STATES_COUNT] = {
+        [CLI_TARGET_BLOCKED] = "blocked", [CLI_TARGET_RETRYING] = "retrying",
+        [CLI_TARGET_PAUSED] = "paused",   [CLI_TARGET_DEFERRED] = "deferred",
+        [CLI_TARGET_LEASED] = "leased",   [CLI_TARGET_READY] = "ready",
+        [CLI_TARGET_IDLE] = "idle",
+    };
+
+    return words[state];
+}
+
+cli_target_state weir__cli_target_state(const store_target *t)
+{
+    switch (t->state) {
     case STORE_TARGET_LEASED:
-        return "leased";
+        return CLI_TARGET_LEASED;
     case STORE_TARGET_BLOCKED:
-        return "blocked";
+        return CLI_TARGET_BLOCKED;
     case STORE_TARGET_PAUSED:
-        return "paused";
+        return CLI_TARGET_PAUSED;
     case STORE_TARGET_DEFERRED:
-        return "deferred";
+        return t->event != 0 && t->error.len > 0 ? CLI_TARGET_RETRYING : CLI_TARGET_DEFERRED;
     case STORE_TARGET_READY:
-        return "ready";
+        return CLI_TARGET_READY;
     case STORE_TARGET_IDLE:
         break;
     }
-    return "idle";
+    return CLI_TARGET_IDLE;
+}
+
+bool weir__cli_is_beyond(const store_target *t, int64_t head)
+{
+    for (size_t i = 0; i < t->subscriptions_count; i++) {
+        if (!t->subscriptions[i].retired && t->subscriptions[i].at > head) {
+            return true;
+        }
+    }
+    return false;
 }
 
 weir_str weir__cli_or_null(weir_str text)
@@ -107,20 +129,20 @@ static weir_status find_oldest(page *p, weir_store *store, weir_error *err)
 
 static bool write_reactions(weir_buffer *out, const store_target *t)
 {
-    cli_json j = { .buffer = out };
+    report_json j = { .buffer = out };
 
     weir__buffer_clear(out);
-    weir__cli_json_open(&j, NULL, '[');
+    weir__report_json_open(&j, NULL, '[');
     for (size_t i = 0; i < t->subscriptions_count; i++) {
         const store_subscription *s = &t->subscriptions[i];
-        weir__cli_json_open(&j, NULL, '{');
-        weir__cli_json_str(&j, "reaction", s->reaction_name);
-        weir__cli_json_i64(&j, "at", s->at);
-        weir__cli_json_i64(&j, "mark", s->mark);
-        weir__cli_json_i64(&j, "retries", s->retries);
-        weir__cli_json_close(&j, '}');
+        weir__report_json_open(&j, NULL, '{');
+        weir__report_json_str(&j, "reaction", s->reaction_name);
+        weir__report_json_i64(&j, "at", s->at);
+        weir__report_json_i64(&j, "mark", s->mark);
+        weir__report_json_i64(&j, "retries", s->retries);
+        weir__report_json_close(&j, '}');
     }
-    weir__cli_json_close(&j, ']');
+    weir__report_json_close(&j, ']');
     return !j.failed;
 }
 
@@ -135,47 +157,56 @@ static int64_t retries_of(const store_target *t)
     return retries;
 }
 
-bool weir__cli_target_fields(const store_target *t, int64_t waited_us, weir_buffer *reactions,
-                             cli_field fields[CLI_TARGET_FIELDS_COUNT])
+static report_field text_cell(const char *name, weir_str text, uint32_t flags, uint32_t rank)
 {
+    return (report_field){ .name = name,
+                           .type = REPORT_STR,
+                           .text = weir__cli_or_null(text),
+                           .flags = flags,
+                           .rank = rank };
+}
+
+static report_field number_cell(report_type type, const char *name, int64_t number, uint32_t flags,
+                                uint32_t rank)
+{
+    return (
+        report_field){ .name = name, .type = type, .number = number, .flags = flags, .rank = rank };
+}
+
+bool weir__cli_target_fields(const store_target *t, int64_t waited_us, weir_buffer *reactions,
+                             report_field fields[CLI_TARGET_FIELDS_COUNT])
+{
+    enum { JSON = REPORT_JSON_ONLY, TEXT = REPORT_TEXT_ONLY };
+    const char *state = weir__cli_state_text(weir__cli_target_state(t));
+
     if (!write_reactions(reactions, t)) {
         return false;
     }
-    const bool leased = t->holder.len > 0;
-    const cli_field row[] = {
-        { .name = "target", .type = CLI_STR, .text = t->name },
-        { .name = "lane", .type = CLI_STR, .text = t->lane },
-        { .name = "priority", .type = CLI_I64, .number = t->priority },
-        { .name = "state", .type = CLI_STR, .text = weir__str(weir__cli_state_text(t->state)) },
-        { .name = "watermark", .type = CLI_I64, .number = t->watermark },
-        { .name = "mark", .type = CLI_I64, .number = t->mark },
-        { .name = "lag", .type = CLI_I64, .number = t->mark - t->watermark },
-        { .name = "lag_seconds", .type = CLI_I64, .number = waited_us / 1000000 },
-        { .name = "retries", .type = CLI_I64, .number = retries_of(t) },
-        { .name = "lost", .type = CLI_I64, .number = t->lost },
-        { .name = "leased_by", .type = CLI_STR, .text = weir__cli_or_null(t->holder) },
-        { .name = "leased_until",
-          .type = leased ? CLI_STAMP : CLI_NULL,
-          .number = t->leased_until_us,
-          .flags = CLI_JSON_ONLY },
-        { .name = "fence", .type = CLI_I64, .number = t->fence, .flags = CLI_JSON_ONLY },
-        { .name = "deferred_until",
-          .type = CLI_STAMP,
-          .number = t->due_us,
-          .flags = CLI_JSON_ONLY },
-        { .name = "error", .type = CLI_STR, .text = weir__cli_or_null(t->error) },
-        { .name = "event",
-          .type = t->event == 0 ? CLI_NULL : CLI_I64,
-          .number = t->event,
-          .flags = CLI_JSON_ONLY },
-        { .name = "reaction",
-          .type = CLI_STR,
-          .text = weir__cli_or_null(t->reaction),
-          .flags = CLI_JSON_ONLY },
-        { .name = "reactions",
-          .type = CLI_RAW,
-          .text = { .ptr = reactions->ptr, .len = reactions->len },
-          .flags = CLI_JSON_ONLY },
+    const weir_str list = { .ptr = reactions->ptr, .len = reactions->len };
+    const report_type event_type = t->event == 0 ? REPORT_NULL : REPORT_I64;
+    const report_type waiting_type = waited_us == 0 ? REPORT_NULL : REPORT_SPAN;
+    const report_field row[] = {
+        text_cell("target", t->name, 0, 0),
+        text_cell("lane", t->lane, 0, 5),
+        number_cell(REPORT_I64, "priority", t->priority, 0, 8),
+        { .name = "state", .type = REPORT_STATE, .text = weir__str(state) },
+        number_cell(REPORT_I64, "position", t->watermark, TEXT, 6),
+        number_cell(REPORT_I64, "watermark", t->watermark, JSON, 0),
+        number_cell(REPORT_I64, "mark", t->mark, JSON, 0),
+        number_cell(REPORT_COUNT, "lag", t->mark - t->watermark, 0, 1),
+        number_cell(REPORT_I64, "lag_seconds", waited_us / 1000000, JSON, 0),
+        number_cell(waiting_type, "waiting", waited_us, TEXT, 2),
+        number_cell(REPORT_COUNT, "retries", retries_of(t), 0, 4),
+        number_cell(REPORT_COUNT, "lost", t->lost, 0, 9),
+        text_cell("leased_by", t->holder, 0, 7),
+        number_cell(REPORT_TIME, "leased_until", t->leased_until_us, JSON, 0),
+        number_cell(REPORT_I64, "fence", t->fence, JSON, 0),
+        number_cell(REPORT_TIME, "deferred_until", t->due_us, JSON, 0),
+        text_cell("error", t->error, JSON, 0),
+        text_cell("error", weir__report_gist(t->error), TEXT, 3),
+        number_cell(event_type, "event", t->event, JSON, 0),
+        text_cell("reaction", t->reaction, JSON, 0),
+        { .name = "reactions", .type = REPORT_RAW, .text = list, .flags = JSON },
     };
     static_assert(sizeof row / sizeof row[0] == CLI_TARGET_FIELDS_COUNT, "the header says so");
     memcpy(fields, row, sizeof row);
@@ -206,9 +237,17 @@ static weir_status give_page(page *p, weir_store *store, weir_error *err)
     if (!any) {
         return WEIR_OK;
     }
-    status = store->ops->now(store, &p->now_us, err);
+    store_positions at = { 0 };
+    status = store->ops->positions(store, &at, err);
+    p->now_us = at.now_us;
     if (status == WEIR_OK) {
         status = find_oldest(p, store, err);
+    }
+    for (size_t i = 0; status == WEIR_OK && i < p->targets.targets_count; i++) {
+        store_target *t = &p->targets.targets[i];
+        if (t->error.len == 0 && weir__cli_is_beyond(t, at.head)) {
+            t->error = weir__str("its position is beyond the end of the log: run weir why");
+        }
     }
     bool go_on = true;
     for (size_t i = 0; status == WEIR_OK && go_on && i < p->targets.targets_count; i++) {

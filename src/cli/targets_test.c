@@ -372,10 +372,12 @@ static void status_tells_who_works(void **state)
     assert_non_null(strstr(f->printed, "\"workers\":[{\"worker\":\"shop@one/7-x\",\"host\":\"one\","
                                        "\"pid\":7,\"lanes\":[\"default\",\"mail\"],"
                                        "\"since\":\"20"));
-    assert_non_null(strstr(f->printed, "Z\",\"holds\":1,\"draining\":true,\"store_errors\":3},"
+    assert_non_null(strstr(f->printed, "Z\",\"holds\":1,\"draining\":true,\"store_errors\":3,"
+                                       "\"state\":\"draining\"},"
                                        "{\"worker\":\"silent\",\"host\":\"two\",\"pid\":8,"
                                        "\"lanes\":[],\"since\":\"20"));
-    assert_non_null(strstr(f->printed, "Z\",\"holds\":0,\"draining\":false,\"store_errors\":0}]"));
+    assert_non_null(strstr(f->printed, "Z\",\"holds\":0,\"draining\":false,\"store_errors\":0,"
+                                       "\"state\":\"gone\"}]"));
     assert_int_equal(run(f, &weir__cli_status_command, "--text"), CLI_DONE);
     assert_non_null(strstr(f->printed, "\nWORKER "));
     assert_non_null(strstr(f->printed, "\nshop@one/7-x"));

@@ -25,8 +25,7 @@ enum {
     WATCH_PAUSE_MS = 100,  /* the shortest between two                      */
     WATCH_REST_FACTOR = 4, /* and so many times as long as a look has taken */
     SCREEN_ROWS_DEFAULT = 24,
-    SCREEN_ROWS_BESIDE = 4, /* title, head, "and N more", the line of the cursor */
-    STATES_COUNT = STORE_TARGET_IDLE + 1,
+    SCREEN_ROWS_BESIDE = 4,  /* title, head, "and N more", the line of the cursor */
     SEEN_CAPACITY_MIN = 256, /* a power of two */
     GONE_CHUNK = 200,
 };
@@ -51,10 +50,10 @@ typedef struct watching {
     size_t seen_count, seen_capacity;
     weir_buffer reactions, row;
     /* the table */
-    cli_table table;
+    report_table table;
     weir_buffer frame, last_frame; /* as drawn, and as drawn before */
     size_t rows_max, rows_count;
-    int64_t states[STATES_COUNT];
+    int64_t states[CLI_TARGET_STATES_COUNT];
     bool no_memory;
 } watching;
 
@@ -97,8 +96,8 @@ static bool rebuild(watching *w, size_t capacity, uint64_t look)
 /* A number for the row as it is shown, without what time alone changes. */
 static bool row_number(watching *w, const store_target *t, uint64_t *number)
 {
-    cli_field fields[CLI_TARGET_FIELDS_COUNT];
-    cli_json j = { .buffer = &w->row };
+    report_field fields[CLI_TARGET_FIELDS_COUNT];
+    report_json j = { .buffer = &w->row };
 
     if (!weir__cli_target_fields(t, 0, &w->reactions, fields)) {
         return false;
@@ -106,7 +105,7 @@ static bool row_number(watching *w, const store_target *t, uint64_t *number)
     weir__buffer_clear(&w->row);
     for (size_t i = 0; i < CLI_TARGET_FIELDS_COUNT; i++) {
         if (strcmp(fields[i].name, "leased_until") != 0) {
-            weir__cli_json_field(&j, &fields[i]);
+            weir__report_json_field(&j, &fields[i]);
         }
     }
     *number = weir__str_hash((weir_str){ .ptr = w->row.ptr, .len = w->row.len });
@@ -153,7 +152,7 @@ static bool wants_changed(void *ctx, const store_target *t, bool *wanted)
 static bool print_line(void *ctx, const store_target *t, int64_t waited_us)
 {
     watching *w = ctx;
-    cli_field fields[CLI_TARGET_FIELDS_COUNT];
+    report_field fields[CLI_TARGET_FIELDS_COUNT];
 
     w->no_memory = !weir__cli_target_fields(t, waited_us, &w->reactions, fields);
     return !w->no_memory && weir__cli_row(&w->c->out, fields, CLI_TARGET_FIELDS_COUNT);
@@ -213,8 +212,7 @@ static bool wants_shown(void *ctx, const store_target *t, bool *wanted)
 {
     watching *w = ctx;
 
-    WEIR_ASSERT((size_t)t->state < STATES_COUNT);
-    w->states[t->state]++;
+    w->states[weir__cli_target_state(t)]++;
     *wanted = w->rows_count < w->rows_max;
     w->rows_count++;
     return true;
@@ -223,10 +221,10 @@ static bool wants_shown(void *ctx, const store_target *t, bool *wanted)
 static bool add_row(void *ctx, const store_target *t, int64_t waited_us)
 {
     watching *w = ctx;
-    cli_field fields[CLI_TARGET_FIELDS_COUNT];
+    report_field fields[CLI_TARGET_FIELDS_COUNT];
 
     w->no_memory = !weir__cli_target_fields(t, waited_us, &w->reactions, fields) ||
-                   !weir__cli_table_row(&w->table, fields, CLI_TARGET_FIELDS_COUNT);
+                   !weir__report_table_row(&w->table, fields, CLI_TARGET_FIELDS_COUNT);
     return !w->no_memory;
 }
 
@@ -251,10 +249,10 @@ static bool add_title(watching *w, weir_buffer *out)
 
     (void)snprintf(text, sizeof text, "%zu target%s", w->rows_count, w->rows_count == 1 ? "" : "s");
     ok = weir__buffer_add_text(out, text);
-    for (int state = 0; ok && state < STATES_COUNT; state++) {
+    for (int state = 0; ok && state < CLI_TARGET_STATES_COUNT; state++) {
         if (w->states[state] > 0) {
             (void)snprintf(text, sizeof text, ", %" PRId64 " %s", w->states[state],
-                           weir__cli_state_text((store_target_state)state));
+                           weir__cli_state_text((cli_target_state)state));
             ok = weir__buffer_add_text(out, text);
         }
     }
@@ -265,7 +263,7 @@ static bool fill_frame(watching *w)
 {
     char more[64];
     const size_t shown = w->rows_count < w->rows_max ? w->rows_count : w->rows_max;
-    bool ok = add_title(w, &w->frame) && weir__cli_table_flush(&w->table, &w->frame);
+    bool ok = add_title(w, &w->frame) && weir__report_table_flush(&w->table, &w->frame);
 
     if (ok && shown < w->rows_count) {
         (void)snprintf(more, sizeof more, "and %zu more\n", w->rows_count - shown);
@@ -300,10 +298,11 @@ static weir_status look_and_draw(watching *w, weir_error *err)
 {
     const cli_target_sink sink = { .wants = wants_shown, .row = add_row, .ctx = w };
 
+    weir__cli_screen(w->c); /* it may have another size, and time has gone on */
     memset(w->states, 0, sizeof w->states);
     w->rows_count = 0;
     w->rows_max = screen_rows(w);
-    weir__cli_table_free(&w->table);
+    weir__report_table_free(&w->table);
     weir__buffer_clear(&w->frame);
     const weir_status status = weir__cli_targets_each(w->store, w->filter, INT64_MAX, &sink, err);
     if (status != WEIR_OK || w->no_memory) {
@@ -385,6 +384,7 @@ weir_status weir__cli_targets_watch(cli *c, weir_store *store, const store_targe
                    .store = store,
                    .filter = filter,
                    .lines = c->out.json,
+                   .table = { .screen = &c->out.screen },
                    .terminal = isatty(c->out.fd) != 0 };
     weir_status status;
 
@@ -409,6 +409,6 @@ weir_status weir__cli_targets_watch(cli *c, weir_store *store, const store_targe
     weir__buffer_free(&w.row);
     weir__buffer_free(&w.frame);
     weir__buffer_free(&w.last_frame);
-    weir__cli_table_free(&w.table);
+    weir__report_table_free(&w.table);
     return status;
 }

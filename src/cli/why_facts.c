@@ -46,6 +46,20 @@ static weir_status read_target(weir_store *store, weir_str name, why_facts *f, w
     return status;
 }
 
+/* The event that failed, as it is in the log. */
+static weir_status read_failed(weir_store *store, why_facts *f, weir_error *err)
+{
+    const int64_t id = f->target->event;
+    const store_log_query q = { .after = id - 1, .to = id, .limit = 1 };
+    const weir_status status = id == 0 ? WEIR_OK : store->ops->read_log(store, &q, &f->failed, err);
+
+    if (status == WEIR_OK && id != 0 && f->failed.events_count > 0 &&
+        f->failed.events[0].id == id) {
+        f->event = &f->failed.events[0];
+    }
+    return status;
+}
+
 static weir_status count_waiting(weir_store *store, why_facts *f, weir_error *err)
 {
     const store_target *t = f->target;
@@ -194,18 +208,14 @@ static void find_lane(why_facts *f)
     }
 }
 
-weir_status weir__cli_why_collect(weir_store *store, weir_str target, why_facts *f, weir_error *err)
+weir_status weir__cli_why_look(weir_store *store, why_facts *f, weir_error *err)
 {
-    weir_status status = read_target(store, target, f, err);
+    weir_status status = store->ops->reactions(store, &f->reactions, err);
 
-    if (status == WEIR_OK) {
-        status = store->ops->reactions(store, &f->reactions, err);
-    }
     if (status == WEIR_OK) {
         status = store->ops->lanes(store, &f->lanes, err);
     }
     if (status == WEIR_OK) {
-        find_lane(f);
         status = weir__cli_workers_read(store, &f->workers, err);
     }
     if (status == WEIR_OK) {
@@ -213,6 +223,22 @@ weir_status weir__cli_why_collect(weir_store *store, weir_str target, why_facts 
     }
     if (status == WEIR_OK && f->positions.safe < f->positions.head) {
         status = store->ops->holders(store, &f->holders, err);
+    }
+    return status;
+}
+
+weir_status weir__cli_why_collect(weir_store *store, weir_str target, why_facts *f, weir_error *err)
+{
+    f->lane = NULL;
+    f->event = NULL;
+    f->waiting = f->parked = f->sent_back = 0;
+    f->waiting_more = f->failed_waits = false;
+    f->unrouted = f->held = (why_event){ 0 };
+    weir_status status = read_target(store, target, f, err);
+
+    if (status == WEIR_OK) {
+        find_lane(f);
+        status = read_failed(store, f, err);
     }
     if (status == WEIR_OK) {
         status = count_waiting(store, f, err);
@@ -223,11 +249,12 @@ weir_status weir__cli_why_collect(weir_store *store, weir_str target, why_facts 
     return status == WEIR_OK ? find_untold(store, f, err) : status;
 }
 
-void weir__cli_why_free(why_facts *f)
+void weir__cli_why_facts_free(why_facts *f)
 {
     weir__arena_free(&f->chunk.arena);
     weir__arena_free(&f->reactions.arena);
     weir__arena_free(&f->lanes.arena);
     weir__arena_free(&f->holders.arena);
+    weir__chunk_free(&f->failed);
     weir__cli_workers_free(&f->workers);
 }

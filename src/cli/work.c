@@ -14,6 +14,7 @@
 #include "cli/work.h"
 #include "api/api.h"
 #include "base/clock.h"
+#include "engine/room.h"
 
 #include <errno.h>
 #include <poll.h>
@@ -36,7 +37,8 @@ static const cli_option options[] = {
     { "to", "TARGET", CLI_WORD, "its target, such as mail or 'mail-{stream}'" },
     { "run", "CMD", CLI_WORD, "a command per event, which it reads on stdin" },
     { "exec", "CMD", CLI_WORD, "a command that stays: a line of JSON in and one out per event" },
-    { "name", "NAME", CLI_WORD, "its name, for ever (else the command)" },
+    { "name", "NAME", CLI_WORD,
+      "name of the reaction; cannot be changed later (default: the command)" },
     { "source", "PATTERN", CLI_WORD, "only streams that fit: order-1, order-*, /^order-[0-9]+$/" },
     { "lane", "NAME", CLI_WORD, "its lane (else default)" },
     { "priority", "N", CLI_WORD, "its priority, or a template that gives one" },
@@ -44,7 +46,9 @@ static const cli_option options[] = {
     { "from", "PLACE", CLI_WORD, "start, now or a position: where a new reaction begins" },
     { "lanes", "NAMES", CLI_WORD, "only these lanes, with commas between them" },
     { "threads", "N", CLI_NUMBER, "how many handlers at once, in each lane" },
-    { "until-idle", NULL, CLI_FLAG, "end when nothing is ready, leased or waiting for a retry" },
+    { "memory-limit", "SIZE", CLI_WORD, "for the events of all handlers together (else 256MiB)" },
+    { "until-idle", NULL, CLI_FLAG,
+      "end when no work is left; with 1 if something was blocked or parked" },
     { "redeclare", NULL, CLI_FLAG, "these definitions count, although later ones were declared" },
     { "budget", "TIME", CLI_WORD, "how long handlers may take to end at a signal (else 30s)" },
     { "log", "FORM", CLI_WORD, "text or json (else as errors are printed)" },
@@ -62,8 +66,9 @@ typedef struct work {
     size_t lanes_count;
     int signal_fd;
     int64_t budget_us;
-    weir_engine *engine; /* owned: the one that takes work */
-    weir_engine *before; /* owned: the one before, while it ends; NULL: none */
+    int64_t memory_limit_bytes; /* of --memory-limit; 0: what the file says */
+    weir_engine *engine;        /* owned: the one that takes work */
+    weir_engine *before;        /* owned: the one before, while it ends; NULL: none */
     bool reload_wanted;
     bool stuck; /* a handler cannot be ended: nothing that it may use is freed */
 } work;
@@ -128,9 +133,14 @@ static int lanes_read(work *k, const cli_config *config)
 static int options_read(work *k)
 {
     const weir_str budget = weir__cli_text(k->c, "budget");
+    const weir_str memory = weir__cli_text(k->c, "memory-limit");
     const weir_str form = weir__cli_text(k->c, "log");
     const cli_given *threads = weir__cli_get(k->c, "threads");
 
+    if (memory.len > 0 && !weir__cli_config_memory(memory, &k->memory_limit_bytes)) {
+        return weir__cli_usage(k->c, "--memory-limit takes " ROOM_BYTES_TEXT ", not \"%s\"",
+                               memory.ptr);
+    }
     k->budget_us = BUDGET_US_DEFAULT;
     if (budget.len > 0 &&
         (!weir__str_to_duration_us(budget, &k->budget_us) || k->budget_us > BUDGET_US_MAX)) {
@@ -171,6 +181,8 @@ static weir_status engine_begin(work *k, const cli_config *config, weir_engine *
         .lanes_count = k->lanes_count,
         .log = weir__work_log,
         .log_ctx = &k->log,
+        .memory_limit_bytes =
+            k->memory_limit_bytes != 0 ? k->memory_limit_bytes : config->memory_limit_bytes,
     };
     weir_engine *e = NULL;
     weir_status status = (weir_status)weir_engine_open(&e, k->w, &o, err);
@@ -395,10 +407,31 @@ static weir_status store_open(work *k, const cli_config *config, weir_error *err
     return status;
 }
 
+/* The exit status of a run that had nothing left to do: whether it did all of it. */
+static int judge_idle(work *k, work_left *left)
+{
+    weir_error err;
+
+    if (weir__work_left(weir__store(k->w), left, &err) != WEIR_OK) {
+        return weir__cli_fail(k->c, &err);
+    }
+    if (left->blocked == 0 && left->parked == 0) {
+        return CLI_DONE;
+    }
+    const log_field fields[] = {
+        weir__log_number_field("blocked", left->blocked),
+        weir__log_number_field("parked", left->parked),
+        weir__log_text_field("next", weir__str("weir why")),
+    };
+    weir__work_say(&k->log, LOG_ERROR, "not_all_handled", fields, sizeof fields / sizeof fields[0]);
+    return CLI_ERROR;
+}
+
 static int work_run(work *k, const cli_config *config)
 {
     weir_error err;
     weir_status status = WEIR_OK;
+    work_left left = { 0 };
 
     /* Before there is any thread, so that all of them leave signals to this one. */
     k->signal_fd = signals_open();
@@ -409,21 +442,32 @@ static int work_run(work *k, const cli_config *config)
         status = store_open(k, config, &err);
     }
     if (status == WEIR_OK) {
+        status = weir__store(k->w)->ops->now(weir__store(k->w), &left.since_us, &err);
+    }
+    if (status == WEIR_OK) {
         status = engine_begin(k, config, &k->engine, &err);
     }
     if (status != WEIR_OK) {
         return weir__cli_fail(k->c, &err);
     }
     say_begun(k, "started", config);
-    drain(k, run_engines(k));
-    return CLI_DONE;
+    const int number = run_engines(k);
+    if (!atomic_load(&k->log.damaged)) {
+        drain(k, number);
+        return number == 0 ? judge_idle(k, &left) : CLI_DONE;
+    }
+    k->budget_us = 0; /* what runs could not be settled any more */
+    drain(k, 0);
+    (void)weir__fail(&err, WEIR_ECORRUPT, "the store is damaged, nothing more is done with it");
+    weir__error_detail(&err, "Restore a backup with weir restore, then start the worker again.");
+    return weir__cli_fail(k->c, &err);
 }
 
 static int check_only(cli *c, const cli_config *config)
 {
-    const cli_field fields[] = {
-        { .name = "reactions", .type = CLI_I64, .number = (int64_t)config->reactions_count },
-        { .name = "lanes", .type = CLI_I64, .number = (int64_t)config->lanes_count },
+    const report_field fields[] = {
+        { .name = "reactions", .type = REPORT_I64, .number = (int64_t)config->reactions_count },
+        { .name = "lanes", .type = REPORT_I64, .number = (int64_t)config->lanes_count },
     };
 
     (void)weir__cli_row(&c->out, fields, sizeof fields / sizeof fields[0]);

@@ -5,11 +5,14 @@
 #include "cli/cli.h"
 #include "cli/config_reactions.h"
 #include "engine/log.h"
+#include "store/store.h"
 
-/* work_log.c. Lines on stderr, key=value or JSON, from any thread. Immutable once it was set up. */
+/* work_log.c. Lines on stderr, key=value or JSON, from any thread. Immutable once it is set up,
+ * except for `damaged`. */
 typedef struct work_log {
     bool json;
-    bool verbose; /* debug as well: every lease and every settle */
+    bool verbose;         /* debug as well: every lease and every settle */
+    _Atomic bool damaged; /* an engine has said that the store is; SIGTERM was sent to ourselves */
 } work_log;
 
 /* A weir_log_fn; ctx: a work_log. */
@@ -17,6 +20,15 @@ void weir__work_log(void *ctx, int32_t level, weir_str event, weir_str json);
 /* A line of our own. */
 void weir__work_say(work_log *log, int32_t level, const char *event, const log_field *fields,
                     size_t count);
+
+/* work_left.c. Counts what needs somebody now and did not when the run began. */
+typedef struct work_left {
+    int64_t since_us; /* in: the store's clock when it began */
+    int64_t blocked;  /* targets */
+    int64_t parked;   /* events  */
+} work_left;
+
+weir_status weir__work_left(weir_store *store, work_left *left, weir_error *err);
 
 /* work_config.c. */
 

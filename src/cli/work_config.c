@@ -163,7 +163,7 @@ static weir_status flags_read(const cli *c, cli_config *out, weir_error *err)
                           .exec = weir__cli_text(c, "exec").ptr,
                           .name = weir__cli_text(c, "name") };
     if (r->name.len == 0) {
-        /* Whoever runs the same command shares the work; another command is another reaction. */
+        /* Workers with the same command share the work; another command is another reaction. */
         r->name = weir__str(r->run != NULL ? r->run : r->exec);
     }
     if (retries != NULL) {

@@ -10,6 +10,9 @@
 #include "base/json.h"
 #include "cli/work.h"
 
+#include <signal.h>
+#include <unistd.h>
+
 static const char *level_text(int32_t level)
 {
     static const char *const texts[] = { "debug", "info", "warning", "error" };
@@ -70,7 +73,7 @@ static bool add_fields_json(weir_buffer *b, weir_str json)
 
 void weir__work_log(void *ctx, int32_t level, weir_str event, weir_str json)
 {
-    const work_log *log = ctx;
+    work_log *log = ctx;
     weir_buffer b = { 0 };
 
     if (level < 1 && !log->verbose) {
@@ -81,6 +84,10 @@ void weir__work_log(void *ctx, int32_t level, weir_str event, weir_str json)
         weir__cli_stderr((weir_str){ b.ptr, b.len });
     }
     weir__buffer_free(&b);
+    if (weir__str_equal(event, weir__str("store_damaged"))) {
+        atomic_store(&log->damaged, true);
+        (void)kill(getpid(), SIGTERM); /* wakes the thread that waits for signals */
+    }
 }
 
 void weir__work_say(work_log *log, int32_t level, const char *event, const log_field *fields,

@@ -14,6 +14,8 @@
 
 #include <stdlib.h>
 
+enum { BATCH_KEPT_BYTES_MAX = 256 * 1024 }; /* of an arena's memory, between two batches */
+
 static weir_status no_memory(weir_error *err)
 {
     return weir__fail(err, WEIR_ENOMEM, "could not allocate a batch");
@@ -53,6 +55,16 @@ static void part_add(batch *b, registry *reactions, int64_t id,
     }
 }
 
+/* What was small is kept for the next batch. */
+static void forget(weir_arena *arena)
+{
+    if (arena->bytes_used > BATCH_KEPT_BYTES_MAX) {
+        weir__arena_free(arena);
+    } else {
+        weir__arena_reset(arena);
+    }
+}
+
 weir_status weir__batch_begin(batch *b, const store_leased *leased, registry *reactions,
                               size_t event_limit, weir_error *err)
 {
@@ -61,6 +73,7 @@ weir_status weir__batch_begin(batch *b, const store_leased *leased, registry *re
     weir__arena_reset(&b->lease_arena);
     b->target = leased->target;
     b->fence = leased->fence;
+    b->token = leased->token;
     b->parts_count = 0;
     b->rounds = 1;
     b->phase = PHASE_RUN;
@@ -91,13 +104,15 @@ weir_status weir__batch_clear(batch *b, size_t event_limit, size_t more, weir_er
     const size_t capacity = event_limit + b->parts_count + more;
 
     weir__batch_give_back(b);
-    weir__arena_reset(&b->arena);
+    forget(&b->arena);
     b->events_count = 0;
     b->events_capacity = 0;
+    b->copy_bytes = 0;
     b->first = 0;
     b->next = 0;
     b->project = false;
     b->holds_count = 0;
+    b->gone_count = 0;
     b->now_us = 0;
     b->single = false;
     b->stopped = false;
@@ -105,7 +120,8 @@ weir_status weir__batch_clear(batch *b, size_t event_limit, size_t more, weir_er
     b->io_errors = 0;
     b->events = weir__arena_alloc(&b->arena, (capacity + 1) * sizeof *b->events);
     b->holds = weir__arena_alloc(&b->arena, (b->parts_count + 1) * sizeof *b->holds);
-    if (b->events == NULL || b->holds == NULL) {
+    b->gone = weir__arena_alloc(&b->arena, (more + 1) * sizeof *b->gone);
+    if (b->events == NULL || b->holds == NULL || b->gone == NULL) {
         return no_memory(err);
     }
     b->events_capacity = capacity;
@@ -161,6 +177,11 @@ weir_status weir__batch_add(batch *b, int64_t reaction_id, const weir_event *eve
     if (kept == NULL) {
         return no_memory(err);
     }
+    const reaction_mode mode = part->reaction->mode;
+    const size_t bytes = event->data.len + event->meta.len;
+    if (mode != REACTION_HANDLE && mode != REACTION_PROJECT && bytes > b->copy_bytes) {
+        b->copy_bytes = bytes;
+    }
     b->events[b->events_count++] = (batch_event){
         .event = kept,
         .part_index = (size_t)(part - b->parts),
@@ -168,6 +189,11 @@ weir_status weir__batch_add(batch *b, int64_t reaction_id, const weir_event *eve
         .attempts = parked == NULL ? 0 : parked->attempts,
     };
     return WEIR_OK;
+}
+
+void weir__batch_add_gone(batch *b, const store_sent_back *parked)
+{
+    b->gone[b->gone_count++] = *parked;
 }
 
 static int compare_events(const void *a, const void *b)
@@ -185,9 +211,26 @@ void weir__loan_drop(batch_loan *loan)
 {
     /* What the others did with the events happened before they are freed. */
     if (atomic_fetch_sub_explicit(&loan->holders, 1, memory_order_acq_rel) == 1) {
-        weir__arena_reset(&loan->list.arena);
+        forget(&loan->list.arena);
+        if (loan->room != NULL) {
+            weir__room_correct(loan->room, &loan->room_bytes, 0);
+        }
         atomic_store_explicit(&loan->busy, false, memory_order_release);
     }
+}
+
+int64_t weir__batch_bytes(const batch *b)
+{
+    return (int64_t)(b->arena.bytes_used + b->fetched.arena.bytes_used + b->copy_bytes);
+}
+
+void weir__batch_forget(batch *b)
+{
+    b->events_count = 0;
+    b->copy_bytes = 0;
+    weir__batch_give_back(b);
+    forget(&b->arena);
+    forget(&b->fetched.arena);
 }
 
 void weir__batch_borrow(batch *b, batch_loan *loan)

@@ -10,6 +10,7 @@
 #define WEIR_ENGINE_BATCH_H
 
 #include "engine/reaction.h"
+#include "engine/room.h"
 
 typedef enum event_state {
     EVENT_WAITING,
@@ -24,6 +25,8 @@ typedef struct batch_loan {
     store_fetch_list list;
     _Atomic size_t holders; /* batches that borrow from it, and the lane while it hands out */
     _Atomic bool busy;      /* set by the lane, cleared when nothing of it is used any more */
+    room_share *room;       /* borrowed: where room_bytes were taken */
+    int64_t room_bytes;     /* by its events, while they are lent    */
 } batch_loan;
 
 /* One event for one reaction. */
@@ -68,6 +71,7 @@ typedef enum batch_phase {
     PHASE_RELEASE, /* gives the target back                               */
     PHASE_FETCH,   /* kept: the next events                               */
     PHASE_PULL,    /* the event waits to be pulled, or was                */
+    PHASE_RENEW,   /* the lease may have ended: it is renewed or lost     */
 } batch_phase;
 
 typedef struct batch {
@@ -77,7 +81,7 @@ typedef struct batch {
 
     /* the lease; in lease_arena */
     weir_arena lease_arena;
-    int64_t target, fence;
+    int64_t target, fence, token;
     weir_str name;
     batch_part *parts; /* by reaction id */
     size_t parts_count;
@@ -90,22 +94,27 @@ typedef struct batch {
     batch_loan *loan;         /* NULL: none; borrowed, until the events are forgotten */
     batch_event *events;
     size_t events_count, events_capacity;
+    size_t copy_bytes;  /* of the largest event that is copied to be handed out */
+    int64_t room_bytes; /* taken for all of it but the loan; see room.h         */
     size_t first, next;
     bool project;      /* the segment is given to its reaction's project function, in the settle */
     batch_hold *holds; /* at most one per part */
     size_t holds_count;
+    store_sent_back *gone; /* sent back, but no longer in the log: done with the next settle */
+    size_t gone_count;
 
     batch_phase phase;
-    int64_t wait_us;       /* mono: nothing is done before                        */
-    int64_t now_us;        /* of the store; 0: not asked for                       */
-    bool single;           /* every event is settled by itself                    */
-    bool stopped;          /* no further event is run                              */
-    bool broken;           /* it could not be filled: to be given back            */
-    int reruns;            /* of the event at `first`                              */
-    int attempt;           /* failures of the store in a row                       */
-    int io_errors;         /* of those, EIO with SQL                               */
-    struct pulled *pulled; /* PHASE_PULL; owned by who pulled it, or by us while it waits */
-    store_settle settle;   /* of a slot that is FINISHED; in arena */
+    batch_phase renewed_phase; /* PHASE_RENEW: what comes after it                    */
+    int64_t wait_us;           /* mono: nothing is done before                        */
+    int64_t now_us;            /* of the store; 0: not asked for                       */
+    bool single;               /* every event is settled by itself                    */
+    bool stopped;              /* no further event is run                              */
+    bool broken;               /* it could not be filled: to be given back            */
+    int reruns;                /* of the event at `first`                              */
+    int attempt;               /* failures of the store in a row                       */
+    int io_errors;             /* of those, EIO with SQL                               */
+    struct pulled *pulled;     /* PHASE_PULL; owned by its caller once pulled, by us before */
+    store_settle settle;       /* of a slot that is FINISHED; in arena */
 } batch;
 
 /* Begins with a lease. reactions: where the parts' reactions are found; one that is not there is
@@ -114,7 +123,8 @@ weir_status weir__batch_begin(batch *b, const store_leased *leased, registry *re
                               size_t event_limit, weir_error *err);
 /* Forgets the events, keeps the lease. Room for event_limit events and one per part. */
 weir_status weir__batch_clear(batch *b, size_t event_limit, size_t more, weir_error *err);
-void weir__batch_free(batch *b); /* zeroed is fine */
+void weir__batch_forget(batch *b); /* its events, and all that they took */
+void weir__batch_free(batch *b);   /* zeroed is fine */
 
 /* How many events a part that is behind may fetch. */
 int64_t weir__batch_share(const batch *b, size_t event_limit);
@@ -123,6 +133,11 @@ batch_part *weir__batch_part(batch *b, int64_t reaction_id);
 /* copy: the event's memory ends before the batch. parked: the row that was sent back, or NULL. */
 weir_status weir__batch_add(batch *b, int64_t reaction_id, const weir_event *event, bool copy,
                             const store_sent_back *parked, weir_error *err);
+/* An event that was sent back and is no longer in the log. There is room, because it is one of
+ * those of the lease. */
+void weir__batch_add_gone(batch *b, const store_sent_back *parked);
+/* What its events take, but for those of its loan. */
+int64_t weir__batch_bytes(const batch *b);
 /* The batch has events of this loan, which are not copied. */
 void weir__batch_borrow(batch *b, batch_loan *loan);
 /* Gives the loan back, if there is one; events that were not copied are gone then. */

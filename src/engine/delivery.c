@@ -292,6 +292,13 @@ weir_status weir__stage_sql(weir_delivery *d, weir_sql_fn fn, void *ctx, weir_er
 
 /* ---- what is said about a failure ----------------------------------------------------------- */
 
+bool weir__delivery_interrupted(const weir_delivery *d)
+{
+    return atomic_load(d->interrupted) ||
+           weir__clock_boottime(d->clock) >=
+               atomic_load_explicit(d->held_until_us, memory_order_relaxed);
+}
+
 void weir__delivery_fail(weir_delivery *d, weir_str why)
 {
     const size_t len = why.len < sizeof d->why - 1 ? why.len : sizeof d->why - 1;

@@ -50,6 +50,7 @@ store_append *const *weir__effects_list(effects *e);
 struct weir_delivery {
     const weir_event *event;
     const reaction *reaction;
+    weir_str reaction_name; /* of what was pulled: its own copy, which outlives the engine */
     weir_str target;
     int64_t attempt; /* 1 is the first */
     int64_t fence;
@@ -59,8 +60,9 @@ struct weir_delivery {
     effects *effects;      /* borrowed: of the slot */
     int64_t payload_bytes; /* largest data or meta */
     const weir_clock *clock;
-    _Atomic bool *interrupted; /* borrowed: the worker ends, or the lease is lost */
-    struct pulled *pulled;     /* PULL, see pull.h; else NULL */
+    _Atomic bool *interrupted;            /* borrowed: the worker ends, or the lease is lost */
+    const _Atomic int64_t *held_until_us; /* borrowed: see slot.held_until_us */
+    struct pulled *pulled;                /* PULL, see pull.h; else NULL */
     /* what the handler said */
     char why[1024];
     int64_t defer_us;
@@ -70,6 +72,8 @@ struct weir_delivery {
 weir_status weir__stage_append(weir_delivery *d, const weir_append_request *request,
                                weir_error *err);
 weir_status weir__stage_sql(weir_delivery *d, weir_sql_fn fn, void *ctx, weir_error *err);
+/* As weir_delivery_interrupted. Any thread. */
+bool weir__delivery_interrupted(const weir_delivery *d);
 /* As weir_delivery_fail: kept as far as there is room. */
 void weir__delivery_fail(weir_delivery *d, weir_str why);
 

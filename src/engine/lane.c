@@ -15,7 +15,9 @@
  *   (3) A slot that is FINISHED is the leasing task's. A turn ends it: it is IDLE, or nobody knows
  *       what became of it and it is RUNNING again, to give its target back. A turn that did not
  *       happen is tried again with all of them.
- *   (4) Of LANE_LOANS lists at least one is free when something is fetched: the last free one is
+ *   (4) Room for a fetch is taken before anything is leased, and nobody waits for room while they
+ *       hold a lease: targets for which there turns out to be none are given back. See room.h.
+ *   (5) Of LANE_LOANS lists at least one is free when something is fetched: the last free one is
  *       not lent, its events are copied. So what slow handlers keep is bounded.
  */
 #include "engine/lane.h"
@@ -24,7 +26,7 @@
 #include "base/error.h"
 #include "base/str.h"
 #include "engine/batch.h"
-#include "engine/slot.h"
+#include "engine/slot_private.h"
 
 /* ---- leading and lagging ------------------------------------------------------------------ */
 
@@ -71,18 +73,22 @@ typedef struct lane_round {
     lane_shares shares;
     lane_split split; /* of the lease call under way */
     store_known_reaction *known;
-    slot **finished; /* what this turn settles */
+    int64_t log_asked; /* before the numbers in it were looked up */
+    slot **finished;   /* what this turn settles */
     store_settle **settles;
     size_t finished_count;
     slot **dropped; /* finished too, but lost */
     size_t dropped_count;
     store_lease_list leases;
-    slot **slots; /* slots[i] has leases[i]; NULL: it has begun */
+    slot **slots;       /* slots[i] has leases[i]; NULL: it has begun */
+    int64_t room_bytes; /* taken for what is fetched next */
+    size_t fits;        /* targets that are leased at once; fewer when room ran out before */
     batch_loan loans[LANE_LOANS];
     batch_loan *loan; /* what is fetched into; NULL: to be chosen */
     bool lent;        /* batches borrow from it */
     store_chunk chunk;
     size_t lease_index, sent_back_index; /* ROUND_SENT_BACK: the next to read */
+    bool short_of_room;                  /* some were given back for want of it */
     bool full;                           /* as many were leased as were asked for */
     int64_t wait_us;                     /* mono: the store failed, not before */
     uint64_t number;                     /* of this round */
@@ -107,7 +113,7 @@ static size_t free_slots(lane *l)
     return count;
 }
 
-/* Whoever woke us may have work: the next slot that is free has us ask for it. */
+/* There may be work for us: the next slot that becomes free will ask. */
 static void ask_later(lane *l)
 {
     weir__lock(&l->worker->mu);
@@ -116,7 +122,7 @@ static void ask_later(lane *l)
 }
 
 /* The slot that gets a lease: marked under the lock, filled outside of it. */
-static slot *slot_take(lane *l, const store_leased *leased)
+static slot *slot_take(lane *l, const store_leased *leased, int64_t asked_us)
 {
     slot *found = NULL;
     weir__lock(&l->worker->mu);
@@ -127,9 +133,14 @@ static slot *slot_take(lane *l, const store_leased *leased)
             found->round = l->round->number;
             found->target = leased->target;
             found->fence = leased->fence;
+            found->token = leased->token;
             found->extend_until_us = INT64_MAX;
-            found->lost = false;
-            found->interrupted = false;
+            weir__slot_taken_locked(found, asked_us);
+            /* Leased under numbers of definitions that are perhaps somebody else's by now. */
+            const bool stale = weir__worker_log_changed_locked(l->worker, l->round->log_asked);
+            found->lost = stale;
+            found->given_up = stale;
+            found->interrupted = stale;
         }
     }
     weir__unlock(&l->worker->mu);
@@ -147,7 +158,8 @@ static void tell_leased(lane *l, const store_leased *leased)
     weir__worker_log(l->worker, 0, "leased", fields, sizeof fields / sizeof fields[0]);
 }
 
-static void assign(lane *l)
+/* asked_us: boot, before the leases were asked for. */
+static void assign(lane *l, int64_t asked_us)
 {
     lane_round *r = l->round;
     const int64_t now_us = weir__task_now(&l->leasing);
@@ -155,7 +167,7 @@ static void assign(lane *l)
 
     for (size_t i = 0; i < r->leases.leases_count; i++) {
         const store_leased *leased = &r->leases.leases[i];
-        slot *s = slot_take(l, leased);
+        slot *s = slot_take(l, leased, asked_us);
         batch *b = s->batch;
         b->store_us = leased->until_us - l->config.lease_us;
         b->mono_us = now_us;
@@ -287,6 +299,59 @@ static weir_status call_store(lane *l, const store_lease_request *request, weir_
     return status;
 }
 
+/* ---- room --------------------------------------------------------------------------------- */
+
+int64_t weir__lane_fetch_room(const lane *l)
+{
+    return (int64_t)weir__room_fetch_bytes(l->room.room) + l->worker->options.payload_bytes;
+}
+
+/* Whether the round has so much, or gets it. */
+static bool room_for(lane *l, int64_t bytes)
+{
+    lane_round *r = l->round;
+    if (bytes > r->room_bytes && !weir__room_take(&l->room, bytes - r->room_bytes)) {
+        return false;
+    }
+    r->room_bytes = bytes > r->room_bytes ? bytes : r->room_bytes;
+    return true;
+}
+
+static void room_give_back(lane *l)
+{
+    weir__room_correct(&l->room, &l->round->room_bytes, 0);
+}
+
+/* So much of what the round has taken is another's now, to be given back with its events. */
+static int64_t room_move(lane *l, int64_t bytes)
+{
+    lane_round *r = l->round;
+    if (bytes > r->room_bytes) { /* it is there already: it cannot be refused */
+        weir__room_correct(&l->room, &r->room_bytes, bytes);
+    }
+    r->room_bytes -= bytes;
+    return bytes;
+}
+
+/* What came is counted where it is: lent, or copied. */
+static void room_settle(lane *l)
+{
+    lane_round *r = l->round;
+    if (r->loan != NULL && r->lent) {
+        r->loan->room = &l->room;
+        r->loan->room_bytes +=
+            room_move(l, (int64_t)r->loan->list.arena.bytes_used - r->loan->room_bytes);
+    }
+    for (size_t i = 0; i < r->leases.leases_count; i++) {
+        if (r->slots[i] != NULL) {
+            batch *b = r->slots[i]->batch;
+            b->room_bytes += room_move(l, weir__batch_bytes(b) - b->room_bytes);
+        }
+    }
+}
+
+/* ---- a turn -------------------------------------------------------------------------------- */
+
 /* No slot is free, and some have only just begun: most handlers are quick. Those that finish before
  * the last of them need not wake us then: we come back by ourselves. */
 static bool better_together(lane *l)
@@ -320,6 +385,20 @@ static void leased_in_vain(lane_round *r, int64_t now_us)
                                                      : LANE_VAIN_US_MAX;
 }
 
+/* How many targets this turn may lease. Takes the room for fetching their events. */
+static size_t lease_limit(lane *l)
+{
+    const lane_round *r = l->round;
+    size_t limit = is_draining(l) ? 0 : free_slots(l) + r->finished_count;
+
+    limit = limit < (size_t)l->config.target_limit ? limit : (size_t)l->config.target_limit;
+    limit = limit < r->fits ? limit : r->fits;
+    if (limit > 0 && !room_for(l, weir__lane_fetch_room(l))) {
+        limit = 0; /* until somebody has given some back */
+    }
+    return limit;
+}
+
 static int64_t turn(lane *l)
 {
     worker *w = l->worker;
@@ -336,13 +415,13 @@ static int64_t turn(lane *l)
         return r->hint_at_us;
     }
     atomic_store(&l->hinted, false);
+    r->log_asked = weir__worker_log_ask(w);
     const size_t known_count = weir__registry_known(w->registry, r->known);
-    size_t limit = is_draining(l) || known_count == 0 ? 0 : free_slots(l) + r->finished_count;
+    const size_t limit = known_count == 0 ? 0 : lease_limit(l);
     if (limit == 0 && r->finished_count == 0) {
         ask_later(l);
         return TASK_WAIT;
     }
-    limit = limit < (size_t)l->config.target_limit ? limit : (size_t)l->config.target_limit;
     const lane_shares before = r->shares;
     r->split = weir__lane_split(&r->shares, l->leading_share, limit);
     const store_lease_request request = {
@@ -356,9 +435,11 @@ static int64_t turn(lane *l)
         .known_count = known_count,
         .lost_max = w->options.lost_max,
     };
+    const int64_t asked_us = weir__task_boot(&l->leasing);
     const weir_status status = call_store(l, &request, &err);
     if (status != WEIR_OK) {
         r->shares = before;
+        room_give_back(l);
         return turn_failed(l, status, &err);
     }
     l->attempt = 0;
@@ -369,6 +450,7 @@ static int64_t turn(lane *l)
     set_crowded(l);
     if (r->leases.leases_count == 0) {
         r->shares = before; /* nobody had the share: it is still due */
+        room_give_back(l);
         if (r->finished_count == 0) {
             leased_in_vain(r, weir__task_now(&l->leasing));
         }
@@ -377,7 +459,11 @@ static int64_t turn(lane *l)
     r->vain_us = 0;
     r->hint_at_us = 0;
     r->number++;
-    assign(l);
+    if (!r->short_of_room && r->fits < l->slots_count) {
+        r->fits *= 2;
+    }
+    r->short_of_room = false;
+    assign(l, asked_us);
     r->phase = ROUND_SENT_BACK;
     r->lease_index = 0;
     r->sent_back_index = 0;
@@ -410,6 +496,8 @@ static bool is_empty_handed(const batch *b)
     return false;
 }
 
+/* ---- slots begin --------------------------------------------------------------------------- */
+
 /* The slots whose batches are as full as they will be begin. */
 static int64_t begin(lane *l)
 {
@@ -440,12 +528,13 @@ static int64_t begin(lane *l)
         weir__loan_drop(r->loan);
         r->loan = NULL;
     }
+    room_give_back(l);
     if (left > 0) {
         return TASK_NOW;
     }
     r->phase = ROUND_TURN;
     r->begun_us = weir__task_now(&l->leasing);
-    /* Whoever asked meanwhile has woken us in the middle of the round, and will not again. */
+    /* A wake-up in the middle of the round will not be repeated. */
     return atomic_load(&l->asked) || atomic_load(&l->hinted) || (r->full && free_slots(l) > 0)
                ? TASK_NOW
                : TASK_WAIT;
@@ -458,6 +547,23 @@ static int64_t begin_broken(lane *l)
             l->round->slots[i]->batch->broken = true;
         }
     }
+    return begin(l);
+}
+
+/* There is no room for the others. They are given back, for workers that have some. */
+static int64_t begin_fed(lane *l)
+{
+    lane_round *r = l->round;
+    size_t fed = 0;
+    for (size_t i = 0; i < r->leases.leases_count; i++) {
+        const bool hungry = r->slots[i] != NULL && r->slots[i]->batch->events_count == 0;
+        if (hungry) {
+            r->slots[i]->batch->broken = true;
+        }
+        fed += !hungry;
+    }
+    r->fits = fed == 0 ? 1 : fed;
+    r->short_of_room = true;
     return begin(l);
 }
 
@@ -543,6 +649,9 @@ static int64_t fetch(lane *l)
     if (count == 0) {
         return begin(l);
     }
+    if (!room_for(l, weir__lane_fetch_room(l))) {
+        return begin_fed(l);
+    }
     store_fetch_item *items = weir__calloc(count, sizeof *items);
     batch **owners = weir__calloc(count, sizeof(batch *));
     if (items == NULL || owners == NULL) {
@@ -550,12 +659,14 @@ static int64_t fetch(lane *l)
     } else {
         (void)fetch_items(l, items, owners);
         choose_loan(r);
+        r->loan->list.bytes_soft = weir__room_fetch_bytes(l->room.room);
         status = w->store->ops->fetch(w->store, items, count, &r->loan->list, &err);
     }
     int64_t again_us = TASK_NOW;
     if (status == WEIR_OK) {
         l->attempt = 0;
         add_fetched(r, items, owners, count);
+        room_settle(l);
         again_us = begin(l);
     } else {
         again_us = store_failed(l, &err);
@@ -596,7 +707,7 @@ static int64_t read_sent_back(lane *l)
     weir_error err;
 
     const store_sent_back *back = next_sent_back(l, &b);
-    if (back == NULL) {
+    if (back == NULL || !room_for(l, w->options.payload_bytes)) {
         r->phase = ROUND_FETCH;
         return fetch(l);
     }
@@ -609,6 +720,9 @@ static int64_t read_sent_back(lane *l)
     if (r->chunk.events_count == 1) {
         b->broken =
             weir__batch_add(b, back->reaction, r->chunk.events, true, back, NULL) != WEIR_OK;
+        room_settle(l);
+    } else if (!r->chunk.held) {
+        weir__batch_add_gone(b, back);
     }
     r->sent_back_index++;
     return TASK_NOW;
@@ -638,16 +752,23 @@ static int64_t leasing_step(task *t)
 
 /* ---- the lane ----------------------------------------------------------------------------- */
 
+static void lane_told(void *ctx)
+{
+    weir__lane_ask(ctx);
+}
+
 weir_status weir__lane_init(lane *l, worker *w, const lane_config *config, weir_error *err)
 {
     weir_status status = WEIR_OK;
 
     *l = (lane){ .worker = w, .config = *config, .leading_share = 0.5 };
+    weir__room_share(&l->room, &w->room, lane_told, l);
     l->leasing = (task){ .step = leasing_step, .name = "leasing", .scheduler = w->scheduler };
     l->renewing = (task){ .step = weir__lane_renew, .name = "renewing", .scheduler = w->scheduler };
     l->round = weir__calloc(1, sizeof *l->round);
     l->slots = weir__calloc((size_t)config->threads, sizeof *l->slots);
     if (l->round != NULL) {
+        l->round->fits = (size_t)config->threads;
         l->round->known = weir__calloc(w->registry->reactions_count + 1, sizeof *l->round->known);
         l->round->slots = weir__calloc((size_t)config->threads, sizeof(slot *));
         l->round->finished = weir__calloc((size_t)config->threads, sizeof(slot *));

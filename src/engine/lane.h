@@ -23,6 +23,11 @@
  * that the next one settles them all. */
 #define LANE_TOGETHER_US INT64_C(1000)
 
+/* A lease is not relied upon in its last sixth, at most one second: time passes between a look at
+ * the clock and what is done after it, and clocks do not all run at the same speed. */
+#define LANE_MARGIN_PART   6
+#define LANE_MARGIN_US_MAX INT64_C(1000000)
+
 /* Between two leases in vain that nobody but a hint called for; the first wait is none. */
 #define LANE_VAIN_US      INT64_C(1000)
 #define LANE_VAIN_US_MAX  INT64_C(16000)
@@ -58,6 +63,12 @@ bool weir__lane_finished_locked(lane *l, const slot *s);
 /* No more leases; what was leased and not started is handed back (uncharged). */
 void weir__lane_drain(lane *l);
 int64_t weir__lane_renew(task *t); /* the step of `renewing` */
+/* The room that one fetch takes: what it asks for, and the event that goes beyond it. */
+int64_t weir__lane_fetch_room(const lane *l);
+/* Until when a lease may be relied upon that was asked for at asked_us, both of the boot clock. */
+int64_t weir__lane_held_until(const lane *l, int64_t asked_us);
+/* What its slots hold is lost, and what runs is interrupted: the log is another one. Any thread. */
+void weir__lane_give_up(lane *l);
 /* Every slot is idle. */
 bool weir__lane_idle(lane *l);
 

@@ -1,11 +1,22 @@
 /* lane_renew.c - the leases of what runs, or waits to be settled, are renewed at a third of their
  * time, all of a lane in one call.
  *
- * INVARIANT  Nothing is renewed past the deadline of its handler: who hangs loses the target.
+ * INVARIANTS
+ *   (1) Nothing is renewed past the deadline of its handler: a handler that hangs loses the target.
+ *   (2) held_until_us of a slot is never later than the end of its lease in the store, if clocks
+ *       run equally fast: the store counts from a moment after the call was sent, we from before.
  */
 #include "base/str.h"
 #include "engine/batch.h"
 #include "engine/lane.h"
+#include "engine/slot_private.h"
+
+int64_t weir__lane_held_until(const lane *l, int64_t asked_us)
+{
+    const int64_t lease_us = l->config.lease_us;
+    const int64_t part_us = lease_us / LANE_MARGIN_PART;
+    return asked_us + lease_us - (part_us < LANE_MARGIN_US_MAX ? part_us : LANE_MARGIN_US_MAX);
+}
 
 /* What is held and not past its deadline. *held: what is held at all. */
 static size_t renewable(lane *l, store_fenced *items, slot **slots, size_t *held)
@@ -20,15 +31,17 @@ static size_t renewable(lane *l, store_fenced *items, slot **slots, size_t *held
         *held += s->state != SLOT_IDLE;
         if (s->state != SLOT_IDLE && !s->lost && s->extend_until_us > now_us) {
             slots[count] = s;
-            items[count++] = (store_fenced){ .target = s->target, .fence = s->fence };
+            items[count++] =
+                (store_fenced){ .target = s->target, .fence = s->fence, .token = s->token };
         }
     }
     weir__unlock(&l->worker->mu);
     return count;
 }
 
-/* The lease is another's. A slot that has ended it meanwhile did not lose it. */
-static void lose(lane *l, slot *s, const store_fenced *item)
+/* The lease is another's, or of a log that is no more. A slot that has ended it meanwhile did not
+ * lose it. */
+static void lose(lane *l, slot *s, const store_fenced *item, bool given_up)
 {
     worker *w = l->worker;
     char name[STORE_NAME_BYTES_MAX] = "";
@@ -37,8 +50,9 @@ static void lose(lane *l, slot *s, const store_fenced *item)
 
     weir__lock(&w->mu);
     if (s->state != SLOT_IDLE && s->target == item->target && s->fence == item->fence &&
-        !s->batch->ending && !s->lost) {
+        s->token == item->token && !s->batch->ending && !s->lost) {
         s->lost = true;
+        s->given_up = given_up;
         s->interrupted = true;
         lost = true;
         if (s->batch->ready) { /* until then it is being filled */
@@ -55,6 +69,34 @@ static void lose(lane *l, slot *s, const store_fenced *item)
         weir__worker_log(w, 2, "lost", fields, sizeof fields / sizeof fields[0]);
         weir__task_wake(&s->task);
     }
+    if (lost && !given_up) {
+        weir__poller_ask(&w->poller); /* is it still the same log? */
+    }
+}
+
+static void renewed(lane *l, slot *const *slots, const store_fenced *items, size_t count,
+                    int64_t asked_us)
+{
+    weir__lock(&l->worker->mu);
+    for (size_t i = 0; i < count; i++) {
+        slot *s = slots[i];
+        if (items[i].status == WEIR_OK && s->state != SLOT_IDLE && s->target == items[i].target &&
+            s->fence == items[i].fence && s->token == items[i].token) {
+            weir__slot_held_locked(s, asked_us);
+        }
+    }
+    weir__unlock(&l->worker->mu);
+}
+
+void weir__lane_give_up(lane *l)
+{
+    for (size_t i = 0; i < l->slots_count; i++) {
+        slot *s = &l->slots[i];
+        weir__lock(&l->worker->mu);
+        const store_fenced item = { .target = s->target, .fence = s->fence, .token = s->token };
+        weir__unlock(&l->worker->mu);
+        lose(l, s, &item, true);
+    }
 }
 
 /* One call for all of them. When to do it again. */
@@ -62,6 +104,7 @@ static int64_t extend(lane *l, store_fenced *items, slot *const *slots, size_t c
 {
     weir_store *store = l->worker->store;
     const int64_t again_us = weir__task_now(&l->renewing) + l->config.lease_us / 3;
+    const int64_t asked_us = weir__task_boot(&l->renewing);
     weir_error err;
 
     if (store->ops->extend(store, l->config.lease_us, items, count, &err) != WEIR_OK) {
@@ -70,9 +113,10 @@ static int64_t extend(lane *l, store_fenced *items, slot *const *slots, size_t c
         return backoff_us < again_us ? backoff_us : again_us;
     }
     l->renew_attempt = 0;
+    renewed(l, slots, items, count, asked_us);
     for (size_t i = 0; i < count; i++) {
         if (items[i].status != WEIR_OK) {
-            lose(l, slots[i], &items[i]);
+            lose(l, slots[i], &items[i], false);
         }
     }
     return again_us;

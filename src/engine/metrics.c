@@ -29,7 +29,7 @@ static const struct {
     [METRIC_STALE] = { "weir_stale_fences_total", "Calls refused because their fence was stale." },
     [METRIC_DEFERRED] = { "weir_deferred_targets_total", "Targets deferred." },
     [METRIC_BLOCKED] = { "weir_blocked_targets_total", "Targets blocked." },
-    [METRIC_PARKED] = { "weir_parked_events_total", "Events that became dead letters." },
+    [METRIC_PARKED] = { "weir_parked_events_total", "Events that were parked." },
     [METRIC_RELEASED] = { "weir_released_targets_total",
                           "Targets handed back before they were started." },
     [METRIC_STORE_ERRORS] = { "weir_store_errors_total",

@@ -117,7 +117,7 @@ static int64_t beat_step(poller *p, bool draining, int64_t now_us)
     const int64_t every_us = p->worker->options.beat_us;
     weir_error err = { .size = sizeof err };
 
-    if (beat(p, 3 * every_us, draining, &err) != WEIR_OK) {
+    if (beat(p, STORE_WORKER_BEATS * every_us, draining, &err) != WEIR_OK) {
         return failed(p, &err);
     }
     succeeded(p);
@@ -228,11 +228,13 @@ static int64_t poll_step(poller *p)
     if (one_by_one && w->lanes_count > 0) {
         answer.lane = w->lanes[p->lane_index].config.name;
     }
+    const int64_t asked = weir__worker_log_ask(w);
     if (w->store->ops->poll(w->store, &answer, &err) != WEIR_OK) {
         p->lane_index = 0;
         return failed(p, &err);
     }
     succeeded(p);
+    (void)weir__worker_log_is(w, asked, answer.epoch, answer.log);
     add_answer(p, &answer);
     if (answer.ready && questions > 1) {
         weir__lane_ask(&w->lanes[p->lane_index]);

@@ -20,10 +20,12 @@ typedef struct pulled {
     weir_arena arena;
     effects effects;
     _Atomic bool interrupted;
+    _Atomic int64_t held_until_us; /* as the slot's, which may end before this */
     /* guarded by worker.mu */
     slot *slot; /* borrowed; NULL: taken back */
     pulled_state state;
     int64_t since_us; /* mono: waiting since */
+    bool passed_over; /* somebody asked, and the lease may have ended */
 } pulled;
 
 static void pulled_free(pulled *p)
@@ -56,17 +58,26 @@ static pulled *pulled_new(slot *s)
     *event = *p->delivery.event;
     if (!copy_str(&p->arena, &event->stream) || !copy_str(&p->arena, &event->name) ||
         !copy_str(&p->arena, &event->data) || !copy_str(&p->arena, &event->meta) ||
-        !copy_str(&p->arena, &p->delivery.target)) {
+        !copy_str(&p->arena, &p->delivery.target) ||
+        !copy_str(&p->arena, &p->delivery.reaction_name)) {
         pulled_free(p);
         return NULL;
     }
     p->delivery.event = event;
     p->delivery.effects = &p->effects;
     p->delivery.interrupted = &p->interrupted;
+    p->delivery.held_until_us = &p->held_until_us;
     p->delivery.pulled = p;
     p->slot = s;
     p->since_us = weir__task_now(&s->task);
     return p;
+}
+
+void weir__pull_held_locked(slot *s)
+{
+    if (s->batch->pulled != NULL) {
+        s->batch->pulled->held_until_us = s->held_until_us;
+    }
 }
 
 void weir__pull_offer(slot *s)
@@ -84,6 +95,7 @@ void weir__pull_offer(slot *s)
     weir__lock(&w->mu);
     b->pulled = p;
     b->phase = PHASE_PULL;
+    weir__pull_held_locked(s);
     weir__unlock(&w->mu);
     if (w->options.pull_cb != NULL) {
         w->options.pull_cb(w->options.pull_ctx);
@@ -121,7 +133,8 @@ int64_t weir__pull_step(slot *s)
     const bool taken = p->state == PULLED_TAKEN;
     const bool over = now_us >= p->delivery.deadline_mono_us;
     const bool draining = s->lane->draining && !taken;
-    if (!lost && !over && !draining) {
+    const bool passed_over = p->passed_over && !taken;
+    if (!lost && !over && !draining && !passed_over) {
         const int64_t deadline_us = p->delivery.deadline_mono_us;
         weir__unlock(&w->mu);
         return deadline_us;
@@ -129,8 +142,11 @@ int64_t weir__pull_step(slot *s)
     take_back_locked(w, s, &unused);
     weir__unlock(&w->mu);
     pulled_free(unused);
+    if (passed_over && !lost && !over && !draining) {
+        return TASK_NOW; /* the lease is renewed if it has to be, and the event offered again */
+    }
     if (lost || taken) {
-        /* Who has it may still be at work: the lease ends by itself, the fence keeps it out. */
+        /* Its caller may still be at work: the lease ends by itself, the fence keeps it out. */
         weir__slot_lost(s);
     } else {
         s->batch->phase = PHASE_RELEASE; /* nobody wanted it here */
@@ -150,16 +166,21 @@ void weir__pull_free(slot *s)
 
 /* ---- who pulls ---------------------------------------------------------------------------- */
 
-/* The one that waits longest. */
-static pulled *longest_waiting_locked(worker *w) WEIR_REQUIRES(w->mu)
+/* The one that has waited longest. *passed_over: the lease of another one may have ended; its slot
+ * has to be woken. */
+static pulled *longest_waiting_locked(worker *w, bool *passed_over) WEIR_REQUIRES(w->mu)
 {
     pulled *found = NULL;
+    *passed_over = false;
     for (size_t i = 0; i < w->lanes_count; i++) {
         for (size_t n = 0; n < w->lanes[i].slots_count; n++) {
-            const slot *s = &w->lanes[i].slots[n];
+            slot *s = &w->lanes[i].slots[n];
             pulled *p = s->batch == NULL || s->state != SLOT_RUNNING ? NULL : s->batch->pulled;
             const bool waits = p != NULL && p->state == PULLED_WAITING && !s->lost;
-            if (waits && (found == NULL || p->since_us < found->since_us)) {
+            if (waits && weir__task_boot(&s->task) >= s->held_until_us) {
+                p->passed_over = true;
+                *passed_over = true;
+            } else if (waits && (found == NULL || p->since_us < found->since_us)) {
                 found = p;
             }
         }
@@ -169,8 +190,10 @@ static pulled *longest_waiting_locked(worker *w) WEIR_REQUIRES(w->mu)
 
 weir_delivery *weir__worker_next(worker *w)
 {
+    bool passed_over;
+
     weir__lock(&w->mu);
-    pulled *p = longest_waiting_locked(w);
+    pulled *p = longest_waiting_locked(w, &passed_over);
     if (p != NULL) {
         /* The time to handle it begins now, not when it began to wait. */
         const int64_t now_us = weir__task_now(&p->slot->task);
@@ -181,6 +204,9 @@ weir_delivery *weir__worker_next(worker *w)
         p->slot->extend_until_us = p->delivery.deadline_mono_us;
     }
     weir__unlock(&w->mu);
+    if (passed_over) {
+        weir__worker_wake_slots(w);
+    }
     return p == NULL ? NULL : &p->delivery;
 }
 
@@ -230,9 +256,12 @@ weir_status weir__worker_settle(worker *w, weir_delivery *d, int32_t outcome, we
     WEIR_ASSERT(p != NULL);
     weir__lock(&w->mu);
     slot *s = p->slot;
-    WEIR_ASSERT(p->state == PULLED_TAKEN);
+    const bool ours = p->state == PULLED_TAKEN;
     p->state = PULLED_SETTLING;
     weir__unlock(&w->mu);
+    if (!ours) {
+        return weir__fail(err, WEIR_EMISUSE, "the delivery is being settled by another call");
+    }
     if (s == NULL) {
         pulled_free(p);
         return weir__fail(err, WEIR_ELOST,

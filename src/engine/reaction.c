@@ -162,7 +162,7 @@ int64_t weir__reaction_backoff_us(const reaction *q, int64_t attempt, uint64_t r
 
     switch (b->kind) {
     case BACKOFF_FIXED:
-        break;
+        return wait;
     case BACKOFF_LINEAR:
         if (before >= b->cap_us / b->base_us) {
             wait = b->cap_us;

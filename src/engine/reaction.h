@@ -142,6 +142,10 @@ weir_status weir__registry_declare(registry *r, weir_store *store, bool redeclar
 /* Asks the store again: how far everything is routed, and which definitions are current. By the
  * router's task only. What fails changes nothing. */
 weir_status weir__registry_refresh(registry *r, weir_store *store, weir_error *err);
+/* The log has become another one: nothing is served until the registry was refreshed on it. Any
+ * thread. A refresh that was under way may serve again what it read before: the router looks at
+ * `rewound` when it has ended, which is set before this is called. */
+void weir__registry_unserve(registry *r);
 void weir__registry_free(registry *r);
 /* Ends what a reaction owns, for who has to drop one. */
 void weir__reaction_clear(reaction *q);
@@ -176,7 +180,8 @@ bool weir__reaction_is_fixed(const reaction *q);
 weir_status weir__reaction_resolve(const reaction *q, const weir_event *e, weir_arena *arena,
                                    reaction_route *out, weir_error *err);
 /* What to wait after the given failed attempt (1 is the first; INT64_MAX: the backoff has reached
- * its cap): anything from 1 ms up to the backoff, as `random` decides (full jitter). */
+ * its cap). Fixed: the base, always. Linear and exponential: anything from 1 ms up to the backoff,
+ * as `random` decides (full jitter). */
 int64_t weir__reaction_backoff_us(const reaction *q, int64_t attempt, uint64_t random);
 
 #endif

@@ -3,7 +3,9 @@
  * INVARIANTS
  *   (1) A reaction is served under the number that its own definition has, and only while that is
  *       the current one and the reaction is not retired.
- *   (2) Nothing is declared while `from` is missing for a reaction that the store does not know and
+ *   (2) The number alone does not tell whose definition is current: after a failover or a restore
+ *       that lost our declaration, it is given to somebody else's. The definitions are compared.
+ *   (3) Nothing is declared while `from` is missing for a reaction that the store does not know and
  *       that the log holds events for. A reaction without `from` begins where that was found out:
  *       what is appended meanwhile is handled.
  */
@@ -17,7 +19,15 @@
 static void serve(reaction *q)
 {
     const bool current = q->known.number == q->known.current && !q->known.retired;
-    atomic_store_explicit(&q->serving, current ? q->known.number : 0, memory_order_relaxed);
+    /* Not relaxed: see weir__registry_unserve. */
+    atomic_store(&q->serving, current ? q->known.number : 0);
+}
+
+void weir__registry_unserve(registry *r)
+{
+    for (size_t i = 0; i < r->reactions_count; i++) {
+        atomic_store(&r->reactions[i].serving, 0);
+    }
 }
 
 static const store_reaction *list_find(const store_reaction_list *list, weir_str name)
@@ -134,8 +144,9 @@ static int compare_ids(const void *a, const void *b)
     return (x->known.id > y->known.id) - (x->known.id < y->known.id);
 }
 
-static weir_status reaction_declare(registry *r, reaction *q, weir_store *store, bool redeclare,
-                                    weir_error *err)
+/* *known: as the store has it then; its texts are in the registry's arena. */
+static weir_status reaction_declare(registry *r, const reaction *q, weir_store *store,
+                                    bool redeclare, store_reaction *known, weir_error *err)
 {
     const store_reaction_declaration declaration = {
         .name = q->name,
@@ -150,12 +161,11 @@ static weir_status reaction_declare(registry *r, reaction *q, weir_store *store,
         .redeclare = redeclare,
         .attempts = q->poison == POISON_RETRY ? 0 : (int64_t)q->retries + 1,
     };
-    const weir_status status = store->ops->declare(store, &declaration, &r->arena, &q->known, err);
+    const weir_status status = store->ops->declare(store, &declaration, &r->arena, known, err);
     if (status != WEIR_OK) {
         return weir__wrap(err, status, "could not declare reaction \"%.*s\"", (int)q->name.len,
                           q->name.ptr);
     }
-    serve(q);
     return WEIR_OK;
 }
 
@@ -166,7 +176,11 @@ weir_status weir__registry_declare(registry *r, weir_store *store, bool redeclar
         status = starts_find(r, store, err);
     }
     for (size_t i = 0; i < r->reactions_count && status == WEIR_OK; i++) {
-        status = reaction_declare(r, &r->reactions[i], store, redeclare, err);
+        reaction *q = &r->reactions[i];
+        status = reaction_declare(r, q, store, redeclare, &q->known, err);
+        if (status == WEIR_OK) {
+            serve(q);
+        }
     }
     if (status == WEIR_OK && r->reactions_count > 0) {
         qsort(r->reactions, r->reactions_count, sizeof *r->reactions, compare_ids);
@@ -191,31 +205,58 @@ static bool definition_is(const store_reaction *known, const reaction *q)
     return true;
 }
 
-/* now: NULL when the store has forgotten the reaction: another store was put in its place. */
+/* Whether our declaration was lost with a part of the log, and nobody has made another one since:
+ * numbers only grow in one log. now: NULL when the store does not know the reaction. */
+static bool declaration_is_lost(const reaction *q, const store_reaction *now)
+{
+    return now == NULL ||
+           (now->id == q->known.id && now->current < q->known.number && !definition_is(now, q));
+}
+
 static void reaction_refresh(reaction *q, const store_reaction *now)
 {
-    if (now == NULL || now->id != q->known.id) {
-        q->known.retired = true;
+    if (now->id != q->known.id) {
+        q->known.retired = true; /* another store was put in its place */
     } else {
         q->known.current = now->current;
         q->known.routed = now->routed;
         q->known.reread_to = now->reread_to;
         q->known.retired = now->retired;
-        /* Our definition may have become current again, under a new number. */
         if (definition_is(now, q)) {
-            q->known.number = now->current;
+            q->known.number = now->current; /* it may be current again, under a new number */
+        } else if (q->known.number == now->current) {
+            q->known.number = 0; /* ours was lost, and another one has its number */
         }
     }
     serve(q);
 }
 
+/* As at the start. Others read its id, so it keeps that while the worker runs: under another id it
+ * cannot be served until the worker is started again. */
+static weir_status reaction_declare_again(registry *r, reaction *q, weir_store *store,
+                                          weir_error *err)
+{
+    store_reaction now = { 0 };
+    const weir_status status = reaction_declare(r, q, store, false, &now, err);
+
+    if (status == WEIR_OK) {
+        q->known.number = now.number;
+        reaction_refresh(q, &now);
+    }
+    return status;
+}
+
 weir_status weir__registry_refresh(registry *r, weir_store *store, weir_error *err)
 {
     store_reaction_list list = { 0 };
-    const weir_status status = store->ops->reactions(store, &list, err);
-    if (status == WEIR_OK) {
-        for (size_t i = 0; i < r->reactions_count; i++) {
-            reaction_refresh(&r->reactions[i], list_find(&list, r->reactions[i].name));
+    weir_status status = store->ops->reactions(store, &list, err);
+    for (size_t i = 0; status == WEIR_OK && i < r->reactions_count; i++) {
+        reaction *q = &r->reactions[i];
+        const store_reaction *now = list_find(&list, q->name);
+        if (declaration_is_lost(q, now)) {
+            status = reaction_declare_again(r, q, store, err);
+        } else {
+            reaction_refresh(q, now);
         }
     }
     weir__arena_free(&list.arena);

@@ -291,6 +291,60 @@ static void a_store_that_fails_is_told_and_can_be_tried_again(bool sqlite)
     }
 }
 
+/* ---- another log: what was declared last is lost ------------------------------------------- */
+
+/* A store whose reaction r has these definitions, one after the other. */
+static weir_store *store_with(const char *const *events, size_t count)
+{
+    weir_store *s = open_store(false);
+    for (size_t i = 0; i < count; i++) {
+        registry r = { 0 };
+        add(&r, "r", events[i], "mail", WEIR_FROM_START);
+        declare(&r, s, true);
+        weir__registry_free(&r);
+    }
+    return s;
+}
+
+static void C31_a_definition_that_was_lost_is_not_taken_for_the_one_with_its_number(void **state)
+{
+    (void)state;
+    static const char *const ours[] = { "Placed" }, *const theirs[] = { "Placed", "Paid" };
+    weir_store *before = store_with(ours, 1), *after = store_with(theirs, 2);
+    registry r = { 0 };
+    add(&r, "r", "Shipped", "mail", WEIR_FROM_START);
+    declare(&r, before, false);
+    assert_int_equal(weir__reaction_number(&r.reactions[0]), 2);
+    for (int i = 0; i < 3; i++) {
+        refresh(&r, after);
+        assert_false(weir__reaction_current(&r.reactions[0]));
+        assert_int_equal(r.reactions[0].known.current, 2); /* and nothing was declared */
+    }
+    weir__registry_free(&r);
+    before->ops->close(before);
+    after->ops->close(after);
+}
+
+static void C31_a_definition_that_was_lost_is_declared_again(void **state)
+{
+    (void)state;
+    static const char *const first[] = { "Placed" };
+    for (size_t kept = 0; kept <= 1; kept++) { /* with the reaction itself, and without */
+        weir_store *before = store_with(first, kept), *after = store_with(first, kept);
+        registry r = { 0 };
+        add(&r, "r", "Shipped", "mail", WEIR_FROM_START);
+        declare(&r, before, false);
+        refresh(&r, after);
+        assert_int_equal(weir__reaction_number(&r.reactions[0]), kept + 1);
+        assert_false(r.reactions[0].known.retired);
+        refresh(&r, after);
+        assert_int_equal(weir__reaction_number(&r.reactions[0]), kept + 1);
+        weir__registry_free(&r);
+        before->ops->close(before);
+        after->ops->close(after);
+    }
+}
+
 /* ---- threads ------------------------------------------------------------------------------- */
 
 typedef struct asker {
@@ -380,9 +434,13 @@ int main(void)
         "refresh reads how far routing is",
         "a store that fails is told and can be tried again",
     };
-    struct CMUnitTest tests[7] = { cmocka_unit_test(others_may_ask_while_the_router_renews) };
+    struct CMUnitTest tests[9] = {
+        cmocka_unit_test(others_may_ask_while_the_router_renews),
+        cmocka_unit_test(C31_a_definition_that_was_lost_is_not_taken_for_the_one_with_its_number),
+        cmocka_unit_test(C31_a_definition_that_was_lost_is_declared_again),
+    };
     for (size_t i = 0; i < 6; i++) {
-        tests[i + 1] = (struct CMUnitTest){ .name = names[i],
+        tests[i + 3] = (struct CMUnitTest){ .name = names[i],
                                             .test_func = on_both_stores,
                                             .initial_state = &both[i] };
     }

@@ -628,8 +628,19 @@ static void backoff_grows_as_its_kind_says_up_to_the_cap(void **state)
     for (int64_t i = 0; i < 5; i++) {
         assert_int_equal(longest(BACKOFF_LINEAR, 300000, 1000000, i + 1), linear[i]);
     }
-    assert_int_equal(longest(BACKOFF_FIXED, 5000, 1000000, 1), 5000);
-    assert_int_equal(longest(BACKOFF_FIXED, 5000, 1000000, 1000), 5000);
+}
+
+static void C27_a_fixed_backoff_has_no_jitter(void **state)
+{
+    (void)state;
+    static const uint64_t randoms[] = { 0, 1, 4999, 5000, 5001, UINT64_MAX };
+    static const int64_t attempts[] = { 1, 2, 1000, INT64_MAX };
+    const reaction q = { .backoff = { .kind = BACKOFF_FIXED, .base_us = 5000, .cap_us = 1000000 } };
+    for (size_t i = 0; i < sizeof randoms / sizeof *randoms; i++) {
+        for (size_t n = 0; n < sizeof attempts / sizeof *attempts; n++) {
+            assert_int_equal(weir__reaction_backoff_us(&q, attempts[n], randoms[i]), 5000);
+        }
+    }
 }
 
 static void backoff_does_not_overflow(void **state)
@@ -653,7 +664,7 @@ static void backoff_does_not_overflow(void **state)
 static void jitter_is_full_but_never_nothing(void **state)
 {
     (void)state;
-    const reaction q = { .backoff = { .kind = BACKOFF_FIXED, .base_us = 10000, .cap_us = 10000 } };
+    const reaction q = { .backoff = { .kind = BACKOFF_LINEAR, .base_us = 10000, .cap_us = 10000 } };
     uint64_t random = 88172645463325252u;
     int64_t low = 0;
     for (int i = 0; i < 10000; i++) {
@@ -689,6 +700,7 @@ int main(void)
         cmocka_unit_test(a_resolver_decides_and_its_answer_is_copied),
         cmocka_unit_test(a_resolver_that_fails_is_quoted),
         cmocka_unit_test(backoff_grows_as_its_kind_says_up_to_the_cap),
+        cmocka_unit_test(C27_a_fixed_backoff_has_no_jitter),
         cmocka_unit_test(backoff_does_not_overflow),
         cmocka_unit_test(jitter_is_full_but_never_nothing),
     };

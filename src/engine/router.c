@@ -40,6 +40,7 @@ enum {
 typedef struct router_reaction {
     int64_t fence;  /* of the lease that we hold, live or not; 0: none */
     int64_t routed; /* as it was when the reactions were read last */
+    int64_t beyond; /* `routed`, if that was found to be beyond the end of the log; 0: it was not */
     bool told;      /* that its definition is old */
 } router_reaction;
 
@@ -67,7 +68,8 @@ static size_t reactions_count(const router *r)
 
 static bool is_held(const router *r, size_t i)
 {
-    return r->reactions[i].fence != 0 && weir__reaction_current(reaction_at(r, i));
+    return r->reactions[i].fence != 0 && r->reactions[i].beyond == 0 &&
+           weir__reaction_current(reaction_at(r, i));
 }
 
 static int64_t failed(router *r, const weir_error *err)
@@ -171,7 +173,7 @@ static int64_t take(router *r, int64_t now_us)
     r->leased_us = now_us;
     r->tried = true;
     if (taken) {
-        /* Whoever had it before has moved its position, and may have left something. */
+        /* Its last holder has moved its position, and may have left something. */
         r->look = true;
         r->searching = true;
     }
@@ -264,6 +266,10 @@ static int64_t look(router *r, int64_t now_us)
     weir_error err = { .size = sizeof err };
     const weir_status status = weir__registry_refresh(reg, r->worker->store, &err);
 
+    if (atomic_load(&r->rewound)) {
+        weir__registry_unserve(reg); /* what was read may be of the log before */
+        return TASK_NOW;
+    }
     if (status != WEIR_OK) {
         return failed(r, &err);
     }
@@ -279,9 +285,13 @@ static int64_t look(router *r, int64_t now_us)
         router_reaction *mine = &r->reactions[i];
         if (weir__reaction_current(q)) {
             mine->told = false;
+            mine->beyond = mine->beyond == q->known.routed ? mine->beyond : 0;
             /* What was thought to be at the end may not be. */
             r->searching = r->searching || q->known.routed != mine->routed;
             mine->routed = q->known.routed;
+            if (r->seen_end >= 0 && q->known.routed > r->seen_end) {
+                r->seen_end = -1; /* the log has grown, or the position is beyond it: read on */
+            }
         } else if (!mine->told) {
             mine->told = true;
             tell_old(r, i);
@@ -398,37 +408,38 @@ static bool next_position(const router *r, int64_t *from)
     return *from != INT64_MAX;
 }
 
-/* The log is another one than before: a backup was restored. Its own positions are what counts. */
-static void tell_rewound(router *r)
+/* An older Weir could route what it had read from a log that was cut off. Events that come to lie
+ * up to there would be passed over, so nothing is routed for such a reaction, not even when the log
+ * has grown past it: until its position is another one (weir doctor says how). The end of the log
+ * was read after the reactions were, so nobody has just routed further. */
+static void refuse_beyond(router *r)
 {
-    const log_field fields[] = {
-        weir__log_text_field("epoch_before", weir__str(r->epoch)),
-        weir__log_text_field("epoch", weir__str(r->chunk.epoch)),
-    };
-
-    weir__worker_log(r->worker, LOG_ERROR, "log_rewound", fields, sizeof fields / sizeof fields[0]);
+    for (size_t i = 0; i < reactions_count(r); i++) {
+        const reaction *q = reaction_at(r, i);
+        const log_field fields[] = { weir__log_text_field("reaction", q->name),
+                                     weir__log_number_field("routed", q->known.routed),
+                                     weir__log_number_field("head", r->chunk.head) };
+        if (weir__reaction_current(q) && r->reactions[i].beyond == 0 &&
+            q->known.routed > r->chunk.head) {
+            r->reactions[i].beyond = q->known.routed;
+            weir__worker_log(r->worker, LOG_ERROR, "routed_beyond_log", fields, 3);
+        }
+    }
 }
 
-static void chunk_arrived(router *r, int64_t from, int64_t now_us)
+static void chunk_arrived(router *r, int64_t from, int64_t asked, int64_t now_us)
 {
     r->attempt = 0;
     r->turn_after = r->chunk.scanned_to > from ? r->chunk.scanned_to : from;
-    if (strcmp(r->epoch, r->chunk.epoch) != 0) {
-        const bool known = r->epoch[0] != '\0';
-        if (known) {
-            tell_rewound(r);
-        }
-        memcpy(r->epoch, r->chunk.epoch, sizeof r->epoch);
-        if (known) {
-            r->look = true;
-            return;
-        }
+    if (weir__worker_log_is(r->worker, asked, r->chunk.epoch, r->chunk.log)) {
+        return;
     }
     if (!r->chunk.more) {
         r->seen_end = r->chunk.scanned_to > r->seen_end ? r->chunk.scanned_to : r->seen_end;
         if (!r->chunk.held) {
             r->held_at_us = INT64_MAX;
             r->held_wait_us = ROUTER_HELD_US;
+            refuse_beyond(r);
         } else {
             r->held_at_us = now_us + r->held_wait_us;
             r->held_wait_us = least(r->held_wait_us * 2, ROUTER_HELD_US_MAX);
@@ -459,14 +470,12 @@ static int64_t read_chunk(router *r, int64_t from, int64_t now_us)
         return failed(r, &err);
     }
     filter.stream = common_source(r, from);
+    const int64_t asked = weir__worker_log_ask(r->worker);
     const weir_status status = store->ops->read_log(store, &query, &r->chunk, &err);
-    if (status == WEIR_EREWOUND) {
-        r->look = true; /* and it is said when the chunk comes with another epoch */
-    }
     if (status != WEIR_OK) {
         return failed(r, &err);
     }
-    chunk_arrived(r, from, now_us);
+    chunk_arrived(r, from, asked, now_us);
     return TASK_NOW;
 }
 
@@ -532,7 +541,7 @@ static weir_status add_event(routing *g, uint32_t step, const weir_event *event,
     return ok ? WEIR_OK : weir__fail(err, WEIR_ENOMEM, "out of memory");
 }
 
-/* Who is given the chunk: held, current, and not behind its beginning. */
+/* The reactions that are given the chunk: held, current, and not behind its beginning. */
 static weir_status add_steps(routing *g, weir_error *err)
 {
     router *r = g->router;
@@ -621,9 +630,9 @@ static void wake_marked_lanes(const routing *g)
     }
 }
 
-/* Whoever woke us did not say why: mostly because of the log, and what we find there wakes the
- * lanes that have to do with it. The others are told that it may have been about them. Asked at
- * once, before anything is routed, four of five times they leased in vain. */
+/* A wake-up does not say why. Mostly it is because of the log, and what we find there wakes the
+ * lanes that have to do with it. The others are told that it may have been about them. When they
+ * asked at once, before anything was routed, they found nothing to lease in four of five cases. */
 static void pass_on_hint(router *r)
 {
     worker *w = r->worker;
@@ -711,6 +720,7 @@ static int64_t route_chunk(router *r, int64_t now_us)
         .marks_count = g.marks.marks_count,
         .parks = g.marks.parks,
         .parks_count = g.marks.parks_count,
+        .place = r->chunk.place,
     };
     status = store->ops->route(store, &call, &bad, &err);
     if (status == WEIR_OK) {
@@ -718,7 +728,8 @@ static int64_t route_chunk(router *r, int64_t now_us)
     } else if (status == WEIR_ECONFLICT) {
         drop_chunk(r);
         r->look = true;
-        r->leased_us = ROUTER_LONG_AGO; /* somebody else may hold them by now: ask */
+        r->leased_us = ROUTER_LONG_AGO;       /* somebody else may hold them by now: ask */
+        weir__poller_ask(&r->worker->poller); /* and it may be another log */
     } else if (status != WEIR_EINVAL || bad >= g.marks.marks_count || !add_clash(&g, bad, &err)) {
         return failed(r, &err);
     }
@@ -792,6 +803,10 @@ static int64_t router_step(task *t)
     const int64_t now_us = weir__task_now(t);
     const bool asked = atomic_exchange_explicit(&r->asked, false, memory_order_relaxed);
 
+    if (atomic_exchange(&r->rewound, false)) {
+        drop_chunk(r);
+        r->look = true;
+    }
     /* Before the time that was answered: woken by somebody who did not say why. */
     if (asked || now_us < r->until_us || now_us >= r->held_at_us) {
         r->progress = r->progress && r->searching;

@@ -7,6 +7,7 @@
 
 #include "base/error.h"
 #include "base/str.h"
+#include "engine/lane.h"
 
 #include <stdio.h>
 
@@ -663,10 +664,11 @@ static void waking_it_in_vain_costs_little(bool sqlite)
 
 /* ---- what only other stores do ------------------------------------------------------------ */
 
-static weir_store_ops changed_ops; /* of the store under test, but for read_log */
+static weir_store_ops changed_ops; /* of the store under test, but for read_log and poll */
 static const weir_store_ops *true_ops;
 static bool say_held;
-static const char *say_epoch;
+static const char *say_epoch, *say_log;
+static int64_t say_head; /* -1: as it is */
 static size_t reads_bare, reads_whole;
 
 static weir_status read_and_change(weir_store *s, const store_log_query *q, store_chunk *chunk,
@@ -677,6 +679,17 @@ static weir_status read_and_change(weir_store *s, const store_log_query *q, stor
     *(q->bare ? &reads_bare : &reads_whole) += 1;
     chunk->held = say_held && !chunk->more;
     (void)snprintf(chunk->epoch, sizeof chunk->epoch, "%s", say_epoch);
+    (void)snprintf(chunk->log, sizeof chunk->log, "%s", say_log);
+    chunk->head = say_head >= 0 ? say_head : chunk->head;
+    return status;
+}
+
+static weir_status poll_and_change(weir_store *s, store_poll *poll, weir_error *err)
+{
+    const weir_status status = true_ops->poll(s, poll, err);
+
+    (void)snprintf(poll->epoch, sizeof poll->epoch, "%s", say_epoch);
+    (void)snprintf(poll->log, sizeof poll->log, "%s", say_log);
     return status;
 }
 
@@ -685,10 +698,19 @@ static void change_reading(weir_store *s)
     true_ops = s->ops;
     changed_ops = *s->ops;
     changed_ops.read_log = read_and_change;
+    changed_ops.poll = poll_and_change;
     s->ops = &changed_ops;
     say_held = false;
-    say_epoch = "one";
+    say_epoch = say_log = "one";
+    say_head = -1;
     reads_bare = reads_whole = 0;
+}
+
+static void end_changed(weir_store *s)
+{
+    s->ops = true_ops;
+    kit_stop(&a);
+    kit_close(s);
 }
 
 static void payloads_are_read_only_for_who_looks_at_them(bool sqlite)
@@ -719,20 +741,26 @@ static void payloads_are_read_only_for_who_looks_at_them(bool sqlite)
     (void)kit_route(&a);
     assert_int_equal(kit_mark(s, "to-order-1", "by-data"), id);
     assert_true(reads_whole > 0);
-    s->ops = true_ops;
-    kit_stop(&a);
-    kit_close(s);
+    end_changed(s);
 }
 
-static void events_that_are_held_back_are_looked_for_again_soon(bool sqlite)
+/* A worker with one reaction and one event, whose reading is changed. */
+static weir_store *begin_changed(bool sqlite)
 {
     weir_store *s = kit_open(sqlite);
-    int64_t waits_us[8];
 
     change_reading(s);
     kit_reaction(&a, "constant", "Placed", "all");
     kit_start(&a, s, NULL);
     (void)kit_append(s, "order-1", "Placed", "{}");
+    return s;
+}
+
+static void events_that_are_held_back_are_looked_for_again_soon(bool sqlite)
+{
+    weir_store *s = begin_changed(sqlite);
+    int64_t waits_us[8];
+
     say_held = true;
     for (size_t i = 0; i < 8; i++) {
         const int64_t until_us = kit_route(&a);
@@ -747,32 +775,162 @@ static void events_that_are_held_back_are_looked_for_again_soon(bool sqlite)
     const int64_t id = kit_append(s, "order-1", "Placed", "{}");
     assert_in_range(kit_route(&a) - kit_mono_us, 500000, INT64_MAX); /* nobody has woken it */
     assert_int_equal(kit_mark(s, "all", "constant"), id);
-    s->ops = true_ops;
-    kit_stop(&a);
-    kit_close(s);
+    end_changed(s);
 }
 
 static void a_log_that_was_rewound_is_told_and_routed_from_where_the_store_is(bool sqlite)
 {
-    weir_store *s = kit_open(sqlite);
+    weir_store *s = begin_changed(sqlite);
 
-    change_reading(s);
-    kit_reaction(&a, "constant", "Placed", "all");
-    kit_start(&a, s, NULL);
-    (void)kit_append(s, "order-1", "Placed", "{}");
     (void)kit_route(&a);
     assert_int_equal(kit_logged(&a, "log_rewound"), 0);
-    say_epoch = "two";
+    say_epoch = say_log = "two";
     const uint64_t looks = weir__fault_calls(s, FAULT_REACTIONS);
     const int64_t id = kit_append(s, "order-1", "Placed", "{}");
     weir__worker_wake(a.worker);
     (void)kit_route(&a);
-    assert_int_equal(kit_logged(&a, "3 log_rewound epoch_before=one epoch=two"), 1);
+    assert_int_equal(kit_logged(&a, "3 log_rewound epoch_before=one epoch=two lost=yes"), 1);
     assert_int_equal(weir__fault_calls(s, FAULT_REACTIONS), looks + 1);
+    kit_mono_us += 10000000;
+    (void)kit_poll(&a);
+    assert_int_equal(kit_logged(&a, "log_rewound"), 1); /* whoever finds it next */
     assert_int_equal(kit_mark(s, "all", "constant"), id);
-    s->ops = true_ops;
-    kit_stop(&a);
-    kit_close(s);
+    end_changed(s);
+}
+
+/* The target of the worker that begin_changed has made is leased. */
+static slot *hold_one(void)
+{
+    (void)kit_route(&a);
+    (void)kit_poll(&a);
+    lane *l = &a.worker->lanes[0];
+    slot *held = &l->slots[0];
+    (void)l->leasing.step(&l->leasing);
+    assert_int_equal(held->state, SLOT_ASSIGNED);
+    assert_false(held->lost);
+    return held;
+}
+
+static void assert_given_up(const slot *held)
+{
+    assert_true(held->lost);
+    assert_true(held->interrupted);
+    assert_int_equal(kit_count(&a, METRIC_LOST), 1);
+}
+
+/* What was read from the log before is worth nothing, and must not run on. */
+static void a_log_that_was_rewound_ends_what_is_held(bool sqlite)
+{
+    weir_store *s = begin_changed(sqlite);
+    const slot *held = hold_one();
+
+    say_epoch = say_log = "two";
+    (void)kit_append(s, "order-1", "Placed", "{}");
+    weir__worker_wake(a.worker);
+    (void)kit_route(&a);
+    assert_given_up(held);
+    end_changed(s);
+}
+
+/* A worker whose router reads nothing learns it from the poll. Another server goes on with the log,
+ * and nobody knows whether something was lost. What is given up is free at once. */
+static void another_log_is_found_by_the_poll_too(bool sqlite)
+{
+    weir_store *s = begin_changed(sqlite);
+    slot *held = hold_one();
+    lane *l = &a.worker->lanes[0];
+
+    say_log = "one/2";
+    kit_mono_us += 10000000;
+    (void)kit_poll(&a);
+    assert_given_up(held);
+    assert_int_equal(kit_logged(&a, "2 log_rewound epoch_before=one epoch=one/2 lost=unknown"), 1);
+    (void)kit_route(&a);
+    kit_mono_us += 10000000;
+    (void)kit_poll(&a);
+    assert_int_equal(kit_logged(&a, "log_rewound"), 1);
+    while (held->state != SLOT_IDLE) { /* it is filled, and then given back */
+        (void)l->leasing.step(&l->leasing);
+        (void)held->task.step(&held->task);
+    }
+    assert_int_equal(kit_logged(&a, "log_rewound"), 1);
+    weir__lane_ask(l);
+    (void)l->leasing.step(&l->leasing);
+    assert_int_equal(held->state, SLOT_ASSIGNED);
+    assert_int_equal(held->fence, 2);
+    end_changed(s);
+}
+
+/* A lease that is refused has the poller ask which log it is, at once. */
+static void a_refused_renewal_has_the_poll_look_at_the_log(bool sqlite)
+{
+    weir_store *s = begin_changed(sqlite);
+    const slot *held = hold_one();
+    lane *l = &a.worker->lanes[0];
+    store_fenced item = { .target = held->target, .fence = held->fence, .token = held->token };
+
+    say_epoch = say_log = "two";
+    assert_int_equal(s->ops->release(s, &item, 1, NULL), WEIR_OK);
+    (void)l->renewing.step(&l->renewing); /* which begins to count */
+    kit_mono_us += l->config.lease_us / 3;
+    kit_forget(&a);
+    (void)l->renewing.step(&l->renewing);
+    assert_true(held->lost);
+    assert_true(kit_woken(&a, &a.worker->poller.task));
+    (void)kit_poll(&a);
+    assert_int_equal(kit_logged(&a, "3 log_rewound epoch_before=one epoch=two lost=yes"), 1);
+    end_changed(s);
+}
+
+/* Events that come to lie up to its position would be passed over. */
+static void a_reaction_that_is_routed_beyond_the_log_is_refused(bool sqlite)
+{
+    weir_store *s = kit_open(sqlite);
+    weir_error err = { .size = sizeof err };
+
+    change_reading(s);
+    kit_reaction(&a, "constant", "Placed", "all");
+    kit_reaction(&a, "sound", "Placed", "others");
+    kit_start(&a, s, NULL);
+    const int64_t id = kit_append(s, "order-1", "Placed", "{}");
+    (void)kit_route(&a);
+    assert_int_equal(kit_mark(s, "all", "constant"), id);
+    const int64_t number = a.worker->registry->reactions[0].known.id;
+    /* What only a damaged store has. */
+    (void)kit_append(s, "order-1", "Ignored", "{}");
+    const store_route_step further = { .reaction = number, .number = 1, .from = id, .to = id + 1 };
+    const store_route route = { .steps = &further, .steps_count = 1 };
+    assert_int_equal(s->ops->route(s, &route, NULL, &err), WEIR_OK);
+    say_head = id;
+    weir__worker_wake(a.worker);
+    (void)kit_route(&a);
+    kit_mono_us += 10000000;
+    (void)kit_route(&a);
+    assert_int_equal(kit_logged(&a, "3 routed_beyond_log reaction=constant"), 1);
+    assert_int_equal(kit_logged(&a, "routed_beyond_log"), 1);
+    /* Also when the log has grown past it. */
+    say_head = -1;
+    const int64_t next = kit_append(s, "order-1", "Placed", "{}");
+    weir__worker_wake(a.worker);
+    (void)kit_route(&a);
+    assert_int_equal(kit_mark(s, "others", "sound"), next);
+    assert_int_equal(kit_mark(s, "all", "constant"), id);
+    /* Until somebody has repaired it. */
+    const store_route_step repaired = {
+        .reaction = number, .number = 1, .from = id + 1, .to = id + 2
+    };
+    assert_int_equal(
+        s->ops->route(s, &(store_route){ .steps = &repaired, .steps_count = 1 }, NULL, &err),
+        WEIR_OK);
+    const int64_t last = kit_append(s, "order-1", "Placed", "{}");
+    for (int i = 0; i < 3; i++) { /* the reactions are looked at when nothing else is found */
+        kit_mono_us += 10000000;
+        weir__worker_wake(a.worker);
+        (void)kit_route(&a);
+    }
+    assert_int_equal(kit_mark(s, "all", "constant"), last);
+    assert_int_equal(kit_logged(&a, "routed_beyond_log"), 1);
+    end_changed(s);
 }
 
 int main(void)
@@ -815,6 +973,13 @@ int main(void)
           events_that_are_held_back_are_looked_for_again_soon },
         { "a log that was rewound is told and routed from where the store is",
           a_log_that_was_rewound_is_told_and_routed_from_where_the_store_is },
+        { "C24 a log that was rewound ends what is held",
+          a_log_that_was_rewound_ends_what_is_held },
+        { "C24 another log is found by the poll too", another_log_is_found_by_the_poll_too },
+        { "C24 a refused renewal has the poll look at the log",
+          a_refused_renewal_has_the_poll_look_at_the_log },
+        { "C16 a reaction that is routed beyond the log is refused",
+          a_reaction_that_is_routed_beyond_the_log_is_refused },
     };
     return kit_main(tests, sizeof tests / sizeof tests[0]);
 }

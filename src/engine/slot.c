@@ -46,6 +46,35 @@ void weir__slot_renew_until(slot *s, int64_t mono_us)
     atomic_store_explicit(&s->extend_until_us, mono_us, memory_order_relaxed);
 }
 
+void weir__slot_taken_locked(slot *s, int64_t asked_us)
+{
+    const int64_t until_us = weir__lane_held_until(s->lane, asked_us);
+    /* The supervisor reads the machine's clock, which in a test is not ours, so we convert. The
+     * machine's clock is read first: what passes between the two makes the lease end sooner. */
+    const int64_t machine_us = weir__clock_boot();
+    s->held_until_us = until_us;
+    weir__child_lease_set(&s->lease, machine_us + (until_us - weir__task_boot(&s->task)));
+    weir__pull_held_locked(s);
+}
+
+void weir__slot_held_locked(slot *s, int64_t asked_us)
+{
+    if (weir__lane_held_until(s->lane, asked_us) > s->held_until_us) {
+        weir__slot_taken_locked(s, asked_us); /* of two renewals at once the later one counts */
+    }
+}
+
+bool weir__slot_overdue(slot *s)
+{
+    batch *b = s->batch;
+    if (weir__task_boot(&s->task) < atomic_load_explicit(&s->held_until_us, memory_order_relaxed)) {
+        return false;
+    }
+    b->renewed_phase = b->phase;
+    b->phase = PHASE_RENEW;
+    return true;
+}
+
 void weir__slot_store_failed(slot *s, const weir_error *err)
 {
     batch *b = s->batch;
@@ -56,10 +85,8 @@ void weir__slot_idle(slot *s)
 {
     worker *w = weir__slot_worker(s);
     weir__effects_cut(&s->effects, 0, 0);
-    s->batch->events_count = 0;
-    weir__batch_give_back(s->batch);
-    weir__arena_reset(&s->batch->arena);
-    weir__arena_reset(&s->batch->fetched.arena);
+    weir__batch_forget(s->batch);
+    weir__room_correct(&s->lane->room, &s->batch->room_bytes, 0);
     weir__lock(&w->mu);
     WEIR_ASSERT(s->state == SLOT_RUNNING || s->state == SLOT_FINISHED);
     s->state = SLOT_IDLE;
@@ -68,6 +95,7 @@ void weir__slot_idle(slot *s)
     s->last_fence = s->fence;
     s->target = 0;
     s->fence = 0;
+    s->token = 0;
     s->lost = false;
     s->batch->ready = false;
     s->batch->ending = false;
@@ -91,12 +119,20 @@ void weir__slot_lost(slot *s)
     worker *w = weir__slot_worker(s);
     weir__lock(&w->mu);
     const bool counted = s->lost; /* by the renewal */
+    const bool given_up = s->given_up;
+    store_fenced item = { .target = s->target, .fence = s->fence, .token = s->token };
     weir__unlock(&w->mu);
     if (!counted) {
         weir__metric_add(&w->metrics, METRIC_LOST, 1);
         weir__slot_log(s, 2, "lost", SIZE_MAX, 0, (weir_str){ 0 });
+        weir__poller_ask(&w->poller); /* is it still the same log? */
     }
-    /* Whoever has it now tells its own lane. */
+    if (given_up) {
+        /* The lease may be on the new log as well. If this fails, it ends by itself. */
+        weir_error err = { .size = sizeof err };
+        (void)w->store->ops->release(w->store, &item, 1, &err);
+    }
+    /* The new holder tells its own lane. */
     weir__slot_idle_tell(s, false);
 }
 
@@ -107,7 +143,7 @@ static void release(slot *s)
 {
     worker *w = weir__slot_worker(s);
     batch *b = s->batch;
-    store_fenced item = { .target = b->target, .fence = b->fence };
+    store_fenced item = { .target = b->target, .fence = b->fence, .token = b->token };
     weir_error err;
 
     weir__lock(&w->mu);
@@ -127,10 +163,37 @@ static void release(slot *s)
     weir__slot_idle_tell(s, item.status == WEIR_OK);
 }
 
-static weir_status add_fetched(batch *b, const store_fetch_item *items, size_t event_limit,
-                               weir_error *err)
+/* The process was stopped, or the store away, for longer than the lease. If somebody else has taken
+ * the target since, its fence is higher; otherwise it is still ours. */
+static void renew(slot *s)
 {
-    weir_status status = weir__batch_clear(b, event_limit, 0, err);
+    worker *w = weir__slot_worker(s);
+    batch *b = s->batch;
+    store_fenced item = { .target = b->target, .fence = b->fence, .token = b->token };
+    weir_error err;
+
+    const int64_t asked_us = weir__task_boot(&s->task);
+    const weir_status status =
+        w->store->ops->extend(w->store, s->lane->config.lease_us, &item, 1, &err);
+    if (status != WEIR_OK) {
+        weir__slot_store_failed(s, &err);
+        return;
+    }
+    if (item.status != WEIR_OK) {
+        weir__metric_add(&w->metrics, METRIC_STALE, 1);
+        weir__slot_lost(s);
+        return;
+    }
+    weir__lock(&w->mu);
+    weir__slot_held_locked(s, asked_us);
+    weir__unlock(&w->mu);
+    b->attempt = 0;
+    b->phase = b->renewed_phase;
+}
+
+static weir_status add_fetched(batch *b, const store_fetch_item *items, weir_error *err)
+{
+    weir_status status = WEIR_OK;
     for (size_t i = 0; i < b->fetched.events_count && status == WEIR_OK; i++) {
         const store_fetched *f = &b->fetched.events[i];
         status = weir__batch_add(b, items[f->item_index].reaction, f->event, false, NULL, err);
@@ -149,11 +212,20 @@ static void fetch(slot *s)
     size_t count = 0;
     weir_error err;
 
+    weir__batch_forget(b);
+    weir__room_correct(&s->lane->room, &b->room_bytes, 0);
+    if (!weir__room_take(&s->lane->room, weir__lane_fetch_room(s->lane))) {
+        b->phase = PHASE_RELEASE; /* the lane leases when there is room */
+        return;
+    }
+    b->room_bytes = weir__lane_fetch_room(s->lane);
+    b->fetched.bytes_soft = weir__room_fetch_bytes(s->lane->room.room);
     /* A kept target is fetched a few times at most: the lease's arena does not grow for long. */
     store_fetch_item *items =
         weir__arena_alloc(&b->lease_arena, (b->parts_count + 1) * sizeof *items);
-    weir_status status =
-        items != NULL ? WEIR_OK : weir__fail(&err, WEIR_ENOMEM, "could not allocate a batch");
+    weir_status status = items != NULL
+                             ? weir__batch_clear(b, limit, 0, &err)
+                             : weir__fail(&err, WEIR_ENOMEM, "could not allocate a batch");
     for (size_t i = 0; i < b->parts_count && status == WEIR_OK; i++) {
         const batch_part *p = &b->parts[i];
         if (p->behind && !p->exhausted) {
@@ -176,7 +248,8 @@ static void fetch(slot *s)
         weir__batch_part(b, items[i].reaction)->exhausted = b->fetched.exhausted[i];
     }
     b->attempt = 0;
-    b->phase = add_fetched(b, items, limit, &err) == WEIR_OK ? PHASE_RUN : PHASE_RELEASE;
+    b->phase = add_fetched(b, items, &err) == WEIR_OK ? PHASE_RUN : PHASE_RELEASE;
+    weir__room_correct(&s->lane->room, &b->room_bytes, weir__batch_bytes(b));
 }
 
 /* ---- the step ----------------------------------------------------------------------------- */
@@ -244,6 +317,9 @@ static int64_t step(task *t)
     case PHASE_FETCH:
         fetch(s);
         break;
+    case PHASE_RENEW:
+        renew(s);
+        break;
     case PHASE_PULL:
         break;
     }
@@ -255,18 +331,23 @@ weir_status weir__slot_init(slot *s, lane *l, size_t number, weir_error *err)
     *s = (slot){ .lane = l, .number = number };
     s->task = (task){ .step = step, .name = "slot", .scheduler = l->worker->scheduler };
     s->batch = weir__calloc(1, sizeof *s->batch);
+    if (s->batch != NULL && !weir__child_lease_init(&s->lease)) {
+        weir__free(s->batch);
+        s->batch = NULL;
+    }
     return s->batch != NULL ? WEIR_OK : weir__fail(err, WEIR_ENOMEM, "could not allocate a slot");
 }
 
 void weir__slot_free(slot *s)
 {
+    weir__effects_free(&s->effects);
+    weir__slot_programs_free(s->programs);
+    s->programs = NULL;
     if (s->batch != NULL) {
         weir__pull_free(s);
         weir__batch_free(s->batch);
         weir__free(s->batch);
         s->batch = NULL;
+        weir__child_lease_destroy(&s->lease);
     }
-    weir__effects_free(&s->effects);
-    weir__slot_programs_free(s->programs);
-    s->programs = NULL;
 }

@@ -41,6 +41,7 @@ int64_t weir__slot_deliver(slot *s, size_t index, weir_delivery *d)
     /* One by one: the texts in it are long, and need not be zeroed. */
     d->event = e->event;
     d->reaction = q;
+    d->reaction_name = q->name;
     d->target = b->name;
     d->attempt = weir__batch_attempt(b, index);
     d->fence = b->fence;
@@ -50,6 +51,7 @@ int64_t weir__slot_deliver(slot *s, size_t index, weir_delivery *d)
     d->payload_bytes = w->options.payload_bytes;
     d->clock = s->task.scheduler->clock;
     d->interrupted = &s->interrupted;
+    d->held_until_us = &s->held_until_us;
     d->pulled = NULL;
     d->why[0] = '\0';
     d->defer_us = 0;
@@ -110,6 +112,13 @@ void weir__slot_failed(slot *s, bool permanent, weir_str why, size_t bytes_max)
     b->next++;
 }
 
+bool weir__slot_told_to_end(const slot *s, const weir_delivery *d)
+{
+    return weir__task_boot(&s->task) >=
+               atomic_load_explicit(&s->held_until_us, memory_order_relaxed) &&
+           weir__task_now(&s->task) < d->deadline_mono_us;
+}
+
 void weir__slot_answered(slot *s, const weir_delivery *d, int32_t outcome, size_t appends_count,
                          size_t sqls_count)
 {
@@ -120,6 +129,8 @@ void weir__slot_answered(slot *s, const weir_delivery *d, int32_t outcome, size_
     weir__effects_cut(&s->effects, appends_count, sqls_count);
     if (outcome == WEIR_DEFER) {
         weir__slot_postponed(s, d->defer_us);
+    } else if (weir__slot_told_to_end(s, d)) {
+        s->batch->stopped = true; /* says nothing about the event: it will be run again */
     } else {
         weir__slot_failed(s, outcome == WEIR_PERMANENT, weir__str(d->why), HANDLER_ERROR_BYTES_MAX);
     }
@@ -180,6 +191,9 @@ void weir__slot_run(slot *s)
     const reaction *q = weir__batch_part_of(b, &b->events[next])->reaction;
     if (alone(b, q) && weir__batch_segment(b) > 0) {
         b->phase = PHASE_SETTLE;
+        return;
+    }
+    if (weir__slot_overdue(s)) {
         return;
     }
     b->next = next;

@@ -33,6 +33,12 @@ void weir__slot_idle_tell(slot *s, bool behind);
 bool weir__slot_draining(const slot *s);
 /* From now on the lease is renewed until that time. */
 void weir__slot_renew_until(slot *s, int64_t mono_us);
+/* The lease was taken, or renewed, by a call made at asked_us (boot). worker.mu is held. */
+void weir__slot_taken_locked(slot *s, int64_t asked_us);
+void weir__slot_held_locked(slot *s, int64_t asked_us);
+/* The lease may be another's by now: nothing more is delivered under it. It is renewed first, which
+ * the fence decides, and then the slot goes on with the phase it is in. */
+bool weir__slot_overdue(slot *s);
 /* The store is away or busy: the phase is tried again later. */
 void weir__slot_store_failed(slot *s, const weir_error *err);
 /* About the event at `index` of the batch, or about the target (SIZE_MAX). */
@@ -53,6 +59,10 @@ void weir__slot_failed(slot *s, bool permanent, weir_str why, size_t bytes_max);
  * appends_count and sqls_count. */
 void weir__slot_answered(slot *s, const weir_delivery *d, int32_t outcome, size_t appends_count,
                          size_t sqls_count);
+
+/* The lease could not be renewed while the handler had time left: that it did not succeed is not
+ * its fault, and costs nothing. */
+bool weir__slot_told_to_end(const slot *s, const weir_delivery *d);
 
 /* slot_settle.c */
 /* What is to be done before the segment can be settled at the end of the batch: PHASE_NOW when a

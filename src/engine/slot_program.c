@@ -36,6 +36,8 @@ void weir__slot_programs_free(slot_programs *p)
     weir__free(p);
 }
 
+enum { LINE_KEPT_BYTES_MAX = 64 * 1024 }; /* a buffer that is larger does not outlive its event */
+
 /* ---- the question ------------------------------------------------------------------------- */
 
 static bool add_text(weir_buffer *b, const char *name, weir_str text)
@@ -48,13 +50,19 @@ static bool add_number(weir_buffer *b, const char *name, int64_t number)
     return weir__buffer_add_text(b, name) && weir__buffer_add_i64(b, number);
 }
 
-static bool add_json(weir_buffer *b, const char *name, weir_str json)
+/* Checked, and made one line: what somebody put into the store past Weir must not become a line of
+ * its own, which would be a delivery that nobody made. */
+static weir_status add_json(weir_buffer *b, const char *name, weir_str json, weir_error *err)
 {
-    return weir__buffer_add_text(b, name) && weir__buffer_add(b, json.ptr, json.len);
+    if (!weir__buffer_add_text(b, ",\"") || !weir__buffer_add_text(b, name) ||
+        !weir__buffer_add_text(b, "\":")) {
+        return weir__fail(err, WEIR_ENOMEM, "could not allocate the line for a program");
+    }
+    const weir_status status = weir__json_compact(json, b, NULL, err);
+    return status == WEIR_OK ? WEIR_OK : weir__wrap(err, status, "%s of the event", name);
 }
 
-/* Data and meta are JSON on one line already. */
-static bool write_line(weir_buffer *b, const weir_delivery *d)
+static weir_status write_line(weir_buffer *b, const weir_delivery *d, weir_error *err)
 {
     const weir_event *e = d->event;
     char created[WEIR_TIME_TEXT_BYTES], deadline[WEIR_TIME_TEXT_BYTES];
@@ -62,15 +70,23 @@ static bool write_line(weir_buffer *b, const weir_delivery *d)
     weir__time_to_text(e->created_us, created);
     weir__time_to_text(d->deadline_us, deadline);
     weir__buffer_clear(b);
-    return add_number(b, "{\"event\":{\"id\":", e->id) && add_text(b, ",\"stream\":", e->stream) &&
-           add_number(b, ",\"version\":", e->version) && add_text(b, ",\"name\":", e->name) &&
-           add_json(b, ",\"data\":", e->data) && add_json(b, ",\"meta\":", e->meta) &&
-           add_text(b, ",\"created\":", weir__str(created)) &&
-           add_text(b, "},\"reaction\":", d->reaction->name) &&
-           add_text(b, ",\"target\":", d->target) && add_number(b, ",\"attempt\":", d->attempt) &&
-           add_number(b, ",\"fence\":", d->fence) &&
-           add_text(b, ",\"deadline\":", weir__str(deadline)) &&
-           add_text(b, ",\"key\":", weir__str(d->key)) && weir__buffer_add_text(b, "}");
+    bool ok = add_number(b, "{\"event\":{\"id\":", e->id) &&
+              add_text(b, ",\"stream\":", e->stream) &&
+              add_number(b, ",\"version\":", e->version) && add_text(b, ",\"name\":", e->name);
+    weir_status status = ok ? add_json(b, "data", e->data, err) : WEIR_OK;
+    if (status == WEIR_OK && ok) {
+        status = add_json(b, "meta", e->meta, err);
+    }
+    if (status != WEIR_OK) {
+        return status;
+    }
+    ok = ok && add_text(b, ",\"created\":", weir__str(created)) &&
+         add_text(b, "},\"reaction\":", d->reaction->name) &&
+         add_text(b, ",\"target\":", d->target) && add_number(b, ",\"attempt\":", d->attempt) &&
+         add_number(b, ",\"fence\":", d->fence) &&
+         add_text(b, ",\"deadline\":", weir__str(deadline)) &&
+         add_text(b, ",\"key\":", weir__str(d->key)) && weir__buffer_add_text(b, "}");
+    return ok ? WEIR_OK : weir__fail(err, WEIR_ENOMEM, "could not allocate the line for a program");
 }
 
 /* The long-lived program of a reaction; not started before it is asked. */
@@ -107,17 +123,22 @@ static weir_status ask(slot *s, const weir_delivery *d, weir_error *err)
     if (s->programs == NULL) {
         s->programs = weir__calloc(1, sizeof *s->programs);
     }
-    if (s->programs == NULL || !write_line(&s->programs->line, d)) {
+    if (s->programs == NULL) {
         return weir__fail(err, WEIR_ENOMEM, "could not allocate the line for a program");
     }
     slot_programs *p = s->programs;
+    weir_status status = write_line(&p->line, d, err);
+    if (status != WEIR_OK) {
+        return status;
+    }
     const child_call call = { .line = { .ptr = p->line.ptr, .len = p->line.len },
                               .deadline_mono_us = d->deadline_mono_us,
-                              .interrupted = d->interrupted };
+                              .interrupted = d->interrupted,
+                              .lease = &s->lease };
     if (d->reaction->mode == REACTION_RUN) {
         return weir__child_run(w->options.keeper, d->reaction->command.ptr, &call, &p->result, err);
     }
-    const weir_status status = find_child(s, d->reaction, &c, err);
+    status = find_child(s, d->reaction, &c, err);
     return status == WEIR_OK ? weir__child_ask(c, &call, &p->result, err) : status;
 }
 
@@ -162,14 +183,26 @@ static void answered(slot *s, weir_delivery *d, const child_result *r)
         return;
     case CHILD_RETRY:
     case CHILD_PERMANENT:
+        if (weir__slot_told_to_end(s, d)) {
+            s->batch->stopped = true;
+            return;
+        }
         weir__slot_failed(s, r->kind == CHILD_PERMANENT, r->error, STORE_ERROR_TEXT_BYTES_MAX);
         return;
     case CHILD_DEFER:
         weir__slot_postponed(s, r->defer_us);
         return;
     case CHILD_INTERRUPTED:
-        s->batch->stopped = true; /* says nothing about the event: whoever is next runs it */
+        s->batch->stopped = true; /* says nothing about the event: it will be run again */
         return;
+    }
+}
+
+/* A line is as large as its event was, whose room is given back. p may be NULL. */
+static void free_large_line(slot_programs *p)
+{
+    if (p != NULL && p->line.len > LINE_KEPT_BYTES_MAX) {
+        weir__buffer_free(&p->line);
     }
 }
 
@@ -181,6 +214,7 @@ void weir__slot_program(slot *s, weir_delivery *d)
     const int64_t begin_us = weir__task_now(&s->task);
     const weir_status status = ask(s, d, &err);
     weir__metric_observe(&w->metrics, METRIC_HANDLER_US, weir__task_now(&s->task) - begin_us);
+    free_large_line(s->programs);
     if (status == WEIR_OK) {
         answered(s, d, &s->programs->result);
     } else if (status == WEIR_EIO || status == WEIR_EBUSY || status == WEIR_ENOMEM) {

@@ -26,6 +26,7 @@
 typedef struct sql_run {
     slot *slot;
     weir_status status; /* not WEIR_OK: one of them said no, it was not the store */
+    bool overdue;       /* none of them was run: the lease may have ended */
 } sql_run;
 
 static weir_status project_run(slot *s, void *native, weir_error *err)
@@ -64,6 +65,11 @@ static weir_status sql_run_all(void *ctx, void *native, weir_error *err)
     weir_error own = { .size = sizeof own };
     weir_status status = WEIR_OK;
 
+    /* On the way here the store may have been waited for. */
+    if (s->batch->project && weir__slot_overdue(s)) {
+        run->overdue = true;
+        return weir__fail(err, WEIR_EBUSY, "the lease may have ended");
+    }
     if (s->batch->project) {
         status = project_run(s, native, &own);
     }
@@ -110,11 +116,14 @@ static weir_status collect_advances(const batch *b, weir_arena *arena, settle_pa
 static weir_status collect_parks(const batch *b, weir_arena *arena, settle_parts *out,
                                  weir_error *err)
 {
-    const size_t events = b->next - b->first;
+    const size_t events = b->next - b->first + b->gone_count;
     out->parks = weir__arena_alloc(arena, (events + 1) * sizeof *out->parks);
     out->parked_done = weir__arena_alloc(arena, (events + 1) * sizeof *out->parked_done);
     if (out->parks == NULL || out->parked_done == NULL) {
         return weir__fail(err, WEIR_ENOMEM, "could not allocate a settle");
+    }
+    for (size_t i = 0; i < b->gone_count; i++) {
+        out->parked_done[out->parked_done_count++] = b->gone[i].parked;
     }
     for (size_t i = b->first; i < b->next; i++) {
         const batch_event *e = &b->events[i];
@@ -155,7 +164,7 @@ static batch_hold *next_charge(const batch *b, bool *more)
     return found;
 }
 
-/* Failures wait for the longest of their backoffs; who only wanted it later does not keep them. */
+/* Failures wait for the longest of their backoffs; an event that was only deferred does not. */
 static int64_t held_until(const batch *b)
 {
     int64_t retry_us = 0, postponed_us = INT64_MAX;
@@ -183,7 +192,8 @@ static bool worth_keeping(slot *s)
     const bool wanted = s->lane->crowded || s->lane->draining || s->interrupted;
     weir__unlock(&w->mu);
     /* A batch without events is one of a list that was full: others come first. */
-    return more && !wanted && b->events_count > 0 && b->rounds < SLOT_BATCHES_MAX;
+    return more && !wanted && b->events_count > 0 && b->rounds < SLOT_BATCHES_MAX &&
+           weir__room_is_there(&s->lane->room, weir__lane_fetch_room(s->lane));
 }
 
 static bool asks_for_time(const batch *b)
@@ -281,12 +291,32 @@ static void refused(slot *s, weir_status status, const weir_error *err)
     weir__slot_failed(s, false, weir__str(err->message), HANDLER_ERROR_BYTES_MAX);
 }
 
+/* Nobody can handle them any more. */
+static void tell_gone(slot *s)
+{
+    batch *b = s->batch;
+    for (size_t i = 0; i < b->gone_count; i++) {
+        const log_field fields[] = {
+            { .name = "target", .text = b->name },
+            { .name = "reaction",
+              .text = weir__batch_part(b, b->gone[i].reaction)->reaction->name },
+            { .name = "event", .number = b->gone[i].event },
+            { .name = "error",
+              .text = weir__str("sent back, but no longer in the log: counts as done") },
+        };
+        weir__worker_log(weir__slot_worker(s), LOG_WARNING, "event_gone", fields,
+                         sizeof fields / sizeof fields[0]);
+    }
+    b->gone_count = 0;
+}
+
 static void tell_settled(slot *s, size_t parks_count, const batch_hold *charge, store_end end)
 {
     worker *w = weir__slot_worker(s);
     const batch *b = s->batch;
     uint64_t done = 0;
 
+    tell_gone(s);
     for (size_t i = b->first; i < b->next; i++) {
         const batch_event *e = &b->events[i];
         done += e->state == EVENT_DONE;
@@ -375,6 +405,7 @@ static void not_settled(slot *s, weir_status status, bool sql_failed, const weir
     case WEIR_EINVAL:
     case WEIR_EHELD:
     case WEIR_EMISUSE:
+    case WEIR_EINTERRUPTED:
         if (with_effects) {
             refused(s, status, err);
             return;
@@ -410,6 +441,23 @@ static void set_ending(slot *s, bool ending)
     weir__unlock(&w->mu);
 }
 
+/* The store has settled it, in a call made at asked_us (boot). */
+static void was_settled(slot *s, const store_settle *settle, batch_hold *charge, int64_t asked_us)
+{
+    worker *w = weir__slot_worker(s);
+
+    tell_settled(s, settle->parks_count, charge, settle->end);
+    if (settle->end == STORE_END_DEFER) {
+        weir__worker_due(w, settle->until_us);
+    }
+    if (settle->end == STORE_END_KEEP) {
+        weir__lock(&w->mu);
+        weir__slot_held_locked(s, asked_us);
+        weir__unlock(&w->mu);
+    }
+    settled(s, settle, charge);
+}
+
 weir_status weir__slot_settle(slot *s, bool in_between, weir_error *err)
 {
     worker *w = weir__slot_worker(s);
@@ -433,6 +481,7 @@ weir_status weir__slot_settle(slot *s, bool in_between, weir_error *err)
     store_settle settle = {
         .target = b->target,
         .fence = b->fence,
+        .token = b->token,
         .sql = b->project || s->effects.sqls_count > 0 ? sql_run_all : NULL,
         .sql_ctx = &run,
         .appends = appends,
@@ -455,17 +504,16 @@ weir_status weir__slot_settle(slot *s, bool in_between, weir_error *err)
                                           .error = charge->error };
     }
     set_ending(s, end != STORE_END_KEEP);
+    const int64_t asked_us = weir__task_boot(&s->task);
     if (status == WEIR_OK) {
         const int64_t begin_us = weir__task_now(&s->task);
         status = w->store->ops->settle(w->store, &settle, err);
         weir__metric_observe(&w->metrics, METRIC_SETTLE_US, weir__task_now(&s->task) - begin_us);
     }
     if (status == WEIR_OK) {
-        tell_settled(s, parts.parks_count, charge, end);
-        if (end == STORE_END_DEFER) {
-            weir__worker_due(w, settle.until_us);
-        }
-        settled(s, &settle, charge);
+        was_settled(s, &settle, charge, asked_us);
+    } else if (run.overdue) {
+        set_ending(s, false);
     } else {
         if (status != WEIR_EUNKNOWN) {
             set_ending(s, false);
@@ -484,7 +532,7 @@ static bool is_plain(const slot *s)
 {
     const batch *b = s->batch;
 
-    if (!has_ended(b) || b->holds_count > 0 || has_effects(s)) {
+    if (!has_ended(b) || b->holds_count > 0 || b->gone_count > 0 || has_effects(s)) {
         return false;
     }
     for (size_t i = b->first; i < b->next; i++) {
@@ -507,6 +555,7 @@ bool weir__slot_finish(slot *s)
     }
     b->settle = (store_settle){ .target = b->target,
                                 .fence = b->fence,
+                                .token = b->token,
                                 .advances = parts.advances,
                                 .advances_count = parts.advances_count,
                                 .end = STORE_END_RELEASE };

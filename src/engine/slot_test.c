@@ -686,6 +686,68 @@ static void what_was_sent_back_is_handled_first_and_removed(void **state)
     end(s);
 }
 
+/* A log from which event 1 was removed, as an owner of the database can. */
+static const weir_store_ops *whole;
+static weir_store_ops without_the_first;
+static size_t gone_reads;
+
+static weir_status read_without_the_first(weir_store *s, const store_log_query *q,
+                                          store_chunk *chunk, weir_error *err)
+{
+    store_log_query other = *q;
+    if (q->after == 0 && q->to == 1) {
+        gone_reads++;
+        other.to = 0;
+    }
+    return whole->read_log(s, &other, chunk, err);
+}
+
+/* What is parked, and whose event can no longer be read. */
+static int64_t park_the_first_and_lose_it(weir_store *s)
+{
+    const int64_t id = park_the_first(s);
+    whole = s->ops;
+    without_the_first = *whole;
+    without_the_first.read_log = read_without_the_first;
+    s->ops = &without_the_first;
+    gone_reads = 0;
+    return id;
+}
+
+static void end_after_one_look(weir_store *s)
+{
+    assert_int_equal(kit_parked(s, "one"), 0);
+    assert_int_equal(gone_reads, 1);
+    s->ops = whole;
+    end(s);
+}
+
+static void what_was_sent_back_and_is_gone_is_done(void **state)
+{
+    weir_store *s = begin(state);
+    const int64_t id = park_the_first_and_lose_it(s);
+    append(s, "order-1", 1);
+    (void)kit_route(&a);
+    assert_int_equal(s->ops->parked_retry(s, id, NULL), WEIR_OK);
+    kit_drive(&a, 2 * S);
+    assert_string_equal(one.seen, "one:3/1 ");
+    assert_int_equal(kit_at(s, "all", "one"), 3);
+    assert_int_equal(
+        kit_logged(&a, "2 event_gone target=all reaction=one event=1 error=\"sent back"), 1);
+    end_after_one_look(s);
+}
+
+/* The same where nothing else is to be done for the target. */
+static void a_target_with_nothing_but_an_event_that_is_gone_is_idle(void **state)
+{
+    weir_store *s = begin(state);
+    const int64_t id = park_the_first_and_lose_it(s);
+    assert_int_equal(s->ops->parked_retry(s, id, NULL), WEIR_OK);
+    kit_drive(&a, 2 * S);
+    assert_int_equal(kit_target_of(s, "all").state, STORE_TARGET_IDLE);
+    end_after_one_look(s);
+}
+
 static void what_was_sent_back_and_fails_is_parked_again(void **state)
 {
     weir_store *s = begin(state);
@@ -759,6 +821,8 @@ int main(void)
         TEST(C41_every_call_may_fail_and_all_is_handled_once_it_stops),
         TEST(C41_a_store_that_fails_every_settle_is_nobodys_failure),
         TEST(what_was_sent_back_is_handled_first_and_removed),
+        TEST(what_was_sent_back_and_is_gone_is_done),
+        TEST(a_target_with_nothing_but_an_event_that_is_gone_is_idle),
         TEST(what_was_sent_back_and_fails_is_parked_again),
         TEST(what_was_sent_back_blocks_nothing),
     };

@@ -13,6 +13,7 @@
 #define WEIR_ENGINE_TASK_H
 
 #include "base/clock.h"
+#include "weir.h"
 
 #include <stdbool.h>
 #include <stdint.h>
@@ -29,6 +30,10 @@ struct task {
     const char *name;     /* static; for logs and the simulator */
     scheduler *scheduler; /* borrowed; set before the first step */
     void *driver;         /* the scheduler's own; tasks leave it alone */
+    /* The step's call of the store waits for one that is away; NULL: not told. Called by the thread
+     * that runs the step. */
+    void (*away_cb)(task *t, const weir_error *err);
+    void *away_ctx; /* borrowed; for away_cb */
 };
 
 struct scheduler {
@@ -46,6 +51,11 @@ static inline void weir__task_wake(task *t)
 static inline int64_t weir__task_now(const task *t)
 {
     return weir__clock_mono(t->scheduler->clock);
+}
+/* The same, of the clock that counts the time in which the machine is suspended: for leases. */
+static inline int64_t weir__task_boot(const task *t)
+{
+    return weir__clock_boottime(t->scheduler->clock);
 }
 
 /* A wait that grows: base doubling with each attempt (from 0) up to cap, with full jitter in its

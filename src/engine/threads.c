@@ -15,6 +15,7 @@
 #include "base/memory.h"
 #include "base/random.h"
 #include "base/thread.h"
+#include "store/away.h"
 
 #include <errno.h>
 #include <poll.h>
@@ -105,10 +106,19 @@ static void await_locked(runner *r, int64_t due_us) WEIR_REQUIRES(r->mu)
     }
 }
 
+static void runner_away(void *ctx, const weir_error *err)
+{
+    task *t = ctx;
+    if (t->away_cb != NULL) {
+        t->away_cb(t, err);
+    }
+}
+
 static void *runner_main(void *arg)
 {
     runner *r = arg;
     int64_t due_us = TASK_NOW;
+    weir__store_away_set(runner_away, r->task);
     weir__lock(&r->mu);
     for (;;) {
         if (due_us != TASK_NOW) {

@@ -17,7 +17,6 @@
 enum { APPLICATION_BYTES_MAX = 96 };
 #define WORKER_LOST_MAX        10
 #define WORKER_ROUTER_LEASE_US INT64_C(3000000)
-#define WORKER_BEAT_US         INT64_C(10000000)
 #define WORKER_BACKOFF_US      INT64_C(100000)
 #define WORKER_BACKOFF_US_MAX  INT64_C(5000000)
 
@@ -38,10 +37,9 @@ static bool is_outage(int32_t code)
            code == WEIR_EUNKNOWN;
 }
 
-int64_t weir__worker_store_failed(worker *w, task *t, int *attempt, const weir_error *err)
+/* A call failed, or waits for the store to come back. */
+static void say_trouble(worker *w, task *t, const weir_error *err)
 {
-    const int64_t wait_us =
-        weir__task_backoff_us(t, *attempt, WORKER_BACKOFF_US, WORKER_BACKOFF_US_MAX);
     const log_field fields[] = {
         weir__log_text_field("task", weir__str(t->name)),
         weir__log_text_field("status", weir__str(weir_status_text(err->code))),
@@ -49,8 +47,16 @@ int64_t weir__worker_store_failed(worker *w, task *t, int *attempt, const weir_e
     };
     const size_t count = sizeof fields / sizeof fields[0];
 
-    weir__metric_add(&w->metrics, METRIC_STORE_ERRORS, 1);
-    if (!is_outage(err->code)) {
+    if (err->code == WEIR_ECORRUPT) {
+        /* Said once: nothing that a worker could do again would help. */
+        if (!atomic_exchange(&w->damaged, true)) {
+            weir__worker_log(w, LOG_ERROR, "store_damaged", fields, count);
+            weir__worker_drain(w);
+            if (w->options.pull_cb != NULL) {
+                w->options.pull_cb(w->options.pull_ctx);
+            }
+        }
+    } else if (!is_outage(err->code)) {
         weir__worker_log(w, LOG_ERROR, "store_error", fields, count);
     } else if (!atomic_exchange_explicit(&w->outage, true, memory_order_relaxed)) {
         weir__worker_log(w, LOG_WARNING, "store_away", fields, count);
@@ -59,8 +65,33 @@ int64_t weir__worker_store_failed(worker *w, task *t, int *attempt, const weir_e
             weir__poller_stir(&w->poller);
         }
     }
+}
+
+/* The call goes on waiting and may yet succeed. The first one that meets an outage counts as failed
+ * all the same: an outage that is logged is never zero in the metrics. */
+static void task_away(task *t, const weir_error *err)
+{
+    worker *w = t->away_ctx;
+    if (!atomic_load_explicit(&w->outage, memory_order_relaxed)) {
+        weir__metric_add(&w->metrics, METRIC_STORE_ERRORS, 1);
+    }
+    say_trouble(w, t, err);
+}
+
+int64_t weir__worker_store_failed(worker *w, task *t, int *attempt, const weir_error *err)
+{
+    const int64_t wait_us =
+        weir__task_backoff_us(t, *attempt, WORKER_BACKOFF_US, WORKER_BACKOFF_US_MAX);
+
+    weir__metric_add(&w->metrics, METRIC_STORE_ERRORS, 1);
+    say_trouble(w, t, err);
     *attempt += *attempt < 30;
     return weir__task_now(t) + wait_us;
+}
+
+bool weir__worker_damaged(worker *w)
+{
+    return atomic_load(&w->damaged);
 }
 
 bool weir__worker_draining(worker *w)
@@ -78,14 +109,24 @@ void weir__worker_wake_lanes(worker *w)
     }
 }
 
+void weir__worker_wake_slots(worker *w)
+{
+    for (size_t i = 0; i < w->lanes_count; i++) {
+        for (size_t n = 0; n < w->lanes[i].slots_count; n++) {
+            weir__task_wake(&w->lanes[i].slots[n].task);
+        }
+    }
+}
+
 /* ---- opening ------------------------------------------------------------------------------ */
 
 static void set_defaults(worker_options *o)
 {
     o->lost_max = o->lost_max > 0 ? o->lost_max : WORKER_LOST_MAX;
     o->router_lease_us = o->router_lease_us > 0 ? o->router_lease_us : WORKER_ROUTER_LEASE_US;
-    o->beat_us = o->beat_us > 0 ? o->beat_us : WORKER_BEAT_US;
+    o->beat_us = o->beat_us > 0 ? o->beat_us : STORE_WORKER_BEAT_US;
     o->payload_bytes = o->payload_bytes > 0 ? o->payload_bytes : STORE_PAYLOAD_BYTES_DEFAULT;
+    o->memory_bytes = o->memory_bytes > 0 ? o->memory_bytes : ROOM_BYTES_DEFAULT;
     /* Borrowed for the call that opens only. */
     o->application = (weir_str){ 0 };
     o->lanes = NULL;
@@ -182,6 +223,8 @@ static weir_status collect_tasks(worker *w, weir_error *err)
     }
     for (size_t i = 0; i < w->tasks_count; i++) {
         w->tasks[i]->scheduler = w->scheduler;
+        w->tasks[i]->away_cb = task_away;
+        w->tasks[i]->away_ctx = w;
     }
     return WEIR_OK;
 }
@@ -201,6 +244,7 @@ weir_status weir__worker_open(worker **out, weir_store *store, registry *reactio
     w->options = *options;
     w->routed_ours = INT64_MIN;
     set_defaults(&w->options);
+    w->room.bytes_max = w->options.memory_bytes;
     set_name(w, options->application);
     weir_status status = weir__router_init(&w->router, w, err);
     if (status == WEIR_OK) {
@@ -250,11 +294,10 @@ void weir__worker_interrupt(worker *w)
 {
     for (size_t i = 0; i < w->lanes_count; i++) {
         for (size_t j = 0; j < w->lanes[i].slots_count; j++) {
-            slot *s = &w->lanes[i].slots[j];
-            atomic_store(&s->interrupted, true);
-            weir__task_wake(&s->task);
+            atomic_store(&w->lanes[i].slots[j].interrupted, true);
         }
     }
+    weir__worker_wake_slots(w);
 }
 
 static bool all_lanes_idle(worker *w)
@@ -325,7 +368,8 @@ static void release_slots(worker *w)
         for (size_t j = 0; j < w->lanes[i].slots_count; j++) {
             const slot *s = &w->lanes[i].slots[j];
             if (s->state != SLOT_IDLE && !s->lost) {
-                items[count++] = (store_fenced){ .target = s->target, .fence = s->fence };
+                items[count++] =
+                    (store_fenced){ .target = s->target, .fence = s->fence, .token = s->token };
             }
         }
     }
@@ -352,6 +396,7 @@ void weir__worker_abandon(worker *w)
     if (w == NULL) {
         return;
     }
+    w->room.shares = NULL; /* nobody waits for room any more */
     for (size_t i = 0; i < w->lanes_count; i++) {
         weir__lane_free(&w->lanes[i]);
     }

@@ -23,9 +23,10 @@ typedef struct worker_options {
     weir_str application;    /* for the holder's text; empty: "weir" */
     int64_t lost_max;        /* 10 */
     int64_t router_lease_us; /* 3 s */
-    int64_t beat_us;       /* how often the store is told that we live: 10 s; lease is 3 times it */
-    int64_t payload_bytes; /* largest data or meta of an append */
-    worker_log_fn log;     /* may be NULL */
+    int64_t beat_us;         /* how often the store is told that we live: STORE_WORKER_BEAT_US */
+    int64_t payload_bytes;   /* largest data or meta of an append */
+    int64_t memory_bytes;    /* for events, all lanes together: ROOM_BYTES_DEFAULT */
+    worker_log_fn log;       /* may be NULL */
     void *log_ctx;
     const weir_str *lanes; /* run these of the registry's lanes only; borrowed until open returns */
     size_t lanes_count;    /* 0: all */
@@ -53,6 +54,8 @@ bool weir__worker_out_of_work(worker *w);
 /* Forgets the last poll and asks for one now: until it was made, we are not out of work. For
  * whoever begins to wait for the end of work. Any thread. */
 void weir__worker_ask(worker *w);
+/* The store is damaged: it has drained itself. Waiting does not help. Any thread. */
+bool weir__worker_damaged(worker *w);
 metrics *weir__worker_metrics(worker *w);
 weir_str weir__worker_name(const worker *w); /* the holder's text */
 void weir__worker_close(worker *w);

@@ -27,7 +27,15 @@ static int64_t hand_mono(void *ctx)
     return kit_mono_us;
 }
 
-static const weir_clock hand_clock = { .wall_us = hand_wall, .mono_us = hand_mono };
+static int64_t hand_boot(void *ctx)
+{
+    (void)ctx;
+    return kit_mono_us + kit_suspended_us;
+}
+
+static const weir_clock hand_clock = { .wall_us = hand_wall,
+                                       .mono_us = hand_mono,
+                                       .boot_us = hand_boot };
 
 /* ---- the store ---------------------------------------------------------------------------- */
 

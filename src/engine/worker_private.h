@@ -8,15 +8,18 @@
 
 #include "base/thread.h"
 #include "engine/delivery.h"
+#include "engine/room.h"
 #include "engine/worker.h"
+#include "supervisor/lease.h"
 
 typedef struct router {
     task task;
     worker *worker; /* borrowed */
     /* atomic: set by any thread, taken by the task. Relaxed: the wake-up that follows is what makes
      * the task look. */
-    _Atomic bool asked;  /* there may be something new in the log */
-    _Atomic bool hinted; /* and if it is not about the log, it may be about targets */
+    _Atomic bool asked;   /* there may be something new in the log */
+    _Atomic bool hinted;  /* and if it is not about the log, it may be about targets */
+    _Atomic bool rewound; /* the log is another one: what was read of it counts no more */
     /* owned by the task */
     struct router_reaction *reactions; /* owned; one per reaction of the registry, by its index */
     weir_arena arena;                  /* of one call of the store */
@@ -27,7 +30,6 @@ typedef struct router {
     size_t chunk_next;        /* the first event of it that is not routed */
     struct lane_clash *clash; /* marks of it that were refused */
     weir_arena clash_arena;
-    char epoch[40]; /* of the log that was read last; "" at first */
     /* where to go on */
     bool searching;     /* since we were asked, the end was not found yet */
     bool progress;      /* and something was routed */
@@ -66,8 +68,9 @@ typedef struct slot {
     /* guarded by worker.mu */
     slot_state state;
     uint64_t round;                  /* of the lane in which it was assigned */
-    int64_t target, fence;           /* while not IDLE */
-    bool lost;                       /* the renewal was refused */
+    int64_t target, fence, token;    /* while not IDLE */
+    bool lost;                       /* the renewal was refused, or the log is another one */
+    bool given_up;                   /* the latter: the store may still think that it is ours */
     int64_t last_target, last_fence; /* of the lease before, while IDLE */
 
     /* owned by the task while RUNNING, else by the lane's leasing */
@@ -76,6 +79,11 @@ typedef struct slot {
     struct slot_programs *programs; /* see slot_program.c; owned; NULL: none was started */
     bool runs; /* the step before was one of many events: unless interrupted, nothing has changed */
     _Atomic bool interrupted; /* the lease is lost, or the worker wants to end */
+    /* boot: the lease is surely ours until then. Counted from a reading taken before the call that
+     * took or renewed it was sent, never from the store's clock, and less LANE_MARGIN. No event is
+     * delivered after it. Atomic, relaxed: written under worker.mu, read for every event. */
+    _Atomic int64_t held_until_us;
+    child_lease lease; /* the same, for the supervisor of the program that runs */
     /* mono: the deadline of what runs; not renewed after it. Atomic, relaxed: set for every event,
      * and a renewal that reads the one before is as good. */
     _Atomic int64_t extend_until_us;
@@ -87,6 +95,7 @@ typedef struct lane {
     lane_config config;
     slot *slots; /* owned */
     size_t slots_count;
+    room_share room; /* for the events of its slots */
     /* owned by `leasing` */
     int attempt;
     double leading_share;     /* 0.2 to 0.8 */
@@ -135,6 +144,7 @@ struct worker {
     worker_options options;
     scheduler *scheduler;
     metrics metrics;
+    room room;      /* for the events of all lanes */
     char name[256]; /* application@host:pid:random */
     char host[128];
     int64_t pid;
@@ -150,17 +160,22 @@ struct worker {
     store_poll polled;
     int64_t polled_ours; /* routed_ours before it: what that marked, the poll has seen */
     bool polled_once, draining;
-    int64_t ask_number; /* how often somebody asked for a new poll */
+    int64_t ask_number;             /* how often somebody asked for a new poll */
+    char epoch[64], log[64];        /* of the log, as it was seen last; "": not yet (rewind.c) */
+    int64_t log_asked, log_changed; /* number of the last question, and of the last change */
 
     bool some_lanes; /* immutable: not all lanes of the registry are run here */
     /* atomic, relaxed: numbers on their own */
     _Atomic int64_t routed_ours; /* the least `routed` of what we route; INT64_MIN: not known */
     _Atomic bool outage;         /* the store was away, and it was said */
+    _Atomic bool damaged;        /* the store is damaged, and it was said: this worker ends */
 };
 
 bool weir__worker_draining(worker *w);
 /* Wakes every lane's leasing. */
 void weir__worker_wake_lanes(worker *w);
+/* Wakes every slot. */
+void weir__worker_wake_slots(worker *w);
 /* A target of ours was deferred until then (the store's clock): somebody looks when it is due. Any
  * thread. */
 void weir__worker_due(worker *w, int64_t until_us);
@@ -169,6 +184,14 @@ void weir__worker_log(worker *w, int level, const char *event, const log_field *
                       size_t count);
 /* Says so once per outage, counts it, and gives the time of the next attempt. */
 int64_t weir__worker_store_failed(worker *w, task *t, int *attempt, const weir_error *err);
+
+/* rewind.c: which log it is, by whatever answer of the store tells. ask: before the store is asked,
+ * the number of the question. is: what the answer said. True: it is another log than before, which
+ * is said once, and all that is held was given up. Any thread. */
+int64_t weir__worker_log_ask(worker *w);
+bool weir__worker_log_is(worker *w, int64_t asked, const char *epoch, const char *log);
+/* Whether a change was found since that question. The caller holds worker.mu. */
+bool weir__worker_log_changed_locked(const worker *w, int64_t asked);
 
 /* After the lanes. */
 weir_status weir__poller_init(poller *p, worker *w, weir_error *err);

@@ -1,6 +1,7 @@
 /* lock.c - see lock.h: which kind of lock a store has, and what all kinds share. */
 #include "lock/lock.h"
 
+#include "base/clock.h"
 #include "base/error.h"
 #include "base/sha256.h"
 #include "base/str.h"
@@ -9,18 +10,10 @@
 
 #include <poll.h>
 #include <stdlib.h>
-#include <time.h>
 
 int64_t weir__lock_least(int64_t a, int64_t b)
 {
     return a < b ? a : b;
-}
-
-int64_t weir__lock_now_us(void)
-{
-    struct timespec now = { 0 };
-    (void)clock_gettime(CLOCK_BOOTTIME, &now);
-    return (int64_t)now.tv_sec * 1000000 + now.tv_nsec / 1000;
 }
 
 int64_t weir__lock_key(weir_str schema, weir_str name)
@@ -161,6 +154,12 @@ void weir__lock_release(named_lock *l)
     }
 }
 
+void weir__lock_leave(named_lock *l)
+{
+    l->left = true;
+    l->ops->release(l);
+}
+
 lock_kind weir__lock_kind(const named_lock *l)
 {
     return l->kind;
@@ -188,14 +187,14 @@ int64_t weir__lock_due_us(const named_lock *l)
 
 weir_status weir__lock_watch(named_lock *l, int64_t *known_us, weir_error *err)
 {
-    const weir_status status = l->ops->watch(l, weir__lock_now_us(), err);
+    const weir_status status = l->ops->watch(l, weir__clock_boot(), err);
     *known_us = l->known_us;
     return status;
 }
 
 weir_status weir__lock_prove(named_lock *l, int64_t *known_us, weir_error *err)
 {
-    const int64_t start_us = weir__lock_now_us();
+    const int64_t start_us = weir__clock_boot();
     weir_status status = WEIR_OK;
     l->known_us = start_us - 1; /* counted from here, and proved by what is newer */
     l->due_us = start_us;
@@ -203,7 +202,7 @@ weir_status weir__lock_prove(named_lock *l, int64_t *known_us, weir_error *err)
         status = weir__lock_watch(l, known_us, err);
         if (status == WEIR_OK && l->known_us < start_us) {
             struct pollfd fd = { .fd = weir__lock_poll_fd(l), .events = POLLIN };
-            const int64_t left_us = l->due_us - weir__lock_now_us();
+            const int64_t left_us = l->due_us - weir__clock_boot();
             (void)poll(&fd, 1, left_us <= 0 ? 0 : (int)(left_us / 1000) + 1);
         }
     }

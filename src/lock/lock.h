@@ -4,10 +4,10 @@
  *   (1) For each store one mechanism decides, whether or not weir init has been run on it, and
  *       whatever happens in between: see README.md for how sessions and leases exclude each other.
  *   (2) A lock is held as long as the descriptor of hold_fd is open somewhere (LOCK_LEASE: as long
- *       as its lease runs). Who runs a program under it keeps that descriptor open until no
- *       process of the program is left.
- *   (3) known_us only moves when it was proved that the lock is held; who has no proof that is
- *       younger than check_us has lost it.
+ *       as its lease runs). The supervisor of a program that runs under it keeps that descriptor
+ *       open until no process of the program is left.
+ *   (3) known_us only moves when it was proved that the lock is held. A holder without a proof that
+ *       is younger than check_us has lost it.
  *
  * THREADS  A lock belongs to one thread at a time.
  */
@@ -56,14 +56,16 @@ typedef struct named_lock named_lock;
 weir_status weir__lock_acquire(named_lock **out, const lock_request *q, weir_error *err);
 /* NULL is a no-op. No process of the program that ran under it is left. */
 void weir__lock_release(named_lock *l);
+/* Instead, when processes may be left: those that have inherited the lock (weir__lock_hold_fd of
+ * LOCK_FILE) go on holding it. Any other kind is released. */
+void weir__lock_leave(named_lock *l);
 
 lock_kind weir__lock_kind(const named_lock *l);
 int64_t weir__lock_fence(const named_lock *l); /* 0: the store is not initialised */
 /* What has to stay open while it is held; -1: nothing. */
 int weir__lock_hold_fd(const named_lock *l);
 
-/* The time that counts for the next four: it goes on while the machine sleeps. */
-int64_t weir__lock_now_us(void);
+/* Times of the next four are of weir__clock_boot. */
 /* Readable: look at once. -1: there is nothing to wait for. */
 int weir__lock_poll_fd(const named_lock *l);
 /* When weir__lock_watch wants to be called again at the latest. */

@@ -13,11 +13,14 @@
  *       looked up again, and a file that was removed or replaced meanwhile is let go.
  *   (2) A file is removed by its holder only, while it holds it. Files of those who wait have names
  *       of their own and mean nothing but that somebody waits.
+ *   (3) Nothing is opened through a symbolic link, and nothing is written that another user could
+ *       have put there (base/file.h): neither the directory nor a file in it.
  */
 #define _GNU_SOURCE /* F_OFD_SETLK */
 
 #include "base/clock.h"
 #include "base/error.h"
+#include "base/file.h"
 #include "base/random.h"
 #include "base/sha256.h"
 #include "base/str.h"
@@ -75,7 +78,22 @@ static weir_status failed(const char *what, const char *path, weir_error *err)
 
 /* ---- where --------------------------------------------------------------------------------- */
 
-/* The directory of the locks of a database: one for all the ways to write its path. */
+static int judging(const store_url *url)
+{
+    return url->options.insecure ? FILE_INSECURE : 0;
+}
+
+/* Of a file that could not be opened, with errno. */
+static weir_status not_opened(const char *path, int flags, weir_error *err)
+{
+    const int code = errno;
+    const weir_status refused = weir__file_open_judge(code, path, flags, err);
+    errno = code;
+    return refused != WEIR_OK ? refused : failed("open", path, err);
+}
+
+/* The directory of the locks of a database: one for all the ways to write its path. A database with
+ * a second name would have two. */
 static weir_status directory_of(const store_url *url, char **out, weir_error *err)
 {
     char resolved[PATH_MAX], parent[PATH_MAX];
@@ -83,8 +101,16 @@ static weir_status directory_of(const store_url *url, char **out, weir_error *er
     const char *slash = strrchr(path, '/');
     const char *name = slash == NULL ? path : slash + 1;
     weir_buffer text = { 0 };
+    weir_status status = weir__file_judge_given(path, judging(url), err);
+    if (status != WEIR_OK) {
+        return status;
+    }
     if (realpath(path, resolved) != NULL) {
         name = "";
+        status = weir__file_judge_name(resolved, FILE_ONE_NAME | judging(url), err);
+        if (status != WEIR_OK) {
+            return status;
+        }
     } else if (errno != ENOENT) {
         return failed("find", path, err);
     } else {
@@ -102,7 +128,7 @@ static weir_status directory_of(const store_url *url, char **out, weir_error *er
         return no_memory(err);
     }
     *out = text.ptr;
-    return WEIR_OK;
+    return weir__file_judge_above(text.ptr, judging(url), err);
 }
 
 static void hash_text(weir_str name, char out[2 * HASH_BYTES + 1])
@@ -136,44 +162,69 @@ static char *path_of(const char *directory, weir_str name, bool waiting)
     return text.ptr;
 }
 
-/* Whoever may write to the database may lock. */
-static void share(const char *database, int fd, const char *directory)
+/* Opens the directory, and makes it if that is asked for. *fd -1: there is none. */
+static weir_status directory_open(const store_url *url, const char *path, bool make, int *fd,
+                                  weir_error *err)
 {
-    struct stat is;
-    if (stat(database, &is) != 0) {
-        return;
+    const int flags = FILE_DIRECTORY | judging(url);
+    bool made = false;
+    *fd = weir__file_open(AT_FDCWD, path, O_RDONLY | O_DIRECTORY, 0);
+    for (int i = 0; i < OPENS_MAX && *fd < 0 && errno == ENOENT && make; i++) {
+        made = mkdir(path, 0775) == 0;
+        if (!made && errno != EEXIST) {
+            return failed("make", path, err);
+        }
+        *fd = weir__file_open(AT_FDCWD, path, O_RDONLY | O_DIRECTORY, 0);
     }
-    const mode_t mode = is.st_mode & 0666;
-    if (fd >= 0) {
-        (void)fchmod(fd, mode);
-    } else {
-        (void)chmod(directory, mode | (mode & 0444) >> 2);
+    if (*fd < 0) {
+        return errno == ENOENT && !make ? WEIR_OK : not_opened(path, flags, err);
     }
+    const weir_status status = weir__file_judge(*fd, path, flags, err);
+    if (status == WEIR_OK && made) {
+        weir__file_match(*fd, url->options.path.ptr);
+    } else if (status != WEIR_OK) {
+        (void)close(*fd);
+        *fd = -1;
+    }
+    return status;
 }
 
-/* Makes the directory too. -1: errno. */
-static int open_made(const char *database, const char *directory, const char *path)
+static const char *name_in(const char *path)
 {
-    for (int i = 0; i < OPENS_MAX; i++) {
-        int fd = open(path, O_RDWR | O_CLOEXEC);
-        if (fd >= 0 || errno != ENOENT) {
-            return fd;
+    return strrchr(path, '/') + 1;
+}
+
+/* Opens or makes a file in the directory, and the directory. */
+static weir_status open_made(const store_url *url, const char *directory, const char *path, int *fd,
+                             weir_error *err)
+{
+    int code = ENOENT;
+    *fd = -1;
+    for (int i = 0; i < OPENS_MAX && *fd < 0 && (code == ENOENT || code == EEXIST); i++) {
+        int at = -1;
+        const weir_status status = directory_open(url, directory, true, &at, err);
+        if (status != WEIR_OK) {
+            return status;
         }
-        if (mkdir(directory, 0777) == 0) {
-            share(database, -1, directory);
-        } else if (errno != EEXIST) {
-            return -1;
+        *fd = weir__file_open(at, name_in(path), O_RDWR, 0);
+        if (*fd < 0 && errno == ENOENT) {
+            *fd = weir__file_open(at, name_in(path), O_RDWR | O_CREAT | O_EXCL, 0664);
+            if (*fd >= 0) {
+                weir__file_match(*fd, url->options.path.ptr);
+            }
         }
-        fd = open(path, O_RDWR | O_CREAT | O_EXCL | O_CLOEXEC, 0666);
-        if (fd >= 0) {
-            share(database, fd, NULL);
-            return fd;
-        }
-        if (errno != EEXIST && errno != ENOENT) {
-            return -1;
-        }
+        code = errno;
+        (void)close(at);
     }
-    return -1;
+    errno = code;
+    const int flags = FILE_ONE_NAME | judging(url);
+    const weir_status status =
+        *fd < 0 ? not_opened(path, flags, err) : weir__file_judge(*fd, path, flags, err);
+    if (status != WEIR_OK && *fd >= 0) {
+        (void)close(*fd);
+        *fd = -1;
+    }
+    return status;
 }
 
 /* ---- locking ------------------------------------------------------------------------------- */
@@ -193,7 +244,7 @@ static bool is_locked(int fd)
 static bool is_at(int fd, const char *path)
 {
     struct stat ours, there;
-    return fstat(fd, &ours) == 0 && stat(path, &there) == 0 && ours.st_dev == there.st_dev &&
+    return fstat(fd, &ours) == 0 && lstat(path, &there) == 0 && ours.st_dev == there.st_dev &&
            ours.st_ino == there.st_ino;
 }
 
@@ -220,9 +271,9 @@ static bool tag_read(int fd, weir_arena *arena, lock_tag *tag)
 static weir_status try_lock(const store_url *url, const file_lock *l, int *fd, weir_error *err)
 {
     for (int i = 0; i < OPENS_MAX; i++) {
-        *fd = open_made(url->options.path.ptr, l->directory, l->path);
-        if (*fd < 0) {
-            return failed("open", l->path, err);
+        const weir_status status = open_made(url, l->directory, l->path, fd, err);
+        if (status != WEIR_OK) {
+            return status;
         }
         const bool locked = lock_file(*fd);
         if (locked && is_at(*fd, l->path)) {
@@ -248,7 +299,7 @@ static weir_status say_holder(const file_lock *l, weir_error *err)
     weir_status status = WEIR_OK;
     for (int i = 0; i < READS_MAX && held && tag.by.len == 0; i++) {
         weir__clock_pause(i == 0 ? 0 : READ_PAUSE_US);
-        const int fd = open(l->path, O_RDONLY | O_CLOEXEC);
+        const int fd = weir__file_open(AT_FDCWD, l->path, O_RDONLY, 0);
         held = fd >= 0 && is_locked(fd);
         if (held && !tag_read(fd, &arena, &tag)) {
             status = no_memory(err);
@@ -266,17 +317,32 @@ static weir_status say_holder(const file_lock *l, weir_error *err)
     return status;
 }
 
+/* *out NULL: there is none. */
+static weir_status directory_read(const store_url *url, const char *path, DIR **out,
+                                  weir_error *err)
+{
+    int fd = -1;
+    weir_status status = directory_open(url, path, false, &fd, err);
+    *out = fd < 0 ? NULL : fdopendir(fd);
+    if (fd >= 0 && *out == NULL) {
+        status = failed("read", path, err);
+        (void)close(fd);
+    }
+    return status;
+}
+
 /* What those who died while they waited have left. One who is just about to lock its file loses it,
  * and is not listed. */
-static void waiters_sweep(const char *path)
+static void waiters_sweep(const store_url *url, const char *path)
 {
-    DIR *directory = opendir(path);
+    DIR *directory = NULL;
+    (void)directory_read(url, path, &directory, NULL);
     const struct dirent *entry;
     /* This thread alone reads this directory. */
     while (directory != NULL &&
            (entry = readdir(directory)) != NULL) { /* NOLINT(concurrency-mt-unsafe) */
         const bool waiter = entry->d_name[0] != '.' && strchr(entry->d_name, '.') != NULL;
-        const int fd = waiter ? openat(dirfd(directory), entry->d_name, O_RDONLY | O_CLOEXEC) : -1;
+        const int fd = waiter ? weir__file_open(dirfd(directory), entry->d_name, O_RDONLY, 0) : -1;
         if (fd >= 0 && !is_locked(fd)) {
             (void)unlinkat(dirfd(directory), entry->d_name, 0);
         }
@@ -297,9 +363,9 @@ static int waiter_open(const store_url *url, const file_lock *l, const lock_requ
     if (*path == NULL) {
         return -1;
     }
-    waiters_sweep(l->directory);
-    const int fd = open_made(url->options.path.ptr, l->directory, *path);
-    if (fd >= 0 && lock_file(fd)) {
+    int fd = -1;
+    waiters_sweep(url, l->directory);
+    if (open_made(url, l->directory, *path, &fd, NULL) == WEIR_OK && lock_file(fd)) {
         (void)tag_write(fd, q, weir__clock_wall(weir__clock_machine()));
     }
     return fd;
@@ -317,7 +383,7 @@ static void waiter_close(int fd, char *path)
 static weir_status wait_lock(const store_url *url, file_lock *l, const lock_request *q,
                              weir_error *err)
 {
-    const int64_t start_us = weir__lock_now_us();
+    const int64_t start_us = weir__clock_boot();
     int64_t pause_us = RETRY_US_FIRST;
     char *path = NULL;
     int waiter = -1;
@@ -328,7 +394,7 @@ static weir_status wait_lock(const store_url *url, file_lock *l, const lock_requ
             break;
         }
         const int64_t left_us =
-            q->wait_us < 0 ? INT64_MAX : q->wait_us - (weir__lock_now_us() - start_us);
+            q->wait_us < 0 ? INT64_MAX : q->wait_us - (weir__clock_boot() - start_us);
         if (left_us <= 0) {
             status = say_holder(l, err);
             if (status != WEIR_OK) {
@@ -376,7 +442,8 @@ static void lock_free(file_lock *l)
         l->store->ops->close(l->store);
     }
     if (l->fd >= 0) {
-        if (is_at(l->fd, l->path)) {
+        /* A process that finds no file makes a new one, and does not see that this is locked. */
+        if (!l->base.left && is_at(l->fd, l->path)) {
             (void)unlink(l->path);
         }
         (void)close(l->fd);
@@ -391,8 +458,9 @@ static void lock_free(file_lock *l)
 static void release(named_lock *base)
 {
     file_lock *l = of(base);
-    if (l->store != NULL) {
-        (void)l->store->ops->lock_release(l->store, weir__str(l->name), base->fence, NULL);
+    if (l->store != NULL && !base->left) {
+        (void)l->store->ops->lock_release(l->store, weir__str(l->name), base->fence, base->token,
+                                          NULL);
     }
     lock_free(l);
 }
@@ -410,6 +478,7 @@ static weir_status take_fence(const store_url *url, file_lock *l, const lock_req
     if (status == WEIR_OK && l->store != NULL) {
         status = l->store->ops->lock_take(l->store, q->name, q->holder, 0, &arena, &taken, err);
         l->base.fence = status == WEIR_OK ? taken.fence : 0;
+        l->base.token = status == WEIR_OK ? taken.token : 0;
     }
     weir__arena_free(&arena);
     return status;
@@ -455,7 +524,7 @@ static weir_status entry_add(int directory, const char *file, lock_list *list, s
 {
     lock_tag tag = { 0 };
     weir_status status = WEIR_OK;
-    const int fd = openat(directory, file, O_RDONLY | O_CLOEXEC);
+    const int fd = weir__file_open(directory, file, O_RDONLY, 0);
     if (fd < 0) {
         return WEIR_OK; /* gone, or somebody else's */
     }
@@ -475,13 +544,13 @@ static weir_status entry_add(int directory, const char *file, lock_list *list, s
     return status;
 }
 
-static weir_status directory_list(const char *path, lock_list *list, size_t *capacity,
-                                  weir_error *err)
+static weir_status directory_list(const store_url *url, const char *path, lock_list *list,
+                                  size_t *capacity, weir_error *err)
 {
-    weir_status status = WEIR_OK;
-    DIR *directory = opendir(path);
+    DIR *directory = NULL;
+    weir_status status = directory_read(url, path, &directory, err);
     if (directory == NULL) {
-        return errno == ENOENT ? WEIR_OK : failed("read", path, err);
+        return status;
     }
     const struct dirent *entry;
     /* This thread alone reads this directory. */
@@ -502,7 +571,7 @@ weir_status weir__lock_file_list(const store_url *url, lock_list *list, weir_err
     size_t capacity = 0;
     weir_status status = directory_of(url, &path, err);
     if (status == WEIR_OK) {
-        status = directory_list(path, list, &capacity, err);
+        status = directory_list(url, path, list, &capacity, err);
     }
     if (status == WEIR_OK && list->rows_count > 0) {
         status = weir__lock_store(url, WEIR_OPEN_READONLY, &store, err);

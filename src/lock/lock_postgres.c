@@ -7,8 +7,8 @@
  *   session   advisory lock, then a note in the store, which a live lease refuses
  *   lease     row of the store, then the advisory lock for a moment, which a session refuses
  *
- * Whoever is second of the two sees the first, so never both; both may see each other and step
- * back, after which the lease tries again. A session looks for the store only when it has the
+ * The second of the two sees the first, so they never both hold it; both may see each other and
+ * step back, after which the lease tries again. A session looks for the store only when it has the
  * lock: one that was made while it waited counts.
  *
  * INVARIANTS
@@ -37,7 +37,7 @@ enum {
     LOOKS_MAX = 5,              /* for a holder that is gone when it is looked for */
     STEPS_BACK_MAX = 5,         /* of a lease that met a session                   */
     STEP_BACK_US = 50 * 1000,   /* at most, each time                              */
-    RETRY_US_FIRST = 50 * 1000, /* who waits for a lease looks so often at first   */
+    RETRY_US_FIRST = 50 * 1000, /* the first pause between looks at a lease        */
     RETRY_US_MAX = 1000 * 1000,
 };
 
@@ -175,7 +175,7 @@ static weir_status connect(pg_store *bare, pg_conn *conn, const char *applicatio
         }
     }
     bare->silent = true; /* what has to be known is asked together with the lock */
-    const weir_status status = weir__pg_connect(bare, conn, extra, err);
+    const weir_status status = weir__pg_connect_first(bare, conn, extra, err);
     if (status == WEIR_OK && conn->server.version < PG_VERSION_LEAST) {
         weir__pg_disconnect(conn);
         return weir__fail(err, WEIR_EMISUSE, "PostgreSQL is version %d, needed is %d or later",
@@ -321,8 +321,8 @@ static void lock_free(postgres_lock *l)
 /* So that something else can be asked. */
 static void answer_await(postgres_lock *l)
 {
-    const int64_t until_us = weir__lock_now_us() + RETRY_US_MAX;
-    while (l->asking && !l->lost && weir__lock_now_us() < until_us) {
+    const int64_t until_us = weir__clock_boot() + RETRY_US_MAX;
+    while (l->asking && !l->lost && weir__clock_boot() < until_us) {
         struct pollfd fd = { .fd = pq.PQsocket(l->conn.raw), .events = POLLIN };
         (void)poll(&fd, 1, RETRY_US_MAX / 1000);
         (void)answer_take(l, NULL);
@@ -337,7 +337,7 @@ static void session_release(named_lock *base)
         answer_await(l);
     }
     if (base->fence != 0 && !l->lost && !l->asking) {
-        (void)weir__pg_lock_release_on(&l->conn, l->name, base->fence, NULL);
+        (void)weir__pg_lock_release_on(&l->conn, l->name, base->fence, base->token, NULL);
     }
     lock_free(l);
 }
@@ -429,7 +429,7 @@ static bool check_prepare(postgres_lock *l, int64_t since_us)
 /* How long to pause before the next look at a lease of somebody else's; -1: time is up. */
 static int64_t retry_pause(const lock_request *q, int64_t start_us, int64_t *pause_us)
 {
-    const int64_t waited_us = weir__lock_now_us() - start_us;
+    const int64_t waited_us = weir__clock_boot() - start_us;
     const int64_t left_us = q->wait_us < 0 ? INT64_MAX : q->wait_us - waited_us;
     if (left_us <= 0) {
         return -1;
@@ -456,6 +456,7 @@ static weir_status session_fence(postgres_lock *l, const lock_request *q, int64_
     } while (next_us >= 0);
     if (status == WEIR_OK) {
         l->base.fence = taken.fence;
+        l->base.token = taken.token;
     } else if (strcmp(l->conn.sqlstate, "42501") == 0) {
         weir__error_detail(err, "The role lacks a right in the store: see weir init --grant.");
     }
@@ -467,11 +468,11 @@ static weir_status session_fence(postgres_lock *l, const lock_request *q, int64_
 static weir_status session_acquire(postgres_lock *l, const lock_request *q, weir_error *err)
 {
     bool initialised = false;
-    const int64_t start_us = weir__lock_now_us();
+    const int64_t start_us = weir__clock_boot();
     int64_t since_us = 0, now_us = 0;
     weir_status status = WEIR_EHELD;
     for (int look = 0; look < LOOKS_MAX && status == WEIR_EHELD; look++) {
-        now_us = weir__lock_now_us();
+        now_us = weir__clock_boot();
         status = session_try(l, q, &initialised, &since_us, err);
         if (status == WEIR_EHELD && l->conn.raw != NULL) {
             status = say_holder(l, err);
@@ -498,7 +499,7 @@ static weir_status session_acquire(postgres_lock *l, const lock_request *q, weir
         l->base.kind = LOCK_SESSION;
         /* An answer is never older than its question, but one that was waited for is. */
         const bool waited = q->wait_us != 0;
-        l->base.known_us = waited ? weir__lock_now_us() : now_us;
+        l->base.known_us = waited ? weir__clock_boot() : now_us;
         /* The next statement says since when, for others: at once when the last one does not. */
         l->base.due_us =
             waited || initialised ? l->base.known_us : now_us + l->base.check_us / LOCK_CHECKS;
@@ -524,7 +525,8 @@ static weir_status lease_watch(named_lock *base, int64_t now_us, weir_error *err
     postgres_lock *l = of(base);
     weir_status status = WEIR_OK;
     if (now_us >= base->due_us) {
-        status = l->store->ops->lock_extend(l->store, l->name, base->fence, lease_us(l), err);
+        status = l->store->ops->lock_extend(l->store, l->name, base->fence, base->token,
+                                            lease_us(l), err);
         if (status == WEIR_OK) {
             base->known_us = now_us;
         }
@@ -533,7 +535,7 @@ static weir_status lease_watch(named_lock *base, int64_t now_us, weir_error *err
         }
         base->due_us = now_us + base->check_us / LOCK_CHECKS;
     }
-    if (status == WEIR_OK && weir__lock_now_us() - base->known_us >= base->check_us) {
+    if (status == WEIR_OK && weir__clock_boot() - base->known_us >= base->check_us) {
         status = weir__wrap(err, WEIR_ELOST, "the lease could not be renewed");
     }
     return status;
@@ -542,7 +544,7 @@ static weir_status lease_watch(named_lock *base, int64_t now_us, weir_error *err
 static void lease_release(named_lock *base)
 {
     postgres_lock *l = of(base);
-    (void)l->store->ops->lock_release(l->store, l->name, base->fence, NULL);
+    (void)l->store->ops->lock_release(l->store, l->name, base->fence, base->token, NULL);
     lock_free(l);
 }
 
@@ -574,7 +576,7 @@ static weir_status lease_try(postgres_lock *l, bool *stepped_back, weir_error *e
         return status == WEIR_OK ? weir__lock_fail_held(l->name, weir__str("a session"), 0, err)
                                  : status;
     }
-    const int64_t now_us = weir__lock_now_us();
+    const int64_t now_us = weir__clock_boot();
     if (status == WEIR_OK) {
         status = l->store->ops->lock_take(l->store, l->name, l->holder, lease_us(l), &arena, &taken,
                                           err);
@@ -585,13 +587,14 @@ static weir_status lease_try(postgres_lock *l, bool *stepped_back, weir_error *e
     }
     status = no_session(l, &none, err);
     if (status != WEIR_OK || !none) {
-        (void)l->store->ops->lock_release(l->store, l->name, taken.fence, NULL);
+        (void)l->store->ops->lock_release(l->store, l->name, taken.fence, taken.token, NULL);
         *stepped_back = status == WEIR_OK;
         return status != WEIR_OK ? status
                                  : weir__lock_fail_held(
                                        l->name, weir__str("a session that came just now"), 0, err);
     }
     l->base.fence = taken.fence;
+    l->base.token = taken.token;
     l->base.known_us = now_us;
     l->base.due_us = now_us + l->base.check_us / LOCK_CHECKS;
     return WEIR_OK;
@@ -599,7 +602,7 @@ static weir_status lease_try(postgres_lock *l, bool *stepped_back, weir_error *e
 
 static weir_status lease_wait(postgres_lock *l, const lock_request *q, weir_error *err)
 {
-    const int64_t start_us = weir__lock_now_us();
+    const int64_t start_us = weir__clock_boot();
     int64_t pause_us = RETRY_US_FIRST;
     int steps_back = 0;
     for (;;) {
@@ -624,7 +627,7 @@ static weir_status lease_acquire(postgres_lock *l, const lock_request *q, weir_e
 {
     char note[128];
     store_url url = l->url; /* borrows */
-    /* Who does not get through in the time between two checks tries again at the next. */
+    /* An attempt that fails within the time between two checks is repeated at the next. */
     url.options.busy_us = weir__lock_least(url.options.busy_us, l->base.check_us / LOCK_CHECKS);
     url.options.answer_us =
         weir__lock_least(url.options.answer_us == 0 ? PG_ANSWER_US_DEFAULT : url.options.answer_us,

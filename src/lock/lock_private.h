@@ -17,7 +17,8 @@ typedef struct lock_ops {
 struct named_lock {
     const lock_ops *ops;
     lock_kind kind;
-    int64_t fence;
+    bool left; /* weir__lock_leave: others hold it too */
+    int64_t fence, token;
     int64_t check_us, grace_us;
     int64_t known_us, due_us;
 };

@@ -36,7 +36,7 @@ static weir_status run_open(once_run *r, const once_request *q, weir_error *err)
     }
     r->check_us = q->check_us;
     r->lease_us = q->check_us + q->grace_us + LOCK_MARGIN_US;
-    /* Who does not get through in the time between two checks tries again at the next. */
+    /* An attempt that fails within the time between two checks is repeated at the next. */
     store_options *o = &r->url.options;
     o->busy_us = weir__lock_least(o->busy_us, r->check_us / LOCK_CHECKS);
     o->open_flags = strcmp(r->url.scheme, "memory") == 0 ? 0 : WEIR_OPEN_EXISTING;
@@ -45,7 +45,7 @@ static weir_status run_open(once_run *r, const once_request *q, weir_error *err)
 
 weir_status weir__once_begin(once_run *r, weir_error *err)
 {
-    const int64_t now_us = weir__lock_now_us();
+    const int64_t now_us = weir__clock_boot();
     weir__arena_reset(&r->arena);
     const weir_status status =
         r->store->ops->once_begin(r->store, r->key, r->holder, r->lease_us, &r->arena, &r->is, err);
@@ -100,10 +100,11 @@ int64_t weir__once_due_us(const once_run *r)
 
 weir_status weir__once_watch(once_run *r, int64_t *known_us, weir_error *err)
 {
-    const int64_t now_us = weir__lock_now_us();
+    const int64_t now_us = weir__clock_boot();
     weir_status status = WEIR_OK;
     if (now_us >= r->due_us) {
-        status = r->store->ops->once_extend(r->store, r->key, r->is.run.fence, r->lease_us, err);
+        status = r->store->ops->once_extend(r->store, r->key, r->is.run.fence, r->is.run.token,
+                                            r->lease_us, err);
         if (status == WEIR_OK) {
             r->known_us = now_us;
         }
@@ -112,7 +113,7 @@ weir_status weir__once_watch(once_run *r, int64_t *known_us, weir_error *err)
         }
         r->due_us = now_us + r->check_us / LOCK_CHECKS;
     }
-    if (status == WEIR_OK && weir__lock_now_us() - r->known_us >= r->check_us) {
+    if (status == WEIR_OK && weir__clock_boot() - r->known_us >= r->check_us) {
         status = weir__wrap(err, WEIR_ELOST, "the lease could not be renewed");
     }
     *known_us = r->known_us;
@@ -132,8 +133,8 @@ weir_status weir__once_finish(once_run *r, int exit_status, weir_str output, boo
     *kept = true;
     for (;;) {
         /* Finishing what is finished is no mistake: one whose answer was lost is repeated. */
-        status = r->store->ops->once_finish(r->store, r->key, r->is.run.fence, exit_status,
-                                            *kept ? output : (weir_str){ 0 }, err);
+        status = r->store->ops->once_finish(r->store, r->key, r->is.run.fence, r->is.run.token,
+                                            exit_status, *kept ? output : (weir_str){ 0 }, err);
         if (status == WEIR_OK || status == WEIR_ELOST) {
             return status;
         }
@@ -144,7 +145,7 @@ weir_status weir__once_finish(once_run *r, int exit_status, weir_str output, boo
             *kept = false; /* that it was done matters more than what it said */
             continue;
         }
-        if (weir__lock_now_us() >= until_us) {
+        if (weir__clock_boot() >= until_us) {
             return status;
         }
         weir__clock_pause(FINISH_PAUSE_US);

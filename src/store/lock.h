@@ -12,6 +12,7 @@ typedef struct store_lock {
     weir_str name;   /* as lock_take or once_begin got it, at most STORE_NAME_BYTES_MAX */
     weir_str holder; /* who and where, for people to read; at most STORE_NAME_BYTES_MAX */
     int64_t fence;
+    int64_t token; /* as of store_leased; only in what lock_take and once_begin give */
     int64_t since_us;
     int64_t until_us; /* the end of its lease; 0: it is held by other means than a lease */
 } store_lock;

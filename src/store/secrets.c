@@ -108,6 +108,32 @@ bool weir__url_shown(weir_buffer *out, weir_str url)
     return ok && (done == url.len || weir__buffer_add(out, url.ptr + done, url.len - done));
 }
 
+bool weir__url_without_passwords(weir_buffer *out, weir_str url)
+{
+    secrets s;
+    size_t done = 0;
+    bool ok = true;
+    collect(url, &s);
+    for (size_t i = 0; i < s.count && ok; i++) {
+        /* From the colon behind USER, or from the name of the parameter. */
+        size_t start = (size_t)(s.runs[i].ptr - url.ptr) - 1;
+        size_t end = start + 1 + s.runs[i].len;
+        if (url.ptr[start] == '=') {
+            while (url.ptr[start - 1] != '?' && url.ptr[start - 1] != '&') {
+                start--;
+            }
+            end += end < url.len ? 1 : 0; /* the & behind it */
+        }
+        ok = weir__buffer_add(out, url.ptr + done, start - done);
+        done = end;
+    }
+    ok = ok && weir__buffer_add(out, url.ptr + done, url.len - done);
+    if (ok && s.count > 0 && (out->ptr[out->len - 1] == '?' || out->ptr[out->len - 1] == '&')) {
+        out->len--; /* nothing follows it any more */
+    }
+    return ok;
+}
+
 static char *find_run(char *text, weir_str run)
 {
     const size_t len = strlen(text);

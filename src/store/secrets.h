@@ -10,8 +10,11 @@
 #include "base/memory.h"
 #include "weir.h"
 
-/* The URL without its passwords. false: out of memory. */
+/* The URL with *** in place of each password. false: out of memory. */
 bool weir__url_shown(weir_buffer *out, weir_str url);
+/* The URL without passwords, for programs that ask for them or find them elsewhere (~/.pgpass).
+ * false: out of memory. */
+bool weir__url_without_passwords(weir_buffer *out, weir_str url);
 
 /* Puts *** where the message or the detail has a password of the URL, as it is written there or
  * decoded. */

@@ -38,6 +38,31 @@ static void a_url_is_shown_without_its_passwords(void **state)
     shown_is("", "");
 }
 
+static void without_is(const char *url, const char *expected)
+{
+    weir_buffer out = { 0 };
+    assert_true(weir__url_without_passwords(&out, weir__str(url)));
+    assert_true(weir__buffer_add(&out, "", 1));
+    assert_string_equal(out.ptr, expected);
+    weir__buffer_free(&out);
+}
+
+static void a_url_without_passwords_is_still_one(void **state)
+{
+    (void)state;
+    without_is("postgres://h/d", "postgres://h/d");
+    without_is("postgres://u:hunter2@h:5432/d", "postgres://u@h:5432/d");
+    without_is("postgres://u:@h/d", "postgres://u@h/d");
+    without_is("postgres://u:hunter2@h/d?a=1", "postgres://u@h/d?a=1");
+    without_is("postgres:///d?password=hunter2", "postgres:///d");
+    without_is("postgres:///d?password=hunter2&user=u", "postgres:///d?user=u");
+    without_is("postgres:///d?user=u&password=", "postgres:///d?user=u");
+    without_is("postgres:///d?user=u&sslpassword=x&password=y", "postgres:///d?user=u");
+    without_is("postgres://u:a@h/d?password=b&host=/tmp&sslpassword=c",
+               "postgres://u@h/d?host=/tmp");
+    without_is("", "");
+}
+
 static void what_may_be_a_part_of_a_password_is_one(void **state)
 {
     (void)state;
@@ -96,6 +121,7 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(a_url_is_shown_without_its_passwords),
+        cmocka_unit_test(a_url_without_passwords_is_still_one),
         cmocka_unit_test(what_may_be_a_part_of_a_password_is_one),
         cmocka_unit_test(messages_lose_passwords_as_written_and_decoded),
         cmocka_unit_test(a_short_password_does_not_overflow_a_full_message),

@@ -80,32 +80,36 @@ enum {
     STORE_METRICS_BYTES_MAX = 16384,   /* what a worker has counted                         */
 };
 
+/* How often a worker says that it lives, and for how many beats it is believed. */
+#define STORE_WORKER_BEAT_US ((int64_t)5 * 1000 * 1000)
+enum { STORE_WORKER_BEATS = 3 };
+
 /* How long a worker that has ended is still listed. */
 #define STORE_WORKER_KEPT_US ((int64_t)3600 * 1000 * 1000)
 
 /* ---- opening ------------------------------------------------------------------------------ */
 
 typedef struct store_options {
-    weir_str path;         /* what follows the scheme, decoded; memory: the name, may be empty;
-                              PostgreSQL: the connection string for libpq, without our parameters */
-    uint32_t open_flags;   /* WEIR_OPEN_*                                                        */
-    int64_t busy_us;       /* how long a writer waits for its turn                               */
-    int64_t key_ttl_us;    /* how long idempotency keys are remembered                           */
-    int64_t payload_bytes; /* kept for request.h                                                 */
-    bool sync_normal;      /* commits may be lost with the power; fences still never repeat      */
-    int64_t
-        checkpoint_pages; /* 0: the default                                                    */
-    weir_str vfs;         /* SQLite VFS to use; empty: the default one. For tests               */
-    weir_str schema;      /* PostgreSQL: where the store lives; empty: "weir"                    */
-    weir_str direct;      /* PostgreSQL: HOST:PORT of the server itself, for listening, where path
-                             leads to a pooler; empty: path                                      */
-    int64_t pool;         /* PostgreSQL: most connections of the handle, one more listens; 0: 8  */
-    int64_t answer_us;    /* PostgreSQL: no answer for so long is a lost connection; 0: 8 s      */
-    int32_t prepare;      /* PostgreSQL: 0 unless there is a pooler in between, 1 yes, 2 no      */
-    const char
-        *application; /* who we are, for others to see; never NULL                          */
-    const weir_clock
-        *clock; /* never NULL; tests inject their own                                 */
+    /* What follows the scheme, decoded. Memory: the name, may be empty; PostgreSQL: the connection
+     * string for libpq, without our parameters. */
+    weir_str path;
+    uint32_t open_flags;      /* WEIR_OPEN_* */
+    int64_t busy_us;          /* how long a writer waits for its turn */
+    int64_t key_ttl_us;       /* how long idempotency keys are remembered */
+    int64_t payload_bytes;    /* kept for request.h */
+    bool sync_normal;         /* commits may be lost with the power; fences still never repeat */
+    int64_t checkpoint_pages; /* 0: the default */
+    bool insecure;            /* SQLite: use files that others could have prepared (base/file.h) */
+    weir_str vfs;             /* SQLite VFS to use; empty: the default one. For tests */
+    weir_str schema;          /* PostgreSQL: where the store lives; empty: "weir" */
+    /* PostgreSQL: HOST:PORT of the server itself, for listening, where path leads to a pooler;
+     * empty: path. */
+    weir_str direct;
+    int64_t pool;      /* PostgreSQL: most connections of the handle, one more listens; 0: 8 */
+    int64_t answer_us; /* PostgreSQL: no answer for this long is a lost connection; 0: 8 s */
+    int32_t prepare;   /* PostgreSQL: 0 unless there is a pooler in between, 1 yes, 2 no */
+    const char *application; /* who we are, for others to see; never NULL */
+    const weir_clock *clock; /* never NULL; tests inject their own */
 } store_options;
 
 /* ---- appending ---------------------------------------------------------------------------- */
@@ -172,7 +176,9 @@ typedef struct store_chunk {
     bool more;          /* false: there was nothing further at the time of reading              */
     bool held;          /* log, forwards, more is false: there are events beyond `safe`, so look
                            again soon: nobody may wake us when their turn comes                  */
-    char epoch[40];     /* log: as in store_positions, of the log that was read                 */
+    char epoch[64];     /* log: as in store_positions, of the log that was read                 */
+    char log[64];       /* log: the same                                                        */
+    int64_t place;      /* log: where it was read, for route; 0: that makes no difference       */
     int64_t head;       /* log: its end, as far as this read knows; before `after`: rewound     */
 } store_chunk;
 
@@ -223,7 +229,10 @@ typedef struct store_streams_chunk {
 typedef struct store_positions {
     int64_t head, safe;
     int64_t now_us;
-    char epoch[40]; /* changes when the log is another one than before */
+    char epoch[64]; /* what identifies the log, for people to read as well: changes when something
+                       that this handle has read is not there any more                           */
+    char log[64];   /* the same of the log on which leases are taken: also changes when another
+                       server goes on with it, which may have lost what this handle has not read */
 } store_positions;
 
 /* A transaction that keeps `safe` below `head`: it has begun to append and has not ended. */
@@ -332,6 +341,7 @@ typedef struct store_route {
     size_t marks_count;
     const store_route_park *parks;
     size_t parks_count;
+    int64_t place; /* of the chunk that is routed; 0: not known */
 } store_route;
 
 /* ---- targets and leases ------------------------------------------------------------------- */
@@ -375,7 +385,11 @@ typedef struct store_sent_back {
 typedef struct store_leased {
     int64_t target; /* id */
     weir_str name;
-    int64_t fence, until_us, watermark, priority, lost;
+    int64_t fence;
+    int64_t token; /* identifies this lease together with the fence: a log that lost its end gives
+                      out the same fences again. Callers pass it back unchanged; 0: the fence is
+                      enough, or the caller does not know it                                     */
+    int64_t until_us, watermark, priority, lost;
     const store_leased_subscription *subscriptions; /* known and behind, by reaction id          */
     size_t subscriptions_count;
     const store_sent_back *sent_back; /* of known reactions, by (event, reaction)                */
@@ -406,7 +420,15 @@ typedef struct store_fetch_list {
     /* Per item: nothing of it is left up to its up_to. Only then may its `at` be settled at up_to;
      * few events alone prove nothing, the list may be full. */
     const bool *exhausted;
+    size_t bytes_soft; /* in: as STORE_FETCH_BYTES_SOFT, which it is when this is 0 or greater */
 } store_fetch_list;
+
+static inline size_t weir__fetch_bytes_soft(const store_fetch_list *list)
+{
+    return list->bytes_soft > 0 && list->bytes_soft < STORE_FETCH_BYTES_SOFT
+               ? list->bytes_soft
+               : STORE_FETCH_BYTES_SOFT;
+}
 
 typedef struct store_advance {
     int64_t reaction;
@@ -438,7 +460,7 @@ typedef enum store_end {
 typedef weir_status (*store_sql_fn)(void *ctx, void *native, weir_error *err);
 
 typedef struct store_settle {
-    int64_t target, fence;
+    int64_t target, fence, token;
     store_sql_fn sql; /* may be NULL */
     void *sql_ctx;
     store_append *const
@@ -462,7 +484,7 @@ typedef struct store_settle {
 
 /* One of many targets in a call; each gets its own answer. */
 typedef struct store_fenced {
-    int64_t target, fence;
+    int64_t target, fence, token;
     int64_t until_us;   /* extend: out, the new end of the lease */
     weir_status status; /* out: WEIR_OK, WEIR_ELOST or WEIR_ENOTFOUND */
 } store_fenced;
@@ -600,11 +622,13 @@ typedef struct store_poll {
     int64_t head, safe, now_us;
     int64_t routed_least;  /* of reactions that are not retired; INT64_MAX: there are none  */
     bool ready;            /* a target can be leased now                                   */
-    int64_t due_us;        /* the earliest due time of targets with work; INT64_MAX: none   */
+    int64_t due_us;        /* the earliest due time still to come, of targets with work; INT64_MAX:
+                              none. One that has passed is `ready`, and hides no later one. */
     int64_t lease_end_us;  /* the earliest end of a live lease that alone keeps a target from being
                               leased: it has work, and is not blocked, paused nor deferred, nor
                               its lane paused; INT64_MAX: none, or `ready`: nobody waits for it */
     int64_t router_end_us; /* the earliest end of a router's live lease; INT64_MAX: none   */
+    char epoch[64], log[64]; /* as in store_positions                                        */
 } store_poll;
 
 typedef struct store_snapshot {
@@ -739,7 +763,8 @@ typedef struct weir_store_ops {
     weir_status (*router_lease)(weir_store *s, weir_str holder, int64_t lease_us,
                                 store_router_lease *items, size_t count, weir_error *err);
     /* ROUTE. Locks the reactions, then checks: `routed` is `from` and `number` is current for every
-     * step, none retired -> else ECONFLICT, nothing written (someone else has routed). Then targets
+     * step, none retired -> else ECONFLICT, nothing written (someone else has routed); and the same
+     * when this is not the `place` where it was read: the log may be another one. Then targets
      * and subscriptions are created as needed, marks raised, work rows written, parks written,
      * `routed` advanced.
      *   - A mark with last <= the subscription's at is not written (a new subscription has at =
@@ -775,24 +800,26 @@ typedef struct weir_store_ops {
      * the reaction's current definition (names, source), the rule and the subscription's value, or
      * through work rows; events the reaction does not listen to are not given. All items in one
      * short transaction, at most STORE_FETCH_EVENTS_MAX events together, ending with the one that
-     * brings data and meta to STORE_FETCH_BYTES_SOFT. ENOTFOUND: no such subscription. */
+     * brings data and meta to list->bytes_soft. ENOTFOUND: no such subscription. */
     weir_status (*fetch)(weir_store *s, const store_fetch_item *items, size_t count,
                          store_fetch_list *list, weir_error *err);
-    /* SETTLE. One transaction: sql; fence check (stale, or no lease with it -> ELOST; an expired
-     * lease that nobody took since is still held: the fence decides, not the clock); appends;
-     * advances (at grows only, retries of that subscription = 0, lost of the target = 0; work rows
-     * at or below `at` are deleted); parks; parked_done; failure (retries + 1; error, event and
-     * reaction are kept on the target; an advance of the same reaction counts first); the end. Then
-     * behind, watermark and priority are derived. An append that is refused -> that status, with
-     * its err copied to `err`; nothing of the settle remains and the lease is as before. BLOCK
-     * keeps failure.error as the reason and the attempts so far. A target without failure has its
-     * error cleared when it advances. */
+    /* SETTLE. One transaction: sql; fence check (stale, or no lease with it, or one with another
+     * token, or one taken on another log, or an advance past the mark and the end of the log ->
+     * ELOST; an expired lease that nobody took since is still held: the fence decides, not the
+     * clock); appends; advances (at grows only, retries of that subscription = 0, lost of the
+     * target = 0; work rows at or below `at` are deleted); parks; parked_done; failure (retries
+     * + 1; error, event and reaction are kept on the target; an advance of the same reaction counts
+     * first); the end. Then behind, watermark and priority are derived. An append that is
+     * refused -> that status, with its err copied to `err`; nothing of the settle remains and
+     * the lease is as before. BLOCK keeps failure.error as the reason and the attempts so far. A
+     * target without failure has its error cleared when it advances. */
     weir_status (*settle)(weir_store *s, store_settle *settle, weir_error *err);
-    /* Each item by its own fence; the verb itself answers WEIR_OK when all items have their
-     * answer. */
+    /* Each item by its own fence and token, as in SETTLE; the verb itself answers WEIR_OK when all
+     * items have their answer. */
     weir_status (*extend)(weir_store *s, int64_t lease_us, store_fenced *items, size_t count,
                           weir_error *err);
-    /* Gives back: free at once, nothing charged, lost unchanged. */
+    /* Gives back: free at once, nothing charged, lost unchanged. Also on another log than the
+     * one it was taken on, because giving back writes no position. */
     weir_status (*release)(weir_store *s, store_fenced *items, size_t count, weir_error *err);
     /* Ends the lease with the target blocked, or deferred until until_us. ELOST, ENOTFOUND. */
     weir_status (*block)(weir_store *s, int64_t target, int64_t fence, const store_failure *why,
@@ -804,11 +831,12 @@ typedef struct weir_store_ops {
      * is ENOTFOUND and changes nothing. changed counts:
      *   UNBLOCK    targets that were blocked or deferred: block, due, error, retries and lost are
      *              cleared.
-     *   RESET      targets with a subscription above the position P (never below the reaction's
-     *              `since`): at = P; block, due, error, retries, lost are cleared, the lease is
-     *              taken away (fence + 1). rule WORK: at = mark = P, its work rows are deleted, it
-     *              counts as reset, and the reaction's reread_to = max(reread_to, routed), routed =
-     *              min(routed, P).
+     *   RESET      targets that it changed: a subscription above the position P (never below the
+     *              reaction's `since`) gets at = P, one at or below it stays; in every case block,
+     *              due, error, retries, lost are cleared, and the lease is taken away (fence + 1).
+     *              One on which none of this changes anything keeps its fence. rule WORK, when it
+     *              is moved: at = mark = P, its work rows are deleted, it counts as reset, and the
+     *              reaction's reread_to = max(reread_to, routed), routed = min(routed, P).
      *   SKIP       targets with work: the event in the way (the blocked one if it is the next of
      *              its reaction, else the least (event, reaction) that is next) is parked with the
      *              error of the target or "skipped by an operator", at advances to it, cleared and
@@ -905,9 +933,10 @@ typedef struct weir_store_ops {
                              weir_arena *arena, store_lock *out, weir_error *err);
     /* ELOST. The fence decides, not the clock: who is late, and was not followed by anybody, still
      * has it. extend: until = now + lease_us; one without a lease stays without. */
-    weir_status (*lock_extend)(weir_store *s, weir_str name, int64_t fence, int64_t lease_us,
-                               weir_error *err);
-    weir_status (*lock_release)(weir_store *s, weir_str name, int64_t fence, weir_error *err);
+    weir_status (*lock_extend)(weir_store *s, weir_str name, int64_t fence, int64_t token,
+                               int64_t lease_us, weir_error *err);
+    weir_status (*lock_release)(weir_store *s, weir_str name, int64_t fence, int64_t token,
+                                weir_error *err);
     weir_status (*locks)(weir_store *s, store_lock_list *list, weir_error *err);
 
     /* ONCE, by key; names of locks are others. begin: WEIR_OK with STORE_ONCE_RUNNING: the run is
@@ -917,19 +946,23 @@ typedef struct weir_store_ops {
     weir_status (*once_begin)(weir_store *s, weir_str key, weir_str holder, int64_t lease_us,
                               weir_arena *arena, store_once *out, weir_error *err);
     /* ELOST, as of locks. */
-    weir_status (*once_extend)(weir_store *s, weir_str key, int64_t fence, int64_t lease_us,
-                               weir_error *err);
+    weir_status (*once_extend)(weir_store *s, weir_str key, int64_t fence, int64_t token,
+                               int64_t lease_us, weir_error *err);
     /* exit_status 0: done, for ever; else failed. A second time with the same fence changes nothing
      * and is WEIR_OK. ELOST. */
-    weir_status (*once_finish)(weir_store *s, weir_str key, int64_t fence, int64_t exit_status,
-                               weir_str output, weir_error *err);
+    weir_status (*once_finish)(weir_store *s, weir_str key, int64_t fence, int64_t token,
+                               int64_t exit_status, weir_str output, weir_error *err);
     /* The key is as if it had never been used, but for its fences. ENOTFOUND. EINFLIGHT: it is
      * running; whose lease has ended is not. */
     weir_status (*once_forget)(weir_store *s, weir_str key, weir_error *err);
 } weir_store_ops;
 
+/* What opening a store did. Of several that open it at once, one has made it. */
+typedef enum store_opened { STORE_FOUND = 0, STORE_MADE = 1, STORE_UPGRADED = 2 } store_opened;
+
 struct weir_store {
     const weir_store_ops *ops; /* immutable; first member of every adapter's struct */
+    store_opened opened;       /* immutable once it is open */
 };
 
 /* Adapters. *out: owned, ended by ops->close. */
@@ -940,10 +973,11 @@ weir_status weir__sqlite_open(weir_store **out, const store_options *options, we
 weir_status weir__sqlite_plan(const store_options *options, weir_buffer *sql, weir_error *err);
 weir_status weir__postgres_open(weir_store **out, const store_options *options, weir_error *err);
 weir_status weir__postgres_plan(const store_options *options, weir_buffer *sql, weir_error *err);
-/* Lets a role of the database work on the store: read everything, call the functions, write nothing
- * else. `sql` gets what is run, or with `plan` what would be. */
-weir_status weir__postgres_grant(const store_options *options, weir_str role, bool plan,
-                                 weir_buffer *sql, weir_error *err);
+/* Lets a role of the database work on the store: read everything, and call the functions that its
+ * kind needs ("reader", "writer", "worker" or "operator"); nothing else. `sql` gets what is run, or
+ * with `plan` what would be. */
+weir_status weir__postgres_grant(const store_options *options, weir_str role, const char *kind,
+                                 bool plan, weir_buffer *sql, weir_error *err);
 
 /* work.c. Whether a settle may give somebody work, see promise (6); `behind`: what it answers. */
 bool weir__settle_gives_work(const store_settle *settle, bool behind);

@@ -83,6 +83,12 @@ static weir_status set_sqlite_parameter(store_url *u, weir_str name, weir_str va
                    ? WEIR_OK
                    : bad_value(err, name, value, "1 to 1000000 pages");
     }
+    if (weir__str_equal(name, weir__str("insecure"))) {
+        o->insecure = weir__str_equal(value, weir__str("1"));
+        return o->insecure || weir__str_equal(value, weir__str("0"))
+                   ? WEIR_OK
+                   : bad_value(err, name, value, "0 or 1");
+    }
     if (weir__str_equal(name, weir__str("vfs"))) {
         o->vfs.ptr = weir__arena_copy(&u->memory, value.ptr, value.len);
         o->vfs.len = value.len;
@@ -91,7 +97,7 @@ static weir_status set_sqlite_parameter(store_url *u, weir_str name, weir_str va
     return weir__fail(
         err, WEIR_EINVAL,
         "store URL has the unknown parameter \"%.*s\", allowed payload, keys, busy, sync, "
-        "checkpoint",
+        "checkpoint, insecure",
         (int)name.len, name.ptr);
 }
 

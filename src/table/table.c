@@ -7,6 +7,7 @@
 #define _GNU_SOURCE /* memmem, memrchr */
 
 #include "base/assert.h"
+#include "base/clock.h"
 #include "base/error.h"
 #include "base/str.h"
 #include "table/table_private.h"
@@ -94,9 +95,24 @@ void *weir__table_native(table_session *s)
     return s->ops->native(s);
 }
 
+int weir__table_session_fd(table_session *s)
+{
+    return s->ops->fd == NULL ? -1 : s->ops->fd(s);
+}
+
 bool weir__table_in_transaction(table_session *s)
 {
     return s->ops->in_transaction(s);
+}
+
+void weir__table_session_heed(table_session *s, const weir_stop *stop)
+{
+    s->stop = stop;
+}
+
+weir_status weir__table_stopped(weir_error *err)
+{
+    return weir__fail(err, WEIR_EINTERRUPTED, "the handle was closed by another thread");
 }
 
 static weir_status refuse_adopted(weir_error *err)
@@ -142,7 +158,9 @@ weir_status weir__table_run(table_session *s, const table_statement *statement,
             return weir__fail(err, WEIR_EINVAL, "value %zu has a NUL byte in it", i + 1);
         }
     }
-    return s->ops->run(s, statement, result, err);
+    return statement->wait_us != 0 && weir__stop_is_set(s->stop)
+               ? weir__table_stopped(err)
+               : s->ops->run(s, statement, result, err);
 }
 
 /* ---- results --------------------------------------------------------------------------------- */
@@ -281,13 +299,48 @@ void weir__table_forget(table_session *s)
     s->known_name = (weir_str){ 0 };
 }
 
+const table_info *weir__table_known(const table_session *s)
+{
+    return s->known_name.len > 0 ? &s->known : NULL;
+}
+
+bool weir__table_info_copy(const table_info *t, weir_arena *arena, table_info *out)
+{
+    table_column *columns = weir__arena_alloc(arena, (t->columns_count + 1) * sizeof *columns);
+    size_t *key = weir__arena_alloc(arena, (t->key_count + 1) * sizeof *key);
+    table_info copy = *t;
+    bool ok = columns != NULL && key != NULL && weir__table_copy(arena, t->shown, &copy.shown) &&
+              weir__table_copy(arena, t->quoted, &copy.quoted);
+    for (size_t i = 0; i < t->columns_count && ok; i++) {
+        columns[i] = t->columns[i];
+        ok = weir__table_copy(arena, t->columns[i].name, &columns[i].name) &&
+             weir__table_copy(arena, t->columns[i].type, &columns[i].type) &&
+             weir__table_copy(arena, t->columns[i].quoted, &columns[i].quoted);
+    }
+    if (ok) {
+        memcpy(key, t->key, t->key_count * sizeof *key);
+        copy.columns = columns;
+        copy.key = key;
+        *out = copy;
+    }
+    return ok;
+}
+
 /* Whether what is remembered is still true. Inside of a transaction it may be what the transaction
  * has changed, of which nothing is left, and no number tells, when it is rolled back. */
 static weir_status look_for_changes(table_session *s, bool *kept, weir_error *err)
 {
     int64_t version = 0;
     *kept = !s->adopted && s->known_name.len > 0;
-    if (s->adopted || s->ops->version == NULL) {
+    if (s->adopted) {
+        return WEIR_OK;
+    }
+    if (s->ops->version == NULL) {
+        /* A column that is gone or new is noticed by whoever names it. One that nobody names, and
+         * that belongs to the rows all the same, is found by looking now and then. */
+        const int64_t now_us = weir__clock_mono(weir__clock_machine());
+        *kept = *kept && now_us - s->known_us < TABLE_KNOWN_US;
+        s->known_us = *kept ? s->known_us : now_us;
         return WEIR_OK;
     }
     if (s->ops->in_transaction(s)) {

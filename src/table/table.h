@@ -24,6 +24,7 @@
 #define WEIR_TABLE_TABLE_H
 
 #include "base/memory.h"
+#include "base/stop.h"
 #include "weir.h"
 
 #include <stdbool.h>
@@ -122,12 +123,18 @@ weir_status weir__table_describe(table_session *s, weir_str name, weir_arena *ar
                                  table_info *out, weir_error *err);
 /* The same, remembered by the session until another table is asked for; *out is borrowed until
  * then. SQLite, to which "a" is a text when there is no column a, is asked each time whether any
- * table has changed since; inside of a transaction, and on a connection of the caller's own, which
- * may look for tables elsewhere by then, the table is asked for each time.
+ * table has changed since; PostgreSQL, which refuses what no longer fits, is asked again after
+ * 30 s, for columns that are new; inside of a transaction, and on a connection of the caller's
+ * own, which may look for tables elsewhere by then, the table is asked for each time.
  * forget: the table may have changed. */
 weir_status weir__table_described(table_session *s, weir_str name, const table_info **out,
                                   weir_error *err);
 void weir__table_forget(table_session *s);
+/* What the last weir__table_described gave, without asking anybody: what a claim that has just
+ * returned was made with. NULL: nothing is remembered. */
+const table_info *weir__table_known(const table_session *s);
+/* A copy that lives in `arena`. false: out of memory. */
+bool weir__table_info_copy(const table_info *t, weir_arena *arena, table_info *out);
 /* NULL: there is none. */
 const table_column *weir__table_column(const table_info *t, weir_str name);
 /* Adds an identifier or a literal as the dialect writes it. false: out of memory; NUL in it is the
@@ -155,12 +162,21 @@ void weir__table_session_close(table_session *s);
 table_dialect weir__table_session_dialect(const table_session *s);
 /* PGconn * or sqlite3 * of the session, for what only one dialect can do. */
 void *weir__table_native(table_session *s);
+/* While any process has this descriptor open, what the session has locked stays locked. -1: there
+ * is none (SQLite: its locks belong to this process). */
+int weir__table_session_fd(table_session *s);
 /* One on a connection of the caller's own, on which a transaction may be open; closing it leaves
  * that as it is, and so does rollback. begin and commit are EMISUSE. How durable a commit is, and
  * how long SQLite waits for a lock, is the caller's setting. */
 weir_status weir__table_session_adopt(table_session **out, table_dialect dialect, void *native,
                                       weir_error *err);
 bool weir__table_adopted(const table_session *s);
+/* From now on the session heeds `stop` (borrowed, until the session is closed; may be NULL). Once
+ * that is set, statements that wait for locks of others are cancelled, and so is any other that
+ * takes longer than some seconds: EINTERRUPTED, nothing has happened. Commits are left alone. On
+ * SQLite nothing is waited for any more; on a connection of the caller's own, its busy handler
+ * decides. */
+void weir__table_session_heed(table_session *s, const weir_stop *stop);
 /* A transaction is open on the connection. */
 bool weir__table_in_transaction(table_session *s);
 

@@ -30,6 +30,7 @@ enum {
     VALUES_MAX = 65535, /* the protocol counts in 16 bits */
     INTEGER_TEXT_BYTES = 24,
     SCRIPT_BYTES = PG_SETTINGS_BYTES + 96,
+    STOP_GRACE_US = 5 * 1000 * 1000,
 };
 
 /* Object ids of types that params.h has no use for; they never change. */
@@ -86,6 +87,12 @@ static PGconn *raw_of(postgres_session *s)
 static void *native(table_session *base)
 {
     return raw_of(session_of(base));
+}
+
+static int session_fd(table_session *base)
+{
+    const PGconn *raw = raw_of(session_of(base));
+    return raw == NULL ? -1 : pq.PQsocket(raw);
 }
 
 static bool in_transaction(table_session *base)
@@ -160,12 +167,38 @@ static weir_status arguments_fill(arguments *a, const table_statement *statement
 
 /* ---- sending --------------------------------------------------------------------------------- */
 
-/* On the caller's own connection, with all the time it takes. */
-static weir_status send_given(PGconn *given, const char *sql, const pg_plain *p, PGresult **out,
-                              weir_error *err)
+/* The one result of what was sent, or NULL. Waits as long as it takes; once `w` is stopped the
+ * statement is cancelled. */
+static PGresult *await_given(PGconn *given, pg_wait *w)
 {
-    PGresult *result =
-        pq.PQexecParams(given, sql, p->count, p->types, p->values, p->lengths, p->formats, 0);
+    const char *why = NULL;
+    int64_t cancelled_us = 0;
+    PGresult *kept = NULL;
+    for (;;) {
+        /* When it cannot be cancelled either, libpq waits. */
+        while (!weir__pg_await(given, w, &why) && pg_mono_us() >= w->deadline_us &&
+               weir__pg_cancel(given, w, &cancelled_us)) {
+        }
+        PGresult *result = pq.PQgetResult(given);
+        if (result == NULL) {
+            return kept;
+        }
+        pq.PQclear(kept);
+        kept = result;
+    }
+}
+
+/* On the caller's own connection, with all the time it takes. */
+static weir_status send_given(PGconn *given, const char *sql, const pg_plain *p, pg_wait *w,
+                              PGresult **out, weir_error *err)
+{
+    PGresult *before = NULL;
+    while ((before = pq.PQgetResult(given)) != NULL) {
+        pq.PQclear(before); /* what the caller has left unread, as PQexecParams does */
+    }
+    const int sent =
+        pq.PQsendQueryParams(given, sql, p->count, p->types, p->values, p->lengths, p->formats, 0);
+    PGresult *result = sent == 1 ? await_given(given, w) : NULL;
     const ExecStatusType type = pq.PQresultStatus(result);
     if (type == PGRES_TUPLES_OK || type == PGRES_COMMAND_OK || type == PGRES_EMPTY_QUERY) {
         *out = result;
@@ -180,11 +213,35 @@ static weir_status send_given(PGconn *given, const char *sql, const pg_plain *p,
     return status;
 }
 
-static weir_status send(postgres_session *s, const char *sql, const pg_plain *plain,
-                        int64_t answer_us, PGresult **out, weir_error *err)
+static int64_t answer_time(const postgres_session *s, int64_t wait_us)
 {
-    return s->base.adopted ? send_given(s->given, sql, plain, out, err)
-                           : weir__pg_run_plain(&s->conn, sql, plain, answer_us, out, err);
+    return wait_us < 0 || wait_us > INT64_MAX - s->answer_us ? INT64_MAX : s->answer_us + wait_us;
+}
+
+/* Who waits for others is stopped at once; what works has some time to end by itself. */
+static int64_t grace_of(const table_statement *statement)
+{
+    return statement->wait_us != 0 ? 0 : STOP_GRACE_US;
+}
+
+/* keep: outside of transactions; it may be prepared. */
+static weir_status send(postgres_session *s, const table_statement *statement,
+                        const pg_plain *plain, bool keep, PGresult **out, weir_error *err)
+{
+    const int64_t answer_us = answer_time(s, statement->wait_us);
+    if (s->base.adopted) {
+        pg_wait wait = { .deadline_us = INT64_MAX,
+                         .stop = s->base.stop,
+                         .grace_us = grace_of(statement) };
+        return send_given(s->given, statement->sql, plain, &wait, out, err);
+    }
+    s->conn.stop = s->base.stop;
+    s->conn.stop_grace_us = grace_of(statement);
+    const weir_status status =
+        keep ? weir__table_kept_run(&s->kept, &s->conn, statement->sql, plain, answer_us, out, err)
+             : weir__pg_run_plain(&s->conn, statement->sql, plain, answer_us, out, err);
+    s->conn.stop = NULL; /* how a transaction ends is left alone */
+    return status;
 }
 
 /* What cannot have been committed is known: it did not happen. */
@@ -209,11 +266,6 @@ static weir_status script(postgres_session *s, const char *sql, weir_error *err)
                                    : WEIR_OK;
     pq.PQclear(result);
     return status;
-}
-
-static int64_t answer_time(const postgres_session *s, int64_t wait_us)
-{
-    return wait_us < 0 || wait_us > INT64_MAX - s->answer_us ? INT64_MAX : s->answer_us + wait_us;
 }
 
 /* In whole milliseconds, and 0 would be no limit. */
@@ -269,8 +321,7 @@ static weir_status send_wrapped(postgres_session *s, const table_statement *stat
         transaction_end(s);
         return status;
     }
-    status =
-        undone(send(s, statement->sql, plain, answer_time(s, statement->wait_us), out, err), err);
+    status = undone(send(s, statement, plain, false, out, err), err);
     if (status == WEIR_OK) {
         status = transaction_commit(s, err);
     }
@@ -303,9 +354,11 @@ static weir_status too_late(const postgres_session *s, const table_statement *st
                             weir_status status, int64_t started_us, weir_error *err)
 {
     const int64_t passed_us = weir__clock_mono(weir__clock_machine()) - started_us;
-    const bool cancelled = status == WEIR_EIO && err != NULL && statement->wait_us > 0 &&
-                           strcmp(err->store_code, "57014") == 0;
-    return cancelled && (s->base.adopted || passed_us < s->answer_us)
+    const bool cancelled = status == WEIR_EIO && strcmp(err->store_code, "57014") == 0;
+    if (cancelled && weir__stop_is_set(s->base.stop)) {
+        return weir__table_stopped(err);
+    }
+    return cancelled && statement->wait_us > 0 && (s->base.adopted || passed_us < s->answer_us)
                ? weir__wrap(err, WEIR_EHELD, "a lock was not to be had in time")
                : status;
 }
@@ -327,7 +380,7 @@ static weir_status send_inside_given(postgres_session *s, const table_statement 
         s->lock_timeout_set = false;
     }
     if (status == WEIR_OK) {
-        status = send(s, statement->sql, plain, 0, out, err);
+        status = send(s, statement, plain, false, out, err);
     }
     /* After a failure the transaction can only be undone, and the setting with it. */
     if (status == WEIR_OK && back[0] != '\0') {
@@ -343,10 +396,7 @@ static weir_status send_inside(postgres_session *s, const table_statement *state
         return send_inside_given(s, statement, plain, out, err);
     }
     const weir_status status = lock_timeout(s, statement->wait_us, err);
-    return status != WEIR_OK ? status
-                             : undone(send(s, statement->sql, plain,
-                                           answer_time(s, statement->wait_us), out, err),
-                                      err);
+    return status != WEIR_OK ? status : undone(send(s, statement, plain, false, out, err), err);
 }
 
 /* ---- results --------------------------------------------------------------------------------- */
@@ -426,7 +476,8 @@ static weir_status ask_element(postgres_session *s, Oid type, Oid *element, weir
     const pg_plain plain = {
         .count = 1, .types = &unknown, .values = &value, .lengths = &zero, .formats = &zero
     };
-    const weir_status status = send(s, sql_postgres_element, &plain, s->answer_us, &result, err);
+    const table_statement asked = { .sql = sql_postgres_element };
+    const weir_status status = send(s, &asked, &plain, false, &result, err);
     if (status != WEIR_OK) {
         return undone(status, err); /* it only reads */
     }
@@ -537,6 +588,8 @@ static weir_status run(table_session *base, const table_statement *statement, ta
     postgres_session *s = session_of(base);
     arguments a = { 0 };
     PGresult *answer = NULL;
+    weir_error local = { 0 };
+    err = err == NULL ? &local : err;
     if (raw_of(s) == NULL) {
         return gone(err);
     }
@@ -547,12 +600,8 @@ static weir_status run(table_session *base, const table_statement *statement, ta
         status = send_inside(s, statement, &a.plain, &answer, err);
     } else if (status == WEIR_OK && (statement->wait_us > 0 || s->conn.settings[0] != '\0')) {
         status = send_wrapped(s, statement, &a.plain, &answer, err);
-    } else if (status == WEIR_OK && statement->again && !s->base.adopted) {
-        status = weir__table_kept_run(&s->kept, &s->conn, statement->sql, &a.plain,
-                                      answer_time(s, statement->wait_us), &answer, err);
     } else if (status == WEIR_OK) {
-        status =
-            send(s, statement->sql, &a.plain, answer_time(s, statement->wait_us), &answer, err);
+        status = send(s, statement, &a.plain, statement->again, &answer, err);
     }
     status = too_late(s, statement, status, started_us, err);
     if (status == WEIR_OK && result != NULL) {
@@ -759,7 +808,7 @@ static weir_status session_open(table_db *base, table_session **out, weir_error 
         return status;
     }
     s->answer_us = store->answer_us;
-    status = weir__pg_connect(store, &s->conn, NULL, err);
+    status = weir__pg_connect_first(store, &s->conn, NULL, err);
     if (status != WEIR_OK) {
         weir__free(s);
         return status;
@@ -839,6 +888,7 @@ const table_ops weir__table_postgres_ops = {
     .session_close = session_close,
     .db_close = db_close,
     .native = native,
+    .fd = session_fd,
     .in_transaction = in_transaction,
     .begin = begin,
     .commit = commit,

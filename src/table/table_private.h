@@ -11,6 +11,9 @@
 #include "store/url.h"
 #include "table/table.h"
 
+/* What a table looks like is asked for again after so long, where nothing tells that it changed. */
+enum { TABLE_KNOWN_US = 30 * 1000 * 1000 };
+
 /* A table's name, taken apart. */
 typedef struct table_name {
     weir_str schema; /* .ptr NULL: none was given */
@@ -23,6 +26,7 @@ typedef struct table_ops {
     void (*session_close)(table_session *s);
     void (*db_close)(table_db *db);
     void *(*native)(table_session *s);
+    int (*fd)(table_session *s); /* NULL: none */
     bool (*in_transaction)(table_session *s);
     weir_status (*begin)(table_session *s, weir_error *err);
     weir_status (*commit)(table_session *s, weir_error *err);
@@ -44,11 +48,13 @@ struct table_db {
 
 struct table_session {
     const table_ops *ops;
-    bool adopted; /* the connection is the caller's */
+    bool adopted;          /* the connection is the caller's */
+    const weir_stop *stop; /* borrowed; may be NULL */
     /* What a table looks like: the last one asked for. */
     weir_arena known_memory;
     weir_str known_name;   /* empty: none */
     int64_t known_version; /* when it was asked for; where there are versions */
+    int64_t known_us;      /* monotonic: since when it is known; where there are none */
     table_info known;
 };
 
@@ -79,6 +85,8 @@ weir_status weir__table_finish(table_info *t, table_column *columns, weir_str sc
 /* A bytea's text, in either of PostgreSQL's forms, as bytes; out has room for text.len, and may be
  * where the text is. false: it is none. */
 bool weir__table_bytes_decode(weir_str text, char *out, size_t *len);
+/* EINTERRUPTED: the session was stopped. */
+weir_status weir__table_stopped(weir_error *err);
 /* The result without rows and with its memory free for the next ones; NULL is fine. */
 void weir__table_result_clear(table_result *r);
 

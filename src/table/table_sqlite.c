@@ -92,6 +92,7 @@ static weir_status enter(sqlite_session *s, int64_t wait_us, weir_error *err)
                           "the connection was closed when memory ran out; open another session");
     }
     s->store->at_rest = false;
+    s->store->stop = s->base.stop;
     const int64_t now_us = weir__clock_mono(weir__clock_machine());
     s->store->deadline_us =
         wait_us < 0 || wait_us > INT64_MAX - now_us ? INT64_MAX : now_us + wait_us;
@@ -119,6 +120,9 @@ static weir_status failed(sqlite_session *s, weir_error *err, const char *what)
     const weir_status status = weir__sqlite_fail(conn, rc, err, what);
     if (rc == SQLITE_BUSY_SNAPSHOT) {
         return weir__wrap(err, WEIR_ECONFLICT, "another has written since the transaction began");
+    }
+    if (status == WEIR_EBUSY && weir__stop_is_set(s->base.stop)) {
+        return weir__table_stopped(err);
     }
     return status == WEIR_EBUSY ? weir__wrap(err, WEIR_EHELD, "someone else is writing") : status;
 }

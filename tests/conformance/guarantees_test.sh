@@ -12,7 +12,7 @@ name='([A-Za-z0-9]+_)*[CP][0-9]{2}_[A-Za-z0-9_]+'
 documented=$(sed -nE "s/^- \`($name)\`\$/\1 kit/p
     s/^- \`($name)\` \(\`([a-z0-9_]+)\`\)\$/\1 \3/p" "$page" | sort)
 existing=$(cd "$WEIR_SOURCE" && grep -roE --include='*.c' --include='*.py' --include='*.sh' \
-    "^(static )?(void|bool|def) $name\(|^ *(ok|not_ok|is|like|status|pass) \"$name\"" src tests |
+    "^(static )?(void|bool|def) $name\(|^ *(ok|not_ok|is|like|status|pass|refused) \"$name\"" src tests |
     sed -E "s/^[^:]*tests\/conformance\/[^:]*:/kit:/; s/^[^:]*tests\/(claims)\/[^:]*:/\1:/" |
     sed -E "s/^[^:]*\/([a-z0-9_]+)\.[a-z]+:/\1:/" |
     sed -E "s/^([^:]*):.*[ \"]($name)[(\"]$/\2 \1/" | sort)

@@ -21,12 +21,12 @@ static store_lock take(kit *k, const char *name, const char *holder, int64_t lea
 
 static weir_status extend(kit *k, const store_lock *l, int64_t lease_us)
 {
-    return k->store->ops->lock_extend(k->store, l->name, l->fence, lease_us, &k->err);
+    return k->store->ops->lock_extend(k->store, l->name, l->fence, l->token, lease_us, &k->err);
 }
 
 static weir_status release(kit *k, const store_lock *l)
 {
-    return k->store->ops->lock_release(k->store, l->name, l->fence, &k->err);
+    return k->store->ops->lock_release(k->store, l->name, l->fence, l->token, &k->err);
 }
 
 /* Names and holders that are listed, in one text. */
@@ -212,7 +212,7 @@ static void take_many(void *ctx, size_t index)
             t->doubled += t->holders++ != 0;
             t->backwards += atomic_exchange(&t->last_fence, l.fence) >= l.fence;
             t->holders--;
-            status = s->ops->lock_release(s, name, l.fence, &err);
+            status = s->ops->lock_release(s, name, l.fence, l.token, &err);
         }
         t->status[index] = status == WEIR_EHELD ? WEIR_OK : status;
         weir__arena_free(&arena);

@@ -326,6 +326,29 @@ static void C04_a_clock_set_back_does_not_stretch_a_lease(void **state)
     kit_lease_target(k, "lane", "s");
 }
 
+/* One process, or one moment, whose time of day is three days ahead: store time goes on from there,
+ * but keys are as old as they are. */
+static void C04_a_wall_clock_ahead_expires_no_keys(void **state)
+{
+    kit *k = *state;
+    const weir_new_event event = { WEIR_NEW_EVENT_INIT, .stream = weir__str("s"),
+                                   .name = weir__str("A") };
+    const weir_new_event *events[] = { &event };
+    weir_append_request r = { WEIR_APPEND_REQUEST_INIT, .events = events, .events_count = 1,
+                              .key = weir__str("key") };
+    const int64_t days_us = INT64_C(3) * 24 * 3600 * 1000000;
+    KIT_OK(k, kit_request(k, &r));
+    kit_wall_jump(k, days_us);
+    kit_put(k, "other", "B"); /* which removes what has expired */
+    KIT_OK(k, kit_request(k, &r));
+    kit_wall_jump(k, -days_us);
+    KIT_OK(k, kit_request(k, &r));
+    assert_int_equal(kit_version(k, "s"), 0); /* it was appended once */
+    kit_advance(k, days_us);
+    KIT_OK(k, kit_request(k, &r));
+    assert_int_equal(kit_version(k, "s"), 1); /* and has expired when its time has passed */
+}
+
 static void C04_the_time_of_an_append_is_one_for_all_its_events(void **state)
 {
     kit *k = *state;
@@ -368,6 +391,7 @@ kit_theme kit_kept_time(void)
     static const struct CMUnitTest tests[] = {
         KIT_TEST(C04_time_is_in_microseconds_and_never_goes_back),
         KIT_TEST(C04_a_clock_set_back_does_not_stretch_a_lease),
+        KIT_TEST(C04_a_wall_clock_ahead_expires_no_keys),
     };
     return (kit_theme){ .tests = tests, .count = sizeof tests / sizeof tests[0] };
 }

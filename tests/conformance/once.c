@@ -28,13 +28,14 @@ static store_once begin(kit *k, const char *key, const char *holder)
 
 static weir_status finish(kit *k, const store_once *o, int64_t exit_status, weir_str output)
 {
-    return k->store->ops->once_finish(k->store, o->run.name, o->run.fence, exit_status, output,
-                                      &k->err);
+    return k->store->ops->once_finish(k->store, o->run.name, o->run.fence, o->run.token,
+                                      exit_status, output, &k->err);
 }
 
 static weir_status extend(kit *k, const store_once *o)
 {
-    return k->store->ops->once_extend(k->store, o->run.name, o->run.fence, KIT_LEASE_US, &k->err);
+    return k->store->ops->once_extend(k->store, o->run.name, o->run.fence, o->run.token,
+                                      KIT_LEASE_US, &k->err);
 }
 
 static weir_status forget(kit *k, const char *key)
@@ -190,13 +191,15 @@ static void P10_keys_and_names_of_locks_are_apart(void **state)
     KIT_OK(k, k->store->ops->lock_take(k->store, weir__str("same"), weir__str("a lock"),
                                        KIT_LEASE_US, &k->arena, &lock, &k->err));
     assert_int_not_equal(lock.fence, once.run.fence);
-    KIT_IS(k, k->store->ops->lock_release(k->store, lock.name, once.run.fence, &k->err),
-           WEIR_ELOST);
+    KIT_IS(
+        k,
+        k->store->ops->lock_release(k->store, lock.name, once.run.fence, once.run.token, &k->err),
+        WEIR_ELOST);
     KIT_OK(k, k->store->ops->locks(k->store, &list, &k->err));
     assert_int_equal(list.locks_count, 1);
     KIT_STR(list.locks[0].holder, "a lock");
     kit_keep(k, &list.arena);
-    KIT_OK(k, k->store->ops->lock_release(k->store, lock.name, lock.fence, &k->err));
+    KIT_OK(k, k->store->ops->lock_release(k->store, lock.name, lock.fence, lock.token, &k->err));
     KIT_OK(k, extend(k, &once));
 }
 
@@ -228,7 +231,7 @@ static void run_keys(void *ctx, size_t index)
         } else if (status == WEIR_OK) {
             const bool last = ++r->begun[key] == TRIES;
             r->done[key] += last;
-            status = s->ops->once_finish(s, weir__str(name), o.run.fence, last ? 0 : 1,
+            status = s->ops->once_finish(s, weir__str(name), o.run.fence, o.run.token, last ? 0 : 1,
                                          weir__str("x"), &err);
         }
         r->status[index] = status == WEIR_EINFLIGHT ? WEIR_OK : status;

@@ -115,6 +115,50 @@ static void C29_reset_goes_back_to_a_position_or_a_time(void **state)
     kit_check(k);
 }
 
+/* Resets "s" to the position, which it is not beyond: it keeps its own, and loses all else. */
+static void reset_clears(kit *k, int64_t reaction, int64_t position)
+{
+    const int64_t at = kit_subscription(k, "s", reaction)->at;
+    const int64_t fence = kit_target(k, "s")->fence;
+    store_operate op = kit_operate_of(k, STORE_RESET, "s");
+    op.reset_to = STORE_RESET_POSITION;
+    op.position = position;
+    op.dry_run = true;
+    KIT_OK(k, k->store->ops->operate(k->store, &op, &k->err));
+    assert_int_equal(op.changed, 1);
+    assert_int_equal(kit_target(k, "s")->fence, fence);
+    op.dry_run = false;
+    KIT_OK(k, k->store->ops->operate(k->store, &op, &k->err));
+    assert_int_equal(op.changed, 1);
+    is_clean(k, reaction);
+    assert_int_equal(kit_subscription(k, "s", reaction)->at, at);
+    assert_int_equal(kit_target(k, "s")->fence, fence + 1);
+    assert_int_equal(kit_target(k, "s")->state, STORE_TARGET_READY);
+    KIT_OK(k, k->store->ops->operate(k->store, &op, &k->err)); /* nothing is left to change */
+    assert_int_equal(op.changed, 0);
+    assert_int_equal(kit_target(k, "s")->fence, fence + 1);
+}
+
+static void C29_reset_clears_a_target_that_is_not_beyond_the_position(void **state)
+{
+    kit *k = *state;
+    int64_t ids[3];
+    const store_reaction r = target_with(k, STORE_RULE_STREAM, 3, ids);
+    static const store_end ends[] = { STORE_END_BLOCK, STORE_END_DEFER, STORE_END_RELEASE,
+                                      STORE_END_KEEP };
+    store_leased l = kit_lease_target(k, "lane", "s");
+    KIT_OK(k, kit_settle(k, &l, r.id, ids[0], STORE_END_RELEASE));
+    for (size_t i = 0; i < 2 * sizeof ends / sizeof ends[0]; i++) {
+        l = kit_lease_target(k, "lane", "s");
+        fail_at(k, &l, r.id, ids[1], ends[i / 2]);
+        reset_clears(k, r.id, ids[i % 2]); /* where it is, and further on */
+        KIT_IS(k, kit_settle(k, &l, r.id, ids[1], STORE_END_RELEASE), WEIR_ELOST);
+    }
+    kit_lease_target(k, "lane", "s"); /* a lease without any failure */
+    reset_clears(k, r.id, ids[0]);
+    kit_check(k);
+}
+
 static void C29_reset_never_goes_before_the_reaction_began(void **state)
 {
     kit *k = *state;
@@ -557,6 +601,7 @@ kit_theme kit_operating(void)
         KIT_TEST(C29_unblock_resumes_at_the_watermark),
         KIT_TEST(C29_reset_goes_back_to_the_start),
         KIT_TEST(C29_reset_goes_back_to_a_position_or_a_time),
+        KIT_TEST(C29_reset_clears_a_target_that_is_not_beyond_the_position),
         KIT_TEST(C29_reset_never_goes_before_the_reaction_began),
         KIT_TEST(C29_reset_of_work_rows_routes_them_again),
         KIT_TEST(C29_reset_and_skip_take_the_lease_away),

@@ -86,11 +86,11 @@ static void refuse_locks(kit *k, weir_store *s)
     store_lock lock = { 0 };
     store_once once = { 0 };
     REFUSED(k, s->ops->lock_take(s, name, me, KIT_LEASE_US, &k->arena, &lock, &k->err));
-    REFUSED(k, s->ops->lock_extend(s, name, 1, KIT_LEASE_US, &k->err));
-    REFUSED(k, s->ops->lock_release(s, name, 1, &k->err));
+    REFUSED(k, s->ops->lock_extend(s, name, 1, 0, KIT_LEASE_US, &k->err));
+    REFUSED(k, s->ops->lock_release(s, name, 1, 0, &k->err));
     REFUSED(k, s->ops->once_begin(s, name, me, KIT_LEASE_US, &k->arena, &once, &k->err));
-    REFUSED(k, s->ops->once_extend(s, name, 1, KIT_LEASE_US, &k->err));
-    REFUSED(k, s->ops->once_finish(s, name, 1, 0, me, &k->err));
+    REFUSED(k, s->ops->once_extend(s, name, 1, 0, KIT_LEASE_US, &k->err));
+    REFUSED(k, s->ops->once_finish(s, name, 1, 0, 0, me, &k->err));
     REFUSED(k, s->ops->once_forget(s, name, &k->err));
 }
 

@@ -206,6 +206,29 @@ static store_poll poll_now(kit *k, const char *lane)
     return p;
 }
 
+/* One that nobody has taken yet must not keep a worker from waking up for the next. */
+static void C43_what_is_due_hides_nothing_that_is_due_later(void **state)
+{
+    kit *k = *state;
+    (void)kit_declare(k, "r", "*", "*", STORE_RULE_STREAM);
+    kit_put(k, "s", "A");
+    kit_put(k, "t", "A");
+    KIT_OK(k, kit_route(k, k->store, "r", "", "lane", 0));
+    const store_leased s = kit_lease_target(k, "lane", "s");
+    const store_leased t = kit_lease_target(k, "lane", "t");
+    const int64_t later_us = kit_now(k) + 90;
+    KIT_OK(k, k->store->ops->defer(k->store, s.target, s.fence, kit_now(k) + 50, &k->err));
+    KIT_OK(k, k->store->ops->defer(k->store, t.target, t.fence, later_us, &k->err));
+    assert_int_equal(poll_now(k, "lane").due_us, later_us - 40);
+    kit_advance(k, 50);
+    assert_true(poll_now(k, "lane").ready);
+    assert_int_equal(poll_now(k, "lane").due_us, later_us);
+    assert_int_equal(poll_now(k, "").due_us, later_us);
+    kit_advance(k, 40);
+    assert_int_equal(poll_now(k, "lane").due_us, INT64_MAX);
+    assert_true(poll_now(k, "lane").ready);
+}
+
 static void C20_polling_says_when_there_will_be_work(void **state)
 {
     kit *k = *state;

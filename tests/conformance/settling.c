@@ -743,6 +743,38 @@ static void C28_fetching_says_of_which_items_nothing_is_left(void **state)
     weir__arena_free(&list.arena);
 }
 
+static void C28_a_fetch_ends_with_the_bytes_it_was_asked_for(void **state)
+{
+    enum { EVENTS = 6 };
+    kit *k = *state;
+    int64_t ids[EVENTS];
+    const store_reaction r = target_with(k, EVENTS, ids);
+    const store_leased l = kit_lease_target(k, "lane", "s");
+    const store_fetch_item items[] = {
+        { .target = l.target, .reaction = r.id, .up_to = INT64_MAX, .limit = EVENTS },
+        { .target = l.target, .reaction = r.id, .after = ids[4], .up_to = INT64_MAX, .limit = 2 },
+    };
+    store_fetch_list list = { 0 };
+    KIT_OK(k, k->store->ops->fetch(k->store, items, 1, &list, &k->err));
+    assert_int_equal(list.events_count, EVENTS);
+    size_t three = 0;
+    for (size_t i = 0; i < 3; i++) {
+        three += list.events[i].event->data.len + list.events[i].event->meta.len;
+    }
+    list.bytes_soft = three;
+    KIT_OK(k, k->store->ops->fetch(k->store, items, 2, &list, &k->err));
+    assert_int_equal(list.events_count, 3);
+    assert_false(list.exhausted[0]);
+    assert_false(list.exhausted[1]); /* has one left, but there was no room */
+    list.bytes_soft = three + 1;
+    KIT_OK(k, k->store->ops->fetch(k->store, items, 2, &list, &k->err));
+    assert_int_equal(list.events_count, 4); /* the one that goes beyond it is given */
+    list.bytes_soft = 1;
+    KIT_OK(k, k->store->ops->fetch(k->store, items, 2, &list, &k->err));
+    assert_int_equal(list.events_count, 1); /* so there is always one */
+    weir__arena_free(&list.arena);
+}
+
 kit_theme kit_settling(void)
 {
     static const struct CMUnitTest tests[] = {
@@ -772,6 +804,7 @@ kit_theme kit_settling(void)
         KIT_TEST(C33_work_rows_go_with_what_was_handled),
         KIT_TEST(C33_fetching_needs_a_subscription),
         KIT_TEST(C28_fetching_says_of_which_items_nothing_is_left),
+        KIT_TEST(C28_a_fetch_ends_with_the_bytes_it_was_asked_for),
     };
     return (kit_theme){ .tests = tests, .count = sizeof tests / sizeof tests[0] };
 }

@@ -282,7 +282,8 @@ static void op_snapshot(world *w)
 {
     const uint64_t kind = chance(w, 5);
     const char *revision = text(w, "rev-%u", (unsigned)chance(w, 2));
-    const store_snapshot put = { .stream = weir__str(stream_name((int)chance(w, STREAMS))),
+    const store_snapshot put = { .stream = weir__str(
+                                     text(w, "%s-kept", stream_name((int)chance(w, STREAMS)))),
                                  .revision = weir__str(revision),
                                  .version = w->first_version + (int64_t)chance(w, 6),
                                  .data = weir__str(text(w, "state %u", (unsigned)chance(w, 100))) };
@@ -346,7 +347,7 @@ static void op_workers(world *w)
 static void op_worker_beat(world *w)
 {
     static const int64_t leases_us[] = { 0, 1, 30000000, 30000000, INT64_MAX };
-    const weir_str lanes[] = { weir__str("slow"), weir__str("fast"), weir__str("") };
+    const weir_str lanes[] = { weir__str("slow"), weir__str("fast"), weir__str("mail") };
     const store_known_reaction known[] = { { 1, 2 }, { INT64_MAX, 1 }, { 3, INT64_MAX } };
     const int64_t lease_us = leases_us[chance(w, sizeof leases_us / sizeof leases_us[0])];
     const store_worker worker = { .name = weir__str(text(w, "worker-%d", (int)chance(w, 8))),

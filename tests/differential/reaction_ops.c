@@ -252,7 +252,7 @@ static void plan_step(world *w, route_plan *p, int reaction)
     const uint32_t index = (uint32_t)p->steps_count;
     int64_t to = n->routed + (int64_t)chance(w, one_in(w, 3) ? 8 : 60);
     to = to > w->head ? w->head : to;
-    to = to < n->routed ? n->routed : to;
+    to = to < n->routed || w->head == w->position_base ? n->routed : to; /* no event yet */
     p->reactions[index] = reaction;
     p->steps[index] = (store_route_step){ .number = n->current - one_in(w, 30),
                                           .from = n->routed - one_in(w, 30),
@@ -354,6 +354,7 @@ static void op_subscribe(world *w)
                                                    ? "A"
                                                    : stream_name((int)chance(w, STREAMS))),
                             .at = w->position_base + (int64_t)chance(w, 50) };
+    sub.at = w->head == w->position_base ? 0 : sub.at > w->head ? w->head : sub.at;
     what(w, "subscribe %s to %s in %s at %lld", reaction_name(index), target, sub.lane.ptr,
          (long long)sub.at);
     for (int store = 0; store < w->stores_count; store++) {

@@ -128,7 +128,7 @@ spawned $batch
 exec 7>pipe
 for i in 0 1 2; do
     printf '{"stream":"live","name":"N"}\n{"stream":"li' >&7
-    ok "line $i is committed while the pipe is open" wait_for "line $i" 10 bash -c "[ \"\$('$WEIR' read live | wc -l)\" -eq $((i + 1)) ]"
+    ok "line $i is committed while the pipe is open" wait_for "line $i" bash -c "[ \"\$('$WEIR' read live | wc -l)\" -eq $((i + 1)) ]"
     printf 'ne-2","name":"N"}\n' >&7
 done
 exec 7>&-

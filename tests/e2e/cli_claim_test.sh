@@ -51,11 +51,6 @@ begin() {
     pid=$!
     spawned $pid
 }
-ended() {
-    wait_for "the end of the claimer" "${1:-30}" bash -c "! kill -0 $pid" || diag "$(tail -n 5 claim.err)"
-    wait $pid
-    rc=$?
-}
 # A command that says that it runs, and waits for the file go.
 cat >"$tmp/hold" <<'END'
 #!/bin/sh
@@ -128,7 +123,7 @@ ok "release" weir release jobs 3 --by w1
 ok "is free at once" weir claim "${pending[@]}" --by w2 --lease 1s
 is "for others" "$(member id <<<"$out") $(member claimed_by <<<"$out")" "3 w2"
 ok "and so is what a dead worker had, when its lease ends" \
-    wait_for "the end of the lease" 10 weir claim "${pending[@]}" --by w3 --lease 1h
+    wait_for "the end of the lease" weir claim "${pending[@]}" --by w3 --lease 1h
 is "for one" "$(row 3 claimed_by)" w3
 status "its holder is refused" 4 weir extend jobs 3 --by w2 --lease 1h
 sql "UPDATE jobs SET status = 'claimed', claimed_by = 'w1', locked_until = NULL"
@@ -257,6 +252,9 @@ status "floods" 1 weir claim "${pending[@]}" --run 'tr "\0" x </dev/zero' "${end
 like "is ended for that" "$errout" 'a line of more than'
 is "each costs its row a failure" "$(all)" "1 failed,2 failed,3 failed,"
 sql "UPDATE jobs SET status = 'pending'"
+status "a command that fails" 1 weir claim "${pending[@]}" --limit 3 --run 'read -r row; case $row in *\"id\":2,*) exit 1 ;; esac' "${ends[@]}"
+is "is counted apart" "$(tail -n 1 <<<"$errout")" '{"note":"2 done, 1 failed, 0 left"}'
+sql "UPDATE jobs SET status = 'pending', claimed_by = NULL"
 status "a command that is not there" 1 weir claim "${pending[@]}" --run /nowhere/to/be/found "${ends[@]}"
 like "says so" "$errout" 'exited with 127'
 ok "without --done the row stays claimed" weir claim "${pending[@]}" --run true
@@ -266,29 +264,30 @@ is "and no answer to us" "$(row 3 status)" "done"
 
 sql "UPDATE jobs SET status = 'pending', claimed_by = NULL"
 begin "${pending[@]}" --limit 3 --parallel 2 --run "$tmp/hold" "${ends[@]}"
-ok "two at once" wait_for "both" 20 test -e began.1 -a -e began.2
+ok "two at once" wait_for "both" test -e began.1 -a -e began.2
 not_ok "not three" test -e began.3
 touch go
-ended
+ended claim.err
 is "all succeed" "$rc $(all)" "0 1 done,2 done,3 done,"
+is "the last line says how many" "$(tail -n 1 claim.err)" '{"note":"3 done, 0 failed, 0 left"}'
 is "lines are whole" "$(sort claim.out | tr '\n' ,)" "ran 1,ran 2,ran 3,"
 rm -f go began.*
 
 # A lease that is much shorter than the command is renewed.
 sql "UPDATE jobs SET status = 'pending', claimed_by = NULL"
 begin "${pending[@]}" --limit 2 --lease 1s --fence-column fence --run "$tmp/hold" "${ends[@]}"
-ok "a command under a lease" wait_for "it" 20 test -e began.1
+ok "a command under a lease" wait_for "it" test -e began.1
 end=$(row 1 locked_until)
-ok "which is renewed" wait_for "a renewal" 20 bash -c '! [ "$("$@")" = '"'$end'"' ]' - env bash -c "$(declare -f sql row); kind=$kind place=$place; row 1 locked_until"
+ok "which is renewed" wait_for "a renewal" bash -c '! [ "$("$@")" = '"'$end'"' ]' - env bash -c "$(declare -f sql row); kind=$kind place=$place; row 1 locked_until"
 end=$(row 2 locked_until)
-ok "also while the row waits for its turn" wait_for "a renewal" 20 bash -c '! [ "$("$@")" = '"'$end'"' ]' - env bash -c "$(declare -f sql row); kind=$kind place=$place; row 2 locked_until"
+ok "also while the row waits for its turn" wait_for "a renewal" bash -c '! [ "$("$@")" = '"'$end'"' ]' - env bash -c "$(declare -f sql row); kind=$kind place=$place; row 2 locked_until"
 status "nobody else is given it" 3 weir claim --table jobs --where "status = 'pending' AND id < 3" --set status=claimed --lease 1s --by other
 # Another takes it all the same: by force.
 sql "UPDATE jobs SET claimed_by = 'thief', fence = fence + 1 WHERE id = 1"
-ok "a command that lost its row is ended" wait_for "that" 20 grep -q '"row":{"id":1},"outcome":"lost"' claim.err
+ok "a command that lost its row is ended" wait_for "that" grep -q '"row":{"id":1},"outcome":"lost"' claim.err
 like "and it is told to whom" "$(cat claim.err)" 'thief'
 touch go
-ended
+ended claim.err
 is "the rest goes on" "$rc $(row 1 "status || ' ' || claimed_by") $(row 2 status)" "1 claimed thief done"
 rm -f go began.*
 
@@ -302,30 +301,30 @@ is "and writes nothing" "$(row 1 "status || ' ' || claimed_by")" "claimed thief"
 
 sql "UPDATE jobs SET status = 'pending', claimed_by = NULL, locked_until = NULL"
 begin "${pending[@]}" --limit 3 --lease 1h --run "$tmp/hold" "${ends[@]}"
-wait_for "the first" 20 test -e began.1
+wait_for "the first" test -e began.1
 kill -TERM $pid
-ok "SIGTERM gives back what was not begun" wait_for "that" 20 grep -q '"row":{"id":3},"outcome":"released"' claim.err
+ok "SIGTERM gives back what was not begun" wait_for "that" grep -q '"row":{"id":3},"outcome":"released"' claim.err
 ok "which others can claim at once" weir claim "${pending[@]}" --by other --lease 1h
 is "there it is" "$(member claimed_by <<<"$out")" other
 touch go
-ended
+ended claim.err
 is "and lets the one that runs end" "$rc $(row 1 status)" "1 done"
 rm -f go began.*
 sql "UPDATE jobs SET status = 'pending', claimed_by = NULL, locked_until = NULL"
 begin "${pending[@]}" --limit 1 --run "$tmp/hold" "${ends[@]}" --budget 100ms --release status=pending
-wait_for "it" 20 test -e began.1
+wait_for "it" test -e began.1
 kill -INT $pid
-ended
+ended claim.err
 is "a budget that is over ends it, and gives its row back" "$rc $(all)" "1 1 pending,2 pending,3 pending,"
 like "and says so" "$(cat claim.err)" '"row":\{"id":1\},"outcome":"released"'
 is "nobody holds it" "$(row 1 'claimed_by IS NULL')" "$([ "$kind" = postgres ] && echo t || echo 1)"
 rm -f began.*
-begin "${pending[@]}" --limit 2 --run "$tmp/hold" "${ends[@]}" --release status=pending
-wait_for "it" 20 test -e began.1
+begin "${pending[@]}" --limit 2 --run "$tmp/hold" "${ends[@]}" --budget 1h --release status=pending
+wait_for "it" test -e began.1
 kill -TERM $pid
-wait_for "that it was heard" 20 grep -q '"row":{"id":2},"outcome":"released"' claim.err
+wait_for "that it was heard" grep -q '"row":{"id":2},"outcome":"released"' claim.err
 kill -TERM $pid
-ended 10
+ended claim.err
 is "a second signal does not wait for the budget" "$rc $(all)" "1 1 pending,2 pending,3 pending,"
 
 # Nobody reads what commands print: a stop, as by a signal.
@@ -337,13 +336,31 @@ rm -f began.*
 
 sql "UPDATE jobs SET status = 'done' WHERE id = 3"
 begin "${pending[@]}" --limit 2 --lease 1s --run "echo \$\$ >child.pid; exec $tmp/hold" "${ends[@]}"
-wait_for "it" 20 test -e began.1
+wait_for "it" test -e began.1
 child=$(cat child.pid)
 kill -9 $pid
-ended
-ok "kill -9 ends the command, too" wait_for "its end" 10 bash -c "! kill -0 $child"
-ok "the lease of what it had ends" wait_for "that" 10 weir claim "${pending[@]}" --by next --lease 1h
+ended claim.err
+ok "kill -9 ends the command, too" wait_for "its end" bash -c "! kill -0 $child"
+ok "the lease of what it had ends" wait_for "that" weir claim "${pending[@]}" --by next --lease 1h
 is "and another takes it, first of all" "$(row 1 claimed_by)" next
+
+# Stopped past its lease. It is stopped after a renewal, when it has nothing locked.
+sql "UPDATE jobs SET status = 'done'"
+sql "UPDATE jobs SET status = 'pending', claimed_by = NULL, locked_until = NULL WHERE id = 1"
+rm -f began.* c1 c2
+begin "${pending[@]}" --lease 2s --fence-column fence --run 'echo $$ >c1; setsid sh -c "echo \$\$ >c2; exec sleep 600" &
+    until [ -s c2 ]; do sleep 0.01; done; exec '"$tmp/hold" "${ends[@]}"
+wait_for "it" test -e began.1
+end=$(row 1 locked_until)
+wait_for "a renewal" bash -c '! [ "$("$@")" = '"'$end'"' ]' - env bash -c "$(declare -f sql row); kind=$kind place=$place; row 1 locked_until"
+kill -STOP $pid
+c1=$(cat c1) c2=$(cat c2)
+ok "the row of a claimer that is stopped goes to another" wait_for "it" weir claim "${pending[@]}" --lease 1h --fence-column fence \
+    --run "kill -0 $c1 2>/dev/null && touch both; kill -0 $c2 2>/dev/null && touch both; true" --done status=second
+is "C38_a_stopped_claimer_has_no_command_when_its_lease_ends" "$(ls both 2>/dev/null)" ""
+kill -CONT $pid
+ended claim.err
+is "and hears of it" "$rc $(grep -c '"row":{"id":1},"outcome":"lost"' claim.err) $(row 1 status)" "1 1 second"
 rm -f began.*
 
 # ---- rows that are held ------------------------------------------------------------------------
@@ -403,7 +420,7 @@ status "several, of which one fails" 1 weir claim "${hold[@]}" --limit 5 --paral
 is "and is not tried twice" "$(all) $(grep -c outcome <<<"$errout")" "1 done,2 pending,3 done, 1"
 status "nothing to hold" 3 weir claim --table jobs --where 'n < 0' --hold --run true
 begin "${hold[@]}" --run "$tmp/hold"
-wait_for "it" 20 test -e began.2
+wait_for "it" test -e began.2
 if [ "$kind" = postgres ]; then
     status "it is locked: skipped" 3 weir claim "${hold[@]}" --run true
     status "or exit status 75" 75 weir claim "${hold[@]}" --run true --nowait
@@ -415,15 +432,28 @@ if [ "$kind" = postgres ]; then
     like "in the same words" "$errout" 'someone else holds rows of .*jobs'
 fi
 kill -9 $pid
-ended
-ok "a claimer that is killed has held nothing" wait_for "the row" 10 weir claim "${hold[@]}" --run true --done status=after
+ended claim.err
+ok "a claimer that is killed has held nothing" wait_for "the row" weir claim "${hold[@]}" --run true --done status=after
 is "its row is as it was" "$(row 2 status)" after
 rm -f began.*
+if [ "$kind" = postgres ]; then
+    # Its supervisor is slow to end the command.
+    sql "UPDATE jobs SET status = 'pending' WHERE id = 2"
+    begin "${hold[@]}" --run "echo \$PPID >s; echo \$\$ >c1; exec $tmp/hold"
+    wait_for "it" test -e began.2
+    kill -STOP "$(cat s)"
+    kill -9 $pid
+    ended claim.err
+    status "C38_a_held_row_is_locked_while_a_process_of_its_command_lives" 3 weir claim "${hold[@]}" --run true
+    kill -CONT "$(cat s)"
+    ok "and free then" wait_for "the row" weir claim "${hold[@]}" --run "! kill -0 $(cat c1)" --done status=after
+    rm -f began.*
+fi
 sql "UPDATE jobs SET status = 'pending'"
 begin "${hold[@]}" --run "$tmp/hold" --done status=done --budget 100ms
-wait_for "it" 20 test -e began.1
+wait_for "it" test -e began.1
 kill -TERM $pid
-ended
+ended claim.err
 is "SIGTERM and the end of the budget roll back" "$rc $(all)" "1 1 pending,2 pending,3 pending,"
 unread "${hold[@]}" --run 'while :; do echo y; done' --done status=done --budget 100ms
 is "and so does a reader that has gone" "$rc $(cat claim.out) $(all)" "1 y 1 pending,2 pending,3 pending,"
@@ -451,23 +481,23 @@ END
     is "and nothing of it is left" "$(sql "SELECT count(*) FROM pg_locks WHERE NOT granted") $(row 1 n)" "0 1"
     # Others who wait for the row are no fault of the command.
     begin "${hold[@]}" --run "$tmp/hold" --done status=done
-    wait_for "it" 20 test -e began.1
+    wait_for "it" test -e began.1
     psql -X -q -d "$place" -c "UPDATE jobs SET n = 50 WHERE id = 1" &
     other=$!
     spawned $other
-    ok "somebody else waits for the row" wait_for "them" 20 bash -c '[ "$(psql -X -A -t -d '"$place"' -c "SELECT count(*) FROM pg_locks WHERE NOT granted")" -ge 1 ]'
+    ok "somebody else waits for the row" wait_for "them" bash -c '[ "$(psql -X -A -t -d '"$place"' -c "SELECT count(*) FROM pg_locks WHERE NOT granted")" -ge 1 ]'
     sql "SELECT pg_sleep(0.5)" >/dev/null # two looks of ours
     touch go
-    ended
+    ended claim.err
     wait $other
     is "and is no reason to end it" "$rc $(row 1 "status || ' ' || n")" "0 done 50"
     rm -f go began.*
     # The connection that holds the row is lost.
     sql "UPDATE jobs SET status = 'pending', n = id"
     begin "${hold[@]}" --run "$tmp/hold" --done status=done
-    wait_for "it" 20 test -e began.1
+    wait_for "it" test -e began.1
     sql "SELECT pg_terminate_backend(pid) FROM pg_stat_activity WHERE application_name = 'weir' AND state = 'idle in transaction'" >/dev/null
-    ended
+    ended claim.err
     is "a command that lost its row is ended" "$rc $(row 1 status)" "1 pending"
     like "which is told" "$(cat claim.err)" 'the connection that held the row was lost'
     rm -f began.*
@@ -498,7 +528,7 @@ sql "UPDATE jobs SET n = 0 WHERE id = 2"
 weir lock --table jobs --id 2 -- sh -c 'read -r row; touch began.lock; until [ -e go ]; do sleep 0.02; done; echo "{\"set\":{\"n\":1}}"' &
 pid=$!
 spawned $pid
-wait_for "the first" 20 test -e began.lock
+wait_for "the first" test -e began.lock
 weir lock --table jobs --id 2 --wait -- cat >second &
 other=$!
 spawned $other

@@ -23,7 +23,7 @@ weir append start Started >/dev/null 2>&1
 python3 start.py "$WEIR" log --follow >followed 2>followed.err &
 follower=$!
 spawned $follower
-ok "what is there comes at once" wait_for "the first event" 10 lines_at_least followed 1
+ok "what is there comes at once" wait_for "the first event" lines_at_least followed 1
 
 writers=()
 for w in 1 2 3 4; do
@@ -37,7 +37,7 @@ done
 failed=0
 for pid in "${writers[@]}"; do wait "$pid" || failed=1; done
 is "four processes appended 200 events each" "$failed" 0
-ok "the follower has them all" wait_for "all events" 20 lines_at_least followed 801
+ok "the follower has them all" wait_for "all events" lines_at_least followed 801
 kill -INT $follower
 rc=0
 wait $follower || rc=$?
@@ -70,12 +70,12 @@ begun() {
     "$WEIR" append x-probe Probe >/dev/null
     [ -s tail0 ]
 }
-ok "--tail 0 begins with what comes" wait_for "the follower to begin" 20 begun
+ok "--tail 0 begins with what comes" wait_for "the follower to begin" begun
 weir append y-1 Other >/dev/null
 weir append x-1 Wanted >/dev/null
-ok "--follow with a filter" wait_for "the event" 10 grep -q Wanted tail0
+ok "--follow with a filter" wait_for "the event" grep -q Wanted tail0
 is "gives only what fits" "$(grep -cv '"stream":"x-' tail0)" 0
-ok "--limit ends a follower" wait_for "its end" 10 bash -c "! kill -0 $follow_after 2>/dev/null || [ \$(wc -l <after) -eq 3 ]"
+ok "--limit ends a follower" wait_for "its end" bash -c "! kill -0 $follow_after 2>/dev/null || [ \$(wc -l <after) -eq 3 ]"
 rc=0
 wait "$follow_after" || rc=$?
 is "with 0" "$rc" 0
@@ -94,7 +94,7 @@ spawned $follower
 exec 9<idle
 read -r _ <&9
 exec 9<&-
-ok "a closed pipe ends it while nothing happens" wait_for "its end" 10 bash -c "! kill -0 $follower 2>/dev/null"
+ok "a closed pipe ends it while nothing happens" wait_for "its end" bash -c "! kill -0 $follower 2>/dev/null"
 rc=0
 wait $follower || rc=$?
 is "with 0" "$rc" 0
@@ -112,7 +112,7 @@ pipe_is_full() {
     [ "$(awk '/^wchar/ {print $2}' "/proc/$follower/io")" -ge 32768 ] &&
         [ "$(awk '/^State/ {print $2}' "/proc/$follower/status")" = S ]
 }
-ok "a follower whose reader has stopped waits" wait_for "it to wait" 10 pipe_is_full
+ok "a follower whose reader has stopped waits" wait_for "it to wait" pipe_is_full
 ok "others append meanwhile" timeout 20 "$WEIR" append x-2 Wrote
 kill -TERM $follower
 rc=0
@@ -124,7 +124,7 @@ exec 9<&-
 "$WEIR" log --follow --tail 1 --text >table &
 follower=$!
 spawned $follower
-ok "as text" wait_for "a line" 10 lines_at_least table 2
+ok "as text" wait_for "a line" lines_at_least table 2
 kill -TERM $follower
 wait $follower
 like "under a head" "$(head -n 1 table)" '^ *ID +STREAM'

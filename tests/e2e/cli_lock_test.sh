@@ -39,7 +39,7 @@ like "and says so" "$errout" 'has 513 bytes, allowed 1 to 512'
 "$WEIR" lock sig -- sh -c 'trap "touch term; exit 9" TERM; echo $$ >p; while :; do sleep 0.01; done' &
 holder=$!
 spawned $holder
-wait_for "the program" 10 test -s p
+wait_for "the program" test -s p
 kill -TERM $holder
 wait $holder
 is "a signal is passed on, and the status is the program's" "$? $(ls term)" "9 term"
@@ -48,9 +48,15 @@ is "what it leaves behind is ended" "$(weir lock a --grace 1s -- sh -c 'sleep 60
     '{"note":"sh left processes behind, which were ended"}
 gone'
 is "who lingers for a moment is waited for" "$(weir lock a -- bash -c 'echo text | tee >(cat >late) >/dev/null' 2>&1; cat late)" text
-is "a process that left the group is on its own" \
-    "$(weir lock a -- sh -c 'setsid sh -c "echo \$\$ >p; exec sleep 60" >/dev/null 2>&1 & while [ ! -s p ]; do sleep 0.01; done' 2>&1; gone "$(cat p)" || echo there)" there
-kill "$(cat p)"
+is "who left its group and its session is ended as well" \
+    "$(weir lock a --grace 1s -- sh -c 'setsid sh -c "echo \$\$ >p; exec sleep 60" >/dev/null 2>&1 & while [ ! -s p ]; do sleep 0.01; done' 2>&1; gone "$(cat p)" && echo gone)" \
+    '{"note":"sh left processes behind, which were ended"}
+gone'
+is "who ignores SIGTERM is ended all the same" \
+    "$(weir lock a --grace 100ms -- sh -c 'setsid sh -c "trap : TERM; echo \$\$ >p2; while :; do sleep 0.01; done" >/dev/null 2>&1 & while [ ! -s p2 ]; do sleep 0.01; done' 2>&1; gone "$(cat p2)" && echo gone)" \
+    '{"note":"sh left processes behind, which were ended"}
+gone'
+rm -f p2
 
 # A terminal: the program has it, and Ctrl-Z stops both.
 cat >terminal.py <<'END'
@@ -95,12 +101,12 @@ ok "a terminal: reading, Ctrl-Z, fg, Ctrl-C" timeout 60 python3 terminal.py
 one_holder() {
     local paths=(sqlite:weir.db "sqlite:$tmp/weir.db" sqlite:./weir.db sqlite:link/weir.db) pids=() i ran=0 held=0
     for i in 0 1 2 3 4 5 6 7; do
-        "$WEIR" lock one --store "${paths[i % 4]}" -- sh -c "$works; echo ran >>ran" 2>"err.$i" &
+        "$WEIR" lock one --store "${paths[i % 4]}" -- sh -c "echo ran >>ran; $works" 2>"err.$i" &
         pids+=($!)
     done
-    wait_for "the program" 10 test -s p
-    # The others end by themselves.
-    wait_for "seven" 20 bash -c '[ "$(cat err.* | grep -c "is held by")" = 7 ]'
+    wait_for "the program" test -s p
+    # The others end by themselves, or run as well.
+    wait_for "seven" bash -c '[ "$(cat err.* | grep -c "is held by")" = 7 ] || [ "$(wc -l <ran)" -gt 1 ]'
     touch go
     for i in "${pids[@]}"; do
         wait "$i"
@@ -120,7 +126,7 @@ one_holder "with a store"
 
 "$WEIR" lock k --grace 500ms -- sh -c "trap 'touch term' TERM; $works" &
 holder=$!
-wait_for "the program" 10 test -s p
+wait_for "the program" test -s p
 program=$(cat p)
 kill -9 $holder
 wait $holder 2>/dev/null
@@ -132,14 +138,69 @@ is "C40_a_killed_holder_of_a_file_frees_it_when_its_program_is_gone" "$status $(
     "0 ls: cannot access 'both': No such file or directory term waited"
 fresh
 
+# A program with a child in its group and one in a session of its own, each of which says who it is.
+family='sh -c "echo \$\$ >c1; exec sleep 600" & setsid sh -c "echo \$\$ >c2; exec sleep 600" &
+    while [ ! -s c1 ] || [ ! -s c2 ]; do sleep 0.01; done; echo $PPID >s; '$works
+family_start() { # NAME: holder is its process, and its process group
+    rm -f c1 c2 s
+    setsid "$WEIR" lock "$1" --grace 200ms -- sh -c "$family" 2>family.err &
+    holder=$!
+    spawned $holder
+    wait_for "the program" test -s p
+    program=$(cat p) child=$(cat c1) far=$(cat c2) supervisor=$(cat s)
+    keeper=$(ps -o ppid= -p "$supervisor" | tr -d ' ')
+    group=$(ps -o pgid= -p "$holder" | tr -d ' ')
+    spawned "$child"
+    spawned "$far"
+}
+# All of them in one moment: who is stopped sees nobody else die.
+kill_together() {
+    kill -STOP "$@"
+    kill -9 "$@"
+}
+alone="! kill -0 \$program 2>/dev/null && ! kill -0 \$child 2>/dev/null && ! kill -0 \$far 2>/dev/null || touch both"
+
+family_start group
+kill -9 -- -"$group"
+wait $holder 2>/dev/null
+program="$program" child="$child" far="$far" weir lock group --wait 60s -- sh -c "$alone"
+is "C40_who_kills_the_holders_group_lets_nobody_in_beside_its_program" "$? $(ls both 2>/dev/null)" "0 "
+fresh
+
+family_start keeper
+kill -9 "$supervisor"
+wait $holder
+is "a supervisor that was killed" $? 1
+ok "C40_what_a_killed_supervisor_leaves_is_ended_before_the_lock_goes" bash -c "! kill -0 $program && ! kill -0 $child && ! kill -0 $far"
+fresh
+
+family_start both
+kill_together "$keeper" "$supervisor"
+wait $holder
+is "both supervising processes killed" $? 1
+like "nobody claims that all is ended" "$(cat family.err)" 'may still be running'
+status "C40_a_file_stays_locked_although_its_holder_has_ended" 75 weir lock both -- touch both
+kill "$child" "$far"
+status "and not longer than a process of the program lives" 0 weir lock both --wait 60s -- true
+fresh
+
+family_start all
+kill_together "$holder" "$keeper" "$supervisor"
+wait $holder 2>/dev/null
+wait_for "the end of the program" gone "$program"
+status "C40_a_file_stays_locked_while_a_process_of_the_program_lives" 75 weir lock all -- touch both
+kill "$child" "$far"
+status "and not longer" 0 weir lock all --wait 60s -- true
+fresh
+
 "$WEIR" lock f -- sh -c "$works" &
 holder=$!
 spawned $holder
-wait_for "the program" 10 test -s p
+wait_for "the program" test -s p
 "$WEIR" lock f --wait -- touch ran &
 waiter=$!
 spawned $waiter
-wait_for "who waits" 10 bash -c '"$WEIR" locks | grep -q waiting'
+wait_for "who waits" bash -c '"$WEIR" locks | grep -q waiting'
 is "locks lists holders and waiters" "$(weir locks | sed 's/"by":"[^"]*@[^"]* pid [0-9]*","since":"2[^"]*"/BY/')" \
     '{"lock":"f","state":"held",BY,"kind":"file","until":null,"fence":null}
 {"lock":"f","state":"waiting",BY,"kind":"file","until":null,"fence":null}'
@@ -151,7 +212,7 @@ kill -9 $waiter
 wait $waiter 2>/dev/null
 is "who was killed waits no longer" "$(weir locks | grep -c waiting)" 0
 rm -rf weir.db-locks
-wait_for "the end of the program" 20 gone "$(cat p)" || touch go
+wait_for "the end of the program" gone "$(cat p)" || touch go
 wait $holder
 is "C40_a_lock_whose_file_was_removed_is_lost" $? 75
 gone "$(cat p)"

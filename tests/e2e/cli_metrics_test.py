@@ -243,7 +243,7 @@ def what_was_done_is_what_is_counted():
         same("head", before.get("weir_head_position"), 19.0)
         same("workers", [k for k in before.samples if k[0] == "weir_worker_up"], [])
         worker = place.work()
-        place.await_state("slow", "deferred")
+        place.await_state("slow", "retrying")
         tap.wait_until("the dead letters", lambda: place.page().get("weir_dead_letters") == 3,
                        pause=0.05)
         for name in ("g-0", "g-1", "g-2", "b-0", "b-1", "r-1"):
@@ -281,7 +281,7 @@ def what_was_done_is_what_is_counted():
         same("lag", counted.get("weir_lane_lag_events", lane="mail"), 0)
         same("lag", counted.get("weir_lane_lag_seconds", lane="mail"), 0)
         why = json.loads(place.weir("why", "slow", "--json"))
-        tap.check(why["answer"].endswith("attempt 1 of 5"), why["answer"])
+        tap.check("attempt 1 of 5" in why["answer"], why["answer"])
         end(worker)
         last = place.page()
         same("up", last.up(worker.pid), 0)

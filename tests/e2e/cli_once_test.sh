@@ -80,7 +80,7 @@ for i in $(seq 20); do
     "$WEIR" once many -- sh -c "echo ran >>many; $works; echo out" >"many.$i" 2>"many.err.$i" &
     pids+=($!)
 done
-wait_for "the program" 20 test -s p
+wait_for "the program" test -s p
 status "--nowait is told who runs it" 75 weir once many --nowait -- touch ran
 like "with whom and since when" "$errout" '"code":"in-flight".*being run by [^ ]+@[^ ]+ pid [0-9]+ since 20'
 status "it cannot be forgotten" 75 weir once --forget many --yes
@@ -94,7 +94,7 @@ rm -f p go
 
 "$WEIR" once dead --check 300ms --grace 100ms -- sh -c "trap '' TERM; $works" 2>/dev/null &
 holder=$!
-wait_for "the program" 20 test -s p
+wait_for "the program" test -s p
 program=$(cat p)
 kill -9 $holder
 wait $holder 2>/dev/null
@@ -102,9 +102,23 @@ ok "a crashed run may be tried again" weir once dead -- sh -c "kill -0 $program 
 is "C40_nobody_runs_beside_a_run_that_died" "$out $(ls both 2>/dev/null)" "second "
 rm -f p
 
+# With all of its group, while a child of the program is in the group and one in a session of its own.
+setsid "$WEIR" once group --check 300ms --grace 100ms -- sh -c "sh -c 'echo \$\$ >c1; exec sleep 600' & setsid sh -c 'echo \$\$ >c2; exec sleep 600' &
+    while [ ! -s c1 ] || [ ! -s c2 ]; do sleep 0.01; done; $works" 2>/dev/null &
+holder=$!
+spawned $holder
+wait_for "the program" test -s p
+alone=
+for i in $(<p) $(<c1) $(<c2); do alone+="kill -0 $i 2>/dev/null && touch both; "; done
+kill -9 -- -"$(ps -o pgid= -p $holder | tr -d ' ')"
+wait $holder 2>/dev/null
+ok "a run whose group was killed may be tried again" weir once group -- sh -c "$alone echo second"
+is "C40_nobody_runs_beside_a_run_whose_group_was_killed" "$out $(ls both 2>/dev/null)" "second "
+rm -f p c1 c2
+
 "$WEIR" once stopped --check 300ms --grace 100ms -- sh -c "trap '' TERM; $works" 2>lost &
 holder=$!
-wait_for "the program" 20 test -s p
+wait_for "the program" test -s p
 program=$(cat p)
 kill -STOP $holder
 is "C40_a_stopped_run_has_no_program_when_its_lease_ends" \
@@ -118,10 +132,10 @@ rm -f p
 # It lives for longer than its lease.
 "$WEIR" once slow --check 300ms --grace 100ms -- sh -c "$works; echo slow" >slow.out &
 holder=$!
-wait_for "the program" 20 test -s p
+wait_for "the program" test -s p
 over=$(($(date +%s%N) + 5500000000))
 is_over() { [ "$(date +%s%N)" -ge "$over" ]; }
-wait_for "the end of a lease" 20 is_over
+wait_for "the end of a lease" is_over
 status "a long run is renewed" 75 weir once slow --nowait -- touch both
 touch go
 wait $holder
@@ -134,7 +148,7 @@ if [ "${1-}" = postgres ]; then
     sql() { psql -X -qAt -v ON_ERROR_STOP=1 "$WEIR_TEST_POSTGRES" -c "$1"; }
     "$WEIR" once cut -- sh -c "$works; echo cut" >cut.out &
     holder=$!
-    wait_for "the program" 20 test -s p
+    wait_for "the program" test -s p
     sql "SELECT count(pg_terminate_backend(pid)) FROM pg_stat_activity WHERE application_name LIKE 'weir%'" >/dev/null
     touch go
     wait $holder

@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
 # cli_operate_test.sh - the operator's commands on SQLite and on PostgreSQL: every answer of weir why, every
-# verb with names and filters, dead letters, reactions, doctor, and targets --watch. States are made as a
+# verb with names and filters, parked events, reactions, doctor, and targets --watch. States are made as a
 # worker makes them ($TARGET_STATE), in processes of their own. Run by tests/postgres/with-server.
 # shellcheck disable=SC2016 # what bash -c runs expands there
 . "$(dirname "$0")/tap.sh" || exit 1
@@ -78,45 +78,50 @@ answers() {
     state worker w-mail mail 60
     why mail-order-1
     is "why: a reaction that no worker knows" "$reason: $answer" \
-        "unknown-reaction: mail-order-1 has work of reaction mail, which is known to no running worker of its lane"
+        "unknown-reaction: mail-order-1 has work of reaction mail, which no running worker of its lane handles"
     state worker w-mail mail 60 mail
     why mail-order-1
     is "why: ready" "$reason: $answer" "ready: mail-order-1 is ready: the next free one of 1 worker of its lane takes it"
     is "with the worker as evidence" "$(member .evidence.workers.0 <<<"$out")" '{"worker": "w-mail", "host": "h", "pid": 42}'
     state declare audit stream 'order-*' && state route audit mail mail-
     why mail-order-1
-    like "why: ready, and one reaction is known to none" "$reason: $answer" '^ready: .*; but its reaction audit is known to none of them$'
+    like "why: ready, and one reaction is known to none" "$reason: $answer" '^ready: .*; but its reaction audit is handled by none of them$'
     ok "reactions retire" weir reactions retire audit
 
     ok "a lease" state hold mail-order-1 w-mail 60
     fence=$out
     why mail-order-1
-    like "why: leased" "$reason: $answer" "^leased: mail-order-1 is leased by w-mail on host h \(process 42\) until $time_re with fence $fence$"
+    like "why: leased" "$reason: $answer" "^leased: mail-order-1 is leased by w-mail on host h \(process 42\); the lease ends or is renewed $time_re$"
     is "the fence is evidence" "$(member .evidence.fence <<<"$out")" "$fence"
     ok "somebody the list does not know" state hold mail-order-3 stranger 60
     why mail-order-3
-    like "why: leased by a stranger" "$answer" "^mail-order-3 is leased by stranger until $time_re with fence [0-9]+$"
+    like "why: leased by a stranger" "$answer" "^mail-order-3 is leased by stranger; the lease ends or is renewed $time_re$"
 
     ok "a block" state block mail-order-2 $'it \e[31mbroke\nsecond line'
     why mail-order-2
-    like "why: blocked" "$reason: $answer" "^blocked: mail-order-2 is blocked since $time_re at event 3 of reaction mail with error \"it .\[31mbroke\.\.\.\" after attempt 1, 0 events behind it$"
+    like "why: blocked" "$reason: $answer" "^blocked: mail-order-2 is blocked: it .\[31mbroke \(event 3 of reaction mail, attempt 1, $time_re\)$"
     is "all of the error is evidence" "$(member .evidence.error <<<"$out")" $'it \e[31mbroke\nsecond line'
     not_ok "and steers no terminal" grep -q $'\e' <<<"$(weir why mail-order-2 --text)"
-    like "in words, too" "$(weir why mail-order-2 --text)" '^mail-order-2 is blocked .*EVIDENCE +VALUE.*error +it .\[31mbroke.second line.*REACTION'
+    like "in words, too" "$(weir why mail-order-2 --text)" '^mail-order-2 is blocked: it \?\[31mbroke \(.*( ago|now)\).*Error:.    it \?\[31mbroke.    second line.*Event 3:.    stream +order-2.    name +Placed.    data +\{\}.*Workers: 1 is running for lane mail.*Next:.    weir unblock mail-order-2 .*weir skip mail-order-2 '
+
+    like "internals are shown when they are asked for" "$(weir why mail-order-2 --text --verbose)" 'EVIDENCE +VALUE.*fence +[0-9].*REACTION +AT +MARK'
+    not_ok "and otherwise not" grep -Eq 'EVIDENCE|fence|MARK' <<<"$(weir why mail-order-2 --text)"
+    like "what is next names the store as it was named" \
+        "$(weir why mail-order-2 --text --store "$WEIR_STORE")" "weir unblock mail-order-2 --store $WEIR_STORE"
 
     weir append order-4 Placed >/dev/null && state route mail mail mail-
     ok "a backoff" state defer mail-order-4 60 'no route to host'
     why mail-order-4
-    like "why: deferred" "$reason: $answer" "^deferred: mail-order-4 is deferred until $time_re because of error \"no route to host\" at event 5, attempt 1$"
+    like "why: retrying" "$reason: $answer" "^retrying: mail-order-4 is retrying: no route to host \(event 5 of reaction mail, attempt 1\); next attempt $time_re$"
     weir append order-5 Placed >/dev/null && state route mail mail mail-
     ok "deferred by its handler" state defer mail-order-5 60
     why mail-order-5
-    like "why: deferred without an error" "$reason: $answer" "^deferred: mail-order-5 is deferred until $time_re, without an error$"
+    like "why: deferred without an error" "$reason: $answer" "^deferred: mail-order-5 was deferred by its handler; next attempt $time_re$"
 
     weir append order-6 Placed >/dev/null && state route mail lossy mail-
     ok "leases that end by themselves" state lose mail-order-6 4
     why mail-order-6
-    like "why: blocked for having lost its leases" "$reason: $answer" "^blocked: mail-order-6 is blocked since $time_re with error \"lost its lease 3 times in a row\", 1 event waiting$"
+    like "why: blocked for having lost its leases" "$reason: $answer" "^blocked: mail-order-6 is blocked: lost its lease 3 times in a row \($time_re\); 1 event waits$"
 
     weir append order-7 Placed >/dev/null && state route mail mail mail-
     ok "pause" weir pause mail-order-7
@@ -139,7 +144,7 @@ answers() {
     ok "the workers end" bash -c '"$TARGET_STATE" worker w-mail mail 0 && "$TARGET_STATE" worker w-other other 0'
     why mail-order-7
     is "why: not routed, and its reaction is known to nobody" "$reason: $answer" \
-        "unknown-reaction: mail-order-7 has no work yet: event 9 is not routed; reaction mail is known to no running worker"
+        "unknown-reaction: mail-order-7 has no work yet: event 9 is not routed; reaction mail is handled by no running worker"
     ok "a router" state router mail router-1 600
     why mail-order-7
     is "why: not routed yet" "$reason: $answer" \
@@ -156,7 +161,7 @@ answers() {
 
     status "why of what is not there" 3 weir why mail-order-99
     is "says so" "$(errors)" 'no target "mail-order-99"'
-    status "why without a target" 2 weir why
+    status "--verbose without a target" 2 weir why --verbose
     status "why of two" 2 weir why a b
     status "why of an empty name" 1 weir why ''
 }
@@ -169,15 +174,15 @@ SELECT weir.append_one(0, 1000, 'held-1', 0, 0, 'Late', '{}', '{}');
 SELECT pg_sleep(60);
 END
     spawned $!
-    wait_for "the open append" 10 bash -c '[ "$(psql -XAtc "SELECT count(*) FROM pg_stat_activity WHERE wait_event = '"'PgSleep'"'" operate)" = 1 ]'
+    wait_for "the open append" bash -c '[ "$(psql -XAtc "SELECT count(*) FROM pg_stat_activity WHERE wait_event = '"'PgSleep'"'" operate)" = 1 ]'
     ok "an event past one that is not finished" weir append order-7 Returned
     why mail-order-7
-    like "why: held back" "$reason: $answer" "^held-back: mail-order-7 has no work yet: event [0-9]+ is above safe \([0-9]+\), held back by process [0-9]+ \(slow\) since $time_re$"
+    like "why: held back" "$reason: $answer" "^held-back: mail-order-7 has no work yet: event [0-9]+ is above safe \([0-9]+\), held back by process [0-9]+ \(slow\), which began $time_re$"
     is "with who does it as evidence" "$(member .evidence.held_back_by.0.application <<<"$out")" slow
     why stock
     is "other targets are not held back" "$reason" retired
     sql operate -c "SELECT pg_terminate_backend(pid) FROM pg_stat_activity WHERE wait_event = 'PgSleep'" >/dev/null
-    wait_for "the end of it" 10 bash -c '"$WEIR" why mail-order-7 | grep -vq held-back'
+    wait_for "the end of it" bash -c '"$WEIR" why mail-order-7 | grep -vq held-back'
     why mail-order-7
     is "and no longer when it has ended" "$reason" unrouted
     ok "the rest is routed" state route mail mail mail-
@@ -243,16 +248,16 @@ verbs() {
     like "says what is needed" "$(errors)" 'needs --yes where nobody can be asked'
     is "skip --dry-run" "$(weir skip p-s-1 --dry-run)" '{"would_change":1}'
     is "a name that is given twice is one target" "$(weir skip p-s-1 p-s-1 --dry-run)" '{"would_change":1}'
-    is "parks nothing" "$(weir dead ls)" ""
+    is "parks nothing" "$(weir parked ls)" ""
     status "skip, and the answer is no" 1 on_terminal n "$WEIR" skip p-s-1
     like "it asked" "$out" 'weir: skip: set aside the next event of 1 target\? \[y/N\] '
     like "and says that nothing was done" "$out" 'nothing was changed'
-    is "which is so" "$(weir dead ls)" ""
+    is "which is so" "$(weir parked ls)" ""
     status "skip, and no answer" 1 on_terminal '' "$WEIR" skip p-s-1
     ok "skip, and the answer is yes" on_terminal y "$WEIR" skip p-s-1
     like "prints a table there" "$out" 'CHANGED
  *1'
-    is "it is parked, with the error" "$(weir dead ls | member .error)" broken
+    is "it is parked, with the error" "$(weir parked ls | member .error)" broken
     is_so "and the target goes on after it" watermark p-s-1 1
     is_so "ready" state p-s-1 ready
     ok "somebody holds it" state hold p-s-2 w1 600
@@ -318,57 +323,57 @@ verbs() {
     is "and is kept" "$(weir resume --lane later)" '{"changed":1}'
 }
 
-# ---- dead letters, reactions, doctor -----------------------------------------------------------
+# ---- parked events, reactions, doctor -----------------------------------------------------------
 
 dead_letters() {
-    is "dead ls" "$(weir dead ls | wc -l)" 2
-    is "so does dead alone" "$(weir dead)" "$(weir dead ls)"
-    is "in words, too" "$(weir dead --text)" "$(weir dead ls --text)"
-    is "with a filter" "$(weir dead --target p-s-1)" "$(weir dead ls --target p-s-1)"
-    status "with one that nothing fits" 3 weir dead --reaction nobody
-    is "of a target" "$(weir dead ls --target p-s-1 | member .event)" 1
-    is "of a reaction" "$(weir dead ls --reaction p --limit 1 | wc -l)" 1
-    status "of one that is not there" 3 weir dead ls --reaction nobody
-    id=$(weir dead ls --target p-s-1 | member .id)
-    ok "dead show" weir dead show "$id"
+    is "parked ls" "$(weir parked ls | wc -l)" 2
+    is "so does parked alone" "$(weir parked)" "$(weir parked ls)"
+    is "in words, too" "$(weir parked --text)" "$(weir parked ls --text)"
+    is "with a filter" "$(weir parked --target p-s-1)" "$(weir parked ls --target p-s-1)"
+    status "with one that nothing fits" 3 weir parked --reaction nobody
+    is "of a target" "$(weir parked ls --target p-s-1 | member .event)" 1
+    is "of a reaction" "$(weir parked ls --reaction p --limit 1 | wc -l)" 1
+    status "of one that is not there" 3 weir parked ls --reaction nobody
+    id=$(weir parked ls --target p-s-1 | member .id)
+    ok "parked show" weir parked show "$id"
     is "has the event" "$(member .stream <<<"$out") $(member .name <<<"$out") $(member .data <<<"$out")" "s-1 A {}"
     for line in frobnicate 1 --all --yes --dry-run "show" "show x" "show 0" "show -1" "ls 1" "ls --all" "show 1 --yes" "retry" "drop --yes" \
         "retry 1 --all" "retry --all --target a" "drop 1 --limit 1" "drop --target ''" "drop 1"; do
         # shellcheck disable=SC2086
-        status "dead $line" 2 eval "weir dead $line"
+        status "parked $line" 2 eval "weir parked $line"
     done
-    status "dead show of another number" 3 weir dead show 4711
-    status "dead retry of one that is there and one that is not" 3 weir dead retry "$id" 4711
-    is "sends nothing back" "$(weir dead ls --target p-s-1 | member .sent_back)" false
-    is "dead retry --dry-run" "$(weir dead retry --all --dry-run)" '{"would_change":2}'
-    is "dead retry" "$(weir dead retry "$id" "$id")" '{"changed":1}'
-    is "is seen" "$(weir dead ls --target p-s-1 | member .sent_back)" true
-    is "dead retry again" "$(weir dead retry "$id")" '{"changed":0}'
+    status "parked show of another number" 3 weir parked show 4711
+    status "parked retry of one that is there and one that is not" 3 weir parked retry "$id" 4711
+    is "sends nothing back" "$(weir parked ls --target p-s-1 | member .sent_back)" false
+    is "parked retry --dry-run" "$(weir parked retry --all --dry-run)" '{"would_change":2}'
+    is "parked retry" "$(weir parked retry "$id" "$id")" '{"changed":1}'
+    is "is seen" "$(weir parked ls --target p-s-1 | member .sent_back)" true
+    is "parked retry again" "$(weir parked retry "$id")" '{"changed":0}'
     why p-s-1
     is "why knows of it" "$(member .evidence.sent_back <<<"$out")" 1
     ok "it is handled" state finish p-s-1
-    status "and gone" 3 weir dead ls --target p-s-1
+    status "and gone" 3 weir parked ls --target p-s-1
     ok "an event that cannot be routed" weir append s-6 A
     ok "is parked" state misroute p 'no template'
-    is "without a target" "$(weir dead ls | tail -n 1 | member .target)" null
-    id=$(weir dead ls | tail -n 1 | member .id)
-    status "it cannot be sent back" 1 weir dead retry "$id"
-    is "a filter leaves it out" "$(weir dead retry --all)" '{"changed":1}'
-    like "and says so" "$errout$(weir dead retry --all 2>&1 >/dev/null)" "$id stays parked: it has no target"
-    is "dead drop --dry-run" "$(weir dead drop --all --dry-run)" '{"would_change":2}'
-    status "dead drop, and the answer is no" 1 on_terminal n "$WEIR" dead drop "$id"
+    is "without a target" "$(weir parked ls | tail -n 1 | member .target)" null
+    id=$(weir parked ls | tail -n 1 | member .id)
+    status "it cannot be sent back" 1 weir parked retry "$id"
+    is "a filter leaves it out" "$(weir parked retry --all)" '{"changed":1}'
+    like "and says so" "$errout$(weir parked retry --all 2>&1 >/dev/null)" "$id stays parked: it has no target"
+    is "parked drop --dry-run" "$(weir parked drop --all --dry-run)" '{"would_change":2}'
+    status "parked drop, and the answer is no" 1 on_terminal n "$WEIR" parked drop "$id"
     like "it asked" "$out" 'drop 1 parked event for ever\? '
-    is "dead drop" "$(weir dead drop "$id" --yes)" '{"changed":1}'
-    is "dead drop of a reaction's" "$(weir dead drop --reaction p --yes)" '{"changed":1}'
-    is "there are none" "$(weir dead ls)" ""
-    status "to retry, either" 3 weir dead retry --all
+    is "parked drop" "$(weir parked drop "$id" --yes)" '{"changed":1}'
+    is "parked drop of a reaction's" "$(weir parked drop --reaction p --yes)" '{"changed":1}'
+    is "there are none" "$(weir parked ls)" ""
+    status "to retry, either" 3 weir parked retry --all
 }
 
 reactions_and_doctor() {
     ok "reactions ls" weir reactions ls
     is "has the definition" "$(member .reaction <<<"$out") $(member .names <<<"$out") $(member .source <<<"$out") $(member .rule <<<"$out")" 'p null s-* stream'
     is "and how far it is" "$(member .routed <<<"$out") $(member .lag <<<"$out") $(member .workers <<<"$out")" "16 0 0"
-    like "in words, too" "$(weir reactions ls --text)" 'REACTION +DEFINITION +NAMES'
+    like "in words, too" "$(weir reactions ls --text)" 'REACTION +NAMES +SOURCE'
     is "so does reactions alone" "$(weir reactions)" "$out"
     for line in frobnicate "ls p" "ls --dry-run" --dry-run retire "retire a b"; do
         # shellcheck disable=SC2086
@@ -378,11 +383,14 @@ reactions_and_doctor() {
 
     ok "doctor where nobody works" weir doctor
     like "notes the lane" "$out" '"level":"note","rule":"lane-without-worker","message":"[0-9] targets are ready in lane \\"fast\\"'
-    like "and the reaction, with targets" "$out" '"level":"note","rule":"unknown-reaction","message":"no running worker knows reaction \\"p\\", which is routed up to 16 of 16; [0-9] targets have work of it: p-s-[0-9], p-s-[0-9], p-s-[0-9]'
+    like "and the reaction, with targets" "$out" '"level":"note","rule":"unknown-reaction","message":"no running worker handles reaction \\"p\\", which is routed up to 16 of 16; [0-9] targets have work of it: p-s-[0-9], p-s-[0-9], p-s-[0-9]'
     ok "somebody works, elsewhere" state worker w1 other 600
     status "doctor then" 1 weir doctor
     like "finds the lane" "$out" '"level":"finding","rule":"lane-without-worker"'
     like "and the reaction" "$out" '"level":"finding","rule":"unknown-reaction"'
+    ok "a worker of which nothing was heard for 7 s" state worker w2 fast 8 p
+    like "is late, and status shows since when" "$(weir status --text)" 'w2 +late .* [0-9]+ s ago'
+    ok "that one is forgotten" state worker w2 fast 0
     ok "where it should" state worker w1 fast 600 p
     ok "doctor then" weir doctor
     is "has nothing to say of it" "$(grep -c 'without-worker\|unknown-reaction' <<<"$out")" 0
@@ -405,7 +413,7 @@ reactions_and_doctor() {
 
 # ---- watching ----------------------------------------------------------------------------------
 
-line_with() { wait_for "$2" 20 grep -q "$1" watched; }
+line_with() { wait_for "$2" grep -q "$1" watched; }
 
 watching() {
     timeout 100 "$WEIR" targets --watch --match 'p-s-[12]*' >/dev/null 2>&1 &
@@ -414,7 +422,7 @@ watching() {
     "$WEIR" targets --watch --match '/^p-s-[12]$/' >watched 2>watched.err &
     local watcher=$!
     spawned $watcher
-    ok "--watch begins with what is there" wait_for "two lines" 20 bash -c '[ "$(wc -l <watched)" = 2 ]'
+    ok "--watch begins with what is there" wait_for "two lines" bash -c '[ "$(wc -l <watched)" = 2 ]'
     ok "a change" weir pause p-s-1
     ok "is a line" line_with '"target":"p-s-1",.*"state":"paused"' "the pause"
     ok "a lease" state hold p-s-2 w9 600
@@ -424,7 +432,7 @@ watching() {
     ok "which is a line" line_with '"target":"p-s-1",.*"priority":7' "the priority"
     is "the renewal is none" "$(grep -c '"state":"leased"' watched)" 1
     ok "it is to end soon" state extend p-s-2 1
-    ok "its end is one, though nothing wakes" wait_for "its end" 20 bash -c 'tail -n 1 watched | grep -q "\"target\":\"p-s-2\",.*\"state\":\"ready\""'
+    ok "its end is one, though nothing wakes" wait_for "its end" bash -c 'tail -n 1 watched | grep -q "\"target\":\"p-s-2\",.*\"state\":\"ready\""'
     is "targets that did not change are not repeated" "$(grep -c p-s-1 watched)" 3
     ok "a priority is cleared" weir prioritize --clear p-s-1
     kill -INT $watcher
@@ -460,10 +468,10 @@ watching() {
 
 # The examples of --help, where there is something to do them to.
 examples() {
-    for command in why unblock reset skip prioritize pause resume dead reactions; do
+    for command in why unblock reset skip prioritize pause resume parked reactions; do
         while IFS= read -r line; do
             line=${line//mail-1/p-s-1} line=${line//mail-\*/p-*} line=${line//lane mail/lane fast} line=${line//confirm-order/p}
-            line=${line/dead show 1/dead show $1} line=${line/dead drop 1/dead drop $1}
+            line=${line/parked show 1/parked show $1} line=${line/parked drop 1/parked drop $1}
             [[ $line == *"--blocked --lane"* ]] && state block p-s-3 broken
             ok "weir $command --help: $line" bash -c "PATH=$tmp/bin:\$PATH; $line"
         done < <(weir "$command" --help | sed -n '/^Examples/,$s/^  //p')
@@ -483,7 +491,7 @@ END
     is "bash completes names of targets" "$(eval "$completes why p-")" "p-s-1 p-s-2 p-s-3 p-s-4 p-s-5 "
     is "also the second one" "$(eval "$completes pause p-s-1 p-s-2")" "p-s-2 "
     is "and the one after a priority" "$(eval "$completes prioritize 3 p-s-4")" "p-s-4 "
-    is "and verbs" "$(eval "$completes dead ''")" "ls show retry drop "
+    is "and verbs" "$(eval "$completes parked ''")" "ls show retry drop "
 }
 
 # ---- on both stores ----------------------------------------------------------------------------
@@ -496,7 +504,9 @@ for store in "sqlite:$tmp/answers.db" postgres:///operate; do
     ok "orders and their targets" make_orders
     answers
     if [[ $store == postgres:* ]]; then held_back; fi
-    ok "doctor finds the store sound" weir doctor
+    status "doctor" 1 weir doctor
+    is "finds the targets that are blocked, and nothing else" "$(sed -n 's/.*"level":"finding","rule":"\([a-z-]*\)","message":"\([^"]*\)".*/\1: \2/p' <<<"$out")" \
+        "blocked: 2 targets are blocked: mail-order-2, mail-order-6"
 done
 
 for store in "sqlite:$tmp/verbs.db" "postgres:///operate?schema=verbs"; do
@@ -510,11 +520,47 @@ for store in "sqlite:$tmp/verbs.db" "postgres:///operate?schema=verbs"; do
     watching
     completion
     ok "something to skip" weir skip p-s-4 --yes
-    examples "$(weir dead ls | member .id)"
+    examples "$(weir parked ls | member .id)"
+done
+
+# ---- a parked event that is no longer in the log -----------------------------------------------
+
+# As the owner of a database can: the event is removed, what protects it and what was parked are left.
+remove_event() {
+    if [[ $WEIR_STORE == sqlite:* ]]; then
+        "$python" -c 'import sqlite3, sys
+db = sqlite3.connect(sys.argv[1], isolation_level=None)
+(kept,) = db.execute("SELECT sql FROM sqlite_master WHERE name = ?", ("weir_events_no_delete",)).fetchone()
+db.executescript("BEGIN; DROP TRIGGER weir_events_no_delete; DELETE FROM weir_events WHERE id = 1; %s; COMMIT" % kept)' \
+            "$tmp/gone.db"
+    else
+        sql operate -c 'ALTER TABLE gone.events DISABLE TRIGGER events_no_change; DELETE FROM gone.events WHERE id = 1;
+            ALTER TABLE gone.events ENABLE ALWAYS TRIGGER events_no_change'
+    fi
+}
+
+cat >gone.yaml <<'END'
+reactions:
+  - { name: gone, on: [A], to: all, run: exit 65, retries: 0, on_poison: park, from: start }
+END
+
+for store in "sqlite:$tmp/gone.db" "postgres:///operate?schema=gone"; do
+    export WEIR_STORE=$store
+    diag "an event that is gone, on ${store%%:*}"
+    ok "two events" eval 'weir append s A "{}" && weir append s A "{}"'
+    status "cannot be handled" 1 weir work --config gone.yaml --until-idle
+    like "which is told" "$errout" '"msg":"not_all_handled","blocked":0,"parked":2,'
+    is "and are parked" "$(weir parked ls | wc -l)" 2
+    ok "the first is removed from the log" remove_event
+    is "both are sent back" "$(weir parked retry --all)" '{"changed":2}'
+    status "the worker comes to an end" 1 weir work --config gone.yaml --until-idle --log json
+    is "and says once why" "$(grep -c '"msg":"event_gone".*"event":1,' <<<"$errout")" 1
+    is "the other is parked again" "$(weir parked ls | member .event)" 2
+    is "alone" "$(weir parked ls | wc -l)" 1
 done
 
 for command in "why a" "unblock a" "skip a --yes" "reset a --to start --yes" "prioritize 1 a" "pause a" "resume a" \
-    "pause --lane a" "dead ls" "dead retry --all" "reactions ls" "reactions retire a"; do
+    "pause --lane a" "parked ls" "parked retry --all" "reactions ls" "reactions retire a"; do
     # shellcheck disable=SC2086
     status "weir $command without a store" 3 weir $command --store sqlite:nowhere.db
 done

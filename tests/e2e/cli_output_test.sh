@@ -34,10 +34,10 @@ on_terminal() { python3 terminal.py "$@"; }
 
 ok "weir help" weir help
 is "has five starters on top" "$(sed -n '/^Start with/,/^$/p' <<<"$out" | grep -c '^  weir ')" 5
-is "then its blocks" "$(grep -E '^[A-Z][a-z]+$' <<<"$out" | tr '\n' ' ')" "Events Workers Tables Operate "
+is "then its blocks" "$(grep -E '^[A-Z][a-z]+$' <<<"$out" | tr '\n' ' ')" "Events Workers Tables Jobs Operate "
 commands=$(sed -n '/^Events/,$p' <<<"$out" | sed -n 's/^  \([a-z]*\) .*/\1/p')
 is "with every command" "$(tr '\n' ' ' <<<"$commands")" \
-    "append read log streams close work targets why reactions dead claim done fail release extend lock once locks race lint init status doctor unblock skip reset prioritize pause resume help version "
+    "append read log streams close work targets why reactions parked claim done fail release extend race lint lock once locks init status doctor backup restore unblock skip reset prioritize pause resume help version "
 for command in $commands; do
     ok "weir $command --help" weir "$command" --help
     like "weir $command --help: has usage and examples" "$out" "^Usage: weir $command .*Examples"$'\n'"  weir $command"
@@ -104,6 +104,64 @@ steering=$(printf '\302\23331m\177')
 ok "control characters that JSON allows" weir append control N "\"$steering\""
 ok "come back as they are in JSON" bash -c '"$WEIR" read control --json | LC_ALL=C grep -qF "$1"' - "$steering"
 ok "but cannot steer a terminal" bash -c '"$WEIR" read control --text | LC_ALL=C grep -qF "\"??31m?\""'
+
+# Characters that nobody sees, or that turn a line: the separators of lines and paragraphs, zero
+# width, directions. They are escaped wherever the program writes, whatever the form.
+for code in 2028 2029 200b 202e 2066 feff; do
+    hidden=$(printf '%b' "\\u$code")
+    weir append "odd${hidden}name" "Na${hidden}me" "{\"a\":\"x${hidden}y\"}" --json >odd.out 2>odd.err
+    weir work --on "Na${hidden}me" --to "t${hidden}t" --run 'exit 7' --retries 0 --from start --until-idle \
+        --name "re${hidden}act" --log text >>odd.out 2>>odd.err
+    weir work --on "Na${hidden}me" --to "t${hidden}t" --run 'exit 7' --retries 0 --from start --until-idle \
+        --name "re${hidden}act" --log json >>odd.out 2>>odd.err
+    for form in --text --json; do
+        for command in "read odd${hidden}name" log streams targets status doctor reactions parked "why t${hidden}t" \
+            "read none${hidden}such"; do
+            # shellcheck disable=SC2086
+            weir $command $form >>odd.out 2>>odd.err
+        done
+    done
+    is "U+$code is in nothing that is printed" "$(cat odd.out odd.err | LC_ALL=C grep -cF "$hidden")" 0
+    ok "but its escape is, on stdout" grep -qF "\\u$code" odd.out
+    ok "and on stderr" grep -qF "\\u$code" odd.err
+    is "and JSON is what it was" "$(weir read "odd${hidden}name" --json | python3 -c 'import json,sys
+print(json.loads(sys.stdin.readline())["data"]["a"])')" "x${hidden}y"
+done
+
+# ---- terminals ---------------------------------------------------------------------------------
+
+mkdir terminal && cd terminal || exit 1
+on_terminal() { env -u COLUMNS -u NO_COLOR TERM=xterm python3 "$WEIR_SOURCE/tests/e2e/on_terminal.py" "$@"; }
+widest() { python3 -c 'import sys; print(max(len(line.decode().rstrip()) for line in sys.stdin.buffer))'; }
+long=$(printf '%0100d' 7)
+weir append order-1 OrderPlaced "{\"note\":\"$long\"}" >/dev/null 2>&1
+for columns in 40 80 120; do
+    ok "a table fits $columns columns" test "$(on_terminal $columns "$WEIR" log | widest)" -le "$columns"
+done
+like "what is cut short says so" "$(on_terminal 80 "$WEIR" log)" '"note":"0+…'
+like "--wide shows all of it" "$(on_terminal 80 "$WEIR" log --wide)" "$long"
+like "a pipe gets all of it" "$(weir log --text)" "$long"
+like "COLUMNS counts more than the terminal" "$(COLUMNS=300 python3 "$WEIR_SOURCE/tests/e2e/on_terminal.py" 80 "$WEIR" log)" "$long"
+like "times are told from now" "$(on_terminal 120 "$WEIR" log)" ' (now|[0-9]+ s ago) '
+like "or as they are" "$(on_terminal 120 "$WEIR" log --utc)" ' 20[0-9-]+T[0-9:.]+Z '
+is "WEIR_OUTPUT=json holds on a terminal" "$(WEIR_OUTPUT=json on_terminal 80 "$WEIR" streams | head -c 10)" '{"stream":'
+is "WEIR_OUTPUT=text holds in a pipe" "$(WEIR_OUTPUT=text weir streams | head -c 6)" STREAM
+is "--json counts more" "$(WEIR_OUTPUT=text weir streams --json | head -c 10)" '{"stream":'
+status "a colour that is none" 2 weir streams --color blue
+like "is refused with what there is" "$errout" 'auto, always or never'
+cat >weir.yaml <<'END'
+reactions: [{ name: fail, on: OrderPlaced, to: "mail-{stream}", run: "echo no route >&2; exit 65", from: start }]
+END
+weir work --until-idle >/dev/null 2>&1
+red=$(printf '\033[1;31mblocked\033[0m')
+like "a state has a colour on a terminal" "$(on_terminal 80 "$WEIR" targets | tr -d '[')" "$(tr -d '[' <<<"$red")"
+for never in "NO_COLOR=1" "TERM=dumb"; do
+    is "no colour with $never" "$(env -u COLUMNS TERM=xterm "$never" python3 "$WEIR_SOURCE/tests/e2e/on_terminal.py" 80 "$WEIR" targets | grep -c "$(printf '\033')")" 0
+done
+is "nor in a pipe" "$(weir targets --text | grep -c "$(printf '\033')")" 0
+is "unless it is asked for" "$(weir targets --text --color always | grep -c "$(printf '\033')")" 1
+is "the line that matters of an error" "$(weir targets --text | awk 'NR == 2 { print $NF, $(NF - 1) }')" "route no"
+cd .. || exit 1
 
 # ---- closed standard files ---------------------------------------------------------------------
 

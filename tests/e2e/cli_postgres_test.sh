@@ -1,33 +1,33 @@
 #!/usr/bin/env bash
-# cli_postgres_test.sh - the program on PostgreSQL: every command, the README's and the help's examples,
+# cli_postgres_test.sh - the program on PostgreSQL: every command, the examples of docs/postgres.md and of the help,
 # init from many processes, roles, errors that say what to do, passwords that are never shown, a pooler,
 # a standby. Run by tests/postgres/with-server.
 # shellcheck disable=SC2016 # what bash -c runs expands there
 . "$(dirname "$0")/tap.sh" || exit 1
+. "$(dirname "$0")/page.sh" || exit 1
 cd "$tmp" || exit 1
 chmod 755 "$tmp"
 unset WEIR_STORE
 export PGHOST=$WEIR_TEST_PG_DIR PGUSER=postgres
 export PATH=$WEIR_TEST_PG_BIN:$PATH
-mkdir bin build && ln -s "$WEIR" bin/weir && ln -s "$WEIR" build/weir
+mkdir bin && ln -s "$WEIR" bin/weir
 export PATH=$tmp/bin:$PATH
 as_server() { if [ "$(id -u)" = 0 ]; then (cd / && runuser -u "$WEIR_TEST_PG_USER" -- "$@"); else "$@"; fi; }
 
 weir() { "$WEIR" "$@"; }
 sql() { psql -X -q -A -t -v ON_ERROR_STOP=1 "$@"; }
 
-# ---- the README, as written --------------------------------------------------------------------
+# ---- docs/postgres.md, as written ---------------------------------------------------------------
 
-count=0
-while IFS= read -r line; do
-    count=$((count + 1))
-    ok "README: $line" bash -c "$line"
-done < <(sed -n '/^## On PostgreSQL/,/^## The library/p' "$WEIR_SOURCE/README.md" |
-    sed -n '/^```sh/,/^```/p' | grep -v '^```')
-ok "the README has commands for PostgreSQL (it has $count)" test "$count" -ge 8
+page_run "$WEIR_SOURCE/docs/postgres.md"
+ok "docs/postgres.md has commands (it has $page_blocks blocks)" test "$page_blocks" -ge 2
 is "they leave two events" "$(sql orders -c 'SELECT count(*) FROM weir.events')" 2
-query=$(sed -n 's/.*`\(SELECT [^`]*weir\.events\)`.*/\1/p' "$WEIR_SOURCE/README.md")
-ok "the README's query runs" psql -X -d orders -c "$query"
+count=0
+while IFS= read -r query; do
+    count=$((count + 1))
+    ok "docs/postgres.md: $query" psql -X -v ON_ERROR_STOP=1 -d orders -c "$query"
+done < <(sed -n '/^```sql/,/^```/p' "$WEIR_SOURCE/docs/postgres.md" | grep -v '^```')
+ok "docs/postgres.md has statements (it has $count)" test "$count" -ge 4
 
 for command in init append read log streams targets status doctor; do
     while IFS= read -r line; do
@@ -52,7 +52,7 @@ ok "the plan is SQL that psql runs" psql -X -q -v ON_ERROR_STOP=1 -d shop -f pla
 ok "and makes what init makes: doctor has no complaint about it" weir doctor
 is "not even a note" "$(grep -c '"rule":"schema"' <<<"$out")" 0
 ok "init of what is there" weir init
-is "changes nothing" "$out" '{"store":"postgres:///shop?schema=Odd one","schema":1,"created":false,"upgraded":false}'
+is "changes nothing" "$out" '{"store":"postgres:///shop?schema=Odd one","schema":2,"created":false,"upgraded":false}'
 ok "init --plan of what is up to date" weir init --plan
 is "has nothing to do" "$out" ""
 ok "append" weir append order-1 OrderPlaced '{"total":40}' --expect none --key k1 --reserve email:a
@@ -83,10 +83,10 @@ rm weir.yaml
 
 "$WEIR" log --follow --after 2002 >followed 2>&1 &
 spawned $!
-wait_for "the follower's connection" 10 bash -c \
+wait_for "the follower's connection" bash -c \
     '[ "$(psql -XAtc "SELECT count(*) FROM pg_stat_activity WHERE datname = '"'shop'"'" postgres)" -ge 1 ]'
 ok "an append of another process" weir append late-1 Seen
-ok "reaches a follower" wait_for "the event" 10 grep -q '"stream":"late-1"' followed
+ok "reaches a follower" wait_for "the event" grep -q '"stream":"late-1"' followed
 kill -TERM "${tap_pids[-1]}"
 wait "${tap_pids[-1]}"
 is "which ends with 0" $? 0
@@ -98,8 +98,11 @@ is "reading needs no right to write" $? 0
 
 createdb raced
 ok "sixteen weir init at once" bash -c 'for i in $(seq 16); do "$WEIR" init --store postgres:///raced >raced.$i 2>&1 & pids="$pids $!"; done; for p in $pids; do wait $p || exit 1; done'
+is "exactly one of them has created it" "$(cat raced.? raced.?? | grep -c '"created":true,"upgraded":false')" 1
+is "and nobody has upgraded it" "$(cat raced.? raced.?? | grep -c '"created":false,"upgraded":false')" 15
 is "leave one store" "$(sql raced -c 'SELECT count(*) FROM weir.store')" 1
 ok "eight appends at once that find no store" bash -c 'createdb first; for i in $(seq 8); do "$WEIR" append s-$i N --store postgres:///first >first.$i 2>&1 & pids="$pids $!"; done; for p in $pids; do wait $p || exit 1; done'
+is "and one of them says that it made one" "$(cat first.? | grep -c 'created store')" 1
 is "are all there" "$(sql first -c 'SELECT count(*) FROM weir.events')" 8
 
 # ---- who holds readers back --------------------------------------------------------------------
@@ -112,13 +115,13 @@ SELECT pg_sleep(4);
 COMMIT;
 END
 spawned $!
-wait_for "the open append" 10 bash -c '[ "$(psql -XAtc "SELECT count(*) FROM pg_stat_activity WHERE wait_event = '"'PgSleep'"'" first)" = 1 ]'
+wait_for "the open append" bash -c '[ "$(psql -XAtc "SELECT count(*) FROM pg_stat_activity WHERE wait_event = '"'PgSleep'"'" first)" = 1 ]'
 ok "an append past one that is not finished" weir append quick-1 Soon
 ok "status then" weir status
 like "names who holds readers back" "$out" '"safe":8,"held_back_by":\[\{"pid":[0-9]+,[^]]*"application":"slow"'
 like "in words, too" "$(weir status --text)" 'slow'
 is "the log ends before it" "$(weir log | tail -n 1 | sed 's/.*"id":\([0-9]*\),.*/\1/')" 8
-ok "and goes on when it is finished" wait_for "both events" 15 bash -c '[ "$("$WEIR" log --after 8 | wc -l)" = 2 ]'
+ok "and goes on when it is finished" wait_for "both events" bash -c '[ "$("$WEIR" log --after 8 | wc -l)" = 2 ]'
 
 sql first <<'END'
 BEGIN;
@@ -171,7 +174,7 @@ SELECT weir.route(ARRAY[$((base + 1))], '{1}', '{0}', ARRAY[$((base + 2))], '{t}
                   '{0}', '{big}', '{""}', ARRAY[$base], ARRAY[$((base + 2))], '{}', '{}', '{}', '{}', '{}');
 UPDATE weir.targets SET fence = $base;
 SELECT weir.lease('l', 'worker', 60000000, 1, 0, 0, '{}', '{}', true, 0);
-SELECT weir.settle($((base + 1)), $((base + 1)), ARRAY[$((base + 1))], ARRAY[$((base + 1))], '{}', '{}', '{}', '{}',
+SELECT weir.settle($((base + 1)), $((base + 1)), 0, ARRAY[$((base + 1))], ARRAY[$((base + 1))], '{}', '{}', '{}', '{}',
                    '{}', true, $((base + 1)), $((base + 2)), 'broken', 3, 0, 0);
 END
     ok "$name: targets" weir targets
@@ -179,9 +182,45 @@ END
     like "$name: the event it is blocked at" "$out" "\"event\":$((base + 2))[,}]"
     like "$name: fence" "$(sql "$name" -c 'SELECT fence FROM weir.targets')" "^$((base + 1))\$"
     like "$name: the router's position" "$(weir status)" "\"reaction\":\"r\",\"routed\":$((base + 2)),\"lag\":0"
-    ok "$name: doctor has no complaint" weir doctor
+    run weir doctor
+    is "$name: doctor finds the target that is blocked, and nothing else" \
+        "$(grep -o '"level":"finding","rule":"[a-z-]*"' <<<"$out")" '"level":"finding","rule":"blocked"'
 }
 large $((1 << 31)) past_31
+
+# A position of a log that was cut off, as earlier versions have settled it.
+at=$(sql past_31 -c 'SELECT max(id) FROM weir.events')
+sql past_31 -c 'UPDATE weir.subscriptions SET at = at + 100, mark = mark + 100' -c "UPDATE weir.targets
+    SET blocked = NULL, held = false, error = ''" -c 'SELECT weir.derive(ARRAY(SELECT id FROM weir.targets))' >/dev/null
+status "doctor finds a position beyond the log" 1 weir doctor
+like "and names the target" "$out" '"rule":"beyond-log","message":"1 target is beyond the end of the log: t; the log ends at'
+ok "why" weir why t
+like "says it, too" "$out" '"reason":"beyond-log"'
+like "and so does the list" "$(weir targets)" '"error":"its position is beyond the end of the log'
+ok "a reset repairs it" weir reset t --to $((at - 1)) --yes
+ok "and doctor has no complaint" weir doctor
+
+# The same of routing, under a worker that runs. It routes nothing for that reaction, even when the log has grown past it.
+timeout -s TERM 300 weir work --name r --on '*' --to t --lane l --run 'cat >>handled; echo >>handled' --log json 2>work.log &
+worker=$!
+for _ in $(seq 600); do test "$(sql past_31 -c 'SELECT max(at) FROM weir.subscriptions')" = "$at" && break; sleep 0.1; done
+sql past_31 -c 'UPDATE weir.reactions SET routed = routed + 10' >/dev/null
+status "doctor finds a reaction that is routed beyond the log" 1 weir doctor
+like "and names it" "$out" '"rule":"routed-beyond-log","message":"reaction .*r.* is routed up to'
+weir append late N '{"late":0}' >/dev/null
+for _ in $(seq 600); do grep -q routed_beyond_log work.log && break; sleep 0.1; done
+like "a worker says it" "$(cat work.log)" '"routed_beyond_log","reaction":"r"'
+for i in $(seq 12); do weir append late N "{\"late\":$i}" >/dev/null; done
+sql past_31 -c "UPDATE weir.reactions SET routed = $at WHERE name = 'r'" >/dev/null
+weir append late N '{"late":13}' >/dev/null
+for _ in $(seq 600); do grep -q '"late":13' handled && break; sleep 0.1; done
+kill "$worker" 2>/dev/null
+wait "$worker"
+is "C16_what_lies_below_a_reaction_beyond_the_log_is_routed_when_it_is_repaired" \
+    "$(grep -o '"late":[0-9]*' handled | sort -u | wc -l)" 14
+is "it is said once" "$(grep -c routed_beyond_log work.log)" 1
+ok "what doctor says repairs it" weir doctor
+
 large $((1 << 32)) past_32
 large $((1 << 53)) past_53
 
@@ -195,7 +234,7 @@ like "is told what to do" "$errout" 'weir init --grant'
 status "nor may it make a store" 1 weir init --store "$as_worker?schema=other"
 like "and is told what to do" "$errout" '"detail":"Run weir init as a role that may create a schema'
 ok "init --plan --grant" weir init --plan --grant worker
-like "prints SQL" "$out" 'GRANT SELECT ON ALL TABLES IN SCHEMA weir TO'
+like "prints SQL" "$out" "SELECT weir.grant_role\\('worker', 'worker'\\);"
 status "and runs none" 1 weir append a N --store "$as_worker"
 ok "init --grant" weir init --grant worker
 like "says so" "$out" '"created":false,"upgraded":false,"granted":"worker"'
@@ -203,19 +242,6 @@ ok "then it works" weir append a N --store "$as_worker"
 status "and cannot change what is there" 1 psql -X -q -U worker -d raced -c "UPDATE weir.events SET name = 'x'"
 like "by any means" "$errout" 'permission denied'
 ok "nor is init a burden to it: it changes nothing" weir init --store "$as_worker"
-
-# One that only looks, with the rights that docs/postgres.md gives it. A large event is read by other functions.
-sql -c 'CREATE ROLE reports LOGIN' postgres
-sed -n '/^A role that only looks/,/^## /p' "$WEIR_SOURCE/docs/postgres.md" | sed -n '/^```sql/,/^```$/{/^```/!p;}' >reports.sql
-ok "the page's SQL for a role that only looks" psql -X -q -v ON_ERROR_STOP=1 -d raced -f reports.sql
-printf '"%0100000d"' 0 >large.json
-ok "a large event" weir append large N @large.json
-for command in log 'log --name N --category a --since 2020-01-01' 'read a' 'read large --at 2100-01-01' streams status targets \
-    'reactions ls' 'dead ls'; do
-    # shellcheck disable=SC2086 # words of a command
-    ok "it can: weir $command" weir $command --store postgres://reports@/raced
-done
-status "it cannot append" 1 weir append a N --store postgres://reports@/raced
 
 status "init --grant of nobody" 1 weir init --grant nobody
 like "says what to do" "$errout" 'CREATE ROLE'
@@ -229,7 +255,7 @@ sql postgres -c "CREATE ROLE locked LOGIN PASSWORD 'hunter2-right'"
 hba=$WEIR_TEST_PG_DATA/pg_hba.conf
 as_server sed -i '1i local all locked scram-sha-256' "$hba"
 sql postgres -c 'SELECT pg_reload_conf()' >/dev/null
-wait_for "the new pg_hba.conf" 10 bash -c '! PGPASSWORD=x psql -XAtc "SELECT 1" -U locked raced'
+wait_for "the new pg_hba.conf" bash -c '! PGPASSWORD=x psql -XAtc "SELECT 1" -U locked raced'
 weir init --grant locked >/dev/null
 
 # What a failing command says, in both forms; never a password.
@@ -279,11 +305,11 @@ ok "SQLite does not care" env LD_LIBRARY_PATH="$tmp/none" "$WEIR" append a N --s
 sql raced -c "ALTER TABLE weir.events DISABLE TRIGGER events_no_change"
 status "doctor of a store that was changed" 1 weir doctor
 like "finds it" "$out" '"level":"finding","rule":"schema","message":"trigger events_no_change is not as'
-sql raced -c "ALTER TABLE weir.events ENABLE TRIGGER events_no_change"
+sql raced -c "ALTER TABLE weir.events ENABLE ALWAYS TRIGGER events_no_change"
 sql raced -c "UPDATE weir.store SET schema = 9, client_least = 9"
 status "a store of a newer version" 1 weir log
 like "is refused as such" "$errout" '"code":"newer"'
-sql raced -c "UPDATE weir.store SET schema = 1, client_least = 1"
+sql raced -c "UPDATE weir.store SET schema = 2, client_least = 1"
 
 # On a terminal a long check says that it is at work.
 cat >terminal.py <<'END'
@@ -300,9 +326,34 @@ sys.exit(child.wait())
 END
 sql raced -c 'BEGIN; LOCK TABLE weir.events; SELECT pg_sleep(3)' >/dev/null &
 spawned $!
-wait_for "the lock" 10 bash -c '[ "$(psql -XAtc "SELECT count(*) FROM pg_locks WHERE mode = '"'AccessExclusiveLock'"' AND granted" raced)" -ge 1 ]'
+wait_for "the lock" bash -c '[ "$(psql -XAtc "SELECT count(*) FROM pg_locks WHERE mode = '"'AccessExclusiveLock'"' AND granted" raced)" -ge 1 ]'
 ok "doctor of a store that takes its time" python3 terminal.py "$WEIR" doctor --text
 like "shows how long it has been at it" "$out" 'reading the whole store, 1 s'
+
+# ---- backup and restore: the lines that are printed, for real ----------------------------------
+
+createdb kept
+sql kept -c 'CREATE ROLE gone LOGIN'
+weir init --grant gone --as writer --store postgres:///kept >/dev/null
+weir append a N --store postgres:///kept >/dev/null
+ok "the line for pg_dump" bash -c 'weir backup kept.dump --store postgres:///kept --text >line && sh line'
+dropdb kept
+sql postgres -c 'DROP ROLE gone'
+createdb kept
+ok "the line for pg_restore" weir restore kept.dump --store postgres:///kept --text
+like "says that the roles must exist" "$errout" 'must exist before'
+printf '%s\n' "$out" >line
+status "without them it does nothing" 1 sh line
+like "and says whom it misses" "$errout" 'role "gone" does not exist'
+is "nothing at all" "$(sql kept -c "SELECT count(*) FROM pg_namespace WHERE nspname = 'weir'")" 0
+sql kept -c 'CREATE ROLE gone LOGIN'
+ok "with them it restores" sh line
+ok "over a store as well" sh line
+is "the event is there" "$(weir read a --store postgres:///kept | wc -l)" 1
+ok "who was granted it appends" env PGUSER=gone "$WEIR" append a N --store postgres:///kept
+is "and no more" "$(sql kept -c "SELECT has_function_privilege('gone', 'weir.log_end()', 'EXECUTE')")" f
+run weir doctor --store postgres:///kept
+is "doctor finds the rights as they were" "$(grep -c '"level":"finding"' <<<"$out")" 0
 
 # ---- a pooler ----------------------------------------------------------------------------------
 
@@ -330,7 +381,7 @@ END
 chmod -R a+rwX "$pooler"
 bouncer=$(PATH=$PATH:/usr/sbin command -v pgbouncer)
 as_server "$bouncer" -q -d "$pooler/ini" >/dev/null 2>&1
-wait_for "pgbouncer" 10 psql -X -h "$pooler" -p 6432 -d raced -c 'SELECT 1'
+wait_for "pgbouncer" psql -X -h "$pooler" -p 6432 -d raced -c 'SELECT 1'
 pooled="postgres:///raced?host=$pooler&port=6432"
 ok "append through PgBouncer in transaction mode" weir append pooled-1 N --store "$pooled"
 ok "read through it" weir read pooled-1 --store "$pooled"
@@ -347,7 +398,7 @@ standby=$(as_server mktemp -d /tmp/weir-standby.XXXXXX)
 as_server pg_basebackup -D "$standby/data" -h "$WEIR_TEST_PG_DIR" -U postgres -R -c fast >/dev/null 2>&1
 as_server sh -c "printf '%s\n' \"unix_socket_directories = '$standby'\" 'port = 5432' 'hot_standby_feedback = on' >>'$standby/data/postgresql.auto.conf'"
 as_server pg_ctl -D "$standby/data" -l "$standby/log" -w -t 30 start >/dev/null 2>&1
-wait_for "the standby" 20 psql -X -h "$standby" -d raced -c 'SELECT 1'
+wait_for "the standby" psql -X -h "$standby" -d raced -c 'SELECT 1'
 ok "reading from a standby" weir read a --store "postgres:///raced?host=$standby"
 status "appending to it" 1 weir append a N --store "postgres:///raced?host=$standby"
 like "says what to do" "$errout" 'target_session_attrs=read-write'

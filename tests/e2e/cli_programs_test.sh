@@ -46,7 +46,8 @@ grandchild|run|sleep 1000 & echo $! >pid.grandchild; exit 0
 EOF
 ok "its reactions are well" weir work --check
 for _ in 1 2 3 4 5; do ok "an event" weir append s-1 Go; done
-ok "they are run until nothing is left to do" weir work --until-idle
+status "they are run until nothing is left to do" 1 weir work --until-idle
+like "and how many are blocked is told" "$errout" '"msg":"not_all_handled","blocked":7,"parked":0,"next":"weir why"'
 
 explained() { # NAME PATTERN
     is "$1: it was run twice" "$(wc -l <"ran.$1")" 2

@@ -19,12 +19,7 @@ begin() {
     "$@" 2>work.log &
     pid=$!
     spawned $pid
-    wait_for "the worker" 20 grep -q '"msg":"started"' work.log || diag "$(cat work.log)"
-}
-ended() {
-    wait_for "the end of the worker" "$1" bash -c "! kill -0 $pid" || diag "$(tail -n 5 work.log)"
-    wait $pid
-    rc=$?
+    wait_for "the worker" grep -q '"msg":"started"' work.log || diag "$(cat work.log)"
 }
 
 cat >"$tmp/answer" <<'END'
@@ -73,7 +68,7 @@ reactions:
   - { name: good, on: A, to: good, run: cat >>good, from: start }
 END
 append a A
-ok "all of them, until nothing is left to do" timeout 60 weir work --until-idle
+status "all of them, until nothing is left to do" 1 timeout 60 weir work --until-idle
 is "the good one has done it" "$(wc -l <good) $(target good state)" "1 idle"
 is "what is written and is no answer means nothing" "$(target flood state)" idle
 while IFS='|' read -r name pattern; do
@@ -97,9 +92,9 @@ is "no process of theirs is left" "$(pgrep -xa sleep | grep -c 7771)" 0
 fresh descriptors
 for i in 1 2 3 4 5 6; do append "a-$i" A; done
 begin bash -c 'ulimit -n 20; exec weir work --on A --to "t-{stream}" --run "cat >>seen" --name r --retries 0 --from start'
-ok "too few descriptors for a program: that is said" wait_for "not_started" 20 grep -q '"msg":"not_started"' work.log
+ok "too few descriptors for a program: that is said" wait_for "not_started" grep -q '"msg":"not_started"' work.log
 kill -TERM $pid
-ended 20
+ended work.log
 is "it ends with 0" $rc 0
 is "and nobody was charged" "$(weir targets | member retries | sort -u) $(weir targets | grep -c '"blocked"')" "0 0"
 ok "one with enough of them goes on" timeout 60 weir work --on A --to 't-{stream}' --run 'cat >>seen' --name r --until-idle
@@ -118,11 +113,11 @@ ok "one event" timeout 60 weir work --on A --to 't-{stream}' --exec ./large --na
 for i in $(seq 20); do append "a-$((i % 6))" A; done
 limit=$(($(stat -c %s weir.db weir.db-wal 2>/dev/null | sort -n | tail -n 1) / 1024 + 64)) # KiB
 begin bash -c "ulimit -f $limit; exec weir work --on A --to 't-{stream}' --exec ./large --name r --retries 0 --budget 1s"
-ok "files that may not grow: that is said" wait_for "store_away" 20 grep -q '"msg":"store_away"' work.log
-ok "more than five times" wait_for "some time" 30 bash -c '[ "$(stat -c %Y work.log)" -le "$(($(date +%s) - 3))" ]'
+ok "files that may not grow: that is said" wait_for "store_away" grep -q '"msg":"store_away"' work.log
+ok "more than five times" wait_for "some time" bash -c '[ "$(stat -c %Y work.log)" -le "$(($(date +%s) - 3))" ]'
 ok "and is not the end" kill -0 $pid
 kill -TERM $pid
-ended 30
+ended work.log
 is "it ends with 0" $rc 0
 is "nobody was charged" "$(weir targets | member retries | sort -u) $(weir targets | grep -c '"blocked"')" "0 0"
 ok "one that may write goes on" timeout 60 weir work --on A --to 't-{stream}' --exec ./large --name r --until-idle
@@ -131,11 +126,11 @@ is "every effect once" "$(weir read out | wc -l)" 21
 fresh removed
 append a A
 begin weir work --on A --to t --run 'cat >>seen' --name r --from start
-wait_for "the first" 20 test -s seen
+wait_for "the first" test -s seen
 rm weir.db*
-ok "a database that is taken away: that is said" wait_for "store_away" 20 grep -q '"msg":"store_away".*was removed' work.log
+ok "a database that is taken away: that is said" wait_for "store_away" grep -q '"msg":"store_away".*was removed' work.log
 kill -TERM $pid
-ended 20
+ended work.log
 is "it ends with 0" $rc 0
 not_ok "and makes no new one" test -e weir.db
 
@@ -157,11 +152,11 @@ for i in $(seq 200); do
     kill -HUP $pid
     [ $((i % 5)) -ne 0 ] || append "a-$((i % 7))" A
 done
-ok "a storm of SIGHUP: every event is handled" wait_for "40 effects" 30 bash -c '[ "$(weir read out | wc -l)" -ge 40 ]'
+ok "a storm of SIGHUP: every event is handled" wait_for "40 effects" bash -c '[ "$(weir read out | wc -l)" -ge 40 ]'
 kill -HUP $pid
 kill -TERM $pid
 kill -TERM $pid
-ended 20
+ended work.log
 is "SIGTERM twice behind it ends with 0" $rc 0
 is "once each" "$(weir read out | wc -l)" 40
 is "nothing is left" "$(weir targets | member state | sort -u)" idle
@@ -171,7 +166,7 @@ for delay in 0 0.005 0.01 0.02 0.04 0.08; do
     spawned $pid
     sleep $delay
     kill -TERM $pid
-    ended 20
+    ended work.log
     # Before it has begun to listen the signal ends it as it ends everybody.
     like "SIGTERM after $delay s" $rc '^(0|143)$'
 done

@@ -21,7 +21,7 @@ for line in sys.stdin:
 append() { weir append "$@" >/dev/null 2>>append.err || fail "append $*"; }
 # why NAME TARGET PATTERN: the reason and the sentence, when the reason has come to be what PATTERN begins with.
 why() {
-    wait_for "$1" 30 bash -c '[ "$(weir why "$1" --json | sed "s/.*\"reason\":\"\([a-z-]*\)\".*/\1/")" = "$2" ]' - "$2" "${3%%:*}"
+    wait_for "$1" bash -c '[ "$(weir why "$1" --json | sed "s/.*\"reason\":\"\([a-z-]*\)\".*/\1/")" = "$2" ]' - "$2" "${3%%:*}"
     run weir why "$2" --json
     like "$1" "$(member reason <<<"$out"): $(member answer <<<"$out")" "^$3\$"
 }
@@ -30,7 +30,7 @@ work() {
     weir work "$@" 2>work.log &
     pid=$!
     spawned $pid
-    wait_for "the worker" 20 grep -q '"msg":"started"' work.log || diag "$(cat work.log)"
+    wait_for "the worker" grep -q '"msg":"started"' work.log || diag "$(cat work.log)"
 }
 end_worker() {
     kill -TERM $pid
@@ -61,12 +61,12 @@ EOF
     append l-1 Later
 
     work
-    why "leased, by whom and where" h-1 "leased: h-1 is leased by weir@.*:$pid:[0-9a-f]+ on host $(hostname) \(process $pid\) until $time_re with fence 1"
+    why "leased, by whom and where" h-1 "leased: h-1 is leased by weir@.*:$pid:[0-9a-f]+ on host $(hostname) \(process $pid\); the lease ends or is renewed $time_re"
     why "ready: the one slot is busy" h-2 "ready: h-2 is ready: the next free one of 1 worker of its lane takes it"
-    why "deferred by a failure, with its attempt" f-1 "deferred: f-1 is deferred until $time_re because of error \"the handler exited with 1\.\.\.\" at event 3, attempt 1 of 4"
-    why "blocked, with what is behind it" p-1 "blocked: p-1 is blocked since $time_re at event 4 of reaction poison with error \"the handler exited with 65\.\.\.\" after attempt 1 of 4, 1 event behind it"
+    why "retrying, with its attempt" f-1 "retrying: f-1 is retrying: no route \(event 3 of reaction fail, attempt 1 of 4\); next attempt $time_re"
+    why "blocked, with what is behind it" p-1 "blocked: p-1 is blocked: no address \(event 4 of reaction poison, attempt 1 of 4, $time_re\); 1 event waits behind it"
     like "all that it said is evidence" "$(member evidence.error <<<"$out")" 'no address'
-    why "deferred by its handler" l-1 "deferred: l-1 is deferred until 2999-01-01T00:00:00\.?0*Z, without an error"
+    why "deferred by its handler" l-1 "deferred: l-1 was deferred by its handler; next attempt 2999-01-01T00:00:00\.?0*Z"
     ok "an operator pauses h-2" weir pause h-2
     why "paused, by whom" h-2 "paused: h-2 is paused by $(id -un)@$(hostname)"
     ok "and its lane instead" bash -c 'weir resume h-2 && weir pause --lane fast'
@@ -79,14 +79,14 @@ EOF
 
     # What ended workers leave behind.
     append h-1 Hold
-    why "not routed, and nobody runs" h-1 "unknown-reaction: h-1 has no work yet: event 7 is not routed; reaction hold is known to no running worker"
+    why "not routed, and nobody runs" h-1 "unknown-reaction: h-1 has no work yet: event 7 is not routed; reaction hold is handled by no running worker"
     rm go
     work --lanes other
     why "routed by a worker of another lane" h-1 "no-worker: h-1 has work, and its lane fast has no worker"
     end_worker
     printf 'lanes: { fast: {} }\nreactions: [ { name: new, on: New, to: n, lane: fast, run: "true" } ]\n' >new.yaml
     work --config new.yaml
-    why "a worker that does not know the reaction" h-1 "unknown-reaction: h-1 has work of reaction hold, which is known to no running worker of its lane"
+    why "a worker that does not know the reaction" h-1 "unknown-reaction: h-1 has work of reaction hold, which no running worker of its lane handles"
     ok "an operator ends the reaction" weir reactions retire hold
     why "its reaction is retired" h-1 "retired: h-1 has no work that counts: its reaction hold is retired"
     end_worker
@@ -99,7 +99,85 @@ EOF
         is "a worker is killed by its handler" $? 137
     done
     timeout 60 weir work --config killer.yaml --until-idle 2>>killed.log
-    why "blocked for having lost its leases" k "blocked: k is blocked since $time_re with error \"lost its lease 10 times in a row\", 1 event waiting"
+    why "blocked for having lost its leases" k "blocked: k is blocked: lost its lease 10 times in a row \($time_re\); 1 event waits"
+}
+
+# Everything at once: p-1 and k are blocked, f-1 is retrying and nobody works. A paused target and lane and a parked event
+# are added.
+stuck() {
+    ok "an operator skips the event that blocks p-1" weir skip p-1 --yes
+    ok "pauses h-2" weir pause h-2
+    ok "and a lane" weir pause --lane idle
+    ok "what is stuck" weir why --json
+    is "the worst comes first" "$(python3 -c 'import json, sys
+for line in sys.stdin:
+    item = json.loads(line)
+    print(item["reason"], item["target"], item["next"][:1])' <<<"$out" | uniq)" "blocked k ['weir unblock k']
+retrying f-1 ['weir unblock f-1']
+paused h-2 ['weir resume h-2']
+lane-paused None ['weir resume --lane idle']
+parked None []
+lane-without-worker None []
+unknown-reaction None []"
+    ok "a person reads it" weir why --text
+    like "the worst first" "$out" $'^k is blocked: lost its lease 10 times in a row \\([^\n]*\\); 1 event waits\n    weir unblock k  .*\nf-1 is retrying: no route .*\nh-2 is paused by .*\n    weir resume h-2 .*\n1 event of reaction "poison" is parked\n    See them with weir parked ls --reaction poison'
+    status "doctor has an exit status" 1 weir doctor
+    like "names what is blocked, and what to do" "$out" '"level":"finding","rule":"blocked","message":"1 target is blocked: k","advice":"See the error with weir why'
+    like "and what is parked" "$out" '"level":"finding","rule":"parked","message":"1 event of reaction ."poison." is parked","advice":"See them with weir parked ls --reaction poison'
+    like "and the lane that nobody serves" "$out" '"rule":"lane-without-worker","message":"1 target is ready in lane ."other.".*"advice":"Start weir work --lanes'
+    like "and the reaction that nobody handles" "$out" '"rule":"unknown-reaction","message":"no running worker handles reaction ."poison.".*"advice":"Start weir work'
+}
+
+# kill -9: the store learns of it by what it does not hear any more.
+killed() {
+    state() { weir status | python3 -c 'import json, sys
+print([w["state"] for w in json.load(sys.stdin)["workers"] if w["pid"] == int(sys.argv[1])][0])' "$1"; }
+    printf 'reactions: [ { name: calm, on: Calm, to: "{stream}", run: "true", from: start } ]\n' >calm.yaml
+    work --config calm.yaml
+    is "a worker that runs" "$(state $pid) $(weir reactions ls | grep '"calm"' | member workers)" "running 1"
+    kill -9 $pid
+    wait_for "three beats" bash -c 'weir reactions ls | grep "\"calm\"" | grep -q "\"workers\":0,"'
+    is "one that was killed" "$(state $pid) $(weir reactions ls | grep '"calm"' | member workers)" "gone 0"
+    work --config calm.yaml
+    end_worker
+    is "one that ended by itself" "$(state $pid)" ended
+}
+
+# What a Python program wrote to stderr when an exception ended it, read by somebody on a terminal. What the screen says
+# to type next is typed, and the target goes on.
+exception() {
+    mkdir charge && cd charge || exit 1
+    cat >charge.py <<'EOF'
+import json, os, sys
+for line in sys.stdin:
+    data = json.loads(line)["event"]["data"]
+    share = 0 if os.path.exists("mended") else data["total"] / data["people"]
+    print(json.dumps({"ok": True}), flush=True)
+EOF
+    printf 'reactions: [ { name: charge, on: Placed, to: "charge-{stream}", exec: "python3 charge.py", retries: 0, from: start } ]\n' >weir.yaml
+    ok "a store of its own" weir init
+    append order-1 Placed '{"total":3,"people":0}'
+    append order-1 Placed '{"total":3,"people":1}'
+    status "a run that leaves a target blocked" 1 weir work --until-idle
+    why "the last line of the exception is in the sentence" charge-order-1 "blocked: charge-order-1 is blocked: ZeroDivisionError: division by zero \(event 1 of reaction charge, attempt 1 of 1, $time_re\); 1 event waits behind it"
+    is "JSON has the event as well" "$(member evidence.event_stream <<<"$out") $(member evidence.event_name <<<"$out") $(member evidence.event_data.people <<<"$out")" \
+        "order-1 Placed 0"
+    is "and what to do" "$(member next <<<"$out")" "['weir unblock charge-order-1', 'weir skip charge-order-1', 'weir work --lanes default']"
+    ok "a person reads it" python3 "$WEIR_SOURCE/tests/e2e/on_terminal.py" 80 weir why charge-order-1
+    screen=$out
+    not_ok "no line of ours is wider than the terminal" grep -Eq '^[^ ].{80}' <<<"$screen"
+    like "the sentence" "$screen" $'^charge-order-1 is blocked: ZeroDivisionError: division by zero \\(event 1 of\nreaction charge, attempt 1 of 1, (now|[0-9].* ago)\\); 1 event waits behind it\n\n'
+    like "all that it said, line by line" "$screen" $'\nError:\n    the handler exited with 1 without answering\n    stderr:\n    Traceback .*\n      File .*charge.py", line 4, in <module>\n.*\n    ZeroDivisionError: division by zero\n\n'
+    like "the event" "$screen" $'\nEvent 1:\n    stream  order-1\n    name    Placed\n    data    \\{"total":3,"people":0\\}\n'
+    like "that nobody works" "$screen" $'\nWorkers: none is running\n'
+    like "and at the end, what to type" "$screen" $'\nNext:\n    weir unblock charge-order-1  # .*\n    weir skip charge-order-1     # .*\n    weir work --lanes default    # [a-z ]*$'
+    touch mended
+    grep -E '^    weir (unblock|work)' <<<"$screen" | sed '$s/  #/ --until-idle  #/' >next
+    ok "it is typed" bash -e next
+    why "and helps" charge-order-1 "no-work: charge-order-1 has no work"
+    is "nothing is stuck" "$(weir why --text; weir why --json)" "Nothing is stuck."
+    like "nothing is left to do" "$(weir why charge-order-1 --text)" $'\nNext: nothing to do$'
+    cd .. || exit 1
 }
 
 # On SQLite nothing is ever above safe, and a router that is stopped would hold nobody up.
@@ -119,7 +197,7 @@ on_postgres() {
     read -r backend <&"${HOLDER[0]}"
     read -r _ <&"${HOLDER[0]}"
     append c-1 Calm
-    why "held back, by whom" c-1 "held-back: c-1 has no work yet: event [0-9]+ is above safe \([0-9]+\), held back by process $backend \(psql\) since $time_re"
+    why "held back, by whom" c-1 "held-back: c-1 has no work yet: event [0-9]+ is above safe \([0-9]+\), held back by process $backend \(psql\), which began $time_re"
     printf 'ROLLBACK;\n\\q\n' >&"${HOLDER[1]}"
     why "and no longer" c-1 "no-work: .*"
     end_worker
@@ -129,12 +207,20 @@ mkdir sqlite postgres
 cd "$tmp/sqlite" || exit 1
 export WEIR_STORE=sqlite:why.db
 answers
+stuck
+killed
+exception
 
 cd "$tmp/postgres" || exit 1
 database=why
 ok "a database" createdb $database
 export WEIR_STORE=postgres:///$database
 answers
+stuck
+killed
 on_postgres
+ok "another database" createdb charge
+WEIR_STORE=postgres:///charge
+exception
 
 done_testing

@@ -79,9 +79,9 @@ smooth forward.sh
 is "every event was forwarded once, in order" "$(weir read copy-order-1 --store "$OTHER" | member data.data.n | tr '\n' ' ')" "1 2 3 "
 is "those of the other stream, too" "$(weir read copy-order-2 --store "$OTHER" | member data.stream)" order-2
 append 'odd"name' OrderPlaced
-ok "a name that it cannot read" drain --on OrderPlaced --to 'forward-{stream}' --run "$examples/forward.sh" --name f
+status "a name that it cannot read" 1 drain --on OrderPlaced --to 'forward-{stream}' --run "$examples/forward.sh" --name f
 like "is blocked at once, with the reason" "$(weir targets --blocked | member error)" 'a name that this script cannot read'
-ok "without its store" env -u OTHER timeout 60 weir work --on OrderPlaced --to g --run "$examples/forward.sh" --name g --from start --retries 0 --until-idle
+status "without its store" 1 env -u OTHER timeout 60 weir work --on OrderPlaced --to g --run "$examples/forward.sh" --name g --from start --retries 0 --until-idle
 like "it says so" "$(weir targets --match g | member error)" 'the store to forward to'
 
 fresh confirm
@@ -93,7 +93,7 @@ is "an order is confirmed once" "$(weir read order-1 | member name | tr '\n' ' '
 is "or referred" "$(weir read order-2 | member name | tr '\n' ' ')" "OrderPlaced OrderReferred "
 is "because of its event" "$(weir read order-2 --from 1 | member meta.causation)" 2
 append order-3 OrderPlaced '{}'
-ok "an order without a total" drain --on OrderPlaced --to 'confirm-{stream}' --exec "$examples/confirm.py" --name c
+status "an order without a total" 1 drain --on OrderPlaced --to 'confirm-{stream}' --exec "$examples/confirm.py" --name c
 is "is not tried again" "$(weir targets --blocked | member error)" "order without a total: None"
 
 fresh balance

@@ -9,7 +9,9 @@
 #     status "NAME" CODE COMMAND [ARG...] passes when the command exits with exactly CODE
 #     pass "NAME" / fail "NAME" [WHY]     when the script judges for itself
 #     diag TEXT                           a note; shown when something failed
-#     wait_for "WHAT" SECONDS COMMAND...  polls the command until it exits with 0; 1 after SECONDS
+#     wait_for "WHAT" COMMAND [ARG...]    polls the command until it exits with 0; gives up after a minute
+#     ended LOG                           waits for the end of $pid and leaves its exit status in $rc; if it
+#                                         does not end, shows the end of LOG and kills it
 #     done_testing                        the last line: prints the plan, exits 1 if anything failed
 #
 # ok, not_ok and status keep what the command wrote to stdout and stderr in $out and $errout for the
@@ -120,9 +122,10 @@ like() {
     fi
 }
 
+# One limit for all: no verdict depends on it, it only ends what would hang.
 wait_for() {
-    local what=$1 deadline=$((SECONDS + $2))
-    shift 2
+    local what=$1 deadline=$((SECONDS + 60))
+    shift
     until "$@" >/dev/null 2>&1; do
         if [ "$SECONDS" -ge "$deadline" ]; then
             diag "gave up waiting for: $what"
@@ -130,6 +133,15 @@ wait_for() {
         fi
         sleep 0.05
     done
+}
+
+ended() {
+    if ! wait_for "the end of process $pid" bash -c "! kill -0 $pid"; then
+        diag "$(tail -n 5 "$1")"
+        kill -9 "$pid"
+    fi
+    wait "$pid"
+    rc=$?
 }
 
 done_testing() {

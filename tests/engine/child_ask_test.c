@@ -267,6 +267,35 @@ static void raise_flag(void *ctx, weir_str line)
     atomic_store((atomic_bool *)ctx, true);
 }
 
+static void a_lease_is_of_the_question_and_not_of_the_program(void **state)
+{
+    child_call call = kit_call("{}", WAIT_US);
+    child_lease lease;
+    child *c = NULL;
+
+    (void)state;
+    assert_true(weir__child_lease_init(&lease));
+    assert_int_equal(weir__child_open(&c, keeper,
+                                      "echo $$ >pid; while read -r l; do [ -e silent ] && s=1;"
+                                      "echo '{\"ok\":true}'; [ -z \"$s\" ] || sleep 1000; done",
+                                      NULL),
+                     WEIR_OK);
+    call.lease = &lease;
+    assert_int_equal(weir__child_ask(c, &call, &result, NULL), WEIR_OK);
+    assert_int_equal(result.kind, CHILD_DONE);
+    const pid_t pid = kit_pid("pid");
+    weir__child_lease_set(&lease, 0); /* it has ended while the program was idle */
+    assert_int_equal(kit_ask(c, "{}"), CHILD_DONE);
+    kit_touch("silent");
+    assert_int_equal(kit_ask(c, "{}"), CHILD_DONE);
+    weir__child_lease_set(&lease, weir__clock_boot() + SECOND_US / 4);
+    assert_int_equal(weir__child_ask(c, &call, &result, NULL), WEIR_OK);
+    kit_expect(CHILD_INTERRUPTED, "its lease was not renewed in time");
+    assert_true(kit_is_gone(pid)); /* it was one program all along */
+    weir__child_close(c);
+    weir__child_lease_destroy(&lease);
+}
+
 static void a_stop_ends_the_program(void **state)
 {
     child *c = open_child("echo $$ >pid; read -r line; echo >&2; [ -e answer_now ] || sleep 1000;"
@@ -303,6 +332,7 @@ int main(void)
         cmocka_unit_test(a_grandchild_that_holds_stdout_is_not_waited_for),
         cmocka_unit_test(an_answer_that_comes_before_the_question_was_read_waits),
         cmocka_unit_test(a_program_that_cannot_be_asked_again_is_replaced),
+        cmocka_unit_test(a_lease_is_of_the_question_and_not_of_the_program),
         cmocka_unit_test(a_stop_ends_the_program),
     };
     return cmocka_run_group_tests_name("child_ask", tests, kit_set_up, kit_tear_down);

@@ -58,10 +58,12 @@ static void a_program_starts_with_clean_signals_and_descriptors(void **state)
     (void)signal(SIGPIPE, SIG_DFL);
 }
 
-/* The shell's parent is the keeper. */
+/* The shell's parent is its supervisor, and the keeper is that one's. */
+#define KEEPER "ps -o ppid= -p $PPID >keeper;"
+
 static pid_t keeper_pid(void)
 {
-    assert_int_equal(kit_run("echo $PPID >keeper"), CHILD_DONE);
+    assert_int_equal(kit_run(KEEPER), CHILD_DONE);
     return kit_pid("keeper");
 }
 
@@ -72,7 +74,7 @@ static void a_keeper_ends_when_it_is_closed(void **state)
 
     (void)state;
     assert_int_equal(weir__child_keeper_open(&own, NULL), WEIR_OK);
-    assert_int_equal(weir__child_run(own, "echo $PPID >keeper", &call, &result, NULL), WEIR_OK);
+    assert_int_equal(weir__child_run(own, KEEPER, &call, &result, NULL), WEIR_OK);
     weir__child_keeper_close(own);
     assert_true(kit_is_gone(kit_pid("keeper")));
     weir__child_keeper_close(NULL);
@@ -90,28 +92,66 @@ static void what_a_terminal_sends_does_not_end_a_keeper(void **state)
     assert_int_equal(keeper_pid(), pid);
 }
 
-static void a_keeper_that_is_killed_takes_its_programs_along_and_is_replaced(void **state)
+static void what_a_terminal_sends_does_not_end_a_supervisor(void **state)
 {
-    const pid_t pid = keeper_pid();
-    child *c = NULL;
-
     (void)state;
+    assert_int_equal(
+        kit_run("for s in HUP INT QUIT TERM PIPE TSTP USR1 USR2; do kill -$s $PPID; done"),
+        CHILD_DONE);
+}
+
+/* A program that answers, and is asked once; *pid: its process. */
+static child *child_that_stays(pid_t *pid)
+{
+    child *c = NULL;
     assert_int_equal(weir__child_open(&c, keeper,
                                       "echo $$ >stays; while read -r l; do echo '{\"ok\":true}';"
                                       "done",
                                       NULL),
                      WEIR_OK);
     assert_int_equal(kit_ask(c, "{}"), CHILD_DONE);
-    const pid_t stays = kit_pid("stays");
-    assert_int_equal(kit_run("echo $$ >pid; kill -9 $PPID; exec sleep 1000"), CHILD_RETRY);
-    kit_expect(CHILD_RETRY, "the process that keeps handlers was killed");
-    kit_await_end(kit_pid("pid"));
-    kit_await_end(stays);
+    *pid = kit_pid("stays");
+    return c;
+}
+
+static void C44_a_supervisor_that_is_killed_takes_its_program_along(void **state)
+{
+    const pid_t pid = keeper_pid();
+    pid_t stays = -1;
+
+    (void)state;
+    child *c = child_that_stays(&stays);
+    assert_int_equal(kit_run("echo $$ >pid; sleep 1000 & echo $! >near; setsid sleep 1000 & "
+                             "echo $! >far; kill -9 $PPID; exec sleep 1000"),
+                     CHILD_RETRY);
+    kit_expect(CHILD_RETRY, "the process that supervises the handler was killed");
+    assert_true(kit_is_gone(kit_pid("pid")));
+    assert_true(kit_is_gone(kit_pid("near")));
+    assert_true(kit_is_gone(kit_pid("far")));
+    assert_false(kit_is_gone(stays)); /* which has a supervisor of its own */
+    assert_int_equal(kit_ask(c, "{}"), CHILD_DONE);
+    assert_int_equal(keeper_pid(), pid);
+    weir__child_close(c);
+    assert_true(kit_is_gone(stays));
+}
+
+static void a_keeper_that_is_killed_is_replaced(void **state)
+{
+    const pid_t pid = keeper_pid();
+    pid_t stays = -1;
+
+    (void)state;
+    child *c = child_that_stays(&stays);
+    assert_int_equal(kit_run("kill -9 $(ps -o ppid= -p $PPID); setsid sleep 1000 & echo $! >far"),
+                     CHILD_RETRY);
+    kit_expect(CHILD_RETRY, "processes it had left in the background were killed");
+    kit_await_end(kit_pid("far"));
+    assert_int_equal(kit_ask(c, "{}"), CHILD_DONE); /* what runs goes on */
+    assert_false(kit_is_gone(stays));
     assert_true(keeper_pid() != pid);
     assert_true(kit_is_gone(pid)); /* no zombie is left of it */
-    assert_int_equal(kit_ask(c, "{}"), CHILD_DONE);
-    assert_true(kit_pid("stays") != stays);
     weir__child_close(c);
+    kit_await_end(stays);
 }
 
 static void *ask_once(void *ctx)
@@ -258,10 +298,13 @@ static void running_out_of_memory_is_said(void **state)
 
 /* ---- a worker that is killed ---------------------------------------------------------------- */
 
-static pid_t worker_start(void)
+/* lease: in milliseconds, of what it runs; it is not renewed. */
+static pid_t worker_start(const char *lease)
 {
-    /* Three generations each, one that ignores what can be ignored, one that is stopped. */
-    static const char run[] = "trap '' TERM HUP INT; echo $PPID >keeper; echo $$ >run;"
+    /* Three generations each, one that ignores what can be ignored, one that is stopped, one in a
+     * session of its own. */
+    static const char run[] = "trap '' TERM HUP INT; " KEEPER "echo $PPID >supervisor;"
+                              "setsid sleep 1000 & echo $! >far; echo $$ >run;"
                               "sh -c 'trap \"\" TERM HUP INT PIPE; echo $$ >run2;"
                               "sleep 1000 & echo $! >run3; wait' & wait";
     static const char exec[] = "echo $$ >exec; sh -c 'echo $$ >exec2; kill -STOP $$' &"
@@ -273,7 +316,7 @@ static pid_t worker_start(void)
     const pid_t pid = fork();
     assert_true(pid >= 0);
     if (pid == 0) {
-        (void)execl(program, program, run, exec, (char *)NULL);
+        (void)execl(program, program, run, exec, lease, (char *)NULL);
         _exit(127);
     }
     return pid;
@@ -281,11 +324,12 @@ static pid_t worker_start(void)
 
 static void worker_dies(int number)
 {
-    static const char *const files[] = { "run", "run2", "run3", "exec", "exec2", "keeper" };
+    static const char *const files[] = { "run",  "run2",  "run3",       "far",
+                                         "exec", "exec2", "supervisor", "keeper" };
     pid_t pids[sizeof files / sizeof files[0]];
     int status = 0;
 
-    const pid_t worker = worker_start();
+    const pid_t worker = worker_start("0");
     for (size_t i = 0; i < sizeof files / sizeof files[0]; i++) {
         pids[i] = kit_pid(files[i]);
     }
@@ -300,7 +344,7 @@ static void worker_dies(int number)
     }
 }
 
-static void programs_and_their_children_end_with_a_worker_that_is_killed(void **state)
+static void C44_programs_and_their_children_end_with_a_worker_that_is_killed(void **state)
 {
     (void)state;
     for (int i = 0; i < 5; i++) {
@@ -314,20 +358,43 @@ static void and_with_one_that_is_terminated(void **state)
     worker_dies(SIGTERM);
 }
 
+static void C44_programs_of_a_stopped_worker_end_with_their_lease(void **state)
+{
+    static const char *const files[] = { "run", "run2", "run3", "far" };
+    pid_t pids[sizeof files / sizeof files[0]];
+
+    (void)state;
+    const pid_t worker = worker_start("2000");
+    for (size_t i = 0; i < sizeof files / sizeof files[0]; i++) {
+        pids[i] = kit_pid(files[i]);
+    }
+    assert_int_equal(kill(worker, SIGSTOP), 0);
+    for (size_t i = 0; i < sizeof files / sizeof files[0]; i++) {
+        kit_await_end(pids[i]);
+    }
+    assert_int_equal(kill(worker, SIGKILL), 0);
+    assert_int_equal(waitpid(worker, NULL, 0), worker);
+    kit_await_end(kit_pid("keeper"));
+    kit_await_end(kit_pid("exec"));
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(a_program_starts_with_clean_signals_and_descriptors),
         cmocka_unit_test(a_keeper_ends_when_it_is_closed),
         cmocka_unit_test(what_a_terminal_sends_does_not_end_a_keeper),
-        cmocka_unit_test(a_keeper_that_is_killed_takes_its_programs_along_and_is_replaced),
+        cmocka_unit_test(what_a_terminal_sends_does_not_end_a_supervisor),
+        cmocka_unit_test(C44_a_supervisor_that_is_killed_takes_its_program_along),
+        cmocka_unit_test(a_keeper_that_is_killed_is_replaced),
         cmocka_unit_test(a_program_outlives_the_thread_that_started_it),
         cmocka_unit_test(threads_run_programs_at_the_same_time),
         cmocka_unit_test(a_command_has_a_limit),
         cmocka_unit_test(a_fork_may_not_use_its_parents_keeper),
         cmocka_unit_test(running_out_of_memory_is_said),
-        cmocka_unit_test(programs_and_their_children_end_with_a_worker_that_is_killed),
+        cmocka_unit_test(C44_programs_and_their_children_end_with_a_worker_that_is_killed),
         cmocka_unit_test(and_with_one_that_is_terminated),
+        cmocka_unit_test(C44_programs_of_a_stopped_worker_end_with_their_lease),
     };
     return cmocka_run_group_tests_name("child_keeper", tests, kit_set_up, kit_tear_down);
 }

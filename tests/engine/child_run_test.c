@@ -324,22 +324,110 @@ static void a_grandchild_that_is_about_to_end_may(void **state)
     kit_expect(CHILD_RETRY, "seen"); /* what it wrote last was waited for */
 }
 
-static void what_leaves_the_group_and_holds_stdout_holds_up_nobody(void **state)
+static void C44_what_leaves_its_session_is_waited_for_and_ended_too(void **state)
 {
     (void)state;
     /* `yes` writes for ever: there is always more to read. */
     assert_int_equal(kit_run("setsid sh -c 'echo $$ >pid; exec yes' &"
                              "until [ -s pid ]; do :; done; exit 0"),
+                     CHILD_RETRY);
+    kit_expect(CHILD_RETRY, "exited with 0; processes it had left in the background were killed");
+    assert_true(kit_is_gone(kit_pid("pid"))); /* now, not soon */
+    /* Twice removed, its parents gone, with nothing of the handler's open. */
+    assert_int_equal(kit_run("setsid sh -c 'setsid sh -c \"echo \\$\\$ >pid; exec sleep 1000\" &' "
+                             "</dev/null >/dev/null 2>&1; until [ -s pid ]; do :; done; exit 0"),
+                     CHILD_RETRY);
+    assert_true(kit_is_gone(kit_pid("pid")));
+    /* One that ends by itself may. */
+    assert_int_equal(kit_run("setsid sh -c 'until [ -s pid ]; do :; done' & echo $! >pid; exit 0"),
                      CHILD_DONE);
-    const pid_t pid = kit_pid("pid");
-    kit_await_end(pid); /* of SIGPIPE */
-    assert_int_equal(kit_run("setsid sh -c 'echo $$ >pid; exec sleep 1000' &"
-                             "until [ -s pid ]; do :; done; exit 0"),
-                     CHILD_DONE);
-    const pid_t sleeper = kit_pid("pid");
-    assert_false(kit_is_gone(sleeper)); /* it has asked to be on its own */
-    assert_int_equal(kill(sleeper, SIGKILL), 0);
-    kit_await_end(sleeper);
+    assert_true(kit_is_gone(kit_pid("pid")));
+}
+
+static void what_hangs_is_killed_with_all_that_left_it(void **state)
+{
+    const child_call call = kit_call("{}", SECOND_US);
+
+    (void)state;
+    assert_int_equal(weir__child_run(keeper,
+                                     "setsid sh -c 'trap \"\" TERM; echo $$ >far; kill -STOP $$' &"
+                                     "sleep 1000",
+                                     &call, &result, NULL),
+                     WEIR_OK);
+    kit_expect(CHILD_RETRY, "not done by its deadline and was killed");
+    assert_true(kit_is_gone(kit_pid("far")));
+}
+
+/* ---- leases --------------------------------------------------------------------------------- */
+
+static void C44_a_handler_ends_with_a_lease_that_is_not_renewed(void **state)
+{
+    child_call call = kit_call("{}", WAIT_US);
+    child_lease lease;
+
+    (void)state;
+    assert_true(weir__child_lease_init(&lease));
+    call.lease = &lease;
+    const int64_t until_us = weir__clock_boot() + SECOND_US / 2;
+    weir__child_lease_set(&lease, until_us);
+    assert_int_equal(weir__child_run(keeper,
+                                     "setsid sleep 1000 & echo $! >far; kill -STOP $$;"
+                                     "exec sleep 1000",
+                                     &call, &result, NULL),
+                     WEIR_OK);
+    kit_expect(CHILD_INTERRUPTED, "its lease was not renewed in time");
+    assert_true(result.expired);
+    assert_true(weir__clock_boot() >= until_us);
+    assert_true(access("far", F_OK) != 0 || kit_is_gone(kit_pid("far")));
+    /* Nothing is run under one that has ended. */
+    assert_int_equal(weir__child_run(keeper, "touch ran", &call, &result, NULL), WEIR_OK);
+    kit_expect(CHILD_INTERRUPTED, "its lease was not renewed in time");
+    assert_int_not_equal(access("ran", F_OK), 0);
+    weir__child_lease_destroy(&lease);
+}
+
+typedef struct renewal {
+    child_lease lease;
+    int64_t until_us; /* as it was first */
+} renewal;
+
+/* The handler runs until the first end of its lease has passed. */
+static void renew(void *ctx, pid_t group)
+{
+    renewal *r = ctx;
+
+    (void)group;
+    weir__child_lease_set(&r->lease, INT64_MAX);
+    while (weir__clock_boot() <= r->until_us + SECOND_US / 4) { /* it would have been ended */
+        weir__clock_pause(1000);
+    }
+    kit_touch("go");
+}
+
+static void C44_a_handler_goes_on_with_a_lease_that_is_renewed(void **state)
+{
+    child_call call = kit_call("{}", WAIT_US);
+    renewal r;
+
+    (void)state;
+    assert_true(weir__child_lease_init(&r.lease));
+    call.lease = &r.lease;
+    call.started_cb = renew;
+    call.started_ctx = &r;
+    /* A machine that is too slow to renew it in time is given more. */
+    for (int64_t span_us = SECOND_US / 4; span_us < WAIT_US; span_us *= 4) {
+        (void)unlink("go");
+        r.until_us = weir__clock_boot() + span_us;
+        weir__child_lease_set(&r.lease, r.until_us);
+        assert_int_equal(
+            weir__child_run(keeper, "until [ -e go ]; do sleep 0.01; done", &call, &result, NULL),
+            WEIR_OK);
+        if (result.kind == CHILD_DONE) {
+            break;
+        }
+    }
+    assert_int_equal(result.kind, CHILD_DONE);
+    weir__child_lease_destroy(&r.lease);
 }
 
 /* ---- being stopped -------------------------------------------------------------------------- */
@@ -427,7 +515,10 @@ int main(void)
         cmocka_unit_test(what_hangs_is_killed_with_all_its_group),
         cmocka_unit_test(a_grandchild_that_lives_on_costs_a_retry_and_no_time),
         cmocka_unit_test(a_grandchild_that_is_about_to_end_may),
-        cmocka_unit_test(what_leaves_the_group_and_holds_stdout_holds_up_nobody),
+        cmocka_unit_test(C44_what_leaves_its_session_is_waited_for_and_ended_too),
+        cmocka_unit_test(what_hangs_is_killed_with_all_that_left_it),
+        cmocka_unit_test(C44_a_handler_ends_with_a_lease_that_is_not_renewed),
+        cmocka_unit_test(C44_a_handler_goes_on_with_a_lease_that_is_renewed),
         cmocka_unit_test(a_stop_ends_the_call),
         cmocka_unit_test(a_flag_ends_a_call_that_waits),
         cmocka_unit_test(a_descriptor_ends_a_call_that_waits),

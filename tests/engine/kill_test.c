@@ -351,6 +351,12 @@ static void C33_the_example_of_balances_survives_kills(void **state)
 
 /* ---- leases ------------------------------------------------------------------------------ */
 
+static bool lease_has_ended(const void *stream)
+{
+    const store_target *t = world_target(stream);
+    return t != NULL && t->leased_until_us == 0; /* one that has ended is not shown */
+}
+
 static bool first_has_its_effect(const void *ctx)
 {
     (void)ctx;
@@ -389,6 +395,223 @@ static void T4_T5_a_stopped_worker_is_replaced_and_its_settle_is_refused_and_cou
     }
 }
 
+/* What a worker with do=gate waits for. */
+static void open_gate(pid_t pid)
+{
+    char path[256];
+    (void)snprintf(path, sizeof path, "%s.gate.%d", here.journal, (int)pid);
+    FILE *file = fopen(path, "w");
+    assert_non_null(file);
+    (void)fclose(file);
+}
+
+/* Each event was begun once by whoever has it under that fence. */
+typedef struct begun_count {
+    pid_t pid;
+    long long fence;
+    size_t count;
+} begun_count;
+
+static void see_begun(void *ctx, const char *line)
+{
+    begun_count *b = ctx;
+    int pid = 0;
+    long long fence = 0;
+    assert_int_equal(sscanf(line, "handled %*d %d %*s %*s %*d %*d %lld", &pid, &fence), 2);
+    if (pid == b->pid) {
+        assert_int_equal(fence, b->fence);
+        b->count++;
+    }
+}
+
+static size_t begun_by(pid_t pid, long long fence)
+{
+    begun_count b = { .pid = pid, .fence = fence };
+    (void)world_journal("handled", see_begun, &b);
+    return b.count;
+}
+
+/* On SQLite: nobody can write until it is let go. A renewal that is refused would tell a worker
+ * that it has lost the lease, and then it need not look at its own clock. NULL: another store. */
+static sqlite3 *store_hold(void)
+{
+    char path[128];
+    sqlite3 *db = NULL;
+    if (!world_is("sqlite")) {
+        return NULL;
+    }
+    (void)snprintf(path, sizeof path, "%s/store.db", here.dir);
+    assert_int_equal(sqlite3_open(path, &db), SQLITE_OK);
+    (void)sqlite3_busy_timeout(db, 60000);
+    assert_int_equal(sqlite3_exec(db, "BEGIN IMMEDIATE", NULL, NULL, NULL), SQLITE_OK);
+    return db;
+}
+
+static void store_let_go(sqlite3 *db)
+{
+    assert_int_equal(sqlite3_exec(db, "ROLLBACK", NULL, NULL, NULL), SQLITE_OK);
+    (void)sqlite3_close(db);
+}
+
+static void C24_a_stopped_worker_begins_nothing_under_the_lease_that_it_lost(void **state)
+{
+    (void)state;
+    for (size_t i = 0; i < 2 * STREAMS; i++) {
+        (void)world_append(stream_name(i % STREAMS), "Came", NULL);
+    }
+    const pid_t zombie = world_worker("lane=default:8:400:10", "reaction=r", "do=gate", NULL);
+    await_lines("handled", zombie, STREAMS); /* the first of each stream */
+    world_stop(zombie);
+    /* Its own leases do not end while it is slow. */
+    const pid_t other = world_worker("lane=default:8:60000:10", "reaction=r", "do=gate", NULL);
+    await_lines("handled", other, STREAMS);
+    sqlite3 *db = store_hold();
+    open_gate(zombie);
+    world_signal(zombie, SIGCONT);
+    await_lines("passed", zombie, STREAMS);
+    if (db != NULL) {
+        (void)usleep(300000); /* one that does not look at its clock goes on now */
+        store_let_go(db);
+    }
+    await_lines("log.lost", zombie, STREAMS);
+    assert_int_equal(begun_by(zombie, 1), STREAMS); /* not one of the others */
+    assert_int_equal(begun_by(other, 2), STREAMS);
+    open_gate(other);
+    world_await(nothing_is_left, NULL, "everything is handled");
+    assert_int_equal(begun_by(zombie, 1), STREAMS);
+    assert_int_equal(begun_by(other, 2), 2 * STREAMS);
+}
+
+static bool only_target_is_done(const void *ctx)
+{
+    store_poll poll = { 0 };
+    (void)ctx;
+    WORLD_OK(here.store->ops->poll(here.store, &poll, &here.err));
+    const store_target *t = world_target("in-0");
+    return poll.routed_least >= poll.head && t != NULL && !t->behind && t->holder.len == 0;
+}
+
+/* Nobody else was there: it goes on where it was, under the same fence. It has one slot, because
+ * another slot of the same worker could take what has ended. */
+static void a_stopped_worker_goes_on_with_what_nobody_took(void **state)
+{
+    (void)state;
+    for (size_t i = 0; i < 2; i++) {
+        (void)world_append(stream_name(0), "Came", NULL);
+    }
+    const pid_t pid = world_worker("lane=default:1:400:10", "reaction=r", "do=gate", NULL);
+    await_lines("handled", pid, 1);
+    world_stop(pid);
+    world_await(lease_has_ended, stream_name(0), "its lease has ended");
+    open_gate(pid);
+    world_signal(pid, SIGCONT);
+    world_await(only_target_is_done, NULL, "everything is handled");
+    assert_int_equal(begun_by(pid, 1), 2);
+    assert_int_equal(world_journal("log.lost", NULL, NULL), 0);
+}
+
+/* ---- programs ---------------------------------------------------------------------------- */
+
+static char *beside_journal(char *out, size_t bytes, const char *what)
+{
+    (void)snprintf(out, bytes, "%s.%s", here.journal, what);
+    return out;
+}
+
+static bool file_has_text(const void *ctx)
+{
+    char path[256], text[16] = "";
+    FILE *file = fopen(beside_journal(path, sizeof path, ctx), "r");
+    const bool has = file != NULL && fgets(text, sizeof text, file) != NULL;
+    if (file != NULL) {
+        (void)fclose(file);
+    }
+    return has;
+}
+
+/* The next holder's program looks for the first one's, and writes what it found. */
+static void program_of_a_stopped_worker(const char *how)
+{
+    char command[700], next[700], path[256], text[16] = "";
+    (void)snprintf(command, sizeof command,
+                   "cmd=read line; echo $$ > %s.new; mv %s.new %s.pid; exec sleep 1000",
+                   here.journal, here.journal, here.journal);
+    (void)snprintf(next, sizeof next,
+                   "cmd=if kill -0 $(cat %s.pid); then echo beside; else echo alone; fi > %s.found",
+                   here.journal, here.journal);
+    (void)world_append("in-0", "Came", NULL);
+    const pid_t zombie = world_worker("lane=default:1:1500:10", "reaction=r", how, command, NULL);
+    world_await(file_has_text, "pid", "its program runs");
+    world_stop(zombie);
+    (void)world_worker("lane=default:1:60000:10", "reaction=r", "do=run", next, NULL);
+    world_await(file_has_text, "found", "the next program has looked");
+    FILE *file = fopen(beside_journal(path, sizeof path, "found"), "r");
+    assert_non_null(file);
+    assert_non_null(fgets(text, sizeof text, file));
+    (void)fclose(file);
+    assert_string_equal(text, "alone\n");
+    world_await(only_target_is_done, NULL, "it is handled");
+    world_signal(zombie, SIGCONT);
+    await_lines("log.lost", zombie, 1);
+    assert_int_equal(world_target("in-0")->subscriptions[0].retries, 0);
+}
+
+static void C24_a_program_of_a_stopped_worker_ends_before_its_lease(void **state)
+{
+    (void)state;
+    program_of_a_stopped_worker("do=run");
+}
+
+static void C24_a_program_that_stays_ends_before_a_stopped_workers_lease(void **state)
+{
+    (void)state;
+    program_of_a_stopped_worker("do=exec");
+}
+
+typedef struct lease_moves {
+    int64_t last_us;
+    size_t count;
+} lease_moves;
+
+static bool lease_has_moved(const void *ctx)
+{
+    static lease_moves seen;
+    const store_target *t = world_target("in-0");
+    if (*(const bool *)ctx) {
+        seen = (lease_moves){ 0 };
+    }
+    if (t != NULL && t->leased_until_us > seen.last_us) {
+        seen.count++;
+        seen.last_us = t->leased_until_us;
+    }
+    return seen.count >= 5; /* more than one lease, at a third of it each */
+}
+
+static void C24_a_program_goes_on_while_its_lease_is_renewed(void **state)
+{
+    char command[700], path[256];
+    bool first = true;
+    (void)state;
+    (void)snprintf(command, sizeof command,
+                   "cmd=echo begun >> %s.begun; while ! test -e %s.go; do sleep 0.05; done",
+                   here.journal, here.journal);
+    (void)world_append("in-0", "Came", NULL);
+    (void)world_worker("lane=default:1:6000:10", "reaction=r", "do=run", command, NULL);
+    world_await(file_has_text, "begun", "its program runs");
+    (void)lease_has_moved(&first);
+    first = false;
+    world_await(lease_has_moved, &first, "its lease was renewed for longer than it is");
+    FILE *file = fopen(beside_journal(path, sizeof path, "go"), "w");
+    assert_non_null(file);
+    (void)fclose(file);
+    world_await(only_target_is_done, NULL, "it is handled");
+    file = fopen(beside_journal(path, sizeof path, "begun"), "r");
+    char text[64] = "";
+    assert_non_null(file);
+    assert_int_equal(fread(text, 1, sizeof text - 1, file), strlen("begun\n")); /* once */
+    (void)fclose(file);
+}
+
 static void C26_a_lease_shorter_than_its_handler_is_renewed(void **state)
 {
     (void)state;
@@ -400,15 +623,6 @@ static void C26_a_lease_shorter_than_its_handler_is_renewed(void **state)
     assert_int_equal(world_journal("handled", NULL, NULL), 1);
     assert_int_equal(world_journal("log.lost", NULL, NULL), 0);
     assert_int_equal(world_target("in-0")->lost, 0);
-}
-
-static bool only_target_is_done(const void *ctx)
-{
-    store_poll poll = { 0 };
-    (void)ctx;
-    WORLD_OK(here.store->ops->poll(here.store, &poll, &here.err));
-    const store_target *t = world_target("in-0");
-    return poll.routed_least >= poll.head && t != NULL && !t->behind && t->holder.len == 0;
 }
 
 static bool target_is_blocked(const void *ctx)
@@ -514,6 +728,11 @@ int main(int argc, char **argv)
         WORLD_TEST(C33_a_balance_inside_the_settle_survives_kills),
         WORLD_TEST(C33_control_a_balance_outside_of_the_settle_is_counted_twice),
         WORLD_TEST(T4_T5_a_stopped_worker_is_replaced_and_its_settle_is_refused_and_counted),
+        WORLD_TEST(C24_a_stopped_worker_begins_nothing_under_the_lease_that_it_lost),
+        WORLD_TEST(a_stopped_worker_goes_on_with_what_nobody_took),
+        WORLD_TEST(C24_a_program_of_a_stopped_worker_ends_before_its_lease),
+        WORLD_TEST(C24_a_program_that_stays_ends_before_a_stopped_workers_lease),
+        WORLD_TEST(C24_a_program_goes_on_while_its_lease_is_renewed),
         WORLD_TEST(C26_a_lease_shorter_than_its_handler_is_renewed),
         WORLD_TEST(T13_a_handler_that_crashes_its_worker_ten_times_blocks_its_target),
         WORLD_TEST(C35_a_redelivery_has_the_same_key_and_a_larger_fence),

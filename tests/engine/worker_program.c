@@ -3,16 +3,18 @@
  *
  *   worker_program URL JOURNAL [NAME=VALUE]...
  *
- *   lane=NAME:THREADS:LEASE_MS:EVENT_LIMIT   lost_max=N   budget_ms=N   redeclare=1
+ *   lane=NAME:THREADS:LEASE_MS:EVENT_LIMIT[:CYCLE_MS]   lost_max=N   budget_ms=N   redeclare=1
  *   reaction=NAME   begins a reaction; what follows is about it:
  *     on=EVENT (several)  source=  to=  lane_of=  priority=  retries=  base_ms=  cap_ms=  poison=
  *     do=note     writes a line into the journal, and that is all
  *     do=effect   appends one event to "out-REACTION-TARGET" as well
  *     do=crash    aborts at events named "Crash"
  *     do=fail     fails until there is a file JOURNAL.healed
+ *     do=gate     waits until there is a file JOURNAL.gate.PID, then says `passed`
  *     do=fenced   writes its fence to JOURNAL.outside, unless a higher one is there
  *     do=balance  adds to a row of `table`, inside the settling transaction
  *     do=outside  the same on a connection of its own, with no regard to the settle: a mistake
+ *     do=run, do=exec   the program cmd=COMMAND; nothing is written into the journal for it
  *     ms=N        the handler takes so long, after its line and before its effect
  *     table=NAME  of do=balance and do=outside
  *
@@ -44,8 +46,9 @@ enum { REACTIONS_MAX = 8, NAMES_MAX = 8, LINE_BYTES = 1024, BUDGET_MS = 5000 };
 typedef struct job {
     weir_reaction reaction;
     weir_str names[NAMES_MAX];
-    const char *what;  /* do= */
-    const char *table; /* table= */
+    const char *what;    /* do= */
+    const char *table;   /* table= */
+    const char *command; /* cmd= */
     long ms;
 } job;
 
@@ -206,7 +209,7 @@ static int32_t handle(void *ctx, weir_delivery *d)
     const job *j = ctx;
     const weir_event *e = weir_delivery_event(d);
     const weir_str reaction = weir_delivery_reaction(d), target = weir_delivery_target(d);
-    char healed[256];
+    char healed[256], gate[256];
 
     if (strcmp(j->what, "outside") == 0 && balance_outside(j, e) != WEIR_OK) {
         return WEIR_RETRY;
@@ -222,9 +225,16 @@ static int32_t handle(void *ctx, weir_delivery *d)
     }
     (void)usleep((useconds_t)(j->ms * 1000));
     (void)snprintf(healed, sizeof healed, "%s.healed", journal);
+    (void)snprintf(gate, sizeof gate, "%s.gate.%d", journal, (int)getpid());
     if (strcmp(j->what, "fail") == 0 && access(healed, F_OK) != 0) {
         weir_delivery_fail(d, "not healed");
         return WEIR_RETRY;
+    }
+    while (strcmp(j->what, "gate") == 0 && access(gate, F_OK) != 0) {
+        (void)usleep(200);
+    }
+    if (strcmp(j->what, "gate") == 0) {
+        say("passed %lld %d", now_us(), (int)getpid());
     }
     if (strcmp(j->what, "fenced") == 0) {
         return write_fenced(weir_delivery_fence(d));
@@ -241,13 +251,16 @@ static void add_lane(weir_engine *e, const char *value)
 {
     static char names[REACTIONS_MAX][64];
     static size_t count;
-    int threads = 0, lease_ms = 0, events = 0;
-    if (count == REACTIONS_MAX ||
-        sscanf(value, "%63[^:]:%d:%d:%d", names[count], &threads, &lease_ms, &events) != 4) {
-        give_up("lane=NAME:THREADS:LEASE_MS:EVENT_LIMIT", NULL);
+    int threads = 0, lease_ms = 0, events = 0, cycle_ms = 0;
+    if (count == REACTIONS_MAX || sscanf(value, "%63[^:]:%d:%d:%d:%d", names[count], &threads,
+                                         &lease_ms, &events, &cycle_ms) < 4) {
+        give_up("lane=NAME:THREADS:LEASE_MS:EVENT_LIMIT[:CYCLE_MS]", NULL);
     }
-    const weir_lane lane = { WEIR_LANE_INIT, .name = str(names[count++]), .threads = threads,
-                             .event_limit = events, .lease_us = lease_ms * INT64_C(1000) };
+    const weir_lane lane = {
+        WEIR_LANE_INIT,        .name = str(names[count++]),
+        .threads = threads,    .lease_us = lease_ms * INT64_C(1000),
+        .event_limit = events, .cycle_us = cycle_ms * INT64_C(1000),
+    };
     weir_error err;
     if (weir_engine_lane(e, &lane, &err) != WEIR_OK) {
         give_up("lane", &err);
@@ -293,6 +306,8 @@ static bool set_of_reaction(job *j, const char *name, const char *value)
         j->what = value;
     } else if (strcmp(name, "table") == 0) {
         j->table = value;
+    } else if (strcmp(name, "cmd") == 0) {
+        j->command = value;
     } else if (strcmp(name, "ms") == 0) {
         j->ms = number;
     } else {
@@ -346,6 +361,10 @@ static void declare(weir_engine *e)
         weir_reaction *q = &jobs[i].reaction;
         if (strcmp(jobs[i].what, "balance") == 0) {
             q->project = balance;
+        } else if (strcmp(jobs[i].what, "run") == 0) {
+            q->run = jobs[i].command;
+        } else if (strcmp(jobs[i].what, "exec") == 0) {
+            q->exec = jobs[i].command;
         } else {
             q->handle = handle;
         }

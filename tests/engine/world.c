@@ -58,7 +58,7 @@ int world_set_up(void **state)
     } else if (world_is("sqlite")) {
         (void)snprintf(here.url, sizeof here.url, "sqlite:%s/store.db", here.dir);
     } else {
-        (void)snprintf(here.url, sizeof here.url, "memory:");
+        (void)snprintf(here.url, sizeof here.url, "memory:world");
     }
     const weir_options options = { WEIR_OPTIONS_INIT, .store_url = here.url };
     WORLD_OK(weir_open(&here.w, &options, &here.err));

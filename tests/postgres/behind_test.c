@@ -51,7 +51,7 @@ static void settle_sql(pg_test *t, const race *r, char out[SQL_BYTES])
 {
     (void)snprintf(
         out, SQL_BYTES,
-        "SELECT * FROM %s.settle(%lld, %lld, '{%lld}', '{%lld}', '{}', '{}', '{}', '{}', "
+        "SELECT * FROM %s.settle(%lld, %lld, 0, '{%lld}', '{%lld}', '{}', '{}', '{}', '{}', "
         "'{}', false, 0, 0, '', 0, 0, 0)",
         t->schema, (long long)r->lease.target, (long long)r->lease.fence, (long long)r->one,
         (long long)r->first);
@@ -60,11 +60,12 @@ static void settle_sql(pg_test *t, const race *r, char out[SQL_BYTES])
 /* The same as a turn, which leases nothing. */
 static void turn_sql(pg_test *t, const race *r, char out[SQL_BYTES])
 {
-    (void)snprintf(out, SQL_BYTES,
-                   "SELECT * FROM %s.turn('{%lld}', '{%lld}', '{%lld}', '{%lld}', '{%lld}', '', "
-                   "'', 0, 0, 0, 0, '{}', '{}', false, 0)",
-                   t->schema, (long long)r->lease.target, (long long)r->lease.fence,
-                   (long long)r->lease.target, (long long)r->one, (long long)r->first);
+    (void)snprintf(
+        out, SQL_BYTES,
+        "SELECT * FROM %s.turn('{%lld}', '{%lld}', '{0}', '{%lld}', '{%lld}', '{%lld}', '', "
+        "'', 0, 0, 0, 0, '{}', '{}', false, 0)",
+        t->schema, (long long)r->lease.target, (long long)r->lease.fence,
+        (long long)r->lease.target, (long long)r->one, (long long)r->first);
 }
 
 /* Routes the second event for a reaction. */

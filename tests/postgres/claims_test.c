@@ -1,84 +1,10 @@
 /* claims_test.c - claims on PostgreSQL: what one claim gives, on tables of every kind, and what it
  * does about locks of others. The same on SQLite is in src/claim/claim_test.c.
  */
-#include "pg_support.h"
-
-#include "claim/claim.h"
+#include "claims_place.h"
 
 #include <pthread.h>
-#include <stdio.h>
 #include <stdlib.h>
-
-#define SECOND INT64_C(1000000)
-
-/* As parts of initialisers; STR is a value as well. */
-#define STR(t) ((weir_str){ .ptr = (t), .len = sizeof(t) - 1 })
-#define TEXT(t)                                                                                    \
-    {                                                                                              \
-        .kind = TABLE_TEXT, .text = {.ptr = (t), .len = sizeof(t) - 1 }                            \
-    }
-#define NUMBER(n)                                                                                  \
-    {                                                                                              \
-        .kind = TABLE_INTEGER, .number = (n)                                                       \
-    }
-
-typedef struct place {
-    pg_test *t;
-    table_db *db;
-    table_session *s;
-    table_result r;
-    weir_error err;
-    claim_path path;
-} place;
-
-static void run(place *p, const char *sql)
-{
-    if (weir__table_run(p->s, &(table_statement){ .sql = sql }, &p->r, &p->err) != WEIR_OK) {
-        fail_msg("%s: %s", sql, p->err.message);
-    }
-}
-
-static place place_open(pg_test *t, claim_path path)
-{
-    place p = { .t = t, .path = path };
-    char sql[128];
-    if (weir__table_open(&p.db, &(table_options){ .url = test_server() }, &p.err) != WEIR_OK ||
-        weir__table_session_open(p.db, &p.s, &p.err) != WEIR_OK) {
-        fail_msg("no session: %s", p.err.message);
-    }
-    test_exec(t->conn, "SET client_min_messages = warning; CREATE SCHEMA IF NOT EXISTS %s",
-              t->schema);
-    test_exec(t->conn, "SET search_path = %s", t->schema);
-    snprintf(sql, sizeof sql, "SET search_path = %s", t->schema);
-    run(&p, sql);
-    return p;
-}
-
-static void place_close(place *p)
-{
-    weir__table_session_close(p->s);
-    weir__table_close(p->db);
-    weir__table_result_free(&p->r);
-}
-
-#define JOBS                                                                                       \
-    "CREATE TABLE jobs (id bigint PRIMARY KEY, status text NOT NULL DEFAULT 'pending',"            \
-    " priority integer NOT NULL DEFAULT 0, tenant text, claimed_by text, claimed_at timestamptz,"  \
-    " locked_until timestamptz, fence bigint, attempts integer);"                                  \
-    "INSERT INTO jobs (id, priority) SELECT i, mod(i, 3) FROM generate_series(1, 10) AS i"
-
-static const claim_set claimed[] = { { .column = { .ptr = "status", .len = 6 },
-                                       .value = TEXT("claimed") } };
-
-static claim_request pending(const place *p, int64_t limit)
-{
-    return (claim_request){ .table = STR("jobs"),
-                            .where = STR("status = 'pending'"),
-                            .limit = limit,
-                            .set = claimed,
-                            .set_count = 1,
-                            .path = p->path };
-}
 
 static weir_status try_claim(place *p, const claim_request *request)
 {
@@ -313,6 +239,11 @@ static void a_table_that_has_changed_is_looked_at_again_on(place *p)
     test_exec(p->t->conn, "ALTER TABLE jobs RENAME priority TO urgency");
     claims(p, &r, "2");
     expect(p, "urgency", "2");
+    /* A column that nobody has asked for is noticed after a while. */
+    test_exec(p->t->conn, "ALTER TABLE jobs ADD COLUMN colour text NOT NULL DEFAULT 'blue'");
+    p->s->known_us -= TABLE_KNOWN_US;
+    claims(p, &r, "3");
+    expect(p, "colour", "blue");
     test_exec(p->t->conn, "ALTER TABLE jobs RENAME TO other; CREATE TABLE jobs (LIKE other "
                           "INCLUDING ALL)");
     claims(p, &r, "");
@@ -412,7 +343,7 @@ static void *wait_run(void *ctx)
 
 static void wait_until_blocked(place *p)
 {
-    assert_true(test_wait(p->t->conn, 20,
+    assert_true(test_wait(p->t->conn, 120,
                           "SELECT EXISTS (SELECT FROM pg_stat_activity WHERE wait_event_type ="
                           " 'Lock' AND query LIKE '%%%s%%')",
                           p->t->schema));
@@ -464,6 +395,191 @@ static void C36_what_has_changed_since_the_snapshot_is_judged_again(void **state
     expect(&p, "id", "2 4 5");
     expect(&p, "attempts", "41 1 1");
     place_close(&p);
+}
+
+/* ---- what it costs -------------------------------------------------------------------------- */
+
+/* Statements of the role that only the claimer has. */
+static int64_t statements_of(pg_test *t, const char *role, const char *like)
+{
+    return test_number(t->conn,
+                       "SELECT coalesce(sum(calls), 0)::bigint FROM pg_stat_statements WHERE "
+                       "toplevel AND userid = '%s'::regrole AND query LIKE '%s'",
+                       role, like);
+}
+
+/* ---- closing a handle beside calls --------------------------------------------------------- */
+
+typedef struct waiting_call {
+    pthread_t thread;
+    weir_tables *tables;
+    const char *table;
+    uint32_t flags;
+    int64_t wait_us;
+    const weir_rows *finish; /* NULL: it claims */
+    int32_t status;
+    weir_error err;
+} waiting_call;
+
+static void *call_and_wait(void *arg)
+{
+    waiting_call *c = arg;
+    weir_rows *rows = NULL;
+    const weir_value taken = { WEIR_VALUE_INIT, .name = STR("status"), .kind = WEIR_VALUE_TEXT,
+                               .text = STR("taken") };
+    const weir_value *const set[] = { &taken };
+    const bool hold = (c->flags & WEIR_CLAIM_HOLD) != 0;
+    const weir_claim claim = { WEIR_CLAIM_INIT,
+                               .flags = c->flags,
+                               .table = weir__str(c->table),
+                               .where = STR("status = 'pending'"),
+                               .set = set,
+                               .set_count = hold ? 0 : 1,
+                               .by = hold ? (weir_str){ 0 } : STR("test"),
+                               .wait_us = c->wait_us };
+    const weir_finish done = { WEIR_FINISH_INIT, .kind = WEIR_FINISH_RELEASE };
+    c->status = c->finish != NULL ? weir_rows_finish(c->tables, c->finish, 0, &done, &c->err)
+                                  : weir_claim_rows(c->tables, &claim, &rows, &c->err);
+    weir_rows_free(rows);
+    return NULL;
+}
+
+static void C42_closing_a_handle_on_tables_ends_what_waits(void **state)
+{
+    enum { CALLS = 7 };
+    pg_test *t = *state;
+    place p = place_open(t, CLAIM_PATH_DEFAULT);
+    weir_tables *tables = NULL, *adopted = NULL;
+    PGconn *holder = test_connect(t), *given = test_connect(t);
+    char table[128];
+    waiting_call calls[CALLS] = { 0 };
+    weir_rows *rows = NULL;
+    const weir_tables_options options = { WEIR_TABLES_OPTIONS_INIT, .url = test_server() };
+    test_exec(t->conn, JOBS);
+    snprintf(table, sizeof table, "%s.jobs", t->schema);
+    TEST_OK(t, weir_tables_open(&tables, &options, &t->err));
+    TEST_OK(t, weir_tables_adopt(&adopted, WEIR_NATIVE_POSTGRES, given, &t->err));
+    const weir_value taken = { WEIR_VALUE_INIT, .name = STR("status"), .kind = WEIR_VALUE_TEXT,
+                               .text = STR("taken") };
+    const weir_value *const set[] = { &taken };
+    const weir_claim one = {
+        WEIR_CLAIM_INIT, .table = weir__str(table), .where = STR("status = 'pending'"), .set = set,
+        .set_count = 1,  .by = STR("first")
+    };
+    TEST_OK(t, weir_claim_rows(tables, &one, &rows, &t->err));
+    test_exec(holder, "BEGIN; SELECT 1 FROM %s FOR UPDATE", table);
+    test_exec(given, "BEGIN");
+    for (int i = 0; i < CALLS; i++) {
+        calls[i] =
+            (waiting_call){ .tables = i == CALLS - 1 ? adopted : tables,
+                            .table = table,
+                            .flags = WEIR_CLAIM_WAIT | (i % 2 == 1 ? WEIR_CLAIM_PORTABLE : 0),
+                            .wait_us = i < 4 ? -1 : 3600 * SECOND,
+                            .finish = i == 0 ? rows : NULL };
+        if (i == CALLS - 1) {
+            calls[i].flags = WEIR_CLAIM_WAIT | WEIR_CLAIM_HOLD;
+        }
+        assert_int_equal(pthread_create(&calls[i].thread, NULL, call_and_wait, &calls[i]), 0);
+    }
+    assert_true(
+        test_wait(t->conn, 60,
+                  "SELECT count(*) = %d FROM pg_stat_activity WHERE wait_event_type = 'Lock'"
+                  " AND query LIKE '%%jobs%%' AND pid <> pg_backend_pid()",
+                  CALLS));
+    weir_tables_close(adopted);
+    weir_tables_close(tables); /* the holder holds on */
+    for (int i = 0; i < CALLS; i++) {
+        assert_int_equal(pthread_join(calls[i].thread, NULL), 0);
+        if (calls[i].status != WEIR_EINTERRUPTED) {
+            fail_msg("call %d: %s: %s", i, weir_status_text(calls[i].status), calls[i].err.message);
+        }
+    }
+    TEST_IS(t, weir_claim_rows(tables, &one, &rows, &t->err), WEIR_EMISUSE);
+    weir_rows_free(rows);
+    test_exec(holder, "ROLLBACK");
+    test_exec(given, "ROLLBACK; SELECT 1"); /* the caller's own is left in order */
+    assert_int_equal(
+        test_number(t->conn, "SELECT count(*) FROM %s WHERE claimed_by IS NULL", table), 9);
+    place_close(&p);
+}
+
+static void C36_a_claim_on_a_handle_is_one_statement(void **state)
+{
+    enum { CLAIMS = 5 };
+    pg_test *t = *state;
+    place p = place_open(t, CLAIM_PATH_DEFAULT);
+    weir_tables *tables = NULL;
+    char url[TEST_URL_BYTES], table[128], role[96];
+    test_exec(t->conn, JOBS);
+    test_exec(t->conn, "INSERT INTO jobs (id, status) SELECT n, 'pending' FROM "
+                       "generate_series(100, 200) AS n");
+    snprintf(role, sizeof role, "%s_claimer", t->schema);
+    test_exec(t->conn,
+              "CREATE ROLE %s LOGIN; GRANT USAGE ON SCHEMA %s TO %s; GRANT ALL ON jobs TO %s", role,
+              t->schema, role, role);
+    snprintf(url, sizeof url, "postgres:///postgres?host=%s&user=%s", getenv("WEIR_TEST_PG_DIR"),
+             role);
+    snprintf(table, sizeof table, "%s.jobs", t->schema);
+    const weir_tables_options options = { WEIR_TABLES_OPTIONS_INIT, .url = url };
+    TEST_OK(t, weir_tables_open(&tables, &options, &t->err));
+    const weir_value status = { WEIR_VALUE_INIT, .name = STR("status"), .kind = WEIR_VALUE_TEXT,
+                                .text = STR("taken") };
+    const weir_value *const set[] = { &status };
+    const weir_claim claim = { WEIR_CLAIM_INIT,
+                               .table = weir__str(table),
+                               .where = STR("status = 'pending'"),
+                               .limit = 2,
+                               .set = set,
+                               .set_count = 1 };
+    for (int i = 0; i < 2 * CLAIMS; i++) {
+        weir_rows *rows = NULL;
+        if (i == CLAIMS) { /* it is known what the table looks like */
+            test_statements_reset(t);
+        }
+        TEST_OK(t, weir_claim_rows(tables, &claim, &rows, &t->err));
+        assert_int_equal(weir_rows_count(rows), 2);
+        assert_true(weir_rows_json(rows, 0).len > 0);
+        weir_rows_free(rows);
+    }
+    assert_int_equal(statements_of(t, role, "%"), CLAIMS);
+    /* What another has changed is seen all the same. */
+    test_exec(t->conn, "ALTER TABLE jobs RENAME COLUMN status TO state");
+    const weir_value state_value = { WEIR_VALUE_INIT, .name = STR("state"), .kind = WEIR_VALUE_TEXT,
+                                     .text = STR("taken") };
+    const weir_value *const set_state[] = { &state_value };
+    weir_claim renamed = claim;
+    weir_rows *rows = NULL;
+    renamed.where = STR("state = 'pending'");
+    renamed.set = set_state;
+    TEST_OK(t, weir_claim_rows(tables, &renamed, &rows, &t->err));
+    assert_int_equal(weir_rows_count(rows), 2);
+    weir_rows_free(rows);
+    weir_tables_close(tables);
+    place_close(&p);
+    test_exec(t->conn, "DROP OWNED BY %s; DROP ROLE %s", role, role);
+}
+
+/* A command knows nothing of the table, and asks once. */
+static void C36_a_claim_of_a_command_asks_for_its_table_once(void **state)
+{
+    pg_test *t = *state;
+    place p = place_open(t, CLAIM_PATH_DEFAULT);
+    char command[2048], role[96];
+    test_exec(t->conn, JOBS);
+    snprintf(role, sizeof role, "%s_command", t->schema);
+    test_exec(t->conn,
+              "CREATE ROLE %s LOGIN; GRANT USAGE ON SCHEMA %s TO %s; GRANT ALL ON jobs TO %s", role,
+              t->schema, role, role);
+    snprintf(command, sizeof command,
+             "'%s' claim %s.jobs --store 'postgres:///postgres?host=%s&user=%s' --where \"status = "
+             "'pending'\" --set status=taken >/dev/null",
+             getenv("WEIR"), t->schema, getenv("WEIR_TEST_PG_DIR"), role);
+    test_statements_reset(t);
+    assert_int_equal(system(command), 0); /* NOLINT(cert-env33-c) */
+    assert_int_equal(statements_of(t, role, "%pg_attribute%"), 1);
+    assert_int_equal(statements_of(t, role, "%UPDATE%"), 1);
+    place_close(&p);
+    test_exec(t->conn, "DROP OWNED BY %s; DROP ROLE %s", role, role);
 }
 
 /* ---- so many for each value ----------------------------------------------------------------- */
@@ -680,130 +796,6 @@ static void C38_on_the_callers_connection_too_on(place *p)
 }
 ON_BOTH_PATHS(C38_on_the_callers_connection_too)
 
-/* ---- plans ---------------------------------------------------------------------------------- */
-
-static void expect_findings(place *p, const claim_request *r, claim_plan *plan, const char *rules)
-{
-    char got[256] = "";
-    if (weir__claim_explain(p->s, r, plan, &p->err) != WEIR_OK) {
-        fail_msg("%s", p->err.message);
-    }
-    for (size_t i = 0; i < plan->findings_count; i++) {
-        strcat(strcat(got, i == 0 ? "" : " "), plan->findings[i].rule);
-    }
-    assert_string_equal(got, rules);
-    assert_int_equal(plan->indexes.len == 0, plan->findings_count == 0);
-    assert_non_null(strstr(plan->text.ptr, "Update on jobs"));
-}
-
-static void mended(place *p, const claim_request *r, const char *rules, const char *index)
-{
-    claim_plan plan = { 0 };
-    expect_findings(p, r, &plan, rules);
-    if (strstr(plan.indexes.ptr, index) == NULL) {
-        fail_msg("%s", plan.indexes.ptr);
-    }
-    test_exec(p->t->conn, "%s", plan.indexes.ptr);
-    expect_findings(p, r, &plan, "");
-    weir__claim_plan_free(&plan);
-}
-
-static void an_index_that_is_recommended_mends_what_was_found(void **state)
-{
-    place p = place_open(*state, CLAIM_PATH_DEFAULT);
-    const claim_order order[] = { { .column = STR("priority"), .descending = true } };
-    const claim_param param = { .name = STR("t"), .value = TEXT("it's") };
-    claim_request r = pending(&p, 10);
-    const claim_request alone = { .table = STR("jobs"), .limit = 1, .lease_us = SECOND };
-    test_exec(p.t->conn, JOBS);
-    mended(&p, &alone, "sequential-scan", "(\"locked_until\");\n");
-    mended(&p, &r, "sequential-scan", "(\"id\") WHERE status = 'pending';\n");
-    r.order = order;
-    r.order_count = 1;
-    r.lease_us = SECOND;
-    mended(&p, &r, "sort filter", "(\"status\", \"locked_until\");\n");
-    r.max_per_column = STR("tenant");
-    r.max_per = 1;
-    claim_plan plan = { 0 };
-    expect_findings(&p, &r, &plan, ""); /* the same index serves to count */
-    weir__claim_plan_free(&plan);
-    r.order_count = 0;
-    r.where = STR("status = 'pending' AND tenant = :t AND claimed_at < now()");
-    r.params = &param;
-    r.params_count = 1;
-    mended(&p, &r, "filter", "WHERE status = 'pending' AND tenant = 'it''s';\n");
-    assert_int_equal(test_number(p.t->conn, "SELECT count(*) FROM jobs WHERE status = 'pending'"),
-                     10);
-    assert_int_equal(test_number(p.t->conn, "SELECT count(*) FROM pg_class WHERE relname = 'jobs'"
-                                            " AND relpersistence = 't'"),
-                     0);
-    place_close(&p);
-}
-
-static void the_same_for_a_partitioned_table(void **state)
-{
-    place p = place_open(*state, CLAIM_PATH_DEFAULT);
-    test_exec(p.t->conn, "CREATE TABLE jobs (id int, region text, status text, priority int,"
-                         " locked_until timestamptz, PRIMARY KEY (id, region))"
-                         " PARTITION BY LIST (region);"
-                         "CREATE TABLE jobs_1 PARTITION OF jobs FOR VALUES IN ('a');"
-                         "CREATE TABLE jobs_2 PARTITION OF jobs FOR VALUES IN ('b')");
-    claim_request r = pending(&p, 10);
-    r.lease_us = SECOND;
-    mended(&p, &r, "sequential-scan sequential-scan", "(\"id\", \"region\") WHERE status");
-    place_close(&p);
-}
-
-/* Blocks that a claim reads, with so many finished rows. */
-static int64_t blocks_of(place *p, const claim_request *r, int64_t finished)
-{
-    test_exec(
-        p->t->conn,
-        "TRUNCATE jobs; INSERT INTO jobs (id, status, claimed_by) SELECT i, 'done', 'w' FROM"
-        " generate_series(1, %lld) AS i;"
-        "INSERT INTO jobs (id, status, locked_until) SELECT 1000000 + i, CASE WHEN mod(i, 2) ="
-        " 0 THEN 'claimed' ELSE 'pending' END, CASE WHEN mod(i, 2) = 0 THEN timestamptz"
-        " '2020-01-01' END FROM generate_series(1, 200) AS i",
-        (long long)finished);
-    test_exec(p->t->conn, "VACUUM ANALYZE jobs");
-    weir_arena arena = { 0 };
-    weir_buffer sql = { 0 };
-    table_info table;
-    assert_int_equal(weir__table_describe(p->s, STR("jobs"), &arena, &table, &p->err), WEIR_OK);
-    assert_int_equal(weir__claim_sql(r, &table, TABLE_POSTGRES, &sql, &p->err), WEIR_OK);
-    assert_true(weir__buffer_add(&sql, "", 1));
-    test_exec(p->t->conn,
-              "DO $explain$ DECLARE plan json; BEGIN EXECUTE 'EXPLAIN (ANALYZE, BUFFERS,"
-              " FORMAT JSON) ' || $sql$%s$sql$ INTO plan; PERFORM set_config("
-              "'weir_test.blocks', ((plan->0->'Plan'->>'Shared Hit Blocks')::int +"
-              " (plan->0->'Plan'->>'Shared Read Blocks')::int)::text, false);"
-              " END $explain$",
-              sql.ptr);
-    weir__buffer_free(&sql);
-    weir__arena_free(&arena);
-    return test_number(p->t->conn, "SELECT current_setting('weir_test.blocks')::int");
-}
-
-static void what_is_finished_costs_nothing(void **state)
-{
-    place p = place_open(*state, CLAIM_PATH_DEFAULT);
-    claim_plan plan = { 0 };
-    claim_request r = pending(&p, 10);
-    r.lease_us = SECOND;
-    test_exec(p.t->conn, JOBS);
-    const int64_t without = blocks_of(&p, &r, 50000);
-    assert_int_equal(weir__claim_explain(p.s, &r, &plan, &p.err), WEIR_OK);
-    test_exec(p.t->conn, "%s", plan.indexes.ptr);
-    const int64_t few = blocks_of(&p, &r, 500);
-    const int64_t many = blocks_of(&p, &r, 50000);
-    if (many > few * 3 / 2 || without < many * 3) {
-        fail_msg("%lld blocks with 500 finished rows, %lld with 50,000, %lld without an index",
-                 (long long)few, (long long)many, (long long)without);
-    }
-    weir__claim_plan_free(&plan);
-    place_close(&p);
-}
-
 int main(int argc, char **argv)
 {
     static const struct CMUnitTest tests[] = {
@@ -818,14 +810,14 @@ int main(int argc, char **argv)
         PG_TEST(C37_what_is_locked_is_skipped_or_told),
         PG_TEST(C37_who_waits_judges_again),
         PG_TEST(C36_what_has_changed_since_the_snapshot_is_judged_again),
+        PG_TEST(C42_closing_a_handle_on_tables_ends_what_waits),
+        PG_TEST(C36_a_claim_on_a_handle_is_one_statement),
+        PG_TEST(C36_a_claim_of_a_command_asks_for_its_table_once),
         PG_TEST(never_more_than_so_many_held_under_32_claimers),
         PG_TEST(a_value_that_is_full_is_passed_over),
         PG_TEST(C38_held_rows_are_free_when_the_transaction_ends),
         PG_TEST(C38_on_the_callers_connection_too),
         PG_TEST(a_claim_is_one_statement),
-        PG_TEST(an_index_that_is_recommended_mends_what_was_found),
-        PG_TEST(the_same_for_a_partitioned_table),
-        PG_TEST(what_is_finished_costs_nothing),
         PG_TEST(what_is_shown_does_what_it_says),
     };
     return test_main(argc, argv, tests, sizeof tests / sizeof tests[0]);

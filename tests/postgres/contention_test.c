@@ -67,7 +67,7 @@ static void opposite_orders_do_not_deadlock(void **state)
         test_store_close(t, stores[i]); /* the server's processes end, and tell what they counted */
     }
     /* What a process has counted is there when it is gone, and not before. */
-    const int64_t until = test_mono_us() + 10000000;
+    const int64_t until = test_mono_us() + 60000000;
     while (test_number(t->conn, "SELECT count(*) FROM pg_stat_activity WHERE pid <> "
                                 "pg_backend_pid() AND backend_type = 'client backend'") > 0) {
         assert_true(test_mono_us() < until);
@@ -85,27 +85,26 @@ typedef struct neighbour {
     weir *w;
     char stream[32];
     int appends;
-    int64_t slowest_us;
+    _Atomic bool answered; /* all of them were */
     weir_status status;
 } neighbour;
 
-static void *append_and_time(void *arg)
+static void *append_some(void *arg)
 {
     neighbour *n = arg;
     for (int i = 0; i < n->appends && n->status == WEIR_OK; i++) {
         weir_error err = { 0 };
-        const int64_t start = test_mono_us();
         n->status = append_by(n->w, NULL, n->stream, "", NULL, &err);
-        const int64_t took = test_mono_us() - start;
-        n->slowest_us = took > n->slowest_us ? took : n->slowest_us;
         if (n->status != WEIR_OK) {
             fprintf(stderr, "%s: %s\n", n->stream, err.message);
         }
     }
+    n->answered = true;
     return NULL;
 }
 
-/* A stream that is there and one that is not, held by a user's transaction for 3 seconds. */
+/* A stream that is there and one that is not, held by a user's transaction until everybody else has
+ * been answered. */
 static void C13_a_held_stream_delays_nobody_else(void **state)
 {
     enum { HELD = 12, OTHERS = 6 }; /* more who wait than the pool has connections */
@@ -132,7 +131,6 @@ static void C13_a_held_stream_delays_nobody_else(void **state)
         assert_true(m[0].append.alone);
         assert_int_equal(m[1].append.status, WEIR_OK);
     }
-    const int64_t start = test_mono_us();
     for (int i = 0; i < HELD + OTHERS; i++) {
         char stream[32];
         snprintf(stream, sizeof stream, "%s", i % 2 == 0 ? "there" : "not-there");
@@ -141,15 +139,14 @@ static void C13_a_held_stream_delays_nobody_else(void **state)
         }
         n[i] = (neighbour){ .w = w, .appends = i < HELD ? 1 : 40 };
         snprintf(n[i].stream, sizeof n[i].stream, "%s", stream);
-        assert_int_equal(pthread_create(&threads[i], NULL, append_and_time, &n[i]), 0);
+        assert_int_equal(pthread_create(&threads[i], NULL, append_some, &n[i]), 0);
     }
     for (int i = HELD; i < HELD + OTHERS; i++) {
         pthread_join(threads[i], NULL);
     }
-    const int64_t left = start + 3000000 - test_mono_us();
-    if (left > 0) {
-        struct timespec pause = { .tv_sec = left / 1000000, .tv_nsec = left % 1000000 * 1000 };
-        nanosleep(&pause, NULL);
+    int waiting = 0;
+    for (int i = 0; i < HELD; i++) {
+        waiting += !n[i].answered;
     }
     test_exec(user, "COMMIT");
     weir_wake(w);
@@ -159,13 +156,11 @@ static void C13_a_held_stream_delays_nobody_else(void **state)
     /* Nobody is inside any more: a failure ends the test, and the handle with it. */
     for (int i = 0; i < HELD; i++) {
         assert_int_equal(n[i].status, WEIR_OK);
-        assert_true(n[i].slowest_us > 2000000); /* it did wait */
     }
     for (int i = HELD; i < HELD + OTHERS; i++) {
         assert_int_equal(n[i].status, WEIR_OK);
-        assert_true(n[i].slowest_us < 1000000);
     }
-    assert_true(left > 0);
+    assert_int_equal(waiting, HELD);
     assert_int_equal(
         test_number(t->conn, "SELECT version FROM %s.streams WHERE name = 'there'", t->schema),
         1 + HELD / 2);
@@ -182,7 +177,6 @@ static void a_lock_that_is_held_for_too_long_is_busy(void **state)
     made m;
     test_exec(user, "BEGIN");
     TEST_OK(t, append_by(w, user, "s", "key", NULL, &t->err));
-    const int64_t start = test_mono_us();
     make(&m, "s", WEIR_EXPECT_ANY, 0, "A");
     const weir_status status = run(s, &m, 1, 0, &t->err);
     assert_int_equal(status == WEIR_OK ? m.append.status : status, WEIR_EBUSY);
@@ -190,7 +184,6 @@ static void a_lock_that_is_held_for_too_long_is_busy(void **state)
     make_key(&m, "key", 1);
     TEST_OK(t, run(s, &m, 1, 0, &t->err));
     assert_int_equal(m.append.status, WEIR_EINFLIGHT);
-    assert_true(test_mono_us() - start < 3000000);
     /* In a batch neither waits at all. */
     made two[3];
     make(&two[0], "s", WEIR_EXPECT_ANY, 0, "A");

@@ -132,7 +132,7 @@ static void what_differs_from_what_this_version_makes_is_told(void **state)
           "ALTER TABLE streams RENAME shut TO closed" },
         { "ALTER TABLE events DISABLE TRIGGER events_no_change",
           "act schema: trigger events_no_change is not as this version makes it",
-          "ALTER TABLE events ENABLE TRIGGER events_no_change" },
+          "ALTER TABLE events ENABLE ALWAYS TRIGGER events_no_change" },
         { "ALTER TABLE events ENABLE ROW LEVEL SECURITY",
           "act schema: table events is not as this version makes it: it is \"there, with row "
           "security\"",
@@ -260,7 +260,7 @@ static void where_no_model_can_be_made_the_rest_is_checked(void **state)
     (void)snprintf(url, sizeof url, "%s&user=%s", test_server(), role);
     test_exec(t->conn,
               "CREATE ROLE \"%s\" LOGIN; REVOKE TEMPORARY ON DATABASE postgres FROM PUBLIC", role);
-    TEST_OK(t, weir__postgres_grant(&o, weir__str(role), false, &sql, &t->err));
+    TEST_OK(t, weir__postgres_grant(&o, weir__str(role), "worker", false, &sql, &t->err));
     weir__buffer_free(&sql);
     test_exec(t->conn, "ALTER SEQUENCE \"%s\".positions CACHE 20", t->schema);
     o.path = weir__str(url);
@@ -274,13 +274,32 @@ static void where_no_model_can_be_made_the_rest_is_checked(void **state)
               role, role);
 }
 
+static void rights_past_the_functions_are_told(void **state)
+{
+    pg_test *t = *state;
+    weir_store *s = test_store(t);
+    test_exec(t->conn,
+              "CREATE ROLE \"role_%s\"; GRANT INSERT, TRIGGER ON \"%s\".events TO \"role_%s\"; "
+              "GRANT USAGE ON SEQUENCE \"%s\".positions TO PUBLIC; "
+              "GRANT EXECUTE ON FUNCTION \"%s\".append_one TO PUBLIC; "
+              "GRANT CREATE ON SCHEMA \"%s\" TO \"role_%s\"",
+              t->schema, t->schema, t->schema, t->schema, t->schema, t->schema, t->schema);
+    const char *lines = surveyed(t, s);
+    has(lines, ".events, and can bypass");
+    has(lines, "has INSERT, TRIGGER on");
+    has(lines, "act rights: PUBLIC has USAGE on");
+    has(lines, "act rights: PUBLIC has EXECUTE on functions of");
+    has(lines, "has CREATE on schema");
+    test_exec(t->conn, "DROP OWNED BY \"role_%s\"; DROP ROLE \"role_%s\"", t->schema, t->schema);
+}
+
 /* ---- the server ----------------------------------------------------------------------------- */
 
 static void set_system(pg_test *t, const char *name, const char *value)
 {
     test_exec(t->conn, "ALTER SYSTEM SET %s = %s", name, value);
     test_exec(t->conn, "SELECT pg_reload_conf()");
-    assert_true(test_wait(t->conn, 5, "SELECT current_setting('%s') = '%s'", name, value));
+    assert_true(test_wait(t->conn, 120, "SELECT current_setting('%s') = '%s'", name, value));
 }
 
 static void settings_that_endanger_something_are_told(void **state)
@@ -323,7 +342,7 @@ static void another_isolation_than_read_committed_is_told(void **state)
     has_not(surveyed(t, s), "isolation");
     test_exec(t->conn, "ALTER SYSTEM SET default_transaction_isolation = 'serializable'");
     test_exec(t->conn, "SELECT pg_reload_conf()");
-    assert_true(test_wait(t->conn, 5,
+    assert_true(test_wait(t->conn, 120,
                           "SELECT current_setting('default_transaction_isolation') = "
                           "'serializable'"));
     /* The store's own sessions ask for what they need. */
@@ -430,19 +449,19 @@ static void a_slot_and_a_standby_that_hold_back_dead_rows_are_named(void **state
 
     PGconn *standby = replicate(NULL);
     feed_back(standby, (uint32_t)xmin);
-    assert_true(test_wait(t->conn, 5, "SELECT age(backend_xmin) >= 3 FROM pg_stat_replication"));
+    assert_true(test_wait(t->conn, 120, "SELECT age(backend_xmin) >= 3 FROM pg_stat_replication"));
     has(surveyed(t, s), "act old-transaction: the standby copy with hot_standby_feedback has held "
                         "back the removal of dead rows, over ");
     PQfinish(standby);
-    assert_true(test_wait(t->conn, 5, "SELECT count(*) = 0 FROM pg_stat_replication"));
+    assert_true(test_wait(t->conn, 120, "SELECT count(*) = 0 FROM pg_stat_replication"));
     has_not(surveyed(t, s), "old-transaction");
 
     test_exec(t->conn, "SELECT pg_create_physical_replication_slot('left_over')");
     standby = replicate("left_over");
     feed_back(standby, (uint32_t)xmin);
-    assert_true(test_wait(t->conn, 5, "SELECT age(xmin) >= 3 FROM pg_replication_slots"));
+    assert_true(test_wait(t->conn, 120, "SELECT age(xmin) >= 3 FROM pg_replication_slots"));
     PQfinish(standby);
-    assert_true(test_wait(t->conn, 5, "SELECT NOT active FROM pg_replication_slots"));
+    assert_true(test_wait(t->conn, 120, "SELECT NOT active FROM pg_replication_slots"));
     const char *lines = surveyed(t, s);
     has(lines, "act old-transaction: the replication slot left_over, which nobody uses, has held");
     has(lines, "End it: SELECT pg_drop_replication_slot('left_over').");
@@ -461,7 +480,7 @@ static void a_table_full_of_dead_rows_is_told(void **state)
               "BEGIN; INSERT INTO \"%s\".work SELECT 1, 1, n FROM generate_series(1, 120000) AS n; "
               "ROLLBACK",
               t->schema);
-    assert_true(test_wait(t->conn, 10,
+    assert_true(test_wait(t->conn, 120,
                           "SELECT n_dead_tup >= 120000 FROM pg_stat_user_tables WHERE schemaname = "
                           "'%s' AND relname = 'work'",
                           t->schema));
@@ -469,7 +488,7 @@ static void a_table_full_of_dead_rows_is_told(void **state)
     has(lines, "act bloat: ");
     has(lines, ".work has 120000 dead rows and 0 live ones");
     test_exec(t->conn, "VACUUM \"%s\".work", t->schema);
-    assert_true(test_wait(t->conn, 10,
+    assert_true(test_wait(t->conn, 120,
                           "SELECT n_dead_tup = 0 FROM pg_stat_user_tables WHERE schemaname = '%s' "
                           "AND relname = 'work'",
                           t->schema));
@@ -489,6 +508,7 @@ int main(int argc, char **argv)
         PG_TEST(a_sequence_that_keeps_positions_back_is_told),
         PG_TEST(a_trigger_and_a_column_of_others_on_our_tables_are_notes),
         PG_TEST(where_no_model_can_be_made_the_rest_is_checked),
+        PG_TEST(rights_past_the_functions_are_told),
         PG_TEST(settings_that_endanger_something_are_told),
         PG_TEST(another_isolation_than_read_committed_is_told),
         PG_TEST(a_transaction_that_holds_back_dead_rows_is_named),

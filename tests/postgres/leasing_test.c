@@ -82,9 +82,7 @@ static void a_locked_target_is_stepped_over_without_waiting(void **state)
     /* The first of every order: most current, most lagging, highest priority. */
     test_exec(holder, "BEGIN; SELECT FROM %s.targets WHERE name IN ('t1', 't20', 't4') FOR UPDATE",
               t->schema);
-    const int64_t begin = test_mono_us();
-    TEST_OK(t, s->ops->lease(s, &request, &list, &t->err));
-    assert_true(test_mono_us() - begin < INT64_C(3000000));
+    TEST_OK(t, s->ops->lease(s, &request, &list, &t->err)); /* a wait would end as busy */
     assert_int_equal(list.leases_count, 12);
     test_exec(holder, "COMMIT");
     assert_int_equal(look(t, "SELECT count(*) FROM %s.targets WHERE name IN ('t1', 't20', 't4') "
@@ -424,7 +422,7 @@ static const char *settle_one(pg_test *t, int target)
     static char sql[512];
     (void)snprintf(
         sql, sizeof sql,
-        "SELECT * FROM %s.settle(%d, 0, '{1}', '{8000000}', '{}', '{}', '{}', '{}', '{}', "
+        "SELECT * FROM %s.settle(%d, 0, 0, '{1}', '{8000000}', '{}', '{}', '{}', '{}', '{}', "
         "false, 0, 0, '', 1, 1000000, 0)",
         t->schema, target);
     return sql;
@@ -434,10 +432,11 @@ static const char *settle_one(pg_test *t, int target)
 static const char *turn_two(pg_test *t, int target)
 {
     static char sql[512];
-    (void)snprintf(sql, sizeof sql,
-                   "SELECT * FROM %s.turn('{%d,5}', '{0,7}', '{%d}', '{1}', '{8000000}', 'l', "
-                   "'tester', %lld, %d, 2, 2, '{1}', '{1}', false, 10)",
-                   t->schema, target, target, (long long)LEASE_US, TEN);
+    (void)snprintf(
+        sql, sizeof sql,
+        "SELECT * FROM %s.turn('{%d,5}', '{0,7}', '{0,0}', '{%d}', '{1}', '{8000000}', 'l', "
+        "'tester', %lld, %d, 2, 2, '{1}', '{1}', false, 10)",
+        t->schema, target, target, (long long)LEASE_US, TEN);
     return sql;
 }
 
@@ -453,13 +452,15 @@ static void plans_made_on_empty_tables_are_right_for_many_targets(void **state)
     pg_test *t = *state;
     char sql[LOOKED_AT][512];
     store_with_targets(t, 0);
+    test_exec(t->conn, "INSERT INTO %s.events VALUES (9000000, 'far', 0, 'A', '{}', '{}', now())",
+              t->schema); /* positions up to there can be settled */
     stale_statistics(t);
     PGconn *conn = test_connect(t);
     (void)snprintf(sql[0], sizeof sql[0], "%s", lease_ten(t));
     (void)snprintf(sql[1], sizeof sql[1], "SELECT * FROM %s.poll('l')", t->schema);
     (void)snprintf(sql[2], sizeof sql[2], "SELECT %s.derive('{10,2000,20000}')", t->schema);
-    (void)snprintf(sql[3], sizeof sql[3], "SELECT * FROM %s.fenced('{20000}', '{0}', 1000000)",
-                   t->schema);
+    (void)snprintf(sql[3], sizeof sql[3],
+                   "SELECT * FROM %s.fenced('{20000}', '{0}', '{0}', 1000000)", t->schema);
     for (int i = 0; i < 7; i++) {
         for (int j = 0; j < 4; j++) {
             PQclear(test_query(conn, "%s", sql[j]));
@@ -470,7 +471,8 @@ static void plans_made_on_empty_tables_are_right_for_many_targets(void **state)
                            "SELECT * FROM %s.fetch((SELECT array_agg(id) FROM %s.targets), "
                            "'{1,1,1}', '{0,0,0}', '{5,5,5}', '{9,9,9}', 9, 999)",
                            t->schema, t->schema));
-        test_exec(conn, "UPDATE %s.targets SET holder = 'x' WHERE name = 'a'", t->schema);
+        test_exec(conn, "UPDATE %s.targets SET holder = 'x', log = %s.log() WHERE name = 'a'",
+                  t->schema, t->schema);
         const int a =
             (int)test_number(conn, "SELECT id FROM %s.targets WHERE name = 'a'", t->schema);
         PQclear(test_query(conn, "%s", settle_one(t, a)));
@@ -479,10 +481,10 @@ static void plans_made_on_empty_tables_are_right_for_many_targets(void **state)
     }
     add_targets(t, 1, 30000);
     test_exec(t->conn,
-              "UPDATE %s.targets SET holder = 'x' WHERE id = 20000;"
+              "UPDATE %s.targets SET holder = 'x', log = %s.log() WHERE id = 20000;"
               "INSERT INTO %s.work (target, reaction, event) "
               "SELECT id, 1, watermark + 1 FROM %s.targets",
-              t->schema, t->schema, t->schema);
+              t->schema, t->schema, t->schema, t->schema);
     (void)snprintf(sql[4], sizeof sql[4], "%s", route_three(t, "t5,t6,t20000"));
     (void)snprintf(sql[5], sizeof sql[5],
                    "SELECT * FROM %s.fetch('{20000}', '{1}', '{0}', '{5}', '{9}', 9, 999)",
@@ -523,7 +525,7 @@ static void leases_are_hot_updates(void **state)
     }
     weir__arena_free(&list.arena);
     test_store_close(t, s); /* the counters of a session are told when it ends */
-    assert_true(test_wait(t->conn, 10,
+    assert_true(test_wait(t->conn, 120,
                           "SELECT n_tup_upd >= 2000 FROM pg_stat_all_tables "
                           " WHERE relid = '%s.targets'::regclass",
                           t->schema));

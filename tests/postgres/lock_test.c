@@ -18,7 +18,7 @@
 #include "pg_support.h"
 #include "proxy.h"
 
-enum { ARGUMENTS_MAX = 24, TEXT_BYTES = 8192, PATH_BYTES = 128, SECONDS = 30 };
+enum { ARGUMENTS_MAX = 24, TEXT_BYTES = 8192, PATH_BYTES = 128, SECONDS = 120 };
 
 /* ---- programs ------------------------------------------------------------------------------ */
 
@@ -85,8 +85,12 @@ static pid_t weir_start(const char *name, const char *url, const char *const *wo
     const pid_t parent = getpid();
     const pid_t pid = fork();
     assert_true(pid >= 0);
+    if (pid > 0) {
+        setpgid(pid, pid);
+    }
     if (pid == 0) {
         prctl(PR_SET_PDEATHSIG, SIGKILL);
+        setpgid(0, 0); /* as a shell does */
         const int in = open("/dev/null", O_RDONLY);
         const int o = open(out, O_WRONLY | O_CREAT | O_TRUNC, 0666);
         const int e = open(err, O_WRONLY | O_CREAT | O_TRUNC, 0666);
@@ -324,6 +328,34 @@ static void C40_a_killed_holder_frees_it_when_its_program_is_gone(void **state)
     assert_int_equal(ended(WEIR("next", t->url, "lock", "k", "--", "true")), 0);
 }
 
+/* A program with a child in its group and one in a session of its own. */
+#define FAMILY                                                                                     \
+    "trap '' TERM; sh -c \"trap '' TERM; echo \\$\\$ >q; sleep 60\" & "                            \
+    "setsid sh -c \"trap '' TERM; echo \\$\\$ >r; sleep 60\" & " WORKS
+
+static void C40_who_kills_the_holders_group_lets_nobody_in_beside_its_program(void **state)
+{
+    pg_test *t = *state;
+    const pid_t holder =
+        WEIR("w", t->url, "lock", "k", "--grace", "300ms", "--", "sh", "-c", FAMILY);
+    WAIT_FOR(exists("p") && number_in("q") > 0 && number_in("r") > 0);
+    const pid_t family[] = { number_in("p"), number_in("q"), number_in("r") };
+    assert_int_equal(kill(-holder, SIGKILL), 0);
+    assert_int_equal(ended(holder), 128 + SIGKILL);
+    int looks = 0;
+    for (;;) {
+        const bool there = alive(family[0]) || alive(family[1]) || alive(family[2]);
+        if (sessions(t, "k", true) == 0) {
+            assert_false(alive(family[0]) || alive(family[1]) || alive(family[2]));
+            break;
+        }
+        looks += there ? 1 : 0;
+        usleep(1000);
+    }
+    assert_true(looks > 3); /* it was seen to hold on */
+    assert_int_equal(ended(WEIR("next", t->url, "lock", "k", "--", "true")), 0);
+}
+
 static void C40_a_terminated_session_ends_the_program(void **state)
 {
     pg_test *t = *state;
@@ -370,7 +402,7 @@ static void C40_a_cut_network_is_noticed(void **state)
     do {
         const int64_t held = sessions(t, "c", true);
         assert_true(held == 1 || !alive(program));
-        assert_true(test_mono_us() - start < 3000000);
+        assert_true(test_mono_us() - start < SECONDS * INT64_C(1000000));
     } while (alive(program));
     assert_int_equal(ended(holder), 75);
     assert_non_null(strstr(content("w.err"), "has not answered for too long"));
@@ -524,7 +556,7 @@ static void C40_a_lease_taken_while_a_session_waited_counts(void **state)
                           "application_name = 'weir lock i' AND query LIKE '%%lock_take%%'"));
     assert_false(exists("ran"));
     assert_int_equal(ended(WEIR("three", t->url, "lock", "i", "--", "touch", "ran")), 75);
-    TEST_OK(t, s->ops->lock_release(s, weir__str("i"), lease.fence, &t->err));
+    TEST_OK(t, s->ops->lock_release(s, weir__str("i"), lease.fence, lease.token, &t->err));
     assert_int_equal(ended(waiter), 0);
     assert_true(exists("ran"));
     weir__arena_free(&arena);
@@ -564,20 +596,20 @@ static void C40_a_stopped_holder_of_a_lease_has_no_program_when_it_ends(void **s
     bouncer b = bouncer_start("transaction", 4);
     through(t, b.directory, url);
     store_make(t);
-    const pid_t holder =
-        WEIR("w", url, "lock", "z", "--check", "500ms", "--grace", "200ms", "--", "sh", "-c",
-             "trap '' TERM; echo $$ >p.tmp; mv p.tmp p; while :; do sleep 0.01; done");
-    WAIT_FOR(exists("p"));
-    const pid_t program = number_in("p");
-    kill(holder, SIGSTOP);
+    const pid_t holder = WEIR("w", url, "lock", "z", "--check", "500ms", "--grace", "200ms", "--",
+                              "sh", "-c", FAMILY);
+    WAIT_FOR(exists("p") && number_in("q") > 0 && number_in("r") > 0);
+    const pid_t program = number_in("p"), near = number_in("q"), far = number_in("r");
+    assert_int_equal(kill(-holder, SIGSTOP), 0); /* as kill -STOP %1 does */
     /* Until the end of the lease somebody asks for it. */
     const pid_t next = WEIR("next", url, "lock", "z", "--wait", "--", "sh", "-c",
-                            "kill -0 $(cat p) 2>/dev/null && touch both; touch ran");
+                            "for i in $(cat p q r); do kill -0 $i 2>/dev/null && touch both; done; "
+                            "touch ran");
     assert_int_equal(ended(next), 0);
-    assert_false(alive(program));
+    assert_false(alive(program) || alive(near) || alive(far));
     assert_true(exists("ran"));
     assert_false(exists("both"));
-    kill(holder, SIGCONT);
+    kill(-holder, SIGCONT);
     assert_int_equal(ended(holder), 75);
     bouncer_stop(&b);
 }
@@ -591,6 +623,7 @@ int main(int argc, char **argv)
         LOCK_TEST(C40_who_waits_is_next),
         LOCK_TEST(C40_each_run_has_a_larger_fence),
         LOCK_TEST(C40_a_killed_holder_frees_it_when_its_program_is_gone),
+        LOCK_TEST(C40_who_kills_the_holders_group_lets_nobody_in_beside_its_program),
         LOCK_TEST(C40_a_terminated_session_ends_the_program),
         LOCK_TEST(C40_a_cut_network_is_noticed),
         LOCK_TEST(C40_a_stopped_holder_has_no_program),

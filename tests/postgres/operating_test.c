@@ -188,7 +188,7 @@ static void a_skip_chooses_again_when_its_target_has_moved(void **state)
     begin_beside(&thread, run_operate, &x);
     assert_true(somebody_waits(t)); /* it has chosen the first event */
     test_exec(settler,
-              "SELECT * FROM %s.settle(%lld, %lld, ARRAY[%lld], ARRAY[%lld], '{}', '{}', '{}', "
+              "SELECT * FROM %s.settle(%lld, %lld, 0, ARRAY[%lld], ARRAY[%lld], '{}', '{}', '{}', "
               "'{}', '{}', false, 0, 0, '', 0, 0, 0); COMMIT",
               t->schema, (long long)w.lease.target, (long long)w.lease.fence, (long long)w.reaction,
               (long long)w.event);
@@ -265,18 +265,21 @@ static void plans_made_on_empty_tables_serve_a_full_store(void **state)
     int64_t few[CALLS];
     (void)give_reaction(t, s, "r", STORE_RULE_CONSTANT);
     (void)give_reaction(t, s, "w", STORE_RULE_WORK);
+    (void)test_put(t, s, "a", "A"); /* position 1 can be settled */
     static const char *const calls[CALLS] = {
-        ("settle(1, 1, '{1,2}', '{1,1}', '{2}', '{1}', '{1}', '{x}', '{7}', true, 2, 1, '', 1, 9, "
+        ("settle(1, 1, 0, '{1,2}', '{1,1}', '{2}', '{1}', '{1}', '{x}', '{7}', true, 2, 1, '', 1, "
+         "9, "
          "0)"),
-        "fenced('{2,1,3}', '{1,1,1}', 1000)",
+        "fenced('{2,1,3}', '{1,1,1}', '{0,0,0}', 1000)",
         "operate(5, '{2,1,3}', false, NULL, 'me')",
         "operate_reset('{1,2}', false, 0)",
         "operate_skip('{2}', ARRAY['x'], '{1}', '{1}', '{1}')",
         "parked_drop((SELECT max(id) FROM parked))",
     };
     static const char fill[] =
-        "INSERT INTO %s.targets (name, lane, fence, holder, lease_until) SELECT 't' || i, 'l', 1, "
-        "'me', 5 FROM generate_series(%d, %d) AS i; "
+        "INSERT INTO %s.targets (name, lane, fence, holder, lease_until, log) SELECT 't' || i, "
+        "'l', 1, "
+        "'me', 5, log() FROM generate_series(%d, %d) AS i; "
         "INSERT INTO %s.subscriptions (target, reaction, at, mark, priority, source, value) SELECT "
         "i, r, 0, 9, 0, '', '' FROM generate_series(%d, %d) AS i, generate_series(1, 2) AS r; "
         "INSERT INTO %s.work SELECT i, 2, e FROM generate_series(%d, %d) AS i, generate_series(1, "
@@ -400,7 +403,7 @@ static void check_finds_what_is_wrong(void **state)
             test_exec(t->conn, "CREATE TABLE %s_kept.%s AS SELECT * FROM %s.%s", t->schema,
                       tables[k], t->schema, tables[k]);
         }
-        test_exec(t->conn, "SET session_replication_role = replica"); /* no triggers */
+        test_exec(t->conn, "ALTER TABLE %s.events DISABLE TRIGGER USER", t->schema);
         test_exec(t->conn, "%s", sql);
         if (findings(t, s, faults[i].rule, text) == 0) {
             fail_msg("\"%s\" was not found after: %s", faults[i].rule, sql);
@@ -413,9 +416,10 @@ static void check_finds_what_is_wrong(void **state)
         }
         test_exec(t->conn,
                   "SELECT setval('%s.positions', (SELECT last_value FROM %s_kept.sequence)); "
-                  "SET session_replication_role = origin; SET client_min_messages = warning; "
+                  "ALTER TABLE %s.events ENABLE ALWAYS TRIGGER events_no_change, "
+                  "ENABLE ALWAYS TRIGGER events_no_truncate; SET client_min_messages = warning; "
                   "DROP SCHEMA %s_kept CASCADE",
-                  t->schema, t->schema, t->schema);
+                  t->schema, t->schema, t->schema, t->schema);
     }
     nothing_is_wrong(t, s);
 }

@@ -158,6 +158,12 @@ bool test_wait(PGconn *conn, double seconds, const char *format, ...)
     }
 }
 
+int64_t test_storm_us(int64_t seconds)
+{
+    const char *text = getenv("WEIR_STORM_SECONDS");
+    return (text != NULL ? atoll(text) : seconds) * 1000000;
+}
+
 void test_statements_reset(pg_test *t)
 {
     test_exec(t->conn, "CREATE EXTENSION IF NOT EXISTS pg_stat_statements");
@@ -191,6 +197,15 @@ store_options test_options(pg_test *t)
         .application = "weir-test",
         .clock = weir__clock_machine(),
     };
+}
+
+store_options test_options_by(pg_test *t, const char *host, const char *more)
+{
+    static char path[512];
+    store_options options = test_options(t);
+    snprintf(path, sizeof path, "postgres:///postgres?host=%s&user=postgres%s", host, more);
+    options.path = weir__str(path);
+    return options;
 }
 
 weir_store *test_store_with(pg_test *t, const store_options *options)

@@ -89,6 +89,8 @@ int64_t test_statements(pg_test *t, const char *like);
 
 /* The options of a store in the test's schema, with the machine's clock. */
 store_options test_options(pg_test *t);
+/* The same by way of this host; `more` is added to the URL. They stand until the next call. */
+store_options test_options_by(pg_test *t, const char *host, const char *more);
 /* One more handle, closed after the test. The first one creates the schema. */
 weir_store *test_store(pg_test *t);
 weir_store *test_store_with(pg_test *t, const store_options *options);
@@ -113,5 +115,7 @@ weir_status test_try(weir_store *s, const char *stream, int32_t expect, int64_t 
 /* ---- time --------------------------------------------------------------------------------- */
 
 int64_t test_mono_us(void); /* the machine's monotonic clock. Any thread */
+/* How long a storm lasts: `seconds`, or what WEIR_STORM_SECONDS says. */
+int64_t test_storm_us(int64_t seconds);
 
 #endif

@@ -143,10 +143,9 @@ static void transaction_mode_polls_unless_there_is_a_direct_way(void **state)
 
     const int64_t from_us = test_mono_us();
     for (int i = 0; i < 3; i++) {
-        assert_true(woken(t, polling, a, 2000)); /* by the clock */
+        assert_true(woken(t, polling, a, 60000)); /* by the clock */
     }
-    const int64_t took_us = test_mono_us() - from_us;
-    assert_true(took_us > SECOND && took_us < 5 * SECOND);
+    assert_true(test_mono_us() - from_us > SECOND);
     assert_false(woken(t, notified, d, 0));
     polling->ops->wake(polling); /* sent through the pooler */
     assert_true(woken(t, notified, d, 2000));

@@ -140,20 +140,25 @@ static void C16_a_follower_goes_on_soon_after_a_rollback(void **state)
     const weir_log_options options = { WEIR_LOG_OPTIONS_INIT, .flags = WEIR_READ_FOLLOW };
     weir_reader *reader = NULL;
     const weir_event *event = NULL;
-    test_exec(writer, "BEGIN");
-    (void)append_on(t, writer, "held");
-    const int64_t id = append_on(t, other, "other");
+    int64_t took_us = INT64_MAX;
     TEST_OK(t, weir_log_open(&reader, w, &options, &t->err));
-    TEST_OK(t, weir_reader_next(reader, 400, &event, &t->err));
-    assert_null(event);
-    test_exec(writer, "ROLLBACK");
-    const int64_t began = test_mono_us();
-    TEST_OK(t, weir_reader_next(reader, 2000, &event, &t->err));
-    const int64_t took = test_mono_us() - began;
-    assert_non_null(event);
-    assert_int_equal(event->id, id);
+    /* Without an eye on what is held back it takes a second, every time. A busy machine has twenty
+     * tries to be faster. */
+    for (int i = 0; i < 20 && took_us >= 600000; i++) {
+        test_exec(writer, "BEGIN");
+        (void)append_on(t, writer, "held");
+        const int64_t id = append_on(t, other, "other");
+        TEST_OK(t, weir_reader_next(reader, 400, &event, &t->err));
+        assert_null(event);
+        test_exec(writer, "ROLLBACK");
+        const int64_t began_us = test_mono_us();
+        TEST_OK(t, weir_reader_next(reader, 60000, &event, &t->err));
+        took_us = test_mono_us() - began_us;
+        assert_non_null(event);
+        assert_int_equal(event->id, id);
+    }
     weir_reader_close(reader);
-    assert_true(took < 600000); /* without an eye on what is held back: a second */
+    assert_true(took_us < 600000);
 }
 
 /* A subtransaction that is undone releases its lock; the positions it took are dead. */
@@ -334,7 +339,7 @@ static void C16_the_hint_is_written_now_and_then(void **state)
         (void)test_put(t, s, "a", "A");
         (void)safe_of(t, s);
     }
-    assert_true(test_statements(t, "%safe_advance%") <= 3);
+    assert_true(test_statements(t, "%safe_prove%") <= 3);
 }
 
 /* ---- whoever is not concerned ------------------------------------------------------------- */
@@ -408,7 +413,7 @@ static void C16_a_killed_backend_leaves_a_gap_that_nobody_waits_for(void **state
     assert_true(safe_of(t, s) < id);
     test_exec(t->conn, "SELECT pg_terminate_backend(%d)", pid);
     assert_true(
-        test_wait(t->conn, 5, "SELECT NOT EXISTS (SELECT FROM pg_locks WHERE pid = %d)", pid));
+        test_wait(t->conn, 120, "SELECT NOT EXISTS (SELECT FROM pg_locks WHERE pid = %d)", pid));
     assert_int_equal(safe_of(t, s), id);
 }
 

@@ -179,8 +179,8 @@ static void C16_a_failover_that_loses_nothing_is_not_noticed(void **state)
     assert_int_equal(read_all(t, reader), 5);
     const int64_t safe = test_number(t->conn, "SELECT position FROM %s.safe", t->schema);
     const int64_t head = test_number(t->conn, "SELECT max(id) FROM %s.events", t->schema);
-    assert_true(
-        test_wait(standby, 10, "SELECT max(id) = %lld FROM %s.events", (long long)head, t->schema));
+    assert_true(test_wait(standby, 120, "SELECT max(id) = %lld FROM %s.events", (long long)head,
+                          t->schema));
 
     char path[TEST_URL_BYTES];
     store_options options = test_options(t);

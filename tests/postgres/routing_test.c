@@ -423,7 +423,7 @@ static void of_two_routers_of_one_reaction_one_is_refused(void **state)
     test_exec(a, "BEGIN");
     PQclear(test_query(a, "%s", sql));
     assert_int_equal(PQsendQuery(b, sql), 1);
-    assert_true(test_wait(t->conn, 5,
+    assert_true(test_wait(t->conn, 120,
                           "SELECT wait_event_type = 'Lock' FROM pg_stat_activity WHERE pid = %d",
                           PQbackendPID(b)));
     test_exec(a, "COMMIT");
@@ -442,6 +442,7 @@ static void only_routing_commits_without_waiting_for_the_disk(void **state)
     weir_store *s = test_store(t);
     PGconn *conn = test_connect(t);
     give_reaction(t, s, "r", STORE_RULE_STREAM);
+    (void)test_put(t, s, "s", "N");
     test_exec(
         conn,
         "BEGIN; SELECT %s.route('{1}', '{1}', '{0}', '{1}', '{t}', '{0}', '{0}', '{0}', '{l}', "

@@ -365,15 +365,16 @@ static void use_locks(void)
     const weir_str holder = weir__str("client on host");
     CALL(WEIR_OK, store->ops->lock_take(store, name, holder, 60000000, &arena, &lock, &err));
     CALL(WEIR_EHELD, store->ops->lock_take(store, name, holder, 0, &arena, &lock, &err));
-    CALL(WEIR_OK, store->ops->lock_extend(store, name, lock.fence, 60000000, &err));
+    CALL(WEIR_OK, store->ops->lock_extend(store, name, lock.fence, lock.token, 60000000, &err));
     CALL(WEIR_OK, store->ops->locks(store, &locks, &err));
-    CALL(WEIR_OK, store->ops->lock_release(store, name, lock.fence, &err));
+    CALL(WEIR_OK, store->ops->lock_release(store, name, lock.fence, lock.token, &err));
     CALL(WEIR_OK, store->ops->once_begin(store, name, holder, 60000000, &arena, &once, &err));
     CALL(WEIR_EINFLIGHT,
          store->ops->once_begin(store, name, holder, 60000000, &arena, &once, &err));
-    CALL(WEIR_OK, store->ops->once_extend(store, name, once.run.fence, 60000000, &err));
     CALL(WEIR_OK,
-         store->ops->once_finish(store, name, once.run.fence, 0, weir__str("output"), &err));
+         store->ops->once_extend(store, name, once.run.fence, once.run.token, 60000000, &err));
+    CALL(WEIR_OK, store->ops->once_finish(store, name, once.run.fence, once.run.token, 0,
+                                          weir__str("output"), &err));
     CALL(WEIR_OK, store->ops->once_begin(store, name, holder, 60000000, &arena, &once, &err));
     CALL(WEIR_OK, store->ops->once_forget(store, name, &err));
     weir__arena_free(&locks.arena);

@@ -1,6 +1,6 @@
 /* schema_test.c - creating, upgrading, refusing and protecting a store in PostgreSQL.
  *
- * Method: real processes that create and upgrade at once; a schema 2 that does not exist is
+ * Method: real processes that create and upgrade at once; a schema after this one is
  * pretended (weir__postgres_open_schema); a role without rights of its own tries everything.
  */
 #include "pg_support.h"
@@ -16,24 +16,28 @@
 
 enum { PROCESSES = 16, URL_BYTES = TEST_URL_BYTES + 128 };
 
-/* What version 2 adds: a table, a column with a default, an index. The functions are replaced. */
-static const pg_schema_step steps_to_2[] = {
-    { .version = 2,
+enum { NEXT = 3 }; /* the version after this one; main sees to it that it is */
+
+/* What the next version adds: a table, a column with a default, an index. The functions are
+ * replaced. The steps up to today's are put before it by main. */
+static pg_schema_step steps_to_next[] = {
+    { .version = 0 },
+    { .version = NEXT,
       .change = "CREATE TABLE weir.made_up (x integer NOT NULL);"
-                "INSERT INTO weir.made_up VALUES (2);"
+                "INSERT INTO weir.made_up VALUES (3);"
                 "ALTER TABLE weir.streams ADD COLUMN colour text NOT NULL DEFAULT 'none';"
                 "CREATE INDEX streams_colour ON weir.streams (colour);" },
 };
-static const pg_schema schema_2 = {
-    .version = 2, .client_least = 1, .steps = steps_to_2, .steps_count = 1
+static const pg_schema schema_next = {
+    .version = NEXT, .client_least = 1, .steps = steps_to_next, .steps_count = 2
 };
 static const pg_schema_step steps_broken[] = {
-    { .version = 2,
+    { .version = NEXT,
       .change = "CREATE TABLE weir.made_up (x integer NOT NULL);"
                 "INSERT INTO weir.no_such_table VALUES (2);" },
 };
 static const pg_schema schema_broken = {
-    .version = 2, .client_least = 1, .steps = steps_broken, .steps_count = 1
+    .version = NEXT, .client_least = 1, .steps = steps_broken, .steps_count = 1
 };
 
 static weir_status try_open(pg_test *t, const store_options *o, const pg_schema *schema)
@@ -101,9 +105,9 @@ static void sixteen_processes_at_once_upgrade_once(void **state)
     weir_store *s = test_store(t);
     (void)test_put(t, s, "order-1", "Placed");
     test_store_close(t, s);
-    assert_int_equal(open_at_once(t, &schema_2), PROCESSES);
+    assert_int_equal(open_at_once(t, &schema_next), PROCESSES);
     assert_int_equal(test_number(t->conn, "SELECT count(*) FROM \"%s\".made_up", t->schema), 1);
-    assert_int_equal(test_number(t->conn, "SELECT schema FROM \"%s\".store", t->schema), 2);
+    assert_int_equal(test_number(t->conn, "SELECT schema FROM \"%s\".store", t->schema), NEXT);
     assert_string_equal(test_text(t->conn, "SELECT colour FROM \"%s\".streams", t->schema), "none");
 }
 
@@ -116,7 +120,7 @@ static void an_upgrade_that_fails_leaves_what_was_there(void **state)
     test_store_close(t, s);
     TEST_IS(t, try_open(t, &o, &schema_broken), WEIR_EIO);
     assert_non_null(strstr(t->err.message, "no_such_table"));
-    assert_int_equal(test_number(t->conn, "SELECT schema FROM \"%s\".store", t->schema), 1);
+    assert_int_equal(test_number(t->conn, "SELECT schema FROM \"%s\".store", t->schema), NEXT - 1);
     assert_string_equal(test_text(t->conn, "SELECT to_regclass('\"%s\".made_up')", t->schema), "");
     (void)test_put(t, test_store(t), "order-1", "Paid");
 }
@@ -141,11 +145,11 @@ static void a_newer_store_is_used_while_it_says_so(void **state)
     TEST_OK(t, try_open(t, &o, &weir__pg_schema_current));
     weir_store *s = test_store(t);
     (void)test_put(t, s, "order-1", "Paid");
-    test_exec(t->conn, "UPDATE \"%s\".store SET schema = 7, client_least = 2", t->schema);
+    test_exec(t->conn, "UPDATE \"%s\".store SET schema = 7, client_least = %d", t->schema, NEXT);
     TEST_IS(t, try_open(t, &o, &weir__pg_schema_current), WEIR_ENEWER);
     TEST_IS(t, try_flags(t, WEIR_OPEN_READONLY), WEIR_ENEWER);
     assert_non_null(strstr(t->err.message, "schema 7"));
-    TEST_OK(t, try_open(t, &o, &schema_2)); /* client_least is what counts */
+    TEST_OK(t, try_open(t, &o, &schema_next)); /* client_least is what counts */
 }
 
 static void an_older_store_is_not_read_before_it_is_upgraded(void **state)
@@ -154,9 +158,9 @@ static void an_older_store_is_not_read_before_it_is_upgraded(void **state)
     store_options o = test_options(t);
     (void)test_store(t);
     o.open_flags = WEIR_OPEN_READONLY;
-    TEST_IS(t, try_open(t, &o, &schema_2), WEIR_EMISUSE);
-    assert_non_null(strstr(t->err.message, "schema 1"));
-    assert_int_equal(test_number(t->conn, "SELECT schema FROM \"%s\".store", t->schema), 1);
+    TEST_IS(t, try_open(t, &o, &schema_next), WEIR_EMISUSE);
+    assert_non_null(strstr(t->err.message, "schema 2"));
+    assert_int_equal(test_number(t->conn, "SELECT schema FROM \"%s\".store", t->schema), NEXT - 1);
 }
 
 /* What a store_finding_fn was told, a line each. */
@@ -236,7 +240,7 @@ static void a_store_without_workers_and_their_counts_gets_them(void **state)
     assert_int_equal(workers_known(t, test_store_with(t, &o)), 1);
     o.open_flags = WEIR_OPEN_EXISTING;
     assert_as_made(t, s);
-    assert_int_equal(test_number(t->conn, "SELECT schema FROM \"%s\".store", t->schema), 1);
+    assert_int_equal(test_number(t->conn, "SELECT schema FROM \"%s\".store", t->schema), NEXT - 1);
     TEST_OK(t, weir__postgres_plan(&o, &sql, &t->err));
     assert_int_equal(sql.len, 0);
     weir__buffer_free(&sql);
@@ -251,8 +255,8 @@ static void a_store_without_locks_gets_them(void **state)
     (void)test_store(t);
     test_exec(t->conn,
               "DROP FUNCTION \"%s\".lock_take; DROP TABLE \"%s\".locks;"
-              "DROP SEQUENCE \"%s\".lock_fences",
-              t->schema, t->schema, t->schema);
+              "DROP SEQUENCE \"%s\".lock_fences; UPDATE \"%s\".store SET schema = 1",
+              t->schema, t->schema, t->schema, t->schema);
     TEST_IS(t, try_flags(t, WEIR_OPEN_READONLY), WEIR_EMISUSE);
     o.open_flags = WEIR_OPEN_EXISTING;
     weir_store *s = test_store_with(t, &o);
@@ -293,17 +297,6 @@ static void a_table_of_somebody_elses_is_refused_and_left_alone(void **state)
                      1);
 }
 
-static void events_refuse_to_be_changed_even_by_a_superuser(void **state)
-{
-    pg_test *t = *state;
-    (void)test_put(t, test_store(t), "order-1", "Placed");
-    assert_string_equal(test_refused(t->conn, "UPDATE \"%s\".events SET name = 'x'", t->schema),
-                        "P0001");
-    assert_string_equal(test_refused(t->conn, "DELETE FROM \"%s\".events", t->schema), "P0001");
-    assert_string_equal(test_refused(t->conn, "TRUNCATE \"%s\".events", t->schema), "P0001");
-    assert_string_equal(test_text(t->conn, "SELECT name FROM \"%s\".events", t->schema), "Placed");
-}
-
 /* ---- what schema 1 was ---------------------------------------------------------------------- */
 
 /* The top of the sources. */
@@ -330,54 +323,89 @@ static const char *kept_database(pg_test *t, const char *name)
     return url;
 }
 
-/* The client of schema 1 gets the answers it got from schema 1. */
-static void assert_kept_client_works(const char *url)
+/* Clients of schema 1 name a lease by its fence alone, and are told that this is not enough. */
+static void assert_old_client_is_refused(pg_test *t, const store_options *o)
 {
-    char command[URL_BYTES + 512];
-    (void)snprintf(command, sizeof command,
-                   "python3 '%s/tests/postgres/schema-1/keep.py' --check '%s'", source(), url);
-    assert_int_equal(system(command), 0);
+    const pg_schema schema_1 = { .version = 1, .client_least = 1 };
+    TEST_IS(t, try_open(t, o, &schema_1), WEIR_ENEWER);
+    assert_non_null(strstr(t->err.message, "needs a newer Weir than this one (schema 1)"));
+    /* One that had it open writes nothing for a lease any more. */
+    PGconn *conn = PQconnectdb(o->path.ptr);
+    assert_string_equal(
+        test_refused(conn, "SELECT weir.settle(1, 1, '{}', '{}', '{}', '{}', '{}', '{}', '{}', "
+                           "false, 0, 0, '', 0, 0, 0)"),
+        "42883");
+    PQfinish(conn);
 }
 
-static void the_kept_schema_1_is_what_schema_1_is(void **state)
+static void the_kept_schema_1_becomes_what_a_new_store_is(void **state)
 {
     pg_test *t = *state;
     store_options o = test_options(t);
     o.path = weir__str(kept_database(t, "kept_as_it_is"));
     o.schema = weir__str("");
     weir_store *s = test_store_with(t, &o);
-    if (weir__pg_schema_current.version == 1) {
-        weir_buffer told = { 0 };
-        TEST_OK(t, weir__pg_check_server(pg_of(s), collect, &told, &t->err));
-        if (told.len > 0) {
-            fail_msg("%.*sSchema 1 is not what is kept of it. Until it is released: run "
-                     "tests/postgres/schema-1/keep.py (its head says how). After that: this is "
-                     "schema 2.",
-                     (int)told.len, told.ptr);
-        }
-        weir__buffer_free(&told);
-    }
-    assert_kept_client_works(o.path.ptr);
+    assert_as_made(t, s); /* today's client has upgraded it */
+    assert_old_client_is_refused(t, &o);
     test_store_close(t, s);
     test_exec(t->conn, "DROP DATABASE kept_as_it_is");
 }
 
-static void a_kept_store_is_upgraded_and_its_client_goes_on(void **state)
+static void a_kept_store_is_upgraded_by_the_next_version_too(void **state)
 {
     pg_test *t = *state;
     weir_store *s = NULL;
     store_options o = test_options(t);
     o.path = weir__str(kept_database(t, "kept_upgraded"));
     o.schema = weir__str("");
-    /* The client of schema 2 upgrades, and works. */
-    TEST_OK(t, weir__postgres_open_schema(&s, &o, &schema_2, &t->err));
-    assert_int_equal(pg_of(s)->schema_version, 2);
-    /* That of schema 1 goes on, as if nothing had happened; so does today's. */
-    assert_kept_client_works(o.path.ptr);
+    /* The client of the next schema upgrades, and works. */
+    TEST_OK(t, weir__postgres_open_schema(&s, &o, &schema_next, &t->err));
+    assert_int_equal(pg_of(s)->schema_version, NEXT);
+    /* Today's goes on, as if nothing had happened. */
     TEST_OK(t, try_open(t, &o, &weir__pg_schema_current));
     (void)test_put(t, s, "order-1", "Paid");
     s->ops->close(s);
     test_exec(t->conn, "DROP DATABASE kept_upgraded");
+}
+
+/* ---- facts do not change -------------------------------------------------------------------- */
+
+static void assert_immutable(PGconn *conn, const char *schema)
+{
+    static const char *const roles[] = { "origin", "local", "replica" };
+    for (size_t i = 0; i < sizeof roles / sizeof roles[0]; i++) {
+        test_exec(conn, "SET session_replication_role = %s", roles[i]);
+        assert_string_equal(test_refused(conn, "UPDATE \"%s\".events SET name = 'x'", schema),
+                            "P0001");
+        assert_string_equal(test_refused(conn, "DELETE FROM \"%s\".events", schema), "P0001");
+        assert_string_equal(test_refused(conn, "TRUNCATE \"%s\".events", schema), "P0001");
+    }
+    test_exec(conn, "RESET session_replication_role");
+    assert_string_equal(test_text(conn, "SELECT name FROM \"%s\".events", schema), "Placed");
+}
+
+static void C12_events_refuse_to_be_changed_even_by_a_superuser(void **state)
+{
+    pg_test *t = *state;
+    (void)test_put(t, test_store(t), "order-1", "Placed");
+    assert_immutable(t->conn, t->schema);
+}
+
+/* A store of schema 1 gets it when it is opened for writing. */
+static void C12_events_of_an_upgraded_store_refuse_to_be_changed(void **state)
+{
+    pg_test *t = *state;
+    store_options o = test_options(t);
+    const char *url = kept_database(t, "kept_immutable");
+    o.path = weir__str(url);
+    o.schema = weir__str("");
+    weir_store *s = test_store_with(t, &o);
+    (void)test_put(t, s, "order-1", "Placed");
+    PGconn *conn = PQconnectdb(url);
+    assert_immutable(conn, "weir");
+    PQfinish(conn);
+    test_store_close(t, s);
+    test_exec(t->conn, "DROP DATABASE kept_immutable");
 }
 
 /* ---- roles ---------------------------------------------------------------------------------- */
@@ -399,7 +427,7 @@ static void grant(pg_test *t, const char *role)
 {
     weir_buffer sql = { 0 };
     store_options o = test_options(t);
-    TEST_OK(t, weir__postgres_grant(&o, weir__str(role), false, &sql, &t->err));
+    TEST_OK(t, weir__postgres_grant(&o, weir__str(role), "worker", false, &sql, &t->err));
     weir__buffer_free(&sql);
 }
 
@@ -427,9 +455,9 @@ static void a_role_without_rights_is_told_what_to_do(void **state)
     grant(t, role);
     TEST_OK(t, try_open(t, &o, &weir__pg_schema_current));
     /* It may work, and not upgrade. */
-    TEST_IS(t, try_open(t, &o, &schema_2), WEIR_EIO);
+    TEST_IS(t, try_open(t, &o, &schema_next), WEIR_EIO);
     assert_non_null(strstr(t->err.detail, "owner of the store"));
-    assert_int_equal(test_number(t->conn, "SELECT schema FROM \"%s\".store", t->schema), 1);
+    assert_int_equal(test_number(t->conn, "SELECT schema FROM \"%s\".store", t->schema), NEXT - 1);
     drop_role(t, role);
 }
 
@@ -494,7 +522,7 @@ static void work_once(pg_test *t, weir_store *s)
     store_lock lock = { 0 };
     TEST_OK(t, s->ops->lock_take(s, weir__str("n"), weir__str("test"), 60000000, &arena, &lock,
                                  &t->err));
-    TEST_OK(t, s->ops->lock_release(s, lock.name, lock.fence, &t->err));
+    TEST_OK(t, s->ops->lock_release(s, lock.name, lock.fence, lock.token, &t->err));
     weir__arena_free(&leases.arena);
     weir__arena_free(&arena);
 }
@@ -600,7 +628,7 @@ static void an_upgrade_gives_workers_the_rights_to_what_it_adds(void **state)
               "GRANT SELECT ON \"%s\".events TO \"%s\"",
               looker, t->schema, looker, t->schema, looker);
     store_options o = test_options(t);
-    TEST_OK(t, try_open(t, &o, &schema_2));
+    TEST_OK(t, try_open(t, &o, &schema_next));
     assert_string_equal(test_text(t->conn,
                                   "SELECT has_table_privilege('%s', '\"%s\".made_up', 'SELECT')",
                                   role, t->schema),
@@ -627,9 +655,10 @@ int main(int argc, char **argv)
         PG_TEST(a_store_without_locks_gets_them),
         PG_TEST(a_name_with_spaces_and_capitals_is_a_schema),
         PG_TEST(a_table_of_somebody_elses_is_refused_and_left_alone),
-        PG_TEST(events_refuse_to_be_changed_even_by_a_superuser),
-        PG_TEST(the_kept_schema_1_is_what_schema_1_is),
-        PG_TEST(a_kept_store_is_upgraded_and_its_client_goes_on),
+        PG_TEST(the_kept_schema_1_becomes_what_a_new_store_is),
+        PG_TEST(a_kept_store_is_upgraded_by_the_next_version_too),
+        PG_TEST(C12_events_refuse_to_be_changed_even_by_a_superuser),
+        PG_TEST(C12_events_of_an_upgraded_store_refuse_to_be_changed),
         PG_TEST(a_role_without_rights_is_told_what_to_do),
         PG_TEST(a_role_may_use_a_schema_that_was_made_for_it),
         PG_TEST(a_granted_role_works_and_writes_no_table),
@@ -637,5 +666,8 @@ int main(int argc, char **argv)
         PG_TEST(a_role_that_may_only_look_cannot_append),
         PG_TEST(an_upgrade_gives_workers_the_rights_to_what_it_adds),
     };
+    assert_int_equal(weir__pg_schema_current.version, NEXT - 1);
+    assert_int_equal(weir__pg_schema_current.steps_count, 1);
+    steps_to_next[0] = weir__pg_schema_current.steps[0];
     return test_main(argc, argv, tests, sizeof tests / sizeof tests[0]);
 }

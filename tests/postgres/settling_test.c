@@ -259,10 +259,8 @@ static void a_settle_that_waits_for_a_busy_head_delays_no_router(void **state)
               t->schema);
     begin_beside(&thread, run_settle, &x);
     assert_true(somebody_waits(t));
-    const int64_t begin = test_mono_us();
     give_mark(t, router, "r", "t", next, next);
-    assert_true(test_mono_us() - begin < SECOND);
-    assert_int_equal(x.status, WEIR_OK); /* not answered yet */
+    assert_true(somebody_waits(t)); /* the settle, still */
     assert_int_equal(look(t, "SELECT count(*) FROM %s.events WHERE name = 'Done'"), 0);
     test_exec(holder, "COMMIT");
     end_beside(&thread);
@@ -465,7 +463,7 @@ static void a_connection_that_died_while_idle_is_not_used_for_own_sql(void **sta
                          "pg_backend_pid()";
     for (int i = 0; i < 2; i++) {
         assert_true(test_number(t->conn, "SELECT count(pg_terminate_backend(pid)) %s", others) > 0);
-        assert_true(test_wait(t->conn, 5, "SELECT count(*) = 0 %s", others));
+        assert_true(test_wait(t->conn, 120, "SELECT count(*) = 0 %s", others));
         if (i == 0) {
             nothing_is_wrong(t, w.s);
         } else {
@@ -534,7 +532,7 @@ static void make_commits_lazy(pg_test *t)
     test_exec(t->conn, "ALTER SYSTEM SET wal_writer_delay = '10s'");
     test_exec(t->conn, "ALTER SYSTEM SET autovacuum = off");
     test_exec(t->conn, "SELECT pg_reload_conf()");
-    assert_true(test_wait(t->conn, 10, "SELECT current_setting('synchronous_commit') = 'off'"));
+    assert_true(test_wait(t->conn, 120, "SELECT current_setting('synchronous_commit') = 'off'"));
 }
 
 static void make_commits_normal(pg_test *t)

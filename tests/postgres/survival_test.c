@@ -17,16 +17,6 @@
 
 #define SECOND INT64_C(1000000)
 
-/* A store behind the proxy; the test's own connection goes straight to the server. */
-static store_options options_by(pg_test *t, const char *host, const char *more)
-{
-    static char path[512];
-    store_options options = test_options(t);
-    snprintf(path, sizeof path, "postgres:///postgres?host=%s&user=postgres%s", host, more);
-    options.path = weir__str(path);
-    return options;
-}
-
 static int64_t events_count(pg_test *t)
 {
     return test_number(t->conn, "SELECT count(*) FROM %s.events", t->schema);
@@ -137,7 +127,7 @@ static void a_read_whose_answer_is_lost_is_repeated(void **state)
 {
     pg_test *t = *state;
     proxy *p = proxy_start();
-    const store_options options = options_by(t, proxy_host(p), "");
+    const store_options options = test_options_by(t, proxy_host(p), "");
     weir_store *s = test_store_with(t, &options);
     for (int i = 1; i <= 5; i++) {
         proxy_cut_answer(p, NULL);
@@ -161,27 +151,59 @@ static void a_connection_killed_while_idle_makes_no_outcome_unknown(void **state
         test_put(t, s, "s-0", "Happened");
         test_exec(t->conn, "SELECT pg_terminate_backend(pid) FROM pg_stat_activity WHERE "
                            "application_name = 'weir-killed'");
-        assert_true(test_wait(t->conn, 5,
+        assert_true(test_wait(t->conn, 120,
                               "SELECT count(*) = 0 FROM pg_stat_activity WHERE "
                               "application_name = 'weir-killed'"));
     }
     assert_int_equal(events_count(t), 20);
 }
 
+/* Somebody who has more patience than the test: whoever gives up while it still waits has kept to a
+ * time of its own, however slow the machine is. */
+typedef struct patient {
+    weir_store *store; /* asked for its time; NULL: opened */
+    store_options options;
+    pthread_t thread;
+    weir_status status;
+    _Atomic bool ended;
+} patient;
+
+static void *patient_main(void *arg)
+{
+    patient *q = arg;
+    weir_error err = { .size = sizeof err };
+    int64_t now_us = 0;
+    q->status = q->store != NULL ? q->store->ops->now(q->store, &now_us, &err)
+                                 : weir__postgres_open(&q->store, &q->options, &err);
+    atomic_store(&q->ended, true);
+    return NULL;
+}
+
 static void a_silent_connection_is_given_up_after_the_timeout(void **state)
 {
     pg_test *t = *state;
     proxy *p = proxy_start();
-    store_options options = options_by(t, proxy_host(p), "");
+    patient q = { 0 };
+    store_options options = test_options_by(t, proxy_host(p), "");
+    options.answer_us = 100 * SECOND;
+    q.store = test_store_with(t, &options);
     options.answer_us = SECOND;
     weir_store *s = test_store_with(t, &options);
+    call_now(t, q.store);
     call_now(t, s);
     proxy_blackhole(p, false);
+    assert_int_equal(pthread_create(&q.thread, NULL, patient_main, &q), 0);
     const int64_t from_us = test_mono_us();
     call_now(t, s);
     const int64_t took_us = test_mono_us() - from_us;
-    assert_true(took_us >= SECOND && took_us < 4 * SECOND);
+    const bool too_late = atomic_load(&q.ended);
+    proxy_close_all(p);
+    assert_int_equal(pthread_join(q.thread, NULL), 0);
+    assert_int_equal(q.status, WEIR_OK);
+    assert_true(took_us >= SECOND);
+    assert_false(too_late);
     test_store_close(t, s);
+    test_store_close(t, q.store);
     proxy_stop(p);
 }
 
@@ -191,21 +213,36 @@ static void connecting_to_silence_is_bounded_and_passes_to_the_next_host(void **
     proxy *p = proxy_start();
     weir_store *s = NULL;
     char hosts[256];
+    char path[512];
+    patient q = { 0 };
     proxy_blackhole(p, true);
-    store_options options = options_by(t, proxy_host(p), "&connect_timeout=2");
-    int64_t from_us = test_mono_us();
-    TEST_IS(t, weir__postgres_open(&s, &options, &t->err), WEIR_EUNAVAILABLE);
-    assert_true(test_mono_us() - from_us < 5 * SECOND);
+    store_options options = test_options_by(t, proxy_host(p), "&connect_timeout=100");
+    options.busy_us = 1; /* one attempt */
+    snprintf(path, sizeof path, "%s", options.path.ptr);
+    q.options = options;
+    q.options.path = weir__str(path);
+    assert_int_equal(pthread_create(&q.thread, NULL, patient_main, &q), 0);
+    while (proxy_connections(p) == 0) {
+        usleep(1000);
+    }
+    options = test_options_by(t, proxy_host(p), "&connect_timeout=2");
+    options.busy_us = 1;
+    const weir_status status = weir__postgres_open(&s, &options, &t->err);
+    const bool too_late = atomic_load(&q.ended);
+    proxy_close_all(p);
+    assert_int_equal(pthread_join(q.thread, NULL), 0);
+    assert_int_equal(q.status, WEIR_EUNAVAILABLE);
+    TEST_IS(t, status, WEIR_EUNAVAILABLE);
+    assert_false(too_late);
 
     snprintf(hosts, sizeof hosts, "/nowhere,%s,%s", proxy_host(p), getenv("WEIR_TEST_PG_DIR"));
-    options = options_by(t, hosts, "&connect_timeout=2");
-    from_us = test_mono_us();
+    options = test_options_by(t, hosts, "&connect_timeout=2");
     s = test_store_with(t, &options);
-    assert_true(test_mono_us() - from_us < 5 * SECOND);
+    const int64_t from_us = test_mono_us();
     store_watch *watch = NULL; /* the listener goes round the same hosts */
     TEST_OK(t, s->ops->watch_open(s, &watch, &t->err));
     while (strcmp(weir__pg_wake_mode(pg_of(s)), "notify") != 0) {
-        assert_true(test_mono_us() - from_us < 20 * SECOND);
+        assert_true(test_mono_us() - from_us < 60 * SECOND);
         usleep(10000);
     }
     s->ops->watch_close(watch);
@@ -416,7 +453,7 @@ static void a_restart_of_the_server_is_waited_for(void **state)
         test_put(t, s, "s-0", "Happened"); /* nothing is unknown: it was idle */
         const int64_t from_us = test_mono_us();
         while (strcmp(weir__pg_wake_mode(pg_of(s)), "notify") != 0) {
-            assert_true(test_mono_us() - from_us < 10 * SECOND);
+            assert_true(test_mono_us() - from_us < 60 * SECOND);
             usleep(10000);
         }
         TEST_OK(t, s->ops->watch_wait(watch, 5000, &woken, &t->err));

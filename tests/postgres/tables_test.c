@@ -386,7 +386,7 @@ static void a_lock_is_waited_for_as_long_as_was_said(void **state)
         }
         const int64_t before = test_mono_us();
         assert_int_equal(try_statement(&p, lock), WEIR_EHELD);
-        assert_in_range(test_mono_us() - before, SECOND / 5, 5 * SECOND);
+        assert_true(test_mono_us() - before >= SECOND / 5);
         assert_string_equal(p.err.store_code, "55P03");
         weir__table_rollback(p.s);
         assert_false(weir__table_in_transaction(p.s));
@@ -443,7 +443,7 @@ static void who_waits_for_ever_gets_the_lock(void **state)
     test_exec(t->conn, "BEGIN; SELECT * FROM jobs FOR UPDATE");
     assert_int_equal(pthread_create(&thread, NULL, wait_for_row, &w), 0);
     const int64_t start = test_mono_us();
-    assert_true(test_wait(t->conn, 10, waits_for_lock, PQbackendPID(weir__table_native(p.s))));
+    assert_true(test_wait(t->conn, 120, waits_for_lock, PQbackendPID(weir__table_native(p.s))));
     while (test_mono_us() - start < SECOND) {
         test_exec(t->conn, "SELECT pg_sleep(0.1)");
     }
@@ -501,7 +501,7 @@ static void terminate(pg_test *t, const place *p)
 {
     const int pid = PQbackendPID(weir__table_native(p->s));
     test_exec(t->conn, "SELECT pg_terminate_backend(%d)", pid);
-    assert_true(test_wait(t->conn, 10,
+    assert_true(test_wait(t->conn, 120,
                           "SELECT NOT EXISTS (SELECT FROM pg_stat_activity WHERE pid = %d)", pid));
 }
 
@@ -534,7 +534,7 @@ static void a_session_that_was_ended_inside_a_transaction_has_done_nothing(void 
     const int pid = PQbackendPID(weir__table_native(p.s));
     PGconn *look = test_connect(t);
     assert_int_equal(pthread_create(&thread, NULL, wait_for_row, &w), 0);
-    assert_true(test_wait(look, 10, waits_for_lock, pid));
+    assert_true(test_wait(look, 120, waits_for_lock, pid));
     test_exec(look, "SELECT pg_terminate_backend(%d)", pid);
     pthread_join(thread, NULL);
     assert_int_equal(w.status, WEIR_EUNAVAILABLE);

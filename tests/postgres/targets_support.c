@@ -155,7 +155,7 @@ void end_beside(beside *b)
 
 bool somebody_waits(pg_test *t)
 {
-    return test_wait(t->conn, 10,
+    return test_wait(t->conn, 120,
                      "SELECT count(*) > 0 FROM pg_stat_activity WHERE wait_event_type = 'Lock' AND "
                      "application_name = 'weir-test' AND query LIKE '%%%s%%'",
                      t->schema);

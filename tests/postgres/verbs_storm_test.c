@@ -28,12 +28,14 @@ enum {
     EVENTS_READ = 64, /* by one call of a router */
     MARKS_MAX = EVENTS_READ * 6,
     LEASES_MAX = 1 << 20,
-    STORM_MS = 12000,
-    DRAIN_MS = 60000,
+    STORM_SECONDS = 12,
+    STORM_HANDLED_LEAST = 1500,
+    DRAIN_MS = 600000,
 };
 
 /* What all processes write into. */
 typedef struct shared {
+    _Atomic bool over; /* processes end */
     _Atomic size_t leases_count;
     _Atomic int failures, calls, conflicts, lost;
     char failure[512]; /* of the first that failed */
@@ -129,7 +131,7 @@ static void append(storm *m)
         }
         for (size_t j = 0; j < many; j++) {
             events[i][j] = (store_new_event){ .stream_index = (uint32_t)(j % wide),
-                                              .name = weir__str(roll(m, 9) == 0 ? "$no" : "Yes"),
+                                              .name = weir__str(roll(m, 9) == 0 ? "No" : "Yes"),
                                               .data = weir__str("{}"),
                                               .meta = weir__str("{}") };
         }
@@ -194,7 +196,7 @@ static bool route(storm *m)
     }
     for (size_t i = 0; i < chunk.events_count; i++) {
         const weir_event *e = &chunk.events[i];
-        for (size_t k = 0; k < r.steps_count && e->name.ptr[0] != '$'; k++) {
+        for (size_t k = 0; k < r.steps_count && e->name.ptr[0] == 'Y'; k++) {
             const size_t n = numbers[k];
             char *text = names[r.marks_count];
             const char *lane = reactions[n].lane;
@@ -354,7 +356,7 @@ static void handle(storm *m, const store_leased *lease)
     char name[32];
     (void)snprintf(name, sizeof name, "c0-%d", (int)roll(m, STREAMS) / 3 * 3);
     store_append_stream stream = { .name = weir__str(name) };
-    const store_new_event event = { .name = weir__str("$effect"),
+    const store_new_event event = { .name = weir__str("Effect"),
                                     .data = weir__str("{}"),
                                     .meta = weir__str("{}") };
     store_append effect = {
@@ -493,7 +495,7 @@ static void operate(storm *m)
 
 /* ---- processes ------------------------------------------------------------------------------ */
 
-static void process_run(pg_test *t, shared *all, uint64_t seed, int number, int64_t end_us)
+static void process_run(pg_test *t, shared *all, uint64_t seed, int number)
 {
     storm m = { .all = all,
                 .schema = t->schema,
@@ -508,7 +510,7 @@ static void process_run(pg_test *t, shared *all, uint64_t seed, int number, int6
     for (int i = 0; i < 20; i++) {
         (void)roll(&m, 2);
     }
-    while (test_mono_us() < end_us) {
+    while (!all->over) {
         const uint64_t what = roll(&m, 100);
         if (what < 20) {
             append(&m);
@@ -523,12 +525,12 @@ static void process_run(pg_test *t, shared *all, uint64_t seed, int number, int6
     m.s->ops->close(m.s);
 }
 
-static pid_t process_start(pg_test *t, shared *all, uint64_t seed, int number, int64_t end_us)
+static pid_t process_start(pg_test *t, shared *all, uint64_t seed, int number)
 {
     const pid_t pid = fork();
     assert_true(pid >= 0);
     if (pid == 0) {
-        process_run(t, all, seed, number, end_us);
+        process_run(t, all, seed, number);
         _exit(0);
     }
     return pid;
@@ -566,12 +568,17 @@ static void drain(pg_test *t, storm *m)
     assert_true(idle >= 3);
 }
 
+/* Events that were handled once so far, counted for each reaction. */
+static int64_t handled_once(pg_test *t)
+{
+    return look(t, "SELECT count(*) FROM (SELECT 1 FROM %s_test.handled GROUP BY reaction, event "
+                   "HAVING count(*) = 1) AS once");
+}
+
 static void every_verb_at_random_from_several_processes_handles_each_event_once(void **state)
 {
     pg_test *t = *state;
     const char *given = getenv("WEIR_SEED");
-    const char *length = getenv("WEIR_STORM_MS");
-    const int64_t storm_us = 1000 * (length != NULL ? atoll(length) : STORM_MS);
     const uint64_t seed = given != NULL ? strtoull(given, NULL, 10) : (uint64_t)test_mono_us();
     print_message("WEIR_SEED=%llu\n", (unsigned long long)seed);
     shared *all =
@@ -589,19 +596,20 @@ static void every_verb_at_random_from_several_processes_handles_each_event_once(
     }
 
     pid_t pids[PROCESSES];
-    const int64_t end_us = test_mono_us() + storm_us;
+    const int64_t end_us = test_mono_us() + test_storm_us(STORM_SECONDS);
     int number = 0, killed = 0;
     for (; number < PROCESSES; number++) {
-        pids[number] = process_start(t, all, seed, number, end_us);
+        pids[number] = process_start(t, all, seed, number);
     }
-    while (test_mono_us() < end_us - 1000000) {
+    while (test_mono_us() < end_us || handled_once(t) < STORM_HANDLED_LEAST) {
         usleep(1000000 + (unsigned)roll(&m, 1000000)); /* opening a store takes a while */
         const size_t victim = roll(&m, PROCESSES);
         (void)kill(pids[victim], SIGKILL);
         (void)waitpid(pids[victim], NULL, 0);
         killed++;
-        pids[victim] = process_start(t, all, seed, number++, end_us);
+        pids[victim] = process_start(t, all, seed, number++);
     }
+    all->over = true;
     for (size_t i = 0; i < PROCESSES; i++) {
         int status = 0;
         assert_int_equal(waitpid(pids[i], &status, 0), pids[i]);
@@ -637,7 +645,7 @@ static void every_verb_at_random_from_several_processes_handles_each_event_once(
         "(SELECT count(*) FROM %s_test.handled AS h WHERE h.reaction = r.id AND h.event = e.id)"
         " AS handled, (SELECT count(*) FROM %s.parked AS p WHERE p.reaction = r.id AND "
         "p.event = e.id) AS parked "
-        "FROM %s.reactions AS r, %s.events AS e WHERE left(e.name, 1) <> '$'",
+        "FROM %s.reactions AS r, %s.events AS e WHERE e.name = 'Yes'",
         t->schema, t->schema, t->schema, t->schema, t->schema);
     assert_int_equal(look(t, "SELECT count(*) FROM %s_test.times WHERE name LIKE 'again%%' AND "
                              "handled + parked = 0"),

@@ -196,7 +196,7 @@ static void T18_a_listener_that_was_killed_comes_back_and_wakes_once(void **stat
         assert_false(woken(t, s, watch, 0));
         test_exec(t->conn, "SELECT pg_terminate_backend(%lld)", (long long)listener);
         assert_true(woken(t, s, watch, 5000)); /* for what was missed */
-        assert_true(test_wait(t->conn, 5,
+        assert_true(test_wait(t->conn, 120,
                               "SELECT count(*) = 1 FROM pg_stat_activity WHERE application_name = "
                               "'weir-wake-killed' AND pid <> %lld AND query LIKE 'UNLISTEN%%' AND "
                               "state = 'idle'",
@@ -212,16 +212,58 @@ static void T18_a_listener_that_was_killed_comes_back_and_wakes_once(void **stat
     s->ops->watch_close(watch);
 }
 
-/* A proxy that stops forwarding says nothing: the heartbeat notices. */
+/* Steps while the listener's clock stands still, until one of these is told. */
+static uint32_t listener_told(pg_listener *l, uint32_t wanted, int64_t now_us)
+{
+    uint32_t told = 0;
+    while ((told & wanted) == 0) {
+        struct pollfd fd = { .fd = weir__pg_listener_fd(l), .events = l->events };
+        assert_int_equal(poll(&fd, 1, 60000), 1);
+        told = weir__pg_listener_step(l, now_us);
+        assert_int_equal(told & ~wanted & (LISTENER_TOLD_LOST | LISTENER_TOLD_DEAF), 0);
+    }
+    return told;
+}
+
+/* On a clock that only the test moves, so that the machine's speed does not count. */
 static void T18_a_listener_that_dies_without_a_word_is_replaced_within_ten_seconds(void **state)
 {
     pg_test *t = *state;
     proxy *p = proxy_start();
-    char path[256];
-    store_options options = test_options(t);
+    store_options options = test_options_by(t, proxy_host(p), "");
+    weir_store *s = test_store_with(t, &options);
+    pg_listener l;
+    const int64_t silent_us = 77 * SECOND;
+    int64_t now_us = silent_us;
+    uint32_t told = 0;
+    weir__pg_listener_init(&l, pg_of(s));
+    assert_int_equal(weir__pg_listener_begin(&l, now_us), 0);
+    (void)listener_told(&l, LISTENER_TOLD_READY, now_us);
+
+    proxy_blackhole(p, false); /* just after its last word */
+    while ((told & LISTENER_TOLD_LOST) == 0) {
+        assert_true(l.due_us > now_us && l.due_us - silent_us < 10 * SECOND);
+        now_us = l.due_us;
+        told = weir__pg_listener_step(&l, now_us);
+    }
+    assert_true((told & LISTENER_TOLD_SILENT) != 0); /* the pool is distrusted for that */
+    now_us += weir__pg_backoff_us(0);
+    assert_int_equal(weir__pg_listener_begin(&l, now_us), 0);
+    assert_true(l.due_us - silent_us <= 10 * SECOND); /* connected by then, or given up again */
+    (void)listener_told(&l, LISTENER_TOLD_READY, now_us);
+    weir__pg_listener_close(&l);
+    test_store_close(t, s);
+    proxy_stop(p);
+}
+
+/* A proxy that stops forwarding says nothing: the heartbeat notices. */
+static void T18_a_watch_is_woken_after_its_listener_died_without_a_word(void **state)
+{
+    pg_test *t = *state;
+    proxy *p = proxy_start();
     weir_store *other = test_store(t);
-    snprintf(path, sizeof path, "postgres:///postgres?host=%s&user=postgres", proxy_host(p));
-    options.path = weir__str(path);
+    store_options options = test_options_by(t, proxy_host(p), "");
+    options.answer_us = 60 * SECOND;
     weir_store *s = test_store_with(t, &options);
     store_watch *watch = watch_of(t, s);
     other->ops->wake(other);
@@ -230,11 +272,11 @@ static void T18_a_listener_that_dies_without_a_word_is_replaced_within_ten_secon
     const int64_t from_us = test_mono_us();
     proxy_blackhole(p, false);
     other->ops->wake(other); /* this one is swallowed */
-    assert_true(woken(t, s, watch, 10000));
+    assert_true(woken(t, s, watch, 60000));
     print_message("# woken %lld ms after the silence began\n",
                   (long long)((test_mono_us() - from_us) / 1000));
     while (strcmp(weir__pg_wake_mode(pg_of(s)), "notify") != 0) {
-        assert_true(test_mono_us() - from_us < 10 * SECOND);
+        assert_true(test_mono_us() - from_us < 60 * SECOND);
         usleep(10000);
     }
     while (woken(t, s, watch, 200)) {
@@ -245,7 +287,7 @@ static void T18_a_listener_that_dies_without_a_word_is_replaced_within_ten_secon
     const int64_t asked_us = test_mono_us();
     int64_t now_us = 0;
     TEST_OK(t, s->ops->now(s, &now_us, &t->err));
-    assert_true(test_mono_us() - asked_us < 2 * SECOND);
+    assert_true(test_mono_us() - asked_us < options.answer_us);
     s->ops->watch_close(watch);
     test_store_close(t, s);
     proxy_stop(p);
@@ -256,10 +298,7 @@ static void a_watch_without_a_server_polls_and_closing_is_bounded(void **state)
 {
     pg_test *t = *state;
     proxy *p = proxy_start();
-    char path[256];
-    store_options options = test_options(t);
-    snprintf(path, sizeof path, "postgres:///postgres?host=%s&user=postgres", proxy_host(p));
-    options.path = weir__str(path);
+    store_options options = test_options_by(t, proxy_host(p), "&connect_timeout=60");
     weir_store *s = test_store_with(t, &options);
     store_watch *watch = watch_of(t, s);
     proxy_blackhole(p, true);
@@ -273,7 +312,7 @@ static void a_watch_without_a_server_polls_and_closing_is_bounded(void **state)
     s->ops->watch_close(watch);
     const int64_t closing_us = test_mono_us();
     test_store_close(t, s);
-    assert_true(test_mono_us() - closing_us < 5 * SECOND / 2);
+    assert_true(test_mono_us() - closing_us < 30 * SECOND);
     proxy_stop(p);
 }
 
@@ -305,6 +344,7 @@ int main(int argc, char **argv)
         PG_TEST(closing_sends_what_is_unsent),
         PG_TEST(T18_a_listener_that_was_killed_comes_back_and_wakes_once),
         PG_TEST(T18_a_listener_that_dies_without_a_word_is_replaced_within_ten_seconds),
+        PG_TEST(T18_a_watch_is_woken_after_its_listener_died_without_a_word),
         PG_TEST(a_watch_without_a_server_polls_and_closing_is_bounded),
         PG_TEST(each_store_has_a_channel_of_its_own),
     };

@@ -30,7 +30,7 @@ stops_after() { # NAME SIGNAL STATUS
     kill "-$2" "$harness"
     wait "$harness" 2>/dev/null
     is "after $1 the harness says so" "$?" "$3"
-    ok "after $1 server, directory and command are gone" wait_for "all to be gone" 20 all_gone
+    ok "after $1 server, directory and command are gone" wait_for "all to be gone" all_gone
 }
 
 ok "a command finds a server" with -- bash -c "$ask -c 'SELECT 1 + 1'; echo \$WEIR_TEST_PG_DIR"

@@ -55,7 +55,7 @@ static void a_beat_is_one_statement_and_a_hot_update(void **state)
     assert_int_equal(test_statements(t, "%"), BEATS);
     assert_int_equal(rows(t), 1);
     test_store_close(t, s); /* its counts are told when its connections end */
-    assert_true(test_wait(t->conn, 30,
+    assert_true(test_wait(t->conn, 120,
                           "SELECT n_tup_upd = %d FROM pg_stat_all_tables "
                           "WHERE relid = '%s.workers'::regclass",
                           BEATS, t->schema));

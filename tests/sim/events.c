@@ -125,12 +125,15 @@ int32_t sim_handled(sim_process *p, weir_delivery *d)
 
 static int32_t handle(void *ctx, weir_delivery *d)
 {
+    sim_begins(((sim_process *)ctx)->sim, d->target, d->fence);
     return sim_handled(ctx, d);
 }
 
 static int32_t look(void *ctx, weir_delivery *d)
 {
     sim_process *p = ctx;
+
+    sim_begins(p->sim, d->target, d->fence);
     const int32_t outcome = sim_handled(p, d);
 
     if (outcome == WEIR_DONE) {

@@ -109,6 +109,7 @@ static void take(sim_process *p)
     if (d == NULL) {
         return;
     }
+    sim_begins(s, d->target, d->fence);
     const bool late = s->faults && sim_chance(s, 150);
     p->taken[i] =
         (sim_taken){ .delivery = d,

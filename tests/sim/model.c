@@ -18,6 +18,8 @@
  *     was seen and not settled is fine;
  *   - a subscription has at < mark exactly when its line has an event above `at` that was routed,
  *     and its target is `behind` exactly when one of them has, or was sent something back;
+ *   - an event is given to a handler under a lease that has not ended; a projection is not told
+ *     its fence, and not looked at here;
  *   - who takes a step changes what such a step may change: leasing settles what its slots have
  *     finished and takes what nobody holds; slots and renewals change what they hold, with the
  *     fence they hold it with; polling nothing.
@@ -560,6 +562,22 @@ static void see_targets(sim *s, sim_actor actor, const sim_process *p, const sim
                           (actor == ACTOR_LEASING || actor == ACTOR_SLOT) &&
                               believed(&s->rows[t], beliefs, count));
         s->rows[t] = now;
+        if (now.until_us != 0) {
+            s->ends[t][now.fence % SIM_ENDS] =
+                (sim_end){ .fence = now.fence, .until_us = now.until_us };
+        }
+    }
+}
+
+void sim_begins(sim *s, weir_str target, int64_t fence)
+{
+    const int t = target_index(target);
+    const sim_end *end = t < 0 ? NULL : &s->ends[t][fence % SIM_ENDS];
+
+    if (end != NULL && end->fence == fence && end->until_us <= sim_store_now(s)) {
+        sim_fail(s,
+                 "an event of target %d was begun under fence %lld, whose lease ended %lld us ago",
+                 t, (long long)fence, (long long)(sim_store_now(s) - end->until_us));
     }
 }
 

@@ -37,6 +37,7 @@ enum {
     SIM_LOST_MAX = 6,
     SIM_TAKEN_MAX = 3, /* deliveries that one process has pulled */
     SIM_PROJECTED_MAX = 64,
+    SIM_ENDS = 16, /* leases of a target whose ends are remembered */
 };
 #define SIM_PULL_US    INT64_C(1000000) /* the deadline of what is pulled */
 #define SIM_PROJECT_US INT64_C(200000)
@@ -151,6 +152,11 @@ typedef struct sim_row {
     char holder[128];
 } sim_row;
 
+/* When a lease ended, or would have. */
+typedef struct sim_end {
+    int64_t fence, until_us;
+} sim_end;
+
 struct sim {
     uint64_t seed, random;
     int64_t mono_us;
@@ -173,6 +179,7 @@ struct sim {
     /* model */
     sim_line lines[SIM_REACTIONS][SIM_TARGETS + 1];
     sim_row rows[SIM_TARGETS];
+    sim_end ends[SIM_TARGETS][SIM_ENDS]; /* by fence, modulo */
     int64_t routed[SIM_REACTIONS], reaction_ids[SIM_REACTIONS];
     int64_t routed_high[SIM_REACTIONS]; /* as far as it was before a reset */
     int64_t log_seen, last_source;      /* the last event that somebody listens to */
@@ -241,6 +248,8 @@ void sim_pull_end(sim_process *p);
  * beliefs: the leases that the actor had when its step began. */
 void sim_look(sim *s, sim_actor actor, const sim_process *p, const sim_belief *beliefs,
               size_t count);
+/* A handler is given an event under that fence. */
+void sim_begins(sim *s, weir_str target, int64_t fence);
 /* LOOK's handler is about to say that an event is done. */
 void sim_saw(sim *s, weir_str target, int64_t event, int64_t fence);
 /* COPY has its newer definition from here on. */

@@ -17,10 +17,10 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <unistd.h>
 
 enum { TARGETS_MAX = 64, LEASES_MAX = 4, AWAY_SECONDS_MAX = 60 };
 #define LEASE_US INT64_C(100000)
-#define FAR      INT64_C(1000000000000)
 
 typedef struct arguments {
     const char *url, *directory, *name;
@@ -47,6 +47,11 @@ static weir_status prepare(weir_store *s, size_t targets, weir_error *err)
         .start = STORE_START_BEGINNING,
     };
     weir_status status = s->ops->declare(s, &declaration, &arena, &reaction, err);
+    store_positions log = { 0 };
+    while (status == WEIR_OK && log.head == 0) { /* until somebody has appended something */
+        (void)usleep(10000);
+        status = s->ops->positions(s, &log, err);
+    }
     if (status == WEIR_OK && reaction.routed == 0) {
         static char names[TARGETS_MAX][16];
         store_mark marks[TARGETS_MAX];
@@ -57,10 +62,10 @@ static weir_status prepare(weir_store *s, size_t targets, weir_error *err)
                                      .source = weir__str("*"),
                                      .value = weir__str(names[i]),
                                      .first = 1,
-                                     .last = FAR };
+                                     .last = log.head };
         }
         const store_route_step step = {
-            .reaction = reaction.id, .number = reaction.number, .from = 0, .to = FAR
+            .reaction = reaction.id, .number = reaction.number, .from = 0, .to = log.head
         };
         const store_route route = {
             .steps = &step, .steps_count = 1, .marks = marks, .marks_count = targets

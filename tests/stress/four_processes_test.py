@@ -3,7 +3,7 @@
 
 The threshold of ten pages makes nearly every commit a checkpoint, which is where SQLite's WAL-reset
 bug lives. Each process watches its own locks at every write (rule.h) and keeps a history; at the
-end the histories are held against the log and the file is checked. WEIR_STRESS_SECONDS changes the
+end the histories are held against the log and the file is checked. WEIR_STORM_SECONDS changes the
 time.
 """
 
@@ -14,7 +14,7 @@ import subprocess
 import history
 import tap
 
-SECONDS = int(os.environ.get("WEIR_STRESS_SECONDS", "60"))
+SECONDS = int(os.environ.get("WEIR_STORM_SECONDS", "60"))
 PROCESSES = 4
 
 

@@ -29,6 +29,7 @@ static struct {
     bool registered;
     /* guarded by mu */
     int writers; /* connections that hold the writer lock; all tests use one database at a time */
+    int alone;   /* connections that have the database file exclusively: nobody else has it open */
     rule_report report;
 } rule = { .mu = PTHREAD_MUTEX_INITIALIZER };
 
@@ -113,7 +114,7 @@ static void change_check(shim_file *f, const char *verb)
     if (!held) {
         breach_locked(what, "the side lock");
     }
-    if (needs_writer && rule.writers == 0) {
+    if (needs_writer && rule.writers == 0 && rule.alone == 0) {
         breach_locked(what, "the writer's transaction");
     }
     pthread_mutex_unlock(&rule.mu);
@@ -166,8 +167,21 @@ static void on_index_unlocked(shim_file *f, int first, int count)
     pthread_mutex_unlock(&rule.mu);
 }
 
+static void on_leveled(shim_file *f, int before)
+{
+    pthread_mutex_lock(&rule.mu);
+    rule.alone += f->level == SQLITE_LOCK_EXCLUSIVE ? 1 : 0;
+    rule.alone -= before == SQLITE_LOCK_EXCLUSIVE ? 1 : 0;
+    pthread_mutex_unlock(&rule.mu);
+}
+
 static void on_closing(shim_file *f)
 {
+    if (f->level == SQLITE_LOCK_EXCLUSIVE) {
+        pthread_mutex_lock(&rule.mu);
+        rule.alone--;
+        pthread_mutex_unlock(&rule.mu);
+    }
     if ((f->index_locks & (1 << SLOT_WRITE)) != 0) {
         on_index_unlocked(f, SLOT_WRITE, 1);
     }
@@ -179,6 +193,7 @@ static const shim_hooks hooks = {
     .truncating = on_truncating,
     .index_locked = on_index_locked,
     .index_unlocked = on_index_unlocked,
+    .leveled = on_leveled,
 };
 
 void rule_register(void)

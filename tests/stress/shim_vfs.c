@@ -92,14 +92,31 @@ static int file_size(sqlite3_file *file, sqlite3_int64 *size)
     return real(file)->pMethods->xFileSize(real(file), size);
 }
 
+static void level_set(shim_file *f, int level)
+{
+    const int before = f->level;
+    f->level = level;
+    if (f->hooks->leveled != NULL && before != level) {
+        f->hooks->leveled(f, before);
+    }
+}
+
 static int file_lock(sqlite3_file *file, int level)
 {
-    return real(file)->pMethods->xLock(real(file), level);
+    const int rc = real(file)->pMethods->xLock(real(file), level);
+    if (rc == SQLITE_OK && level > shim(file)->level) {
+        level_set(shim(file), level);
+    }
+    return rc;
 }
 
 static int file_unlock(sqlite3_file *file, int level)
 {
-    return real(file)->pMethods->xUnlock(real(file), level);
+    const int rc = real(file)->pMethods->xUnlock(real(file), level);
+    if (rc == SQLITE_OK && level < shim(file)->level) {
+        level_set(shim(file), level);
+    }
+    return rc;
 }
 
 static int file_check_lock(sqlite3_file *file, int *out)

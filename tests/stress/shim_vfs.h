@@ -22,6 +22,7 @@ typedef struct shim_file {
     bool created;    /* it was not there before */
     bool has_index;  /* its shared-memory index was mapped: the database is in WAL mode */
     int index_locks; /* bit per slot of the index that this connection holds exclusively */
+    int level;       /* SQLITE_LOCK_* that this connection has on the file */
     int number;      /* for the observer */
     bool flag;       /* for the observer */
 } shim_file;
@@ -37,6 +38,7 @@ struct shim_hooks {
     /* Slots [first, first + count) of the WAL index; taken or given back exclusively. */
     void (*index_locked)(shim_file *f, int first, int count);
     void (*index_unlocked)(shim_file *f, int first, int count);
+    void (*leveled)(shim_file *f, int before); /* its lock on the file has another level now */
     bool skip_sync; /* the observer keeps its own account of what was synced */
 };
 

@@ -3,9 +3,9 @@
  * METHOD  A store file of schema 1 is kept beside this program (schema1.db.gz, made by
  * `upgrade_test --make FILE` when schema 1 was finished; it is never made again). It must open and
  * hold what was put into it then; what schema 1 got later is added when it is opened for writing. A
- * made-up schema 2 stands in for the future: its step cannot be run twice, and eight processes that
+ * made-up schema 3 stands in for the future: its step cannot be run twice, and eight processes that
  * open the file at once must all find it done. A step that fails, or loses power anywhere, leaves
- * schema 1.
+ * the schema that was there.
  */
 #include "api/api.h"
 #include "power.h"
@@ -26,22 +26,25 @@
 
 enum { PROCESSES = 8, EVENTS = 25 };
 
-static const sqlite_upgrade upgrade_steps[] = {
-    { .to = 2,
+/* The real step comes first (main). */
+static sqlite_upgrade upgrade_steps[] = {
+    { .to = 2 },
+    { .to = 3,
       .sql = "CREATE TABLE weir_made_up (events INTEGER NOT NULL) STRICT;"
              "INSERT INTO weir_made_up SELECT count(*) FROM weir_events;"
              "ALTER TABLE weir_streams ADD COLUMN made_up TEXT NOT NULL DEFAULT 'yes';" },
 };
-static const sqlite_schema schema_2 = { .version = 2, .steps = upgrade_steps, .steps_count = 1 };
+static const sqlite_schema schema_3 = { .version = 3, .steps = upgrade_steps, .steps_count = 2 };
 
-static const sqlite_upgrade broken_steps[] = {
-    { .to = 2,
+static sqlite_upgrade broken_steps[] = {
+    { .to = 2 },
+    { .to = 3,
       .sql = "CREATE TABLE weir_made_up (events INTEGER NOT NULL) STRICT;"
              "INSERT INTO no_such_table VALUES (1);" },
 };
-static const sqlite_schema schema_broken = { .version = 2,
+static const sqlite_schema schema_broken = { .version = 3,
                                              .steps = broken_steps,
-                                             .steps_count = 1 };
+                                             .steps_count = 2 };
 
 /* ---- what is in the kept file --------------------------------------------------------------- */
 
@@ -264,7 +267,7 @@ static void a_kept_store_of_schema_1_opens_and_reads(void **state)
     weir_close(w);
     w = store_open(p.url, WEIR_OPEN_EXISTING);
     assert_int_equal(number_of(p.path, there), 1);
-    assert_int_equal(number_of(p.path, "SELECT schema FROM weir_store"), 1);
+    assert_int_equal(number_of(p.path, "SELECT schema FROM weir_store"), 2);
     worker_add(w);
     assert_int_equal(workers_of(w), 1);
     assert_int_equal(append_one(w, "kept-0", WEIR_EXPECT_EXACT, 8, "{}", &at, NULL, &err), WEIR_OK);
@@ -275,14 +278,14 @@ static void a_kept_store_of_schema_1_opens_and_reads(void **state)
     place_remove(&p);
 }
 
-/* In a process of its own: opens as a library of schema 2 when the others do. */
+/* In a process of its own: opens as a library of schema 3 when the others do. */
 static void upgrade_child(const place *p, int start)
 {
     char byte = 0;
     weir *w = NULL;
     weir_error err;
     const weir_options o = { WEIR_OPTIONS_INIT, .store_url = p->url };
-    weir__sqlite_schema_pretend(&schema_2);
+    weir__sqlite_schema_pretend(&schema_3);
     if (read(start, &byte, 1) != 0) { /* the parent closes it for all of us at once */
         _exit(2);
     }
@@ -319,7 +322,7 @@ static void processes_that_upgrade_at_once_do_it_once(void **state)
         assert_true(WIFEXITED(status));
         assert_int_equal(WEXITSTATUS(status), 0);
     }
-    assert_int_equal(number_of(p.path, "SELECT schema FROM weir_store"), 2);
+    assert_int_equal(number_of(p.path, "SELECT schema FROM weir_store"), 3);
     assert_int_equal(number_of(p.path, "SELECT count(*) FROM weir_made_up"), 1);
     assert_int_equal(number_of(p.path, "SELECT events FROM weir_made_up"), EVENTS + 2);
     assert_int_equal(number_of(p.path, "SELECT count(*) FROM weir_events"), EVENTS + 2 + PROCESSES);
@@ -331,7 +334,7 @@ static void a_store_of_a_newer_schema_is_refused_and_left_alone(void **state)
     (void)state;
     static const uint32_t ways[] = { 0, WEIR_OPEN_EXISTING, WEIR_OPEN_READONLY };
     place p = kept_unpack();
-    weir__sqlite_schema_pretend(&schema_2);
+    weir__sqlite_schema_pretend(&schema_3);
     weir_close(store_open(p.url, 0));
     weir__sqlite_schema_pretend(NULL);
     for (size_t i = 0; i < sizeof(ways) / sizeof(ways[0]); i++) {
@@ -340,10 +343,10 @@ static void a_store_of_a_newer_schema_is_refused_and_left_alone(void **state)
         const weir_options o = { WEIR_OPTIONS_INIT, .flags = ways[i], .store_url = p.url };
         assert_int_equal(weir_open(&w, &o, &err), WEIR_ENEWER);
         assert_null(w);
+        assert_non_null(strstr(err.message, "schema 3"));
         assert_non_null(strstr(err.message, "schema 2"));
-        assert_non_null(strstr(err.message, "schema 1"));
     }
-    assert_int_equal(number_of(p.path, "SELECT schema FROM weir_store"), 2);
+    assert_int_equal(number_of(p.path, "SELECT schema FROM weir_store"), 3);
     place_remove(&p);
 }
 
@@ -380,7 +383,7 @@ static void an_upgrade_that_loses_power_happens_whole_or_not_at_all(void **state
     make_events(w);
     weir_close(w);
     const size_t made = power_now();
-    weir__sqlite_schema_pretend(&schema_2);
+    weir__sqlite_schema_pretend(&schema_3);
     weir_close(store_open(url, 0));
     const size_t steps = power_end();
     power_player *p = power_player_open();
@@ -390,10 +393,10 @@ static void an_upgrade_that_loses_power_happens_whole_or_not_at_all(void **state
             power_player_cut(p, step % 2 == 0 ? POWER_LOSE_ALL : POWER_LOSE_SOME, step, cut);
             const int64_t schema = number_of(cut_path, "SELECT schema FROM weir_store");
             const int64_t there = number_of(cut_path, "SELECT events FROM weir_made_up");
-            assert_true((schema == 1 && there == -1) || (schema == 2 && there == EVENTS + 2));
-            before += schema == 1 ? 1 : 0;
-            after += schema == 2 ? 1 : 0;
-            weir_close(store_open(cut_url, WEIR_OPEN_EXISTING)); /* as a library of schema 2 */
+            assert_true((schema == 2 && there == -1) || (schema == 3 && there == EVENTS + 2));
+            before += schema == 2 ? 1 : 0;
+            after += schema == 3 ? 1 : 0;
+            weir_close(store_open(cut_url, WEIR_OPEN_EXISTING)); /* as a library of schema 3 */
             assert_int_equal(number_of(cut_path, "SELECT events FROM weir_made_up"), EVENTS + 2);
         }
         if (step < steps) {
@@ -422,5 +425,7 @@ int main(int argc, char **argv)
     if (argc == 3 && strcmp(argv[1], "--make") == 0) {
         return make(argv[2]);
     }
+    upgrade_steps[0] = weir__sqlite_schema()->steps[0];
+    broken_steps[0] = upgrade_steps[0];
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

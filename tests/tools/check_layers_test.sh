@@ -7,10 +7,11 @@ check() { "$WEIR_SOURCE/tools/check-layers.sh" "$tmp/tree"; }
 # A tree that is as it should be.
 fresh() {
     rm -rf "$tmp/tree"
-    mkdir -p "$tmp/tree/include" "$tmp/tree/src/"{base,store/memory,store/sqlite,table,claim,race,api,cli}
+    mkdir -p "$tmp/tree/include" "$tmp/tree/src/"{base,supervisor,store/memory,store/sqlite,table,claim,race,api,cli}
     printf '#include <stddef.h>\n#include <stdint.h>\n' >"$tmp/tree/include/weir.h"
     printf '#include "base/str.h"\n#include "weir.h"\n#include <string.h>\n' \
         >"$tmp/tree/src/base/str.c"
+    printf '#include "base/str.h"\n#include "supervisor/tree.h"\n' >"$tmp/tree/src/supervisor/tree.c"
     printf '#include "base/str.h"\n#include "store/url.h"\n' >"$tmp/tree/src/store/url.c"
     printf '#include "store/memory/memory.h"\n#include "store/store.h"\n#include "sql.h"\n' \
         >"$tmp/tree/src/store/memory/memory.c"
@@ -37,6 +38,8 @@ fresh
 ok "a tree in order passes" check
 is "and nothing is printed" "$out" ""
 refused "base includes the store" src/base/str.c '"store/store.h"' 'above it'
+refused "the supervisor includes a lock" src/supervisor/tree.c '"lock/lock.h"' 'above it'
+refused "the supervisor includes the store" src/supervisor/tree.c '"store/store.h"' 'above it'
 refused "base includes a store" src/base/str.c '"store/memory/memory.h"' 'above it'
 refused "the port includes a store" src/store/url.c '"store/sqlite/sqlite.h"' 'above it'
 refused "a store includes another" src/store/memory/memory.c '"store/sqlite/sqlite.h"' \

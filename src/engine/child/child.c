@@ -21,8 +21,8 @@
 #include "base/error.h"
 #include "base/str.h"
 #include "base/utf8.h"
-#include "engine/child/process.h"
 #include "engine/child/reply.h"
+#include "supervisor/supervisor.h"
 
 enum {
     WHY_BYTES_MAX = 1000,
@@ -174,13 +174,14 @@ static weir_status reply_judge(child_result *out, const process *p, weir_str lin
 static weir_status exit_explain(child_result *out, int32_t kind, const process *p,
                                 const char *suffix, weir_error *err)
 {
-    const int status = p->note.wait_status;
+    const int status = p->wait_status;
     const char *left =
-        p->note.left_behind != 0 ? "; processes it had left in the background were killed" : "";
+        p->left_behind ? "; processes it had left in the background were killed" : "";
 
     if (p->lost) {
-        return explain_as(out, CHILD_RETRY, p, err,
-                          "the process that keeps handlers was killed, and the handler with it");
+        return explain_as(
+            out, CHILD_RETRY, p, err,
+            "the process that supervises the handler was killed, and the handler with it");
     }
     return WIFSIGNALED(status)
                ? explain_as(out, kind, p, err, "the handler was killed by signal %d%s%s",
@@ -208,7 +209,7 @@ static weir_status cut_short(child_result *out, process *p, const child_call *ca
 /* Nothing was run: that is no result, and no fault of the program. */
 static weir_status start_failure(const process *p, weir_error *err)
 {
-    const int start_errno = p->note.start_errno;
+    const int start_errno = p->start_errno;
 
     if (p->no_memory) {
         return weir__fail(err, WEIR_ENOMEM, "out of memory");
@@ -230,11 +231,24 @@ static weir_status command_check(const char *command, weir_error *err)
                             (int)CHILD_COMMAND_BYTES_MAX);
 }
 
+/* Ended by its supervisor. */
+static weir_status expired_explain(child_result *out, const process *p, weir_error *err)
+{
+    out->expired = true;
+    return explain_as(out, CHILD_INTERRUPTED, p, err,
+                      "the handler was ended: its lease was not renewed in time");
+}
+
 static bool call_is_stopped(const child_call *call)
 {
     struct pollfd fd = { .fd = call->stop_fd > 0 ? call->stop_fd : -1, .events = POLLIN };
 
     return (call->interrupted != NULL && atomic_load(call->interrupted)) || poll(&fd, 1, 0) > 0;
+}
+
+static bool call_has_expired(const child_call *call)
+{
+    return call->lease != NULL && weir__child_lease_has_ended(call->lease);
 }
 
 /* ---- one process per event ------------------------------------------------------------------ */
@@ -254,13 +268,17 @@ static weir_status last_keep(child_result *out, weir_str line, weir_error *err)
 static weir_status run_judge(child_result *out, const process *p, bool plain, weir_error *err)
 {
     const weir_str line = { .ptr = p->last.ptr, .len = p->last.len };
-    const int status = p->note.wait_status;
+    const int status = p->wait_status;
     bool meant = false;
 
     if (!p->lost) {
         out->exit_status = WIFEXITED(status) ? WEXITSTATUS(status) : 128 + WTERMSIG(status);
     }
-    if (p->lost || !WIFEXITED(status) || WEXITSTATUS(status) != 0 || p->note.left_behind != 0) {
+    if (p->expired) {
+        out->exit_status = -1;
+        return expired_explain(out, p, err);
+    }
+    if (p->lost || !WIFEXITED(status) || WEXITSTATUS(status) != 0 || p->left_behind) {
         const bool permanent =
             !plain && !p->lost && WIFEXITED(status) && WEXITSTATUS(status) == EXIT_PERMANENT;
         return exit_explain(out, permanent ? CHILD_PERMANENT : CHILD_RETRY, p, "", err);
@@ -293,7 +311,10 @@ weir_status weir__child_run(child_keeper *k, const char *command, const child_ca
     if (call_is_stopped(call)) {
         return explain_as(out, CHILD_INTERRUPTED, NULL, err, "interrupted before the handler ran");
     }
-    status = weir__process_start(&p, k, command, err);
+    if (call_has_expired(call)) {
+        return expired_explain(out, NULL, err);
+    }
+    status = weir__process_start(&p, k, command, call, err);
     if (status != WEIR_OK) {
         return status;
     }
@@ -356,9 +377,9 @@ static void program_drop(child *c)
     c->program = NULL;
 }
 
-static weir_status program_start(child *c, weir_error *err)
+static weir_status program_start(child *c, const child_call *call, weir_error *err)
 {
-    const weir_status status = weir__process_start(&c->program, c->keeper, c->command, err);
+    const weir_status status = weir__process_start(&c->program, c->keeper, c->command, call, err);
 
     if (status == WEIR_OK) {
         weir__process_question(c->program, true);
@@ -394,7 +415,7 @@ static process_turn answer_await(process *p, const child_call *call)
         turn = weir__process_turn(p, &bounded);
         if (p->stdout_fd < 0 && bounded.deadline_mono_us == call->deadline_mono_us) {
             const int64_t soon_us =
-                weir__clock_mono(weir__clock_machine()) + 2 * (int64_t)CHILD_LINGER_US;
+                weir__clock_mono(weir__clock_machine()) + 2 * (int64_t)SUPERVISOR_LINGER_US;
             bounded.deadline_mono_us =
                 soon_us < call->deadline_mono_us ? soon_us : call->deadline_mono_us;
         }
@@ -421,6 +442,10 @@ static weir_status answer_judge(child_result *out, process *p, const child_call 
     if (answered) {
         return reply_judge(out, p, (weir_str){ .ptr = p->last.ptr, .len = p->last.len }, valid,
                            err);
+    }
+    if (p->expired) {
+        weir__process_end(p, call);
+        return expired_explain(out, p, err);
     }
     if (p->over) {
         return exit_explain(out, CHILD_RETRY, p, " without answering", err);
@@ -457,13 +482,16 @@ static weir_status program_ask(child *c, const child_call *call, child_result *o
 {
     const bool fresh = c->program == NULL;
     bool valid = false;
-    weir_status status = fresh ? program_start(c, err) : WEIR_OK;
+    weir_status status = fresh ? program_start(c, call, err) : WEIR_OK;
 
     *dropped = false;
     if (status != WEIR_OK) {
         return status;
     }
     process *p = c->program;
+    if (!fresh) {
+        weir__process_lease(p, call->lease);
+    }
     const process_turn turn = answer_await(p, call);
     *dropped = !fresh && p->over && p->written == 0 && !has_spoken(p) && !p->no_memory;
     if (!*dropped) {
@@ -472,7 +500,9 @@ static weir_status program_ask(child *c, const child_call *call, child_result *o
     if (!*dropped && status == WEIR_OK) {
         status = answer_judge(out, p, call, turn, &valid, err);
     }
-    if (!valid) {
+    if (valid) {
+        weir__process_lease(p, NULL); /* an idle program runs under nothing */
+    } else {
         program_drop(c);
     }
     return status;
@@ -486,6 +516,9 @@ weir_status weir__child_ask(child *c, const child_call *call, child_result *out,
     result_reset(out);
     if (call_is_stopped(call)) {
         return explain_as(out, CHILD_INTERRUPTED, NULL, err, "interrupted before the handler ran");
+    }
+    if (call_has_expired(call)) {
+        return expired_explain(out, NULL, err);
     }
     if (c->program != NULL) {
         program_revisit(c, call, &spoke);

@@ -647,7 +647,7 @@ static weir_status fault_lock_take(weir_store *base, weir_str name, weir_str hol
     return call_end(&call, status, err);
 }
 
-static weir_status fault_lock_extend(weir_store *base, weir_str name, int64_t fence,
+static weir_status fault_lock_extend(weir_store *base, weir_str name, int64_t fence, int64_t token,
                                      int64_t lease_us, weir_error *err)
 {
     fault_store *s = self_of(base);
@@ -655,13 +655,13 @@ static weir_status fault_lock_extend(weir_store *base, weir_str name, int64_t fe
     weir_status status = call_begin(s, FAULT_LOCK_EXTEND, &call, err);
     if (status == WEIR_OK) {
         do {
-            status = s->inner->ops->lock_extend(s->inner, name, fence, lease_us, err);
+            status = s->inner->ops->lock_extend(s->inner, name, fence, token, lease_us, err);
         } while (call_again(&call));
     }
     return call_end(&call, status, err);
 }
 
-static weir_status fault_lock_release(weir_store *base, weir_str name, int64_t fence,
+static weir_status fault_lock_release(weir_store *base, weir_str name, int64_t fence, int64_t token,
                                       weir_error *err)
 {
     fault_store *s = self_of(base);
@@ -669,7 +669,7 @@ static weir_status fault_lock_release(weir_store *base, weir_str name, int64_t f
     weir_status status = call_begin(s, FAULT_LOCK_RELEASE, &call, err);
     if (status == WEIR_OK) {
         do {
-            status = s->inner->ops->lock_release(s->inner, name, fence, err);
+            status = s->inner->ops->lock_release(s->inner, name, fence, token, err);
         } while (call_again(&call));
     }
     return call_end(&call, status, err);
@@ -703,7 +703,7 @@ static weir_status fault_once_begin(weir_store *base, weir_str key, weir_str hol
     return call_end(&call, status, err);
 }
 
-static weir_status fault_once_extend(weir_store *base, weir_str key, int64_t fence,
+static weir_status fault_once_extend(weir_store *base, weir_str key, int64_t fence, int64_t token,
                                      int64_t lease_us, weir_error *err)
 {
     fault_store *s = self_of(base);
@@ -711,13 +711,13 @@ static weir_status fault_once_extend(weir_store *base, weir_str key, int64_t fen
     weir_status status = call_begin(s, FAULT_ONCE_EXTEND, &call, err);
     if (status == WEIR_OK) {
         do {
-            status = s->inner->ops->once_extend(s->inner, key, fence, lease_us, err);
+            status = s->inner->ops->once_extend(s->inner, key, fence, token, lease_us, err);
         } while (call_again(&call));
     }
     return call_end(&call, status, err);
 }
 
-static weir_status fault_once_finish(weir_store *base, weir_str key, int64_t fence,
+static weir_status fault_once_finish(weir_store *base, weir_str key, int64_t fence, int64_t token,
                                      int64_t exit_status, weir_str output, weir_error *err)
 {
     fault_store *s = self_of(base);
@@ -725,7 +725,8 @@ static weir_status fault_once_finish(weir_store *base, weir_str key, int64_t fen
     weir_status status = call_begin(s, FAULT_ONCE_FINISH, &call, err);
     if (status == WEIR_OK) {
         do {
-            status = s->inner->ops->once_finish(s->inner, key, fence, exit_status, output, err);
+            status =
+                s->inner->ops->once_finish(s->inner, key, fence, token, exit_status, output, err);
         } while (call_again(&call));
     }
     return call_end(&call, status, err);

@@ -245,17 +245,17 @@ static weir_status call_lock_verb(setup *s, fault_verb verb)
     if (verb == FAULT_LOCK_TAKE) {
         status = o->lock_take(w, name, me, 1000, &s->arena, &lock, err);
     } else if (verb == FAULT_LOCK_EXTEND) {
-        status = o->lock_extend(w, name, 1, 1000, err);
+        status = o->lock_extend(w, name, 1, 0, 1000, err);
     } else if (verb == FAULT_LOCK_RELEASE) {
-        status = o->lock_release(w, name, 1, err);
+        status = o->lock_release(w, name, 1, 0, err);
     } else if (verb == FAULT_LOCKS) {
         status = o->locks(w, &locks, err);
     } else if (verb == FAULT_ONCE_BEGIN) {
         status = o->once_begin(w, name, me, 1000, &s->arena, &once, err);
     } else if (verb == FAULT_ONCE_EXTEND) {
-        status = o->once_extend(w, name, 1, 1000, err);
+        status = o->once_extend(w, name, 1, 0, 1000, err);
     } else if (verb == FAULT_ONCE_FINISH) {
-        status = o->once_finish(w, name, 1, 0, me, err);
+        status = o->once_finish(w, name, 1, 0, 0, me, err);
     } else if (verb == FAULT_ONCE_FORGET) {
         status = o->once_forget(w, name, err);
     }

@@ -20,11 +20,13 @@ static void key_unlink(memory_core *c, memory_key *k)
 
 /* Before anything of a transaction: what has expired is unknown already, so this is never undone.
  * Keys live equally long, so the oldest expires first. */
-void weir__memory_keys_expire(memory_core *c, int64_t now_us)
+void weir__memory_keys_expire(memory_handle *h)
 {
+    memory_core *c = h->core;
+    c->key_now_us = weir__age_clock_now(&c->key_clock, h->clock);
     for (int i = 0; i < KEYS_EXPIRED_MAX; i++) {
         memory_key *k = c->key_oldest;
-        if (k == NULL || k->expires_us > now_us) {
+        if (k == NULL || k->expires_us > c->key_now_us) {
             return;
         }
         key_unlink(c, k);
@@ -47,7 +49,7 @@ static bool key_remove(memory_core *c, memory_key *k)
 }
 
 /* Remembers what this append was answered. */
-static bool key_add(memory_core *c, const store_append *a, int64_t now_us)
+static bool key_add(memory_core *c, const store_append *a)
 {
     const size_t results_bytes = a->streams_count * sizeof(memory_key_result);
     memory_key *k = weir__tx_alloc(c, sizeof *k + results_bytes + a->key.len);
@@ -58,7 +60,7 @@ static bool key_add(memory_core *c, const store_append *a, int64_t now_us)
     memcpy(text, a->key.ptr, a->key.len);
     k->item.key = (weir_str){ .ptr = text, .len = a->key.len };
     k->item.hash = weir__str_hash(a->key);
-    k->expires_us = weir__memory_later(now_us, c->key_ttl_us);
+    k->expires_us = weir__memory_later(c->key_now_us, c->key_ttl_us);
     memcpy(k->fingerprint, a->fingerprint, sizeof k->fingerprint);
     k->results_count = a->streams_count;
     for (size_t i = 0; i < a->streams_count; i++) {
@@ -78,15 +80,14 @@ static bool key_add(memory_core *c, const store_append *a, int64_t now_us)
 }
 
 /* *replayed: the key was known and the results are those of the first time. */
-static weir_status judge_key(memory_core *c, store_append *a, int64_t now_us, bool *replayed,
-                             weir_error *err)
+static weir_status judge_key(memory_core *c, store_append *a, bool *replayed, weir_error *err)
 {
     memory_key *k =
         (memory_key *)(void *)weir__table_find(&c->keys, weir__str_hash(a->key), a->key);
     if (k == NULL) {
         return WEIR_OK;
     }
-    if (k->expires_us <= now_us) {
+    if (k->expires_us <= c->key_now_us) {
         return key_remove(c, k) ? WEIR_OK : weir__memory_full(err);
     }
     if (k->results_count != a->streams_count ||
@@ -266,7 +267,7 @@ static weir_status judge(memory_core *c, store_append *a, memory_stream **stream
 
     a->replayed = false;
     if (a->key.len > 0) {
-        status = judge_key(c, a, now_us, &a->replayed, err);
+        status = judge_key(c, a, &a->replayed, err);
         if (status != WEIR_OK || a->replayed) {
             return status;
         }
@@ -286,7 +287,7 @@ static weir_status judge(memory_core *c, store_append *a, memory_stream **stream
         }
         streams[0]->closed = true;
     }
-    if (status == WEIR_OK && a->key.len > 0 && !key_add(c, a, now_us)) {
+    if (status == WEIR_OK && a->key.len > 0 && !key_add(c, a)) {
         status = weir__memory_full(err);
     }
     *written = status == WEIR_OK;
@@ -327,7 +328,7 @@ static weir_status append_locked(memory_handle *h, store_append *const *appends,
     const int64_t now_us = weir__memory_now(h);
     bool refused = false;
 
-    weir__memory_keys_expire(c, now_us);
+    weir__memory_keys_expire(h);
     for (size_t i = 0; i < count; i++) {
         store_append *a = appends[i];
         if (refused && (a->flags & STORE_APPEND_CHAIN) != 0) {

@@ -124,7 +124,8 @@ typedef struct filling {
 
 static bool is_full(const filling *f)
 {
-    return f->list->events_count >= STORE_FETCH_EVENTS_MAX || f->bytes >= STORE_FETCH_BYTES_SOFT;
+    return f->list->events_count >= STORE_FETCH_EVENTS_MAX ||
+           f->bytes >= weir__fetch_bytes_soft(f->list);
 }
 
 static weir_status fetch_item(const memory_core *c, const store_fetch_item *item,

@@ -362,12 +362,15 @@ static void poll_lane(memory_lane *lane, store_poll *poll)
     }
     for (size_t i = 0; i < lane->works_count; i++) {
         lane_work *w = lane->works[i];
-        const ordered_node *n = weir__ordered_first(&w->by_due);
-        if (n != NULL) {
+        for (const ordered_node *n = weir__ordered_first(&w->by_due); n != NULL;
+             n = weir__ordered_next(&w->by_due, n)) {
             const int64_t due_us =
                 ORDERED_ITEM_CONST(n, memory_subscription, by_order)->target->state.due_us;
-            poll->due_us = due_us < poll->due_us ? due_us : poll->due_us;
-            poll->ready = poll->ready || due_us <= poll->now_us;
+            if (due_us > poll->now_us) {
+                poll->due_us = due_us < poll->due_us ? due_us : poll->due_us;
+                break;
+            }
+            poll->ready = true;
         }
         poll->ready = poll->ready || w->by_rank.count > 0;
     }
@@ -391,6 +394,8 @@ weir_status weir__memory_poll(weir_store *base, store_poll *poll, weir_error *er
     answer.now_us = weir__memory_now(h);
     answer.head = weir__memory_head(c);
     answer.safe = answer.head;
+    memcpy(answer.epoch, c->epoch, sizeof answer.epoch);
+    memcpy(answer.log, c->epoch, sizeof answer.log);
     for (size_t i = 0; i < c->reactions_count; i++) {
         const struct reaction_state *r = &c->reactions[i]->state;
         if (!r->retired && r->routed < answer.routed_least) {

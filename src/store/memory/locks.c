@@ -213,31 +213,35 @@ static weir_status change_verb(weir_store *base, const change *how, weir_error *
     return status;
 }
 
-weir_status weir__memory_lock_extend(weir_store *base, weir_str name, int64_t fence,
+weir_status weir__memory_lock_extend(weir_store *base, weir_str name, int64_t fence, int64_t token,
                                      int64_t lease_us, weir_error *err)
 {
+    (void)token;
     const change how = { .what = EXTEND, .name = name, .fence = fence, .lease_us = lease_us };
     return change_verb(base, &how, err);
 }
 
-weir_status weir__memory_lock_release(weir_store *base, weir_str name, int64_t fence,
+weir_status weir__memory_lock_release(weir_store *base, weir_str name, int64_t fence, int64_t token,
                                       weir_error *err)
 {
+    (void)token;
     return change_verb(base, &(change){ .what = RELEASE, .name = name, .fence = fence }, err);
 }
 
-weir_status weir__memory_once_extend(weir_store *base, weir_str key, int64_t fence,
+weir_status weir__memory_once_extend(weir_store *base, weir_str key, int64_t fence, int64_t token,
                                      int64_t lease_us, weir_error *err)
 {
+    (void)token;
     const change how = {
         .what = EXTEND, .name = key, .fence = fence, .lease_us = lease_us, .once = true
     };
     return change_verb(base, &how, err);
 }
 
-weir_status weir__memory_once_finish(weir_store *base, weir_str key, int64_t fence,
+weir_status weir__memory_once_finish(weir_store *base, weir_str key, int64_t fence, int64_t token,
                                      int64_t exit_status, weir_str output, weir_error *err)
 {
+    (void)token;
     const change how = { .what = FINISH,
                          .name = key,
                          .fence = fence,

@@ -255,11 +255,13 @@ struct memory_core {
 
     /* immutable after opening */
     char *name; /* owned; NULL: private */
-    char epoch[40];
+    char epoch[64];
     int64_t key_ttl_us;
 
     /* guarded by mu, like everything below */
     weir_steady_clock clock;
+    weir_age_clock key_clock; /* by which keys expire; begun when the store was made */
+    int64_t key_now_us;       /* its time in this transaction: weir__memory_keys_expire */
     journal journal;
     uint64_t pick_serial;
 
@@ -397,7 +399,7 @@ bool weir__memory_text_copy(weir_arena *arena, weir_str text, weir_str *out);
  * true when events were added. */
 weir_status weir__memory_append_one(memory_core *c, store_append *append, int64_t now_us,
                                     bool *wrote);
-void weir__memory_keys_expire(memory_core *c, int64_t now_us);
+void weir__memory_keys_expire(memory_handle *h);
 void weir__memory_keys_free(memory_core *c);
 
 /* ---- reactions.c, unhandled.c ------------------------------------------------------------- */
@@ -592,17 +594,17 @@ weir_status weir__memory_turn(weir_store *base, store_settle *const *settles, si
 weir_status weir__memory_lock_take(weir_store *base, weir_str name, weir_str holder,
                                    int64_t lease_us, weir_arena *arena, store_lock *out,
                                    weir_error *err);
-weir_status weir__memory_lock_extend(weir_store *base, weir_str name, int64_t fence,
+weir_status weir__memory_lock_extend(weir_store *base, weir_str name, int64_t fence, int64_t token,
                                      int64_t lease_us, weir_error *err);
-weir_status weir__memory_lock_release(weir_store *base, weir_str name, int64_t fence,
+weir_status weir__memory_lock_release(weir_store *base, weir_str name, int64_t fence, int64_t token,
                                       weir_error *err);
 weir_status weir__memory_locks(weir_store *base, store_lock_list *list, weir_error *err);
 weir_status weir__memory_once_begin(weir_store *base, weir_str key, weir_str holder,
                                     int64_t lease_us, weir_arena *arena, store_once *out,
                                     weir_error *err);
-weir_status weir__memory_once_extend(weir_store *base, weir_str key, int64_t fence,
+weir_status weir__memory_once_extend(weir_store *base, weir_str key, int64_t fence, int64_t token,
                                      int64_t lease_us, weir_error *err);
-weir_status weir__memory_once_finish(weir_store *base, weir_str key, int64_t fence,
+weir_status weir__memory_once_finish(weir_store *base, weir_str key, int64_t fence, int64_t token,
                                      int64_t exit_status, weir_str output, weir_error *err);
 weir_status weir__memory_once_forget(weir_store *base, weir_str key, weir_error *err);
 weir_status weir__memory_check(weir_store *base, store_finding_fn fn, void *ctx, weir_error *err);

@@ -29,6 +29,19 @@ static bool clear(memory_core *c, memory_target *t, bool take)
     return true;
 }
 
+/* Whether `clear` with `take` would change something. */
+static bool to_clear(const memory_target *t)
+{
+    for (size_t i = 0; i < t->subscriptions_count; i++) {
+        if (t->subscriptions[i]->state.retries != 0) {
+            return true;
+        }
+    }
+    return t->state.leased || t->state.blocked || t->state.due_us != 0 || t->state.lost != 0 ||
+           t->state.event != 0 || t->state.attempts != 0 || t->state.failed != NULL ||
+           t->state.error.len > 0;
+}
+
 /* ---- reset -------------------------------------------------------------------------------- */
 
 /* The last position that a subscription does not handle again. */
@@ -52,7 +65,7 @@ static bool reset_wanted(const memory_core *c, const store_operate *op, const me
             return true;
         }
     }
-    return false;
+    return to_clear(t);
 }
 
 /* Only the router can find the events of a work subscription again: it has to re-read them. */

@@ -187,6 +187,7 @@ weir_status weir__memory_read_log(weir_store *base, const store_log_query *q, st
     weir__lock(&h->core->mu);
     const weir_status status = read_log_locked(h->core, q, chunk, err);
     memcpy(chunk->epoch, h->core->epoch, sizeof chunk->epoch);
+    memcpy(chunk->log, h->core->epoch, sizeof chunk->log);
     weir__unlock(&h->core->mu);
     return status;
 }

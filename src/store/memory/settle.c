@@ -146,7 +146,7 @@ weir_status weir__memory_settle_in(memory_handle *h, store_settle *settle, weir_
     const bool failed = settle->failure.reaction != 0 || settle->end == STORE_END_BLOCK;
     bool advanced = false;
 
-    weir__memory_keys_expire(c, now_us);
+    weir__memory_keys_expire(h);
     weir_status status = settle->sql == NULL ? WEIR_OK : settle->sql(settle->sql_ctx, NULL, err);
     memory_target *t = weir__memory_target(c, settle->target);
     if (status == WEIR_OK) {

@@ -86,6 +86,7 @@ static memory_core *core_open(const store_options *options)
     c->references = 1;
     c->watches.mu = &c->mu;
     c->key_ttl_us = options->key_ttl_us;
+    c->key_clock = weir__age_clock_begin(options->clock);
     c->journal.serial = 1; /* 0 is what a new target has seen */
     weir__memory_parked_init(c);
     static_assert(sizeof c->epoch >= WEIR_UUID_TEXT_BYTES, "an epoch is a UUID");
@@ -182,6 +183,7 @@ static weir_status memory_positions(weir_store *base, store_positions *out, weir
     *out = (store_positions){ .head = weir__memory_head(h->core), .now_us = weir__memory_now(h) };
     out->safe = out->head;
     memcpy(out->epoch, h->core->epoch, sizeof out->epoch);
+    memcpy(out->log, h->core->epoch, sizeof out->log);
     weir__unlock(&h->core->mu);
     return WEIR_OK;
 }
@@ -295,6 +297,7 @@ weir_status weir__memory_open(weir_store **out, const store_options *options, we
         return weir__memory_full(err);
     }
     h->base.ops = &memory_ops;
+    h->base.opened = STORE_MADE;
     h->clock = options->clock;
     h->readonly = readonly;
     if (options->path.len > 0) {

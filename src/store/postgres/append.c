@@ -8,8 +8,8 @@
  *       well, and then it is a conflict with the version that is there, for the one concerned.
  *   (3) A statement without an answer is WEIR_EUNKNOWN. It is not repeated here: the committer does
  *       that, under a key.
- *   (4) At most half of the pool's connections wait for somebody's lock; who finds no place looks
- *       now and then instead. So a stream that is held for long never stops the others.
+ *   (4) At most half of the pool's connections wait for somebody's lock; an append that finds no
+ *       place looks now and then instead. So a stream that is held for long never stops the others.
  *   (5) Whether a batch can be judged set-based is decided here, where it is cheap to see: see
  *       `options` in append_functions.sql.
  */
@@ -389,6 +389,7 @@ void weir__pg_append_refused(store_append *a, weir_status status, const pg_refus
     case WEIR_EUNKNOWN:
     case WEIR_EREWOUND:
     case WEIR_EMISUSE:
+    case WEIR_EINTERRUPTED:
         (void)weir__fail(a->err, status, "not tried");
         break;
     }

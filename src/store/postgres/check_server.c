@@ -80,6 +80,27 @@ static weir_status look_at_facts(const survey *v, bool *standbys, weir_error *er
     return WEIR_OK;
 }
 
+/* Rights with which a role can bypass the functions. */
+static weir_status look_at_rights(const survey *v, weir_error *err)
+{
+    pg_params params = { 0 };
+    PGresult *result = NULL;
+    weir__pg_add_text(&params, weir__str(v->s->schema_name));
+    const weir_status status = ask(v, sql_server_rights, &params, &result, err);
+    weir__pg_params_free(&params);
+    for (int i = 0; status == WEIR_OK && i < pq.PQntuples(result); i++) {
+        char text[512];
+        const weir_str who = weir__pg_text(result, i, 0), right = weir__pg_text(result, i, 1);
+        const weir_str place = weir__pg_text(result, i, 2);
+        (void)snprintf(text, sizeof text, "%.*s has %.*s on %.*s, and can bypass what Weir checks",
+                       (int)who.len, who.ptr, (int)right.len, right.ptr, (int)place.len, place.ptr);
+        tell(v, true, "rights", text,
+             "REVOKE it, and let weir init --grant ROLE --as KIND give what the role needs.");
+    }
+    pq.PQclear(result);
+    return status;
+}
+
 /* What the server is set to, as far as it endangers something. */
 static void judge_setting(const survey *v, weir_str name, weir_str value, bool standbys)
 {
@@ -285,6 +306,9 @@ weir_status weir__pg_survey(weir_store *base, store_survey_fn fn, void *ctx, wei
     }
     if (status == WEIR_OK) {
         status = look_at_isolation(&v, err);
+    }
+    if (status == WEIR_OK) {
+        status = look_at_rights(&v, err);
     }
     if (status == WEIR_OK) {
         status = look_at_transactions(&v, err);

@@ -34,6 +34,37 @@ WHERE s.name = 'default_transaction_isolation'
     AND s.reset_val <> 'read committed'
     AND NOT EXISTS (SELECT FROM chosen);
 
+-- name: server_rights
+-- $1: the name of the schema. Finds rights that weir init --grant gives to nobody: more than SELECT on
+-- a table or a sequence, EXECUTE for everybody, CREATE in the schema.
+-- Rows: which role, which right, on what.
+SELECT
+    CASE r.grantee WHEN 0 THEN 'PUBLIC' ELSE pg_get_userbyid(r.grantee)::text END,
+    string_agg(DISTINCT r.privilege_type, ', '),
+    r.place
+FROM (
+    SELECT a.grantee, a.privilege_type, format('%I.%I', n.nspname, c.relname) AS place
+    FROM pg_catalog.pg_namespace AS n
+    JOIN pg_catalog.pg_class AS c ON c.relnamespace = n.oid
+    CROSS JOIN LATERAL aclexplode(c.relacl) AS a
+    WHERE n.nspname = $1 AND a.grantee <> c.relowner AND a.privilege_type <> 'SELECT'
+        AND c.relkind IN ('r', 'S')
+    UNION ALL
+    SELECT 0, 'EXECUTE', 'functions of ' || quote_ident(n.nspname)
+    FROM pg_catalog.pg_namespace AS n
+    JOIN pg_catalog.pg_proc AS p ON p.pronamespace = n.oid
+    CROSS JOIN LATERAL aclexplode(coalesce(p.proacl, acldefault('f', p.proowner))) AS a
+    WHERE n.nspname = $1 AND a.grantee = 0 AND p.prosecdef
+    UNION ALL
+    SELECT a.grantee, a.privilege_type, 'schema ' || quote_ident(n.nspname)
+    FROM pg_catalog.pg_namespace AS n
+    CROSS JOIN LATERAL aclexplode(n.nspacl) AS a
+    WHERE n.nspname = $1 AND a.grantee <> n.nspowner AND a.privilege_type = 'CREATE'
+) AS r
+GROUP BY r.grantee, r.place
+ORDER BY 1, 3
+LIMIT 100;
+
 -- name: server_facts
 -- A standby; may this role see what others do; how many standbys are attached.
 SELECT

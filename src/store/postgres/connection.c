@@ -1,13 +1,12 @@
-/* connection.c - one connection to PostgreSQL: making it, running statements on it, and knowing
- * what became of each.
+/* connection.c - running statements on one connection to PostgreSQL, and knowing what became of
+ * each. connect.c makes it.
  *
  * INVARIANTS
  *   (1) After every statement conn->outcome says what is known. A statement that was sent and whose
  *       answer is not there is PG_LOST, whatever the reason: nobody may call it failed.
  *   (2) A connection whose state is not known is closed at once: no answer of an earlier statement
  *       can be taken for that of a later one.
- *   (3) No call blocks for longer than its answer_us. Connecting: connect_timeout for each address
- *       of each host, and the system's own time for looking up a name, which libpq cannot bound.
+ *   (3) No call blocks for longer than its answer_us.
  *   (4) Transactions are READ COMMITTED: the functions of the database rely on a new snapshot in
  *       each of their statements.
  */
@@ -27,8 +26,8 @@
 enum {
     BACKOFF_US_FIRST = 50 * 1000,
     BACKOFF_US_MAX = 2 * 1000 * 1000,
-    PG_VERSION_LEAST = 150000,
-    CANCEL_US = 3 * 1000 * 1000, /* for the answer to a statement that was cancelled */
+    CANCEL_US = 10 * 1000 * 1000, /* for the answer to a statement that was cancelled */
+    CANCEL_AGAIN_US = 200 * 1000, /* after so long without one it is cancelled again */
     POLL_MS_MAX = 60 * 1000,
     CANCEL_TEXT_BYTES = 256,
 };
@@ -43,10 +42,16 @@ int64_t weir__pg_backoff_us(int attempt)
     return (int64_t)(weir__random_u64() % (uint64_t)most) + 1;
 }
 
+int64_t weir__pg_pause_us(int attempt, int64_t deadline_us)
+{
+    const int64_t left_us = deadline_us - pg_mono_us();
+    const int64_t pause_us = weir__pg_backoff_us(attempt);
+    return left_us <= 0 ? 0 : pause_us < left_us ? pause_us : left_us;
+}
+
 /* ---- errors ------------------------------------------------------------------------------- */
 
-/* One line, without the prefix and the line breaks that libpq adds. */
-static void one_line(const char *text, char *out, size_t bytes)
+void weir__pg_one_line(const char *text, char *out, size_t bytes)
 {
     size_t len = 0;
     for (; *text != '\0' && len + 1 < bytes; text++) {
@@ -64,7 +69,7 @@ static void one_line(const char *text, char *out, size_t bytes)
     out[len] = '\0';
 }
 
-static const char *field(const PGresult *result, int code)
+const char *weir__pg_field(const PGresult *result, int code)
 {
     const char *text = pq.PQresultErrorField(result, code);
     return text == NULL ? "" : text;
@@ -113,21 +118,21 @@ weir_status weir__pg_result_status(const PGresult *result, weir_error *err)
 {
     char message[400];
     weir_status own;
-    const char *sqlstate = field(result, PG_DIAG_SQLSTATE);
+    const char *sqlstate = weir__pg_field(result, PG_DIAG_SQLSTATE);
     const weir_status status = status_of(sqlstate);
-    one_line(field(result, PG_DIAG_MESSAGE_PRIMARY), message, sizeof message);
+    weir__pg_one_line(weir__pg_field(result, PG_DIAG_MESSAGE_PRIMARY), message, sizeof message);
     const bool status_is_own = own_status(sqlstate, &own);
     if (status_is_own) {
         (void)weir__fail(err, status, "%s", message);
     } else {
         (void)weir__fail(err, status, "PostgreSQL refused: %s%s", message, advice_for(sqlstate));
     }
-    if (field(result, PG_DIAG_MESSAGE_DETAIL)[0] != '\0') {
-        weir__error_detail(err, "%s", field(result, PG_DIAG_MESSAGE_DETAIL));
+    if (weir__pg_field(result, PG_DIAG_MESSAGE_DETAIL)[0] != '\0') {
+        weir__error_detail(err, "%s", weir__pg_field(result, PG_DIAG_MESSAGE_DETAIL));
     }
     /* Our functions put a name of up to 512 bytes here, which the detail has no room for. */
-    if (status_is_own && field(result, PG_DIAG_COLUMN_NAME)[0] != '\0') {
-        weir__error_stream(err, weir__str(field(result, PG_DIAG_COLUMN_NAME)));
+    if (status_is_own && weir__pg_field(result, PG_DIAG_COLUMN_NAME)[0] != '\0') {
+        weir__error_stream(err, weir__str(weir__pg_field(result, PG_DIAG_COLUMN_NAME)));
     }
     weir__error_store_code(err, "%s", sqlstate);
     return status;
@@ -136,43 +141,26 @@ weir_status weir__pg_result_status(const PGresult *result, weir_error *err)
 weir_status weir__pg_foreign_status(const PGresult *result, weir_error *err)
 {
     char message[400];
-    const char *sqlstate = field(result, PG_DIAG_SQLSTATE);
+    const char *sqlstate = weir__pg_field(result, PG_DIAG_SQLSTATE);
     weir_status status = WEIR_EIO;
     if (strcmp(sqlstate, "55P03") == 0) {
         status = WEIR_EHELD;
     } else if (strcmp(sqlstate, "40P01") == 0 || strcmp(sqlstate, "40001") == 0) {
         status = WEIR_ECONFLICT;
     }
-    one_line(field(result, PG_DIAG_MESSAGE_PRIMARY), message, sizeof message);
+    weir__pg_one_line(weir__pg_field(result, PG_DIAG_MESSAGE_PRIMARY), message, sizeof message);
     (void)weir__fail(err, status, "PostgreSQL refused: %s", message);
-    if (field(result, PG_DIAG_MESSAGE_DETAIL)[0] != '\0') {
-        weir__error_detail(err, "%s", field(result, PG_DIAG_MESSAGE_DETAIL));
+    if (weir__pg_field(result, PG_DIAG_MESSAGE_DETAIL)[0] != '\0') {
+        weir__error_detail(err, "%s", weir__pg_field(result, PG_DIAG_MESSAGE_DETAIL));
     }
     weir__error_store_code(err, "%s", sqlstate);
     return status;
 }
 
-/* ---- connecting --------------------------------------------------------------------------- */
-
-static bool is_fatal(const PGresult *result)
+bool weir__pg_is_fatal(const PGresult *result)
 {
-    const char *severity = field(result, PG_DIAG_SEVERITY_NONLOCALIZED);
+    const char *severity = weir__pg_field(result, PG_DIAG_SEVERITY_NONLOCALIZED);
     return strcmp(severity, "FATAL") == 0 || strcmp(severity, "PANIC") == 0;
-}
-
-/* A commit that was to wait for a standby and did not: it is durable here, perhaps not there. The
- * text may be in any language; the place in the server's source is not. */
-static void notice_receive(void *ctx, const PGresult *notice)
-{
-    pg_conn *conn = ctx;
-    if (strcmp(field(notice, PG_DIAG_SOURCE_FUNCTION), "SyncRepWaitForLSN") == 0) {
-        conn->unsynced = true;
-    }
-    /* An error that comes while no statement is running ends the session. A server that is stopped
-     * immediately says it in a warning (57P01, 57P02). */
-    if (is_fatal(notice) || strncmp(field(notice, PG_DIAG_SQLSTATE), "57P", 3) == 0) {
-        conn->ended = true;
-    }
 }
 
 void weir__pg_disconnect(pg_conn *conn)
@@ -185,199 +173,12 @@ void weir__pg_disconnect(pg_conn *conn)
     conn->test_clock_us = 0;
 }
 
-static weir_status read_committed(pg_conn *conn, weir_error *err)
-{
-    PGresult *result = NULL;
-    if (conn->server.pooled) {
-        return weir__fail(
-            err, WEIR_EMISUSE,
-            "default_transaction_isolation is not \"read committed\", and a pooler is "
-            "in between; set it for the role: ALTER ROLE ... SET "
-            "default_transaction_isolation = 'read committed'");
-    }
-    const weir_status status =
-        weir__pg_run_text(conn, sql_connection_read_committed, NULL, 0, &result, err);
-    pq.PQclear(result);
-    return status;
-}
-
-/* Sets what has to be set, or keeps it for each transaction when sessions are not our own. */
-static weir_status settings_take(pg_conn *conn, const PGresult *hello, weir_error *err)
-{
-    char session[PG_SETTINGS_BYTES];
-    const weir_str once = weir__pg_text(hello, 0, 7);
-    const weir_str each = weir__pg_text(hello, 0, 8);
-    WEIR_ASSERT(once.len < sizeof session && each.len < sizeof conn->settings);
-    conn->settings[0] = '\0';
-    if (each.len == 0) {
-        return WEIR_OK;
-    }
-    if (conn->server.pooled) {
-        (void)snprintf(conn->settings, sizeof conn->settings, "%.*s", (int)each.len, each.ptr);
-        return WEIR_OK;
-    }
-    (void)snprintf(session, sizeof session, "%.*s", (int)once.len, once.ptr);
-    return weir__pg_run_script(conn, session, PG_ANSWER_US_DEFAULT, err);
-}
-
-/* What kind of server is this, and is there somebody in between? */
-static weir_status hello(pg_conn *conn, weir_error *err)
-{
-    PGresult *result = NULL;
-    const bool bare = conn->store->bare;
-    weir_status status =
-        weir__pg_run_text(conn, bare ? sql_connection_hello_bare : sql_connection_hello, NULL,
-                          bare ? PG_ANSWER_US_DEFAULT : 0, &result, err);
-    if (status != WEIR_OK) {
-        return status;
-    }
-    conn->server = (pg_server){
-        .pooled = weir__pg_i32(result, 0, 0) != pq.PQbackendPID(conn->raw),
-        .standby = weir__pg_bool(result, 0, 1),
-        .started_us = weir__pg_time_us(result, 0, 2),
-        .system = weir__pg_i64(result, 0, 3),
-        .version = weir__pg_i32(result, 0, 4),
-    };
-    const bool committed = weir__pg_bool(result, 0, 5);
-    const bool utf8 = weir__pg_bool(result, 0, 6);
-    if (bare) {
-        status = settings_take(conn, result, err);
-    }
-    pq.PQclear(result);
-    if (status != WEIR_OK) {
-        return status;
-    }
-    if (conn->server.version < PG_VERSION_LEAST) {
-        return weir__fail(err, WEIR_EMISUSE, "PostgreSQL is version %d, needed is %d or later",
-                          conn->server.version / 10000, PG_VERSION_LEAST / 10000);
-    }
-    if (!utf8) {
-        return weir__fail(err, WEIR_EMISUSE,
-                          "the database's encoding is %s; make another one: CREATE DATABASE "
-                          "... ENCODING 'UTF8' TEMPLATE template0",
-                          bare ? "SQL_ASCII" : "not UTF8");
-    }
-    return committed ? WEIR_OK : read_committed(conn, err);
-}
-
-/* What to do about it. libpq gives no code here, so the words decide; in another language there is
- * the general advice. */
-static const char *connection_advice(const char *message)
-{
-    static const struct {
-        const char *words, *advice;
-    } known[] = {
-        { "password", "Give the password in PGPASSWORD or ~/.pgpass, or as user:password@ in the "
-                      "store URL; the user must be the one the server knows." },
-        { "pg_hba.conf", "The server's pg_hba.conf has no line that lets this user in from here." },
-        { "authentication failed", "The server wants another kind of login for this user: see its "
-                                   "pg_hba.conf, and the user in the store URL." },
-        { "role \"", "Name another user in the store URL, or create this one: CREATE ROLE ... "
-                     "LOGIN." },
-        { "database \"", "Name another database in the store URL, or create this one: createdb." },
-        { "too many", "The server has no connection to spare: lower pool= in the store URLs, raise "
-                      "max_connections, or put a pooler in between." },
-        { "remaining connection slots", "The server has no connection to spare: lower pool= in the "
-                                        "store URLs, raise max_connections, or put a pooler in "
-                                        "between." },
-        { "read-only", "None of the hosts takes writes: is a failover going on?" },
-    };
-    for (size_t i = 0; i < sizeof known / sizeof known[0]; i++) {
-        if (strstr(message, known[i].words) != NULL) {
-            return known[i].advice;
-        }
-    }
-    return "Is the server running, and are host and port in the store URL right? psql with the "
-           "same "
-           "URL, without Weir's own parameters, tells the same.";
-}
-
-static bool has_several_hosts(const pg_store *s)
-{
-    bool several = false;
-    PQconninfoOption *parsed = pq.PQconninfoParse(s->options.path.ptr, NULL);
-    for (const PQconninfoOption *o = parsed; o != NULL && o->keyword != NULL; o++) {
-        const bool names_hosts =
-            strcmp(o->keyword, "host") == 0 || strcmp(o->keyword, "hostaddr") == 0;
-        several = several || (names_hosts && o->val != NULL && strchr(o->val, ',') != NULL);
-    }
-    pq.PQconninfoFree(parsed);
-    return several;
-}
-
-weir_status weir__pg_connect(pg_store *s, pg_conn *conn, const char *const *extra, weir_error *err)
-{
-    enum { PARAMETERS_MAX = 24 };
-    const char *names[PARAMETERS_MAX + 1] = { NULL };
-    const char *values[PARAMETERS_MAX + 1] = { NULL };
-    size_t count = 0;
-    /* What stands before dbname is a default: the URL may say otherwise. */
-    const char *const before[] = { "connect_timeout",     "5",   "keepalives_idle",  "10",
-                                   "keepalives_interval", "3",   "keepalives_count", "3",
-                                   "tcp_user_timeout",    "9000" };
-    for (size_t i = 0; i < sizeof before / sizeof before[0]; i += 2) {
-        names[count] = before[i];
-        values[count++] = before[i + 1];
-    }
-    if ((s->options.open_flags & WEIR_OPEN_READONLY) == 0 && has_several_hosts(s)) {
-        /* One of them is the primary: a standby is no use. A single host is taken as it is. */
-        names[count] = "target_session_attrs";
-        values[count++] = "read-write";
-    }
-    names[count] = "dbname";
-    values[count++] = s->options.path.ptr;
-    names[count] = "fallback_application_name";
-    values[count++] = s->options.application;
-    names[count] = "client_encoding";
-    values[count++] = "UTF8";
-    for (size_t i = 0; extra != NULL && extra[i] != NULL; i += 2) {
-        WEIR_ASSERT(count < PARAMETERS_MAX);
-        names[count] = extra[i];
-        values[count++] = extra[i + 1];
-    }
-    conn->store = s;
-    conn->raw = pq.PQconnectdbParams(names, values, 1);
-    conn->serial = atomic_fetch_add(&s->connections, 1) + 1;
-    conn->prepared_count = 0;
-    conn->prepared_again = 0;
-    conn->test_clock_us = 0;
-    conn->unsynced = false;
-    conn->ended = false;
-    if (conn->raw == NULL) {
-        return weir__fail(err, WEIR_ENOMEM, "could not allocate a connection");
-    }
-    weir_status status = WEIR_OK;
-    if (pq.PQstatus(conn->raw) != CONNECTION_OK) {
-        char message[400];
-        one_line(pq.PQerrorMessage(conn->raw), message, sizeof message);
-        status = weir__fail(err, WEIR_EUNAVAILABLE, "could not reach PostgreSQL: %s", message);
-        weir__error_detail(err, "%s", connection_advice(message));
-    } else if (pq.PQsetnonblocking(conn->raw, 1) != 0) {
-        status = weir__fail(err, WEIR_ENOMEM, "could not allocate a connection");
-    } else {
-        (void)pq.PQsetNoticeReceiver(conn->raw, notice_receive, conn);
-        conn->server = (pg_server){ .version = pq.PQserverVersion(conn->raw) };
-        status = s->silent ? WEIR_OK : hello(conn, err);
-        if (status == WEIR_EUNKNOWN) {
-            status = WEIR_EUNAVAILABLE; /* asking who it is changes nothing */
-        }
-    }
-    if (status != WEIR_OK) {
-        weir__pg_disconnect(conn);
-        return status;
-    }
-    if (s->safe != NULL) {
-        weir__pg_safe_connected(s->safe, &conn->server);
-    }
-    return WEIR_OK;
-}
-
 /* ---- running ------------------------------------------------------------------------------ */
 
 static weir_status lost(pg_conn *conn, const char *why, weir_error *err)
 {
     char message[400];
-    one_line(pq.PQerrorMessage(conn->raw), message, sizeof message);
+    weir__pg_one_line(pq.PQerrorMessage(conn->raw), message, sizeof message);
     weir__pg_disconnect(conn);
     conn->outcome = PG_LOST;
     return weir__fail(err, WEIR_EUNKNOWN,
@@ -388,11 +189,13 @@ static weir_status lost(pg_conn *conn, const char *why, weir_error *err)
 static weir_status not_sent(pg_conn *conn, weir_error *err)
 {
     char message[400];
-    one_line(conn->raw == NULL ? "" : pq.PQerrorMessage(conn->raw), message, sizeof message);
+    weir__pg_one_line(conn->raw == NULL ? "" : pq.PQerrorMessage(conn->raw), message,
+                      sizeof message);
     weir__pg_disconnect(conn);
     conn->outcome = PG_NOT_SENT;
     return weir__fail(err, WEIR_EUNAVAILABLE,
-                      "the connection to PostgreSQL was lost; nothing was sent: %s", message);
+                      "the connection to PostgreSQL was lost; nothing was sent: %s",
+                      conn->farewell[0] != 0 ? conn->farewell : message);
 }
 
 /* One that died has something to read: the end, or a farewell, or both, one after the other. The
@@ -418,32 +221,39 @@ bool weir__pg_still_there(pg_conn *conn)
     }
 }
 
-/* Sends what is left and reads until a result is complete. false: lost; *why says how. */
-static bool await_result(pg_conn *conn, int64_t deadline_us, const char **why)
+bool weir__pg_await(PGconn *raw, pg_wait *w, const char **why)
 {
     for (;;) {
-        const int unsent = pq.PQflush(conn->raw);
+        const int unsent = pq.PQflush(raw);
         if (unsent < 0) {
             *why = "the connection broke while sending";
             return false;
         }
-        if (unsent == 0 && pq.PQisBusy(conn->raw) == 0) {
+        if (unsent == 0 && pq.PQisBusy(raw) == 0) {
             return true;
         }
-        const int64_t left_us = deadline_us - pg_mono_us();
+        const int64_t now_us = pg_mono_us();
+        if (weir__stop_is_set(w->stop)) {
+            w->stop = NULL;
+            w->deadline_us =
+                w->deadline_us - now_us > w->grace_us ? now_us + w->grace_us : w->deadline_us;
+        }
+        const int64_t left_us = w->deadline_us - now_us;
         if (left_us <= 0) {
             *why = "no answer in time";
             return false;
         }
-        struct pollfd fd = { .fd = pq.PQsocket(conn->raw),
-                             .events = (short)(POLLIN | (unsent != 0 ? POLLOUT : 0)) };
+        struct pollfd fds[] = {
+            { .fd = pq.PQsocket(raw), .events = (short)(POLLIN | (unsent != 0 ? POLLOUT : 0)) },
+            { .fd = weir__stop_fd(w->stop), .events = POLLIN },
+        };
         const int64_t left_ms = left_us / 1000 < POLL_MS_MAX ? left_us / 1000 : POLL_MS_MAX;
-        const int ready = poll(&fd, 1, (int)left_ms + 1);
+        const int ready = poll(fds, 2, (int)left_ms + 1);
         if (ready < 0 && errno != EINTR) {
             *why = "the connection cannot be waited for";
             return false;
         }
-        if (ready > 0 && (fd.revents & ~POLLOUT) != 0 && pq.PQconsumeInput(conn->raw) != 1) {
+        if (ready > 0 && (fds[0].revents & ~POLLOUT) != 0 && pq.PQconsumeInput(raw) != 1) {
             *why = "the connection broke";
             return false;
         }
@@ -453,17 +263,21 @@ static bool await_result(pg_conn *conn, int64_t deadline_us, const char **why)
 /* The server ends the session with this error: what was running may be committed. */
 static bool ends_session(const PGresult *result)
 {
-    const char *sqlstate = field(result, PG_DIAG_SQLSTATE);
-    return is_fatal(result) || sqlstate[0] == '\0' || strncmp(sqlstate, "08", 2) == 0;
+    const char *sqlstate = weir__pg_field(result, PG_DIAG_SQLSTATE);
+    return weir__pg_is_fatal(result) || sqlstate[0] == '\0' || strncmp(sqlstate, "08", 2) == 0;
 }
 
-/* Asks the server to stop what it does for us. The answer says whether it was done by then. */
-static bool cancel(pg_conn *conn)
+bool weir__pg_cancel(PGconn *raw, pg_wait *w, int64_t *first_us)
 {
     char text[CANCEL_TEXT_BYTES];
-    PGcancel *request = pq.PQgetCancel(conn->raw);
+    *first_us = *first_us == 0 ? pg_mono_us() : *first_us;
+    if (pg_mono_us() - *first_us > CANCEL_US) {
+        return false;
+    }
+    PGcancel *request = pq.PQgetCancel(raw);
     const bool sent = request != NULL && pq.PQcancel(request, text, sizeof text) == 1;
     pq.PQfreeCancel(request);
+    w->deadline_us = pg_mono_us() + CANCEL_AGAIN_US;
     return sent;
 }
 
@@ -472,12 +286,15 @@ static weir_status collect(pg_conn *conn, int64_t deadline_us, PGresult **out, w
 {
     PGresult *kept = NULL;
     const char *why = NULL;
-    bool cancelled = false;
+    pg_wait wait = { .deadline_us = deadline_us,
+                     .stop = conn->stop,
+                     .grace_us = conn->stop_grace_us };
+    int64_t cancelled_us = 0;
     for (;;) {
-        if (!await_result(conn, deadline_us, &why)) {
-            if (conn->store->bare && !cancelled && pg_mono_us() >= deadline_us && cancel(conn)) {
-                cancelled = true;
-                deadline_us = pg_mono_us() + CANCEL_US;
+        if (!weir__pg_await(conn->raw, &wait, &why)) {
+            /* The answer says whether it was done by then. */
+            if (conn->store->bare && pg_mono_us() >= wait.deadline_us &&
+                weir__pg_cancel(conn->raw, &wait, &cancelled_us)) {
                 continue;
             }
             pq.PQclear(kept);
@@ -504,7 +321,8 @@ static weir_status collect(pg_conn *conn, int64_t deadline_us, PGresult **out, w
         const weir_status status = conn->store->bare ? weir__pg_foreign_status(kept, err)
                                                      : weir__pg_result_status(kept, err);
         conn->outcome = PG_REFUSED;
-        (void)snprintf(conn->sqlstate, sizeof conn->sqlstate, "%s", field(kept, PG_DIAG_SQLSTATE));
+        (void)snprintf(conn->sqlstate, sizeof conn->sqlstate, "%s",
+                       weir__pg_field(kept, PG_DIAG_SQLSTATE));
         pq.PQclear(kept);
         return status;
     }

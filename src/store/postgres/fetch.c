@@ -46,6 +46,7 @@ typedef struct fetching {
     store_fetched *fetched; /* in the arena: STORE_FETCH_EVENTS_MAX */
     size_t fetched_count;
     size_t bytes;           /* of data and meta so far */
+    size_t bytes_soft;      /* where they end          */
     bool *exhausted;        /* in the arena: per item */
     store_pattern *pattern; /* owned: the last one that was needed */
     size_t item_index;      /* the first item that is not done */
@@ -61,8 +62,7 @@ static weir_status no_memory(weir_error *err)
 
 static int64_t room_left(const fetching *f)
 {
-    return f->bytes >= STORE_FETCH_BYTES_SOFT ? 0
-                                              : STORE_FETCH_EVENTS_MAX - (int64_t)f->fetched_count;
+    return f->bytes >= f->bytes_soft ? 0 : STORE_FETCH_EVENTS_MAX - (int64_t)f->fetched_count;
 }
 
 /* How many events the next answer has at most. */
@@ -110,7 +110,7 @@ static weir_status ask(fetching *f, pg_store *s, PGresult **result, weir_error *
     }
     weir__pg_array_end(&p);
     weir__pg_add_i64(&p, answer_room(f));
-    weir__pg_add_i64(&p, f->sized ? STORE_FETCH_BYTES_SOFT - (int64_t)f->bytes : SMALL_BYTES_MAX);
+    weir__pg_add_i64(&p, f->sized ? (int64_t)(f->bytes_soft - f->bytes) : SMALL_BYTES_MAX);
     const weir_status status = weir__pg_call(
         s,
         &(pg_call){
@@ -234,7 +234,8 @@ static weir_status fetch_all(fetching *f, pg_store *s, weir_error *err)
     weir_status status = WEIR_OK;
     bool first = true; /* items are looked at once also when nothing is asked for: ENOTFOUND */
     const bool expected = expects_large(s);
-    f->sized = expected;
+    /* The quick way asks for no less than the usual size. */
+    f->sized = expected || f->bytes_soft < STORE_FETCH_BYTES_SOFT;
     start_item(f, 0);
     while (status == WEIR_OK && f->item_index < f->items_count && (first || room_left(f) > 0)) {
         answer a = { 0 };
@@ -262,7 +263,10 @@ static weir_status fetch_all(fetching *f, pg_store *s, weir_error *err)
 weir_status weir__pg_fetch(weir_store *base, const store_fetch_item *items, size_t count,
                            store_fetch_list *list, weir_error *err)
 {
-    fetching f = { .items = items, .items_count = count, .arena = &list->arena };
+    fetching f = { .items = items,
+                   .items_count = count,
+                   .arena = &list->arena,
+                   .bytes_soft = weir__fetch_bytes_soft(list) };
     weir__arena_reset(&list->arena);
     list->events = NULL;
     list->events_count = 0;

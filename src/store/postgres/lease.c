@@ -9,6 +9,8 @@
 #include "store/postgres/lease_rows.h"
 #include "store/postgres/lease_sql.h"
 
+#include <string.h>
+
 static weir_status no_memory(weir_error *err)
 {
     return weir__fail(err, WEIR_ENOMEM, "could not allocate leases");
@@ -110,6 +112,7 @@ weir_status weir__pg_lease_rows(const PGresult *result, int first, store_lease_l
         *l = (store_leased){
             .target = weir__pg_i64(result, row, LEASE_TARGET),
             .fence = weir__pg_i64(result, row, LEASE_FENCE),
+            .token = weir__pg_i64(result, row, LEASE_TOKEN),
             .until_us = weir__pg_i64(result, row, LEASE_UNTIL),
             .watermark = weir__pg_i64(result, row, LEASE_WATERMARK),
             .priority = weir__pg_i64(result, row, LEASE_PRIORITY),
@@ -189,6 +192,8 @@ weir_status weir__pg_poll(weir_store *base, store_poll *poll, weir_error *err)
             .lease_end_us = weir__pg_i64_or(result, 0, 4, INT64_MAX),
             .router_end_us = weir__pg_i64_or(result, 0, 5, INT64_MAX),
         };
+        memcpy(poll->epoch, positions.epoch, sizeof poll->epoch);
+        memcpy(poll->log, positions.log, sizeof poll->log);
         pq.PQclear(result);
     }
     weir__pg_params_free(&p);

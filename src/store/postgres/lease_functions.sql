@@ -27,8 +27,8 @@ CREATE OR REPLACE FUNCTION weir.lease(
     of_lane text, by_holder text, lease_us bigint, wanted bigint, lead bigint, reserve bigint,
     known_reactions bigint[], known_numbers bigint[], all_reactions boolean, lost_max bigint)
 RETURNS TABLE (
-    leased bigint, leased_name text, leased_fence bigint, leased_until bigint,
-    leased_watermark bigint, leased_priority bigint, leased_lost bigint, kind integer,
+    leased bigint, leased_name text, leased_fence bigint, leased_token bigint,
+    leased_until bigint, leased_watermark bigint, leased_priority bigint, leased_lost bigint, kind integer,
     of_reaction bigint, first_number bigint, second_number bigint, third_number bigint,
     work_source text, work_value text)
 LANGUAGE plpgsql VOLATILE SECURITY DEFINER
@@ -48,6 +48,7 @@ DECLARE
     chosen bigint[] := '{}';
     room bigint;                 -- how many the step may still take
     asked bigint;
+    this_log bigint;
 BEGIN
     PERFORM weir.commit_durably();
     IF wanted <= 0 OR EXISTS (SELECT FROM weir.lanes AS l WHERE l.lane = of_lane AND l.paused) THEN
@@ -229,19 +230,23 @@ BEGIN
     IF chosen = '{}' THEN
         RETURN;
     END IF;
+    this_log := weir.log();
 
     RETURN QUERY
     WITH taken AS MATERIALIZED (
         UPDATE weir.targets AS t
            SET fence = t.fence + 1,
+               token = weir.new_token(),
+               log = this_log,
                holder = by_holder,
                lease_until = CASE WHEN lease_us > 9223372036854775807 - started
                                   THEN 9223372036854775807 ELSE started + lease_us END,
                lost = t.lost + CASE WHEN t.holder IS NULL THEN 0 ELSE 1 END,
                due = NULL
          WHERE t.id = ANY (chosen)
-        RETURNING t.id, t.name, t.fence, t.lease_until, t.watermark, t.rank, t.priority, t.lost)
-    SELECT k.id, k.name, k.fence, k.lease_until, k.watermark, k.priority, k.lost, w.kind,
+        RETURNING t.id, t.name, t.fence, t.token, t.lease_until, t.watermark, t.rank, t.priority,
+                  t.lost)
+    SELECT k.id, k.name, k.fence, k.token, k.lease_until, k.watermark, k.priority, k.lost, w.kind,
            w.reaction, w.first_number, w.second_number, w.third_number, w.source, w.value
       FROM taken AS k
      CROSS JOIN LATERAL (
@@ -279,7 +284,7 @@ BEGIN
       INTO routed_least, router_end
       FROM weir.reactions AS r;
 
-    SELECT bool_or(coalesce(d.due <= now_us, false) OR coalesce(f.free, false)), min(d.due)
+    SELECT bool_or(coalesce(d.due <= now_us, false) OR coalesce(f.free, false)), min(n.due)
       INTO is_ready, next_due
       FROM weir.lanes AS l
       LEFT JOIN LATERAL (
@@ -288,6 +293,13 @@ BEGIN
             WHERE t.lane = l.lane AND t.behind AND NOT t.held AND t.due IS NOT NULL
             ORDER BY t.due, t.id
             LIMIT 1) AS d ON true
+      LEFT JOIN LATERAL (
+           SELECT t.due
+             FROM weir.targets AS t
+            WHERE t.lane = l.lane AND t.behind AND NOT t.held AND t.due IS NOT NULL
+              AND t.due > now_us
+            ORDER BY t.due, t.id
+            LIMIT 1) AS n ON true
       LEFT JOIN LATERAL (
            SELECT true AS free
              FROM weir.targets AS t

@@ -20,12 +20,12 @@
     X(PQcmdTuples)                                                                                 \
     X(PQconnectPoll)                                                                               \
     X(PQconnectStartParams)                                                                        \
-    X(PQconnectdbParams)                                                                           \
+    X(PQconnectionNeedsPassword)                                                                   \
+    X(PQconninfo)                                                                                  \
     X(PQconninfoFree)                                                                              \
     X(PQconninfoParse)                                                                             \
     X(PQconsumeInput)                                                                              \
     X(PQerrorMessage)                                                                              \
-    X(PQescapeIdentifier)                                                                          \
     X(PQescapeLiteral)                                                                             \
     X(PQexec)                                                                                      \
     X(PQexecParams)                                                                                \
@@ -41,6 +41,7 @@
     X(PQgetlength)                                                                                 \
     X(PQgetvalue)                                                                                  \
     X(PQhost)                                                                                      \
+    X(PQhostaddr)                                                                                  \
     X(PQisBusy)                                                                                    \
     X(PQlibVersion)                                                                                \
     X(PQnfields)                                                                                   \
@@ -55,6 +56,7 @@
     X(PQsendQueryParams)                                                                           \
     X(PQsendQueryPrepared)                                                                         \
     X(PQserverVersion)                                                                             \
+    X(PQsetErrorVerbosity)                                                                         \
     X(PQsetNoticeReceiver)                                                                         \
     X(PQsetnonblocking)                                                                            \
     X(PQsocket)                                                                                    \

@@ -80,28 +80,6 @@ static uint32_t deaf(pg_listener *l, const char *why)
 
 /* ---- connecting --------------------------------------------------------------------------- */
 
-/* The `index`th of the parts between commas, into out; the last one when there are fewer. */
-static const char *part_of(const char *list, size_t index, char *out, size_t bytes)
-{
-    const char *from = list;
-    for (const char *comma = strchr(from, ','); index > 0 && comma != NULL;
-         comma = strchr(from, ',')) {
-        from = comma + 1;
-        index--;
-    }
-    (void)snprintf(out, bytes, "%.*s", (int)strcspn(from, ","), from);
-    return out;
-}
-
-static size_t parts_count(const char *list)
-{
-    size_t count = 1;
-    for (; *list != '\0'; list++) {
-        count += *list == ',' ? 1 : 0;
-    }
-    return count;
-}
-
 void weir__pg_place_direct(weir_str direct, pg_place *out)
 {
     size_t colon = direct.len;
@@ -132,17 +110,17 @@ static void place_next(pg_listener *l, PQconninfoOption *parsed, pg_place *out)
         return;
     }
     const char *list = hostaddr != NULL ? hostaddr : host;
-    l->hosts = list == NULL ? 1 : parts_count(list);
+    l->hosts = list == NULL ? 1 : weir__pg_list_count(list);
     const size_t index = l->host % l->hosts;
     if (l->hosts > 1) {
         if (host != NULL) {
-            (void)part_of(host, index, out->host, sizeof out->host);
+            (void)weir__pg_list_part(host, index, out->host, sizeof out->host);
         }
         if (hostaddr != NULL) {
-            (void)part_of(hostaddr, index, out->hostaddr, sizeof out->hostaddr);
+            (void)weir__pg_list_part(hostaddr, index, out->hostaddr, sizeof out->hostaddr);
         }
         if (port != NULL) {
-            (void)part_of(port, index, out->port, sizeof out->port);
+            (void)weir__pg_list_part(port, index, out->port, sizeof out->port);
         }
     }
 }

@@ -1,8 +1,8 @@
 /* locks.c - named locks and keys of once: one call of one function each (locks_functions.sql).
  *
- * INVARIANT  What gives something is not repeated when its answer is lost: who asked does not know
- * whether it has the lock, and the lease of one that nobody knows of ends by itself. Extending and
- * finishing say what is true anyway, and are.
+ * INVARIANT  A call that hands out something is not repeated when its answer is lost: the caller
+ * does not know whether it has the lock, and a lease that nobody knows of ends by itself. Extending
+ * and finishing can be repeated, and are.
  */
 #include "base/error.h"
 #include "base/str.h"
@@ -20,6 +20,7 @@ enum {
     TAKE_EXIT_STATUS,
     TAKE_ENDED,
     TAKE_OUTPUT,
+    TAKE_TOKEN,
 };
 
 static weir_status fail_memory(weir_error *err)
@@ -87,6 +88,7 @@ static weir_status take_read(PGresult *result, const lock_request *q, weir_arena
         status = fail_memory(err);
     }
     if (status == WEIR_OK) {
+        found.run.token = weir__pg_i64(result, 0, TAKE_TOKEN);
         *held = !weir__pg_bool(result, 0, TAKE_TAKEN) && found.state == STORE_ONCE_RUNNING;
         *out = found;
     }
@@ -129,12 +131,14 @@ weir_status weir__pg_lock_take_on(pg_conn *conn, weir_str name, weir_str holder,
     return held ? weir__lock_held(out, err) : WEIR_OK;
 }
 
-weir_status weir__pg_lock_release_on(pg_conn *conn, weir_str name, int64_t fence, weir_error *err)
+weir_status weir__pg_lock_release_on(pg_conn *conn, weir_str name, int64_t fence, int64_t token,
+                                     weir_error *err)
 {
     pg_params p = { 0 };
     PGresult *result = NULL;
     weir__pg_add_text(&p, name);
     weir__pg_add_i64(&p, fence);
+    weir__pg_add_i64(&p, token);
     const weir_status status =
         weir__pg_run_text(conn, sql_lock_release, &p, PG_ANSWER_US_DEFAULT, &result, err);
     pq.PQclear(result);
@@ -180,43 +184,47 @@ static weir_status change(weir_store *base, const char *sql, pg_params *p, pg_re
     return status;
 }
 
-static weir_status extend(weir_store *base, bool once, weir_str name, int64_t fence,
+static weir_status extend(weir_store *base, bool once, weir_str name, int64_t fence, int64_t token,
                           int64_t lease_us, weir_error *err)
 {
     pg_params p = { 0 };
     weir__pg_add_bool(&p, once);
     weir__pg_add_text(&p, name);
     weir__pg_add_i64(&p, fence);
+    weir__pg_add_i64(&p, token);
     weir__pg_add_i64(&p, lease_us);
     return change(base, sql_lock_extend, &p, PG_REPEAT, name, fence, err);
 }
 
-weir_status weir__pg_lock_extend(weir_store *base, weir_str name, int64_t fence, int64_t lease_us,
-                                 weir_error *err)
+weir_status weir__pg_lock_extend(weir_store *base, weir_str name, int64_t fence, int64_t token,
+                                 int64_t lease_us, weir_error *err)
 {
-    return extend(base, false, name, fence, lease_us, err);
+    return extend(base, false, name, fence, token, lease_us, err);
 }
 
-weir_status weir__pg_once_extend(weir_store *base, weir_str key, int64_t fence, int64_t lease_us,
-                                 weir_error *err)
+weir_status weir__pg_once_extend(weir_store *base, weir_str key, int64_t fence, int64_t token,
+                                 int64_t lease_us, weir_error *err)
 {
-    return extend(base, true, key, fence, lease_us, err);
+    return extend(base, true, key, fence, token, lease_us, err);
 }
 
-weir_status weir__pg_lock_release(weir_store *base, weir_str name, int64_t fence, weir_error *err)
+weir_status weir__pg_lock_release(weir_store *base, weir_str name, int64_t fence, int64_t token,
+                                  weir_error *err)
 {
     pg_params p = { 0 };
     weir__pg_add_text(&p, name);
     weir__pg_add_i64(&p, fence);
+    weir__pg_add_i64(&p, token);
     return change(base, sql_lock_release, &p, PG_ONCE, name, fence, err);
 }
 
-weir_status weir__pg_once_finish(weir_store *base, weir_str key, int64_t fence, int64_t exit_status,
-                                 weir_str output, weir_error *err)
+weir_status weir__pg_once_finish(weir_store *base, weir_str key, int64_t fence, int64_t token,
+                                 int64_t exit_status, weir_str output, weir_error *err)
 {
     pg_params p = { 0 };
     weir__pg_add_text(&p, key);
     weir__pg_add_i64(&p, fence);
+    weir__pg_add_i64(&p, token);
     weir__pg_add_i64(&p, exit_status);
     weir__pg_add_bytes(&p, output.ptr, output.len);
     return change(base, sql_once_finish, &p, PG_REPEAT, key, fence, err);

@@ -4,13 +4,13 @@
 SELECT * FROM weir.lock_take($1, $2, $3, $4);
 
 -- name: lock_extend
-SELECT weir.lock_extend($1, $2, $3, $4);
+SELECT weir.lock_extend($1, $2, $3, $4, $5);
 
 -- name: lock_release
-SELECT weir.lock_release($1, $2);
+SELECT weir.lock_release($1, $2, $3);
 
 -- name: once_finish
-SELECT weir.once_finish($1, $2, $3, $4);
+SELECT weir.once_finish($1, $2, $3, $4, $5);
 
 -- name: once_forget
 SELECT * FROM weir.once_forget($1);

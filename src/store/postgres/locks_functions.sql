@@ -5,12 +5,24 @@
 -- in hand, so that of two that take a name one after the other the second has the later time and
 -- the larger fence. A fence that was taken before the row (in an INSERT that may have to wait) could
 -- be smaller than that of somebody who had the name, and gave it back, meanwhile.
+-- Fences begin again where a log was cut off. The token tells a lock that was lost with it from the
+-- one that somebody else has now; 0 stands for any.
 
 -- name: locks_functions
+CREATE OR REPLACE FUNCTION weir.check_lock_lease(lease_us bigint) RETURNS void
+LANGUAGE plpgsql IMMUTABLE AS $$
+BEGIN
+    IF (lease_us >= 0) IS NOT TRUE THEN
+        RAISE EXCEPTION 'a lease of % us is none', lease_us USING ERRCODE = 'WR002';
+    END IF;
+END
+$$;
+
 CREATE OR REPLACE FUNCTION weir.lock_take(
     is_once boolean, its_name text, its_holder text, lease_us bigint)
 RETURNS TABLE (taken boolean, holder_now text, fence_now bigint, since_now bigint, until_now bigint,
-               state_now integer, exit_status_now bigint, ended_now bigint, output_now bytea)
+               state_now integer, exit_status_now bigint, ended_now bigint, output_now bytea,
+               token_now bigint)
 LANGUAGE plpgsql VOLATILE SECURITY DEFINER
 SET search_path = pg_catalog, pg_temp
 SET lock_timeout = '5s'
@@ -20,6 +32,9 @@ DECLARE
     started bigint;
 BEGIN
     PERFORM weir.commit_durably();
+    PERFORM weir.check_names('lock', ARRAY[its_name], true);
+    PERFORM weir.check_names('holder', array_remove(ARRAY[its_holder], ''), true);
+    PERFORM weir.check_lock_lease(lease_us);
     LOOP
         PERFORM FROM weir.locks AS k
          WHERE k.once = is_once AND k.name = its_name
@@ -31,7 +46,8 @@ BEGIN
     END LOOP;
     started := weir.clock_us();
     UPDATE weir.locks AS k
-       SET holder = its_holder, fence = nextval('weir.lock_fences'), since = started,
+       SET holder = its_holder, fence = nextval('weir.lock_fences'),
+           token = weir.new_token(), since = started,
            lease_until = CASE WHEN lease_us = 0 THEN 0
                               WHEN lease_us > 9223372036854775807 - started
                               THEN 9223372036854775807
@@ -42,14 +58,14 @@ BEGIN
     taken := FOUND;
     RETURN QUERY
         SELECT taken, k.holder, k.fence, k.since, k.lease_until, k.state, k.exit_status, k.ended,
-               k.output
+               k.output, k.token
           FROM weir.locks AS k
          WHERE k.once = is_once AND k.name = its_name;
 END
 $$;
 
 CREATE OR REPLACE FUNCTION weir.lock_extend(
-    is_once boolean, its_name text, its_fence bigint, lease_us bigint)
+    is_once boolean, its_name text, its_fence bigint, its_token bigint, lease_us bigint)
 RETURNS boolean
 LANGUAGE plpgsql VOLATILE SECURITY DEFINER
 SET search_path = pg_catalog, pg_temp
@@ -60,17 +76,20 @@ DECLARE
     started bigint := weir.clock_us();
 BEGIN
     PERFORM weir.commit_durably();
+    PERFORM weir.check_lock_lease(lease_us);
     UPDATE weir.locks AS k
        SET lease_until = CASE WHEN k.lease_until = 0 THEN 0
                               WHEN lease_us > 9223372036854775807 - started
                               THEN 9223372036854775807
                               ELSE started + lease_us END
-     WHERE k.once = is_once AND k.name = its_name AND k.fence = its_fence AND k.state = 1;
+     WHERE k.once = is_once AND k.name = its_name AND k.fence = its_fence
+       AND (its_token = 0 OR k.token = its_token) AND k.state = 1;
     RETURN FOUND;
 END
 $$;
 
-CREATE OR REPLACE FUNCTION weir.lock_release(its_name text, its_fence bigint)
+CREATE OR REPLACE FUNCTION weir.lock_release(
+    its_name text, its_fence bigint, its_token bigint)
 RETURNS boolean
 LANGUAGE plpgsql VOLATILE SECURITY DEFINER
 SET search_path = pg_catalog, pg_temp
@@ -79,13 +98,15 @@ SET enable_seqscan = off SET enable_bitmapscan = off
 AS $$
 BEGIN
     PERFORM weir.commit_durably();
-    DELETE FROM weir.locks AS k WHERE NOT k.once AND k.name = its_name AND k.fence = its_fence;
+    DELETE FROM weir.locks AS k
+     WHERE NOT k.once AND k.name = its_name AND k.fence = its_fence
+       AND (its_token = 0 OR k.token = its_token);
     RETURN FOUND;
 END
 $$;
 
 CREATE OR REPLACE FUNCTION weir.once_finish(
-    its_name text, its_fence bigint, its_exit_status bigint, its_output bytea)
+    its_name text, its_fence bigint, its_token bigint, its_exit_status bigint, its_output bytea)
 RETURNS boolean
 LANGUAGE plpgsql VOLATILE SECURITY DEFINER
 SET search_path = pg_catalog, pg_temp
@@ -97,11 +118,13 @@ BEGIN
     UPDATE weir.locks AS k
        SET state = CASE its_exit_status WHEN 0 THEN 2 ELSE 3 END, exit_status = its_exit_status,
            ended = weir.clock_us(), output = its_output
-     WHERE k.once AND k.name = its_name AND k.fence = its_fence AND k.state = 1;
+     WHERE k.once AND k.name = its_name AND k.fence = its_fence
+       AND (its_token = 0 OR k.token = its_token) AND k.state = 1;
     -- With that fence and not running any more: it was finished before.
     RETURN FOUND OR EXISTS (SELECT
                               FROM weir.locks AS k
-                             WHERE k.once AND k.name = its_name AND k.fence = its_fence);
+                             WHERE k.once AND k.name = its_name AND k.fence = its_fence
+                               AND (its_token = 0 OR k.token = its_token));
 END
 $$;
 

@@ -29,14 +29,18 @@ SELECT count(*)
 -- name: operate_reset
 SELECT weir.operate_reset($1, $2, $3);
 
+-- What it would change: see weir.operate_reset.
 -- name: operate_reset_count
 SELECT count(*)
   FROM weir.targets AS t
  WHERE t.id = ANY ($1::bigint[]) AND (NOT $2::boolean OR t.blocked IS NOT NULL)
-   AND EXISTS (SELECT 1
-                 FROM weir.subscriptions AS s
-                 JOIN weir.reactions AS r ON r.id = s.reaction
-                WHERE s.target = t.id AND s.at > greatest($3::bigint, r.since));
+   AND (t.holder IS NOT NULL OR t.blocked IS NOT NULL OR t.due IS NOT NULL OR t.lost <> 0
+        OR t.error <> '' OR t.event <> 0 OR t.reaction <> 0 OR t.attempts <> 0
+        OR EXISTS (SELECT 1
+                     FROM weir.subscriptions AS s
+                     JOIN weir.reactions AS r ON r.id = s.reaction
+                    WHERE s.target = t.id
+                      AND (s.retries <> 0 OR s.at > greatest($3::bigint, r.since))));
 
 -- What the choice of the event to skip is made on, in one snapshot: for each target that is behind
 -- a row of its own (kind 0: what failed, as it says, and its state), its subscriptions that are

@@ -96,9 +96,10 @@ END
 $$;
 
 -- RESET: how many targets it changed. Subscriptions that lie above the position, or above where
--- their reaction began, go back to it. Events that only the router finds (rule 4) have to be routed
--- again: their reactions are locked first, and since which these are is known only when the targets
--- are locked, a subscription that turned up in between makes the call start again (40001).
+-- their reaction began, go back to it; the others stay. Every target is cleared. Events that only the
+-- router finds (rule 4) have to be routed again: their reactions are locked first, and since which
+-- these are is known only when the targets are locked, a subscription that turned up in between makes
+-- the call start again (40001).
 CREATE OR REPLACE FUNCTION weir.operate_reset(
     the_targets bigint[], only_blocked boolean, to_position bigint)
 RETURNS bigint
@@ -110,6 +111,7 @@ SET enable_seqscan = off SET enable_bitmapscan = off
 SET enable_hashjoin = off SET enable_mergejoin = off SET jit = off
 AS $$
 DECLARE
+    log_end bigint := weir.log_end();
     routed_again bigint[];
     locked bigint[];
     item_targets bigint[];
@@ -154,9 +156,6 @@ BEGIN
                           WHERE r.id = s.reaction
                           LIMIT 1) AS x
      WHERE s.at > greatest(to_position, x.since);
-    IF item_targets IS NULL THEN
-        RETURN 0;
-    END IF;
     IF EXISTS (SELECT 1
                  FROM unnest(item_reactions, item_routed) AS i (reaction, routed)
                 WHERE i.routed AND i.reaction <> ALL (routed_again)) THEN
@@ -164,10 +163,14 @@ BEGIN
             USING ERRCODE = '40001';
     END IF;
 
-    FOR i IN 1 .. cardinality(item_targets) LOOP
+    -- A position beyond the end of the log is of a log that was cut off, and so is its mark.
+    FOR i IN 1 .. coalesce(cardinality(item_targets), 0) LOOP
         UPDATE weir.subscriptions AS s
            SET at = item_positions[i],
-               mark = CASE WHEN item_routed[i] THEN item_positions[i] ELSE s.mark END,
+               mark = CASE WHEN item_routed[i] THEN item_positions[i]
+                           WHEN s.at > log_end
+                           THEN least(s.mark, greatest(item_positions[i], log_end))
+                           ELSE s.mark END,
                was_reset = s.was_reset OR item_routed[i]
          WHERE s.target = item_targets[i] AND s.reaction + 0 = item_reactions[i];
         IF item_routed[i] THEN
@@ -188,7 +191,17 @@ BEGIN
          WHERE r.id = ANY (routed_again) AND r.reread_to = 0
            AND s.reaction = r.id AND s.was_reset;
     END IF;
-    changing := ARRAY(SELECT DISTINCT i.target FROM unnest(item_targets) AS i (target));
+    -- Moved, or with something to clear: see weir.clear_targets.
+    changing := ARRAY(
+        SELECT t.id
+          FROM weir.targets AS t
+         WHERE t.id = ANY (locked)
+           AND (t.id = ANY (item_targets) OR t.holder IS NOT NULL OR t.blocked IS NOT NULL
+                OR t.due IS NOT NULL OR t.lost <> 0 OR t.error <> '' OR t.event <> 0
+                OR t.reaction <> 0 OR t.attempts <> 0
+                OR EXISTS (SELECT 1
+                             FROM weir.subscriptions AS s
+                            WHERE s.target = t.id AND s.retries <> 0)));
     PERFORM weir.clear_targets(changing, true);
     PERFORM weir.derive(changing);
     RETURN cardinality(changing);
@@ -333,6 +346,7 @@ SET lock_timeout = '5s'
 AS $$
 BEGIN
     PERFORM weir.commit_durably();
+    PERFORM weir.check_names('lane', ARRAY[the_lane], true);
     IF pause THEN
         INSERT INTO weir.lanes AS l (lane, paused, paused_by)
         VALUES (the_lane, true, who)
@@ -407,6 +421,12 @@ SET lock_timeout = '5s'
 AS $$
 BEGIN
     PERFORM weir.commit_durably();
+    PERFORM weir.check_names('stream', ARRAY[the_stream], false);
+    IF the_version < 0
+       OR the_version > (SELECT s.version FROM weir.streams AS s WHERE s.name = the_stream) THEN
+        RAISE EXCEPTION 'stream "%" has no version %', the_stream, the_version
+            USING ERRCODE = 'WR002';
+    END IF;
     INSERT INTO weir.snapshots AS k (stream, version, revision, data)
     VALUES (the_stream, the_version, the_revision, the_data)
         ON CONFLICT (stream) DO UPDATE

@@ -9,6 +9,7 @@
 #include "base/assert.h"
 #include "base/clock.h"
 #include "base/error.h"
+#include "store/away.h"
 #include "store/postgres/postgres_private.h"
 
 #include <string.h>
@@ -118,6 +119,12 @@ static void rest(pg_pool *pool, int64_t until_us)
     weir__unlock(&pool->mu);
 }
 
+/* The server is there and has no room for one more connection (53300): those that we have work. */
+static bool is_crowded(const weir_error *err)
+{
+    return strncmp(err->store_code, "53", 2) == 0;
+}
+
 /* May have died while nobody used it: running a statement on it tells. */
 static weir_status take(pg_store *s, int64_t deadline_us, pg_conn **out, weir_error *err)
 {
@@ -145,12 +152,16 @@ static weir_status take(pg_store *s, int64_t deadline_us, pg_conn **out, weir_er
             *out = conn;
             return WEIR_OK;
         }
+        const bool waiting_helps = weir__pg_waiting_helps(conn, status);
         weir__pg_give(conn);
-        const int64_t again_us = pg_mono_us() + weir__pg_backoff_us(attempt);
-        if (status != WEIR_EUNAVAILABLE || again_us >= deadline) {
+        const int64_t pause_us = weir__pg_pause_us(attempt, deadline);
+        if (!waiting_helps || pause_us == 0) {
             return status;
         }
-        rest(pool, again_us);
+        if (err != NULL && !is_crowded(err)) {
+            weir__store_away_tell(err);
+        }
+        rest(pool, pg_mono_us() + pause_us);
     }
 }
 
@@ -272,12 +283,12 @@ weir_status weir__pg_call(pg_store *s, const pg_call *call, PGresult **result, w
             weir__pg_disconnect(conn);
         }
         weir__pg_give(conn);
-        const int64_t pause = end == AGAIN_LATER || attempt > 0 ? weir__pg_backoff_us(attempt) : 0;
-        if (end == FINAL || pg_mono_us() + pause >= deadline) {
+        const int64_t pause_us = weir__pg_pause_us(attempt, deadline);
+        if (end == FINAL || pause_us == 0) {
             return lost && call->repeat == PG_REPEAT
                        ? weir__wrap(err, WEIR_EUNAVAILABLE, "gave up trying again")
                        : status;
         }
-        weir__clock_pause(pause);
+        weir__clock_pause(end == AGAIN_LATER || attempt > 0 ? pause_us : 0);
     }
 }

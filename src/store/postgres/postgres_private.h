@@ -17,6 +17,7 @@
 #ifndef WEIR_STORE_POSTGRES_POSTGRES_PRIVATE_H
 #define WEIR_STORE_POSTGRES_POSTGRES_PRIVATE_H
 
+#include "base/stop.h"
 #include "base/thread.h"
 #include "store/postgres/params.h"
 #include "store/store.h"
@@ -26,6 +27,7 @@ enum {
     PG_POOL_MAX_DEFAULT = 8,
     PG_STATEMENTS_MAX = 128,
     PG_SETTINGS_BYTES = 256,
+    PG_FAREWELL_BYTES = 200,
 };
 #define PG_ANSWER_US_DEFAULT INT64_C(8000000)   /* a quick statement without an answer is lost */
 #define PG_ANSWER_US_LONG    INT64_C(600000000) /* one that may read a whole table */
@@ -60,6 +62,8 @@ typedef struct pg_connection {
     bool unsynced;    /* the standby did not confirm the last commit, though it should have */
     bool taken;       /* guarded by the pool's mutex */
     bool ended;       /* the server has said goodbye */
+    bool refused;     /* the last attempt to connect: waiting does not help (password, database) */
+    char farewell[PG_FAREWELL_BYTES]; /* the server's words for that; "" if it gave none */
     struct pg_prepared {
         const char *sql; /* known by its address */
         uint64_t hash;   /* of the text as it was sent: its name */
@@ -68,15 +72,46 @@ typedef struct pg_connection {
     unsigned prepared_again;          /* how often names were given up: part of the name */
     int64_t test_clock_us;            /* tests: the time this session was last told */
     char settings[PG_SETTINGS_BYTES]; /* bare, and pooled: SQL that each transaction begins with */
+    /* bare: once it is set, what runs is cancelled when stop_grace_us have passed. May be NULL. */
+    const weir_stop *stop; /* borrowed */
+    int64_t stop_grace_us;
 } pg_conn;
 
-/* connection.c. connect: one attempt, bounded by connect_timeout; EUNAVAILABLE says why. extra:
- * more libpq parameters as NULL-terminated pairs, may be NULL. disconnect: not connected is
- * fine. */
+/* connect.c. One attempt, bounded by connect_timeout; EUNAVAILABLE says why, and conn->refused
+ * whether waiting may help. extra: more libpq parameters as NULL-terminated pairs, may be NULL. */
 weir_status weir__pg_connect(pg_store *s, pg_conn *conn, const char *const *extra, weir_error *err);
+/* Whether a connection that could not be made is worth another attempt. A handle that was connected
+ * before waits for everything: what refuses it now let it in once. */
+bool weir__pg_waiting_helps(const pg_conn *conn, weir_status status);
+/* connect. The first connection of a handle is tried until the store's busy time has passed; later
+ * ones have one attempt, because their callers try again. */
+weir_status weir__pg_connect_first(pg_store *s, pg_conn *conn, const char *const *extra,
+                                   weir_error *err);
+/* The `index`th of the parts between commas, into out; the last one when there are fewer. */
+const char *weir__pg_list_part(const char *list, size_t index, char *out, size_t bytes);
+size_t weir__pg_list_count(const char *list);
+
+/* connection.c. disconnect: not connected is fine. */
 void weir__pg_disconnect(pg_conn *conn);
 /* How long to wait before attempt `attempt` (0, 1, ...) to reach a server: capped, full jitter. */
 int64_t weir__pg_backoff_us(int attempt);
+/* The same for an attempt that has a deadline: a pause does not go beyond it, so that the last
+ * attempt is made when the time is up and not before. 0: it is up, give up. */
+int64_t weir__pg_pause_us(int attempt, int64_t deadline_us);
+
+/* How long an answer is waited for. */
+typedef struct pg_wait {
+    int64_t deadline_us;
+    const weir_stop *stop; /* once it is set, the deadline is grace_us away at most; may be NULL */
+    int64_t grace_us;
+} pg_wait;
+/* Sends what is left and reads until a result is complete. false: the deadline has passed, or the
+ * connection broke; *why says which. */
+bool weir__pg_await(PGconn *raw, pg_wait *w, const char **why);
+/* Asks the server to stop what it does for this connection, and waits for the answer until the
+ * deadline that it sets in *w. Called again when that has passed, it asks again: a request that
+ * comes before the statement has begun does nothing. false: it was asked for long enough. */
+bool weir__pg_cancel(PGconn *raw, pg_wait *w, int64_t *first_us);
 
 typedef enum pg_repeat {
     PG_ONCE = 0, /* sent and no answer: WEIR_EUNKNOWN                                        */
@@ -126,6 +161,11 @@ weir_status weir__pg_run_script(pg_conn *conn, const char *sql, int64_t answer_u
 /* The same, with the rows of the last of them that has any, as text. */
 weir_status weir__pg_run_script_rows(pg_conn *conn, const char *sql, int64_t answer_us,
                                      PGresult **result, weir_error *err);
+/* A field of a result or notice; "" when it has none. */
+const char *weir__pg_field(const PGresult *result, int code);
+bool weir__pg_is_fatal(const PGresult *result); /* its session has ended */
+/* One line, without the line breaks that libpq adds. */
+void weir__pg_one_line(const char *text, char *out, size_t bytes);
 /* Fills err from a failed result (never NULL); the status as weir__pg_call says. */
 weir_status weir__pg_result_status(const PGresult *result, weir_error *err);
 
@@ -193,8 +233,8 @@ weir_status weir__pg_schema_open(pg_store *s, const pg_schema *schema, pg_conn *
 weir_status weir__pg_schema_plan(pg_store *s, const pg_schema *schema, pg_conn *conn,
                                  weir_buffer *sql, weir_error *err);
 /* Adds to `sql` what gives a role the rights of a worker, and runs it unless it is a plan. */
-weir_status weir__pg_schema_grant(pg_store *s, pg_conn *conn, weir_str role, bool plan,
-                                  weir_buffer *sql, weir_error *err);
+weir_status weir__pg_schema_grant(pg_store *s, pg_conn *conn, weir_str role, const char *kind,
+                                  bool plan, weir_buffer *sql, weir_error *err);
 /* All functions of the database, in SQL that replaces what is there. */
 bool weir__pg_schema_functions(const pg_store *s, weir_buffer *sql);
 /* What a new store has, as temporary tables and functions: to compare with (check_schema.c). */
@@ -245,8 +285,10 @@ struct pg_store {
     const weir_clock *clock; /* of tests, told to weir.clock(); NULL: the database's own counts */
     /* set by schema.c before any verb runs, then immutable */
     int64_t schema_version;
-    int32_t number; /* weir.store.number: second half of the advisory lock's key */
-    char epoch[40]; /* weir.store.epoch */
+    int32_t number;       /* weir.store.number: second half of the advisory lock's key */
+    char epoch[40];       /* weir.store.epoch */
+    char epoch_made[40];  /* of the store that opening has made or changed; "" */
+    store_opened opening; /* which of the two */
     pg_pool *pool;
     pg_wake *wake;
     pg_safe *safe;
@@ -263,6 +305,7 @@ struct pg_store {
     } sql[PG_STATEMENTS_MAX];     /* guarded by sql_mu */
     size_t sql_count;             /* guarded by sql_mu */
     _Atomic uint64_t connections; /* made so far */
+    _Atomic bool reached;         /* one of them got through */
 };
 
 /* The machine's monotonic clock, for deadlines; never for what the store calls time. */
@@ -385,17 +428,19 @@ weir_status weir__pg_lock_take(weir_store *base, weir_str name, weir_str holder,
 /* lock_take and lock_release on a connection of the caller's own, which may be a bare one. */
 weir_status weir__pg_lock_take_on(pg_conn *conn, weir_str name, weir_str holder, int64_t lease_us,
                                   weir_arena *arena, store_lock *out, weir_error *err);
-weir_status weir__pg_lock_release_on(pg_conn *conn, weir_str name, int64_t fence, weir_error *err);
-weir_status weir__pg_lock_extend(weir_store *base, weir_str name, int64_t fence, int64_t lease_us,
-                                 weir_error *err);
-weir_status weir__pg_lock_release(weir_store *base, weir_str name, int64_t fence, weir_error *err);
+weir_status weir__pg_lock_release_on(pg_conn *conn, weir_str name, int64_t fence, int64_t token,
+                                     weir_error *err);
+weir_status weir__pg_lock_extend(weir_store *base, weir_str name, int64_t fence, int64_t token,
+                                 int64_t lease_us, weir_error *err);
+weir_status weir__pg_lock_release(weir_store *base, weir_str name, int64_t fence, int64_t token,
+                                  weir_error *err);
 weir_status weir__pg_locks(weir_store *base, store_lock_list *list, weir_error *err);
 weir_status weir__pg_once_begin(weir_store *base, weir_str key, weir_str holder, int64_t lease_us,
                                 weir_arena *arena, store_once *out, weir_error *err);
-weir_status weir__pg_once_extend(weir_store *base, weir_str key, int64_t fence, int64_t lease_us,
-                                 weir_error *err);
-weir_status weir__pg_once_finish(weir_store *base, weir_str key, int64_t fence, int64_t exit_status,
-                                 weir_str output, weir_error *err);
+weir_status weir__pg_once_extend(weir_store *base, weir_str key, int64_t fence, int64_t token,
+                                 int64_t lease_us, weir_error *err);
+weir_status weir__pg_once_finish(weir_store *base, weir_str key, int64_t fence, int64_t token,
+                                 int64_t exit_status, weir_str output, weir_error *err);
 weir_status weir__pg_once_forget(weir_store *base, weir_str key, weir_error *err);
 /* wake.c */
 weir_status weir__pg_watch_open(weir_store *s, store_watch **out, weir_error *err);

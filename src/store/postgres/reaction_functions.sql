@@ -112,6 +112,14 @@ DECLARE
     was_retired boolean;
 BEGIN
     PERFORM weir.commit_durably();
+    PERFORM weir.check_names('reaction', ARRAY[its_name], false);
+    PERFORM weir.check_names('event name', given_names, true);
+    PERFORM weir.check_names('source', ARRAY[given_source], true);
+    IF (given_rule BETWEEN 0 AND 4) IS NOT TRUE THEN
+        RAISE EXCEPTION 'rule % of reaction "%" is none', given_rule, its_name
+            USING ERRCODE = 'WR002';
+    END IF;
+    PERFORM weir.source_matches(given_source, ''); -- raises if it is a pattern that cannot be
     IF given_names IS NOT NULL THEN
         SELECT coalesce(array_agg(n.name ORDER BY n.name COLLATE "C"), '{}')
           INTO sorted

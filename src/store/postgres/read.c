@@ -619,6 +619,8 @@ static weir_status read_log_known(filling *f, const store_log_query *q, const pg
     chunk->scanned_to = q->after;
     chunk->head = known->head;
     memcpy(chunk->epoch, known->epoch, sizeof chunk->epoch);
+    memcpy(chunk->log, known->log, sizeof chunk->log);
+    chunk->place = known->place;
     if (!known->behind) {
         const weir_status status = fill(f, &range, news, err);
         if (status != WEIR_OK) {

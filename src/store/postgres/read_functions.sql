@@ -6,11 +6,13 @@
 -- read tables return sets and are called in FROM. positions_test sees to it that no call is left.
 
 -- name: read_functions
--- When this server was started, negative on a standby: which server it is that answers.
+-- When this server was started, negative on a standby: which server it is that answers; and which
+-- table of events there, because a dump can be restored while the server runs.
 CREATE OR REPLACE FUNCTION weir.server() RETURNS bigint
 LANGUAGE sql VOLATILE AS $$
     SELECT CASE WHEN pg_is_in_recovery() THEN -1 ELSE 1 END
-        * (extract(epoch FROM pg_postmaster_start_time()) * 1000000)::bigint
+        * ((extract(epoch FROM pg_postmaster_start_time()) * 1000000)::bigint
+           + 'weir.events'::regclass::oid::bigint)
 $$;
 
 -- The data of an event that is neither compressed nor too large for a thousand of them; else NULL.

@@ -160,15 +160,18 @@ static weir_status lock_take(weir_store *s, weir_str name, weir_str holder, int6
     return refuse(err);
 }
 
-static weir_status lock_extend(weir_store *s, weir_str name, int64_t fence, int64_t lease_us,
-                               weir_error *err)
+static weir_status lock_extend(weir_store *s, weir_str name, int64_t fence, int64_t token,
+                               int64_t lease_us, weir_error *err)
 {
+    (void)token;
     (void)s, (void)name, (void)fence, (void)lease_us;
     return refuse(err);
 }
 
-static weir_status lock_release(weir_store *s, weir_str name, int64_t fence, weir_error *err)
+static weir_status lock_release(weir_store *s, weir_str name, int64_t fence, int64_t token,
+                                weir_error *err)
 {
+    (void)token;
     (void)s, (void)name, (void)fence;
     return refuse(err);
 }
@@ -180,9 +183,10 @@ static weir_status once_begin(weir_store *s, weir_str key, weir_str holder, int6
     return refuse(err);
 }
 
-static weir_status once_finish(weir_store *s, weir_str key, int64_t fence, int64_t exit_status,
-                               weir_str output, weir_error *err)
+static weir_status once_finish(weir_store *s, weir_str key, int64_t fence, int64_t token,
+                               int64_t exit_status, weir_str output, weir_error *err)
 {
+    (void)token;
     (void)s, (void)key, (void)fence, (void)exit_status, (void)output;
     return refuse(err);
 }

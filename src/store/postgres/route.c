@@ -163,6 +163,7 @@ weir_status weir__pg_route(weir_store *base, const store_route *r, size_t *bad_m
     add_mark_values(&p, &marks);
     add_events(&p, &marks);
     add_parks(&p, r);
+    weir__pg_add_i64(&p, r->place);
     /* Routed without our hearing of it: a second try finds `routed` where it leads to and answers
      * with a conflict, as if somebody else had been faster. */
     status = weir__pg_call(s, &(pg_call){ .sql = sql_route, .params = &p, .repeat = PG_REPEAT },

@@ -2,7 +2,10 @@
 --
 -- What must stay true:
 --   * marks and `routed` move in one transaction, which began where the reading began: an event is
---     routed once for each reaction, whoever reads the log how often;
+--     routed once for each reaction, however often the log is read. What was read elsewhere
+--     (read_place; 0: not known) may be of a log that was cut off, and is read again;
+--   * nothing is routed beyond the end of the log: events that are appended there later would be
+--     passed over;
 --   * a subscription's `at` moves only when it has no work (at = mark), and never past the first
 --     event that was found: no event is stepped over;
 --   * reactions are locked by id, then targets by name, then subscriptions are looked at, in
@@ -11,7 +14,7 @@
 --   * re-reading is over exactly when reread_to is 0; then no subscription counts as reset.
 --
 -- Routing may be lost with the power, and only routing: marks, new targets, work rows, parks and
--- `routed` are derived again together from the log. Whoever builds on them (a lease, a settle)
+-- `routed` are derived again together from the log. What builds on them (a lease, a settle)
 -- commits durably, and that flushes what came before.
 --
 -- Plans: see reaction_functions.sql. LIMIT 1 in a lookup keeps it one: joined, the table might be
@@ -29,7 +32,7 @@ CREATE OR REPLACE FUNCTION weir.route(
     names text[], mark_steps integer[], mark_names integer[], mark_rounds integer[],
     mark_lanes text[], mark_priorities bigint[], mark_sources text[], mark_values text[],
     mark_firsts bigint[], mark_lasts bigint[], event_marks integer[], event_ids bigint[],
-    park_steps integer[], park_events bigint[], park_errors text[])
+    park_steps integer[], park_events bigint[], park_errors text[], read_place bigint DEFAULT 0)
 RETURNS void
 LANGUAGE plpgsql VOLATILE SECURITY DEFINER
 SET search_path = pg_catalog, pg_temp
@@ -57,17 +60,25 @@ DECLARE
     had bigint[];         -- of the marks: what their subscriptions had as mark
     changed bigint[];
     touched bigint[];     -- targets that may have to be derived
+    last bigint;          -- the end of the log
 BEGIN
     PERFORM set_config('synchronous_commit', 'off', true);
     PERFORM FROM weir.reactions AS l WHERE l.id = ANY (step_reactions) ORDER BY l.id
         FOR NO KEY UPDATE;
+    IF read_place <> 0 AND read_place <> weir.server() + (SELECT s.number FROM weir.store AS s) THEN
+        RAISE EXCEPTION 'what is routed was read from another server, or before this one started'
+            USING ERRCODE = 'WR003';
+    END IF;
 
+    last := weir.log_end();
     SELECT s.*, l.id, l.name, l.number AS current_number, l.routed, l.retired
       INTO r
-      FROM unnest(step_reactions, step_numbers, step_from)
-           WITH ORDINALITY AS s (reaction, number, begins, place)
+      FROM unnest(step_reactions, step_numbers, step_from, step_to)
+           WITH ORDINALITY AS s (reaction, number, begins, ends, place)
       LEFT JOIN weir.reactions AS l ON l.id = s.reaction
-     WHERE l.id IS NULL OR l.retired OR l.number <> s.number OR l.routed <> s.begins
+     WHERE l.id IS NULL OR l.retired OR l.number IS DISTINCT FROM s.number
+        OR l.routed IS DISTINCT FROM s.begins
+        OR (s.ends = s.begins OR s.ends BETWEEN s.begins AND last) IS NOT TRUE
      ORDER BY s.place
      LIMIT 1;
     IF FOUND THEN
@@ -75,9 +86,12 @@ BEGIN
             RAISE EXCEPTION 'no reaction with id %', r.reaction USING ERRCODE = 'WR003';
         ELSIF r.retired THEN
             RAISE EXCEPTION 'reaction "%" is retired', r.name USING ERRCODE = 'WR003';
-        ELSIF r.current_number <> r.number THEN
+        ELSIF r.current_number IS DISTINCT FROM r.number THEN
             RAISE EXCEPTION 'reaction "%" has definition %, routed with %',
                 r.name, r.current_number, r.number USING ERRCODE = 'WR003';
+        ELSIF r.routed = r.begins THEN
+            RAISE EXCEPTION 'reaction "%" cannot be routed from % to %: the log ends at %',
+                r.name, r.begins, r.ends, last USING ERRCODE = 'WR003';
         END IF;
         RAISE EXCEPTION 'reaction "%" is routed up to %, expected %', r.name, r.routed, r.begins
             USING ERRCODE = 'WR003';
@@ -90,6 +104,30 @@ BEGIN
       JOIN weir.reactions AS l ON l.id = s.reaction
       JOIN weir.definitions AS d ON d.reaction = l.id AND d.number = l.number;
 
+    PERFORM FROM unnest(park_steps, park_events) AS k (step, event)
+      WHERE NOT EXISTS (SELECT FROM weir.events AS e WHERE e.id = k.event)
+      LIMIT 1;
+    IF FOUND THEN
+        RAISE EXCEPTION 'what cannot be routed is no event of this log' USING ERRCODE = 'WR003';
+    END IF;
+    -- Steps are known to be there.
+    IF (weir.is_list(step_reactions, cardinality(step_reactions))
+        AND weir.is_list(park_events, cardinality(park_steps))
+        AND weir.is_list(park_errors, cardinality(park_steps))
+        AND 0 <= ALL (park_steps) AND cardinality(step_reactions) > ALL (park_steps)
+        AND weir.is_list(names, cardinality(names))
+        AND weir.is_list(mark_steps, mark_count) AND weir.is_list(mark_names, mark_count)
+        AND weir.is_list(mark_rounds, mark_count) AND weir.is_list(mark_lanes, mark_count)
+        AND weir.is_list(mark_priorities, mark_count) AND weir.is_list(mark_sources, mark_count)
+        AND weir.is_list(mark_values, mark_count) AND weir.is_list(mark_firsts, mark_count)
+        AND weir.is_list(mark_lasts, mark_count)
+        AND 0 <= ALL (mark_steps) AND cardinality(step_reactions) > ALL (mark_steps)
+        AND 0 <= ALL (mark_names) AND cardinality(names) > ALL (mark_names)
+        AND 0 <= ALL (mark_rounds) AND mark_count > ALL (mark_rounds)
+        AND weir.is_list(event_ids, cardinality(event_marks))
+        AND 0 <= ALL (event_marks) AND mark_count > ALL (event_marks)) IS NOT TRUE THEN
+        PERFORM weir.no_lists('the lists of what is routed', 'WR003');
+    END IF;
     IF mark_count > 0 THEN
         -- Mostly every target is there, and in its lane, where it stays: one look at each. None is
         -- ever deleted.
@@ -173,6 +211,8 @@ BEGIN
      WHERE l.id = s.reaction;
 
     IF new_names IS NOT NULL THEN
+        PERFORM weir.check_names('target', new_names, false);
+        PERFORM weir.check_names('lane', new_lanes, false);
         INSERT INTO weir.lanes (lane)
         SELECT DISTINCT u.lane COLLATE "C"
           FROM unnest(new_lanes) AS u (lane)
@@ -222,7 +262,7 @@ BEGIN
                                   WHERE s.reaction = ANY (ending) AND s.was_reset));
     END IF;
 
-    -- Whoever settles one of these targets waits from here on: as little as possible comes after.
+    -- A settle of one of these targets waits from here on: as little as possible comes after.
     PERFORM FROM weir.targets AS t
       WHERE t.name = ANY (names || reset_names)
       ORDER BY t.name
@@ -330,6 +370,12 @@ DECLARE
     has text;
 BEGIN
     PERFORM weir.commit_durably();
+    PERFORM weir.check_names('target', ARRAY[target_name], false);
+    PERFORM weir.check_names('lane', ARRAY[in_lane], false);
+    IF (begins BETWEEN 0 AND weir.log_end()) IS NOT TRUE THEN
+        RAISE EXCEPTION 'a subscription cannot begin at %: the log ends at %', begins,
+            weir.log_end() USING ERRCODE = 'WR002';
+    END IF;
     -- Against a retire that looks for the reaction's targets.
     PERFORM FROM weir.reactions AS r WHERE r.id = for_reaction FOR NO KEY UPDATE;
     IF NOT FOUND THEN

@@ -68,12 +68,14 @@ struct pg_safe {     /* NOLINT(clang-analyzer-optin.performance.Padding) */
     pg_safe_step_fn step_cb; /* tests */
     void *step_ctx;
     bool verified;
-    bool met;         /* there was a server before */
-    int64_t server;   /* as in pg_known */
-    int32_t number;   /* weir.store.number there */
-    int64_t system;   /* identifier of its cluster */
-    char epoch[64];   /* weir.store.epoch there */
-    uint32_t rewinds; /* how often the log was found to be another one */
+    bool met;       /* there was a server before */
+    int64_t server; /* as in pg_known */
+    int32_t number; /* weir.store.number there */
+    int64_t system; /* identifier of its cluster */
+    char epoch[64]; /* weir.store.epoch there */
+    /* Names of the log, to compare and for people to read: as of when something that was seen was
+     * found to be missing, and as it is now. */
+    char log_epoch[64], log[64];
     int64_t safe, head, now_us;
     bool behind;
     anchor last;        /* the event at `safe` */
@@ -150,19 +152,36 @@ static void safe_set(pg_safe *p, int64_t to, int64_t count, anchor at)
 
 /* ---- another server ------------------------------------------------------------------------- */
 
-/* What readers compare: of the store, its cluster, and what was found out since. */
-static void epoch_make(const pg_safe *p, char out[sizeof((store_positions){ 0 }.epoch)])
+/* Names the log that was found: CLUSTER/TIMELINE/STORE. If nothing else tells it from the last
+ * one (a copy of the files was put back), @START is added: when the server started. CLUSTER is the
+ * system identifier, as pg_controldata shows it; STORE is made of the store's UUID and its table of
+ * events. A log that goes on (`other` is false) keeps its epoch, through restarts and failovers
+ * that lose nothing, and its name through restarts. A standby cannot say which timeline it is
+ * on. */
+static void log_name(pg_safe *p, const PGresult *result, bool other)
 {
-    char text[128];
+    char name[sizeof p->log], text[128];
     uint8_t digest[WEIR_SHA256_BYTES];
     weir_sha256 hash;
-    const int len =
-        snprintf(text, sizeof text, "%s %lld %u", p->epoch, (long long)p->system, p->rewinds);
+    const int64_t timeline = weir__pg_i64(result, 0, 8), table = weir__pg_i64(result, 0, 9);
+    const int64_t started_us = (p->server < 0 ? -p->server : p->server) - table;
+    const int len = snprintf(text, sizeof text, "%s %lld", p->epoch, (long long)table);
     weir__sha256_init(&hash);
     weir__sha256_add(&hash, text, (size_t)len);
     weir__sha256_end(&hash, digest);
-    for (size_t i = 0; i < 16; i++) {
-        (void)snprintf(out + 2 * i, 3, "%02x", digest[i]);
+    (void)snprintf(name, sizeof name, "%llu/%lld/%02x%02x%02x%02x", (unsigned long long)p->system,
+                   (long long)timeline, digest[0], digest[1], digest[2], digest[3]);
+    const bool same = strncmp(name, p->log, strlen(name)) == 0;
+    if (!other && (same || p->server < 0)) {
+        return;
+    }
+    if (same || (other && strncmp(name, p->log_epoch, strlen(name)) == 0)) {
+        (void)snprintf(name + strlen(name), sizeof name - strlen(name), "@%lld",
+                       (long long)(started_us / 1000));
+    }
+    (void)snprintf(p->log, sizeof p->log, "%s", name);
+    if (other) {
+        (void)snprintf(p->log_epoch, sizeof p->log_epoch, "%s", name);
     }
 }
 
@@ -187,19 +206,20 @@ static void server_judge(pg_safe *p, const PGresult *result)
     p->server = weir__pg_i64(result, 0, 0);
     p->number = weir__pg_i32(result, 0, 1);
     gap_forget(p);
-    if (!p->met || !same_store) {
+    bool other = !p->met || !same_store;
+    if (other) {
         (void)snprintf(p->epoch, sizeof p->epoch, "%.*s", (int)epoch.len, epoch.ptr);
         p->system = system;
-        start_again(p);
     } else if (p->last.id != 0) {
         /* A standby may just not have got there; what it has instead cannot change any more. */
         const bool missing = there.id == 0 || count < p->before.count + p->now.count;
         p->behind = p->server < 0 && missing;
-        if (!p->behind && (missing || !anchors_equal(&there, &p->last) ||
-                           count != p->before.count + p->now.count)) {
-            p->rewinds++;
-            start_again(p);
-        }
+        other = !p->behind && (missing || !anchors_equal(&there, &p->last) ||
+                               count != p->before.count + p->now.count);
+    }
+    log_name(p, result, other);
+    if (other) {
+        start_again(p);
     }
     p->met = true;
     p->verified = !p->behind; /* ask again, next time */
@@ -445,8 +465,13 @@ static void hint_write(pg_safe *p)
     weir__pg_add_i64(&params, p->safe);
     const weir_status status = weir__pg_call(
         p->store, &(pg_call){ .sql = sql_safe_hint, .params = &params }, &result, &err);
-    p->hint = status == WEIR_OK ? p->safe : p->hint;
-    p->hint_us = status == WEIR_OK ? now : now + HINT_PAUSE_US;
+    if (status == WEIR_OK) {
+        /* The database proves for itself how far it is; what it cannot yet, it is asked later. */
+        p->hint = weir__pg_i64_or(result, 0, 0, p->safe);
+        p->hint_us = p->hint < p->safe ? now + HINT_US : now;
+    } else {
+        p->hint_us = now + HINT_PAUSE_US;
+    }
     pq.PQclear(result);
     weir__pg_params_free(&params);
 }
@@ -483,7 +508,8 @@ weir_status weir__pg_safe_advance(pg_store *s, pg_known *out, pg_news *news, wei
                             .behind = p->behind,
                             .server = p->server,
                             .place = p->server + p->number };
-        epoch_make(p, known.epoch);
+        (void)snprintf(known.epoch, sizeof known.epoch, "%s", p->log_epoch);
+        (void)snprintf(known.log, sizeof known.log, "%s", p->log);
         hint_write(p);
         *out = known;
     }
@@ -570,6 +596,7 @@ weir_status weir__pg_positions(weir_store *base, store_positions *out, weir_erro
     if (status == WEIR_OK) {
         *out = (store_positions){ .head = known.head, .safe = known.safe, .now_us = known.now_us };
         memcpy(out->epoch, known.epoch, sizeof out->epoch);
+        memcpy(out->log, known.log, sizeof out->log);
     }
     return status;
 }

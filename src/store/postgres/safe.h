@@ -11,7 +11,7 @@ typedef struct pg_known {
     bool behind;    /* a standby that has not got as far as was read already: it cannot be read */
     int64_t server; /* when it was started; negative: a standby */
     int64_t place;  /* of the store, on this server: as read.sql says it; 0: nothing is known yet */
-    char epoch[sizeof((store_positions){ 0 }.epoch)];
+    char epoch[sizeof((store_positions){ 0 }.epoch)], log[sizeof((store_positions){ 0 }.log)];
 } pg_known;
 
 /* The events that follow a position, without data and meta, read in the statement that found out

@@ -1,13 +1,13 @@
 -- safe.sql - the rule of positions: which of them can no longer appear.
 --
 -- A position is taken by INSERT, its event appears with COMMIT: 11 may be seen before 10, and 10 may
--- never come. Whoever takes positions holds the store's shared advisory lock until its transaction
--- has ended, so who could still own a gap stands in pg_locks. The order of the steps is what makes
--- the rule sound; each is a statement of its own, with a snapshot of its own (safe.c):
+-- never come. A transaction that takes positions holds the store's shared advisory lock until it has
+-- ended, so all that could still own a gap are in pg_locks. The order of the steps is what makes the
+-- rule sound; each is a separate statement with a separate snapshot (safe.c):
 --   (a) safe_read   positions above `safe`; a gap below one that is visible is seen, up to `top`;
---   (b) safe_look   the holders now: whoever owns the gap is one of them, or has ended;
+--   (b) safe_look   the holders now: the owner of the gap is one of them, or has ended;
 --   (c) safe_look   again, until all of those have ended;
---   (d) safe_reread only then, with a new snapshot: what is not there now was rolled back, for ever.
+--   (d) safe_reread only then, with a new snapshot: what is not there now was rolled back.
 --
 -- Statements of the rule may be run by different connections, through a pooler even by different
 -- servers. So each says which server it ran on: when that was started, negative on a standby.
@@ -17,8 +17,8 @@
 -- hint of another process may be further. run: where the positions end that follow each other
 -- without a gap. The rest describes the event at run (or at safe): see safe_verify. On a standby
 -- nobody can look who holds what, so there the hint is all there is.
--- Who reads what follows $2 (NULL: nobody) is given it by the way, in a row for each event, if it
--- ends here: if there are no more than 200 positions up to run. All of them are final: what is not
+-- A caller that reads what follows $2 (NULL: it does not) is given that as well, in a row for each
+-- event, if it ends here: if there are no more than 200 positions up to run. All of them are final: what is not
 -- above safe is, and the rest are all there.
 -- That a position is not above the highest one (head) says nothing; but a range with two ends is
 -- looked up in the index, while half of a short log would be read as a whole.
@@ -82,19 +82,24 @@ SELECT weir.server() AS server,
 
 -- Is the log on this server the one that was seen on another, as far as it was seen? The last event
 -- that was safe ($2) must be the same, and as many must stand in ($1, $2]: a commit that was lost
--- need not be the one with the highest position.
+-- need not be the one with the highest position. timeline (0 on a standby, which cannot say) and events
+-- are for people to tell logs apart.
 -- name: safe_verify
 SELECT weir.server() AS server,
        s.number,
        s.epoch,
        (SELECT system_identifier FROM pg_control_system()) AS system,
        (SELECT count(*) FROM weir.events WHERE id > $1 AND id <= $2) AS count,
-       e.version, e.created, hashtextextended(e.stream, 0) AS stream
+       e.version, e.created, hashtextextended(e.stream, 0) AS stream,
+       CASE WHEN pg_is_in_recovery() THEN 0
+            ELSE ('x' || left(pg_walfile_name(pg_current_wal_insert_lsn()), 8))::bit(32)::bigint
+            END AS timeline,
+       'weir.events'::regclass::oid::bigint AS events
   FROM weir.store AS s
   LEFT JOIN weir.events AS e ON e.id = $2;
 
 -- name: safe_hint
-SELECT weir.safe_advance($1);
+SELECT weir.safe_prove($1);
 
 -- Who keeps `safe` back, oldest first. What the role may not see of others is NULL. A prepared
 -- transaction is found by its number, which it has locked like everything else.

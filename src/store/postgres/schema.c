@@ -15,8 +15,10 @@
 #include "store/postgres/postgres_private.h"
 #include "store/postgres/reaction_functions_sql.h"
 #include "store/postgres/read_functions_sql.h"
+#include "store/postgres/role_functions_sql.h"
 #include "store/postgres/route_functions_sql.h"
 #include "store/postgres/safe_functions_sql.h"
+#include "store/postgres/schema_2_sql.h"
 #include "store/postgres/schema_sql.h"
 #include "store/postgres/settle_functions_sql.h"
 #include "store/postgres/store_sql.h"
@@ -31,7 +33,14 @@
 #include <inttypes.h>
 #include <stdio.h>
 
-const pg_schema weir__pg_schema_current = { .version = 1, .client_least = 1 };
+/* 2: clients of schema 1 name a lease by its fence alone, which is not enough (schema_2.sql). */
+static const pg_schema_step steps[] = {
+    { .version = 2, .change = sql_schema_2 },
+};
+
+const pg_schema weir__pg_schema_current = {
+    .version = 2, .client_least = 2, .steps = steps, .steps_count = sizeof steps / sizeof steps[0]
+};
 
 /* ---- the schema's name in our SQL ----------------------------------------------------------- */
 
@@ -101,10 +110,11 @@ const char *weir__pg_sql(pg_store *s, const char *sql)
 bool weir__pg_schema_functions(const pg_store *s, weir_buffer *sql)
 {
     static const char *const parts[] = {
-        sql_schema_durable,      sql_append_functions, sql_safe_functions,    sql_read_functions,
-        sql_reaction_functions,  sql_route_functions,  sql_lease_functions,   sql_fetch_functions,
-        sql_settle_functions,    sql_turn_functions,   sql_operate_functions, sql_worker_functions,
-        sql_unhandled_functions, sql_locks_functions,  sql_schema_private,
+        sql_schema_durable,   sql_schema_log,          sql_append_functions, sql_safe_functions,
+        sql_read_functions,   sql_reaction_functions,  sql_route_functions,  sql_lease_functions,
+        sql_fetch_functions,  sql_settle_functions,    sql_turn_functions,   sql_operate_functions,
+        sql_worker_functions, sql_unhandled_functions, sql_locks_functions,  sql_role_functions,
+        sql_schema_private,
     };
     for (size_t i = 0; i < sizeof parts / sizeof parts[0]; i++) {
         if (!weir__pg_sql_add(s, sql, parts[i]) || !weir__buffer_add_text(sql, "\n")) {
@@ -194,6 +204,13 @@ static weir_status refuse_foreign(const pg_store *s, weir_error *err)
     return status;
 }
 
+/* Looking changes nothing: without an answer nothing has happened. */
+static weir_status looked(weir_status status, weir_error *err)
+{
+    return status == WEIR_EUNKNOWN ? weir__wrap(err, WEIR_EUNAVAILABLE, "looking for the store")
+                                   : status;
+}
+
 static weir_status look(pg_store *s, pg_conn *conn, found_store *found, weir_error *err)
 {
     PGresult *result = NULL;
@@ -203,7 +220,7 @@ static weir_status look(pg_store *s, pg_conn *conn, found_store *found, weir_err
     weir_status status = weir__pg_run_text(conn, sql_store_exists, &p, 0, &result, err);
     weir__pg_params_free(&p);
     if (status != WEIR_OK) {
-        return status;
+        return looked(status, err);
     }
     found->there = weir__pg_bool(result, 0, 0);
     found->schema = weir__pg_bool(result, 0, 1);
@@ -216,7 +233,7 @@ static weir_status look(pg_store *s, pg_conn *conn, found_store *found, weir_err
     }
     status = weir__pg_run_text(conn, sql_store_row, NULL, 0, &result, err);
     if (status != WEIR_OK) {
-        return strcmp(conn->sqlstate, "42703") == 0 ? refuse_foreign(s, err) : status;
+        return strcmp(conn->sqlstate, "42703") == 0 ? refuse_foreign(s, err) : looked(status, err);
     }
     if (pq.PQntuples(result) != 1) {
         status = weir__fail(err, WEIR_ECORRUPT, "table %s.store has no row; restore it", s->schema);
@@ -259,6 +276,11 @@ static weir_status change_locked(pg_store *s, const pg_schema *schema, pg_conn *
         status = weir__pg_run_script(conn, sql.ptr, PG_ANSWER_US_LONG, err);
     }
     weir__buffer_free(&sql);
+    if (status == WEIR_OK) {
+        s->opening = found.there ? STORE_UPGRADED : STORE_MADE;
+        status = look(s, conn, &found, err);
+        (void)snprintf(s->epoch_made, sizeof s->epoch_made, "%s", s->epoch);
+    }
     return status;
 }
 
@@ -332,37 +354,32 @@ weir_status weir__pg_schema_open(pg_store *s, const pg_schema *schema, pg_conn *
         weir__buffer_free(&sql);
     }
     s->schema_version = found.version;
+    /* The answer to a COMMIT may have been lost, and somebody else may have been quicker: the epoch
+     * tells whose store it is. */
+    s->base.opened = strcmp(s->epoch_made, s->epoch) == 0 ? s->opening : STORE_FOUND;
     return status;
 }
 
-/* The SQL that lets a role work on the store. */
-static bool grants(const pg_store *s, const char *role, weir_buffer *sql)
+weir_status weir__pg_schema_grant(pg_store *s, pg_conn *conn, weir_str role, const char *kind,
+                                  bool plan, weir_buffer *sql, weir_error *err)
 {
-    static const char *const parts[] = { sql_schema_grant_schema, sql_schema_grant_tables,
-                                         sql_schema_grant_functions };
-    bool ok = true;
-    for (size_t i = 0; ok && i < sizeof parts / sizeof parts[0]; i++) {
-        ok = weir__pg_sql_add(s, sql, parts[i]) && weir__buffer_add_text(sql, " ") &&
-             weir__buffer_add_text(sql, role) && weir__buffer_add_text(sql, ";\n");
-    }
-    return ok;
-}
-
-weir_status weir__pg_schema_grant(pg_store *s, pg_conn *conn, weir_str role, bool plan,
-                                  weir_buffer *sql, weir_error *err)
-{
-    char *quoted = pq.PQescapeIdentifier(conn->raw, role.ptr, role.len);
+    char *quoted = pq.PQescapeLiteral(conn->raw, role.ptr, role.len);
     if (quoted == NULL) {
         return weir__fail(err, WEIR_EINVAL, "\"%.*s\" cannot be the name of a role", (int)role.len,
                           role.ptr);
     }
-    weir_status status = grants(s, quoted, sql) && weir__buffer_add(sql, "", 1)
-                             ? WEIR_OK
-                             : weir__fail(err, WEIR_ENOMEM, "could not allocate a statement");
-    pq.PQfreemem(quoted);
-    if (status == WEIR_OK) {
+    weir_status status = WEIR_OK;
+    bool ok = weir__pg_sql_add(s, sql, sql_schema_grant);
+    sql->len -= ok; /* its line break */
+    ok = ok && weir__buffer_add_text(sql, quoted) && weir__buffer_add_text(sql, ", '") &&
+         weir__buffer_add_text(sql, kind) && weir__buffer_add_text(sql, "');\n") &&
+         weir__buffer_add(sql, "", 1);
+    if (ok) {
         sql->len--;
+    } else {
+        status = weir__fail(err, WEIR_ENOMEM, "could not allocate a statement");
     }
+    pq.PQfreemem(quoted);
     if (status == WEIR_OK && !plan) {
         status = weir__pg_run_script(conn, sql->ptr, s->answer_us, err);
     }

@@ -1,4 +1,5 @@
--- schema.sql - the tables of the events side: schema 1, together with targets_schema.sql.
+-- schema.sql - the tables of the events side: schema 1, together with targets_schema.sql. What came
+-- later is in schema_2.sql.
 --
 -- Everything lives in one PostgreSQL schema. It is written `weir.` in all .sql files of this
 -- directory, so that they run as they stand; schema.c puts another name in its place when the store
@@ -127,40 +128,46 @@ BEGIN
 END
 $$;
 
--- Functions are for those who were given the right to call them (weir init --grant). Whoever may append
--- gets the rights to what an upgrade has added.
--- name: schema_private
-REVOKE ALL ON ALL FUNCTIONS IN SCHEMA weir FROM PUBLIC;
-DO $$
-DECLARE
-    place name;
-    role name;
+-- Which log this is. It differs on another cluster, after a failover or a recovery to a point in time
+-- (both begin a timeline), and after a dump was restored (the tables are new). Such a log may have only
+-- the first part of the one before. The timeline of the last checkpoint (pg_control_checkpoint) would
+-- be wrong: it stays the old one for a while. A copy of the data directory that is put back without
+-- recovery has the same value; tokens and safe.c take care of that.
+-- name: schema_log
+-- The cluster cannot change while a session lasts, and to ask for it means to read a file. So a
+-- session keeps it in a setting of its own; whoever writes something else there only loses leases of
+-- its own. The timeline can change (a promotion ends no session), and costs little.
+CREATE OR REPLACE FUNCTION weir.cluster() RETURNS text
+LANGUAGE plpgsql VOLATILE AS $$
 BEGIN
-    FOR place, role IN
-        SELECT DISTINCT n.nspname, pg_get_userbyid(a.grantee)
-        FROM pg_catalog.pg_class AS c
-        JOIN pg_catalog.pg_namespace AS n ON n.oid = c.relnamespace
-        JOIN pg_catalog.pg_proc AS p ON p.pronamespace = n.oid
-        CROSS JOIN LATERAL aclexplode(p.proacl) AS a
-        WHERE c.oid = 'weir.store'::regclass
-            AND p.proname = 'append'
-            AND a.privilege_type = 'EXECUTE'
-            AND a.grantee NOT IN (0, p.proowner)
-    LOOP
-        EXECUTE format('GRANT SELECT ON ALL TABLES IN SCHEMA %I TO %I', place, role);
-        EXECUTE format('GRANT EXECUTE ON ALL FUNCTIONS IN SCHEMA %I TO %I', place, role);
-    END LOOP;
+    RETURN set_config('weir_cluster.id',
+                      (SELECT c.system_identifier::text FROM pg_control_system() AS c), false);
 END
 $$;
 
--- What a worker needs: to look at everything, and to call the functions, which run with the rights of
--- their owner. No right to write a table or to take a position. A role's name is added to each line.
--- name: schema_grant_schema
-GRANT USAGE ON SCHEMA weir TO
--- name: schema_grant_tables
-GRANT SELECT ON ALL TABLES IN SCHEMA weir TO
--- name: schema_grant_functions
-GRANT EXECUTE ON ALL FUNCTIONS IN SCHEMA weir TO
+-- One expression, without a SELECT inside: the planner puts it in the place of a call.
+CREATE OR REPLACE FUNCTION weir.log() RETURNS bigint
+LANGUAGE sql VOLATILE AS $$
+    SELECT hashtextextended(
+        coalesce(nullif(current_setting('weir_cluster.id', true), ''), weir.cluster()) || '/'
+        || left(pg_walfile_name(pg_current_wal_insert_lsn()), 8) || '/'
+        || 'weir.targets'::regclass::oid, 0)
+$$;
+
+CREATE OR REPLACE FUNCTION weir.new_token() RETURNS bigint
+LANGUAGE sql VOLATILE AS $$
+    SELECT 1 + floor(random() * 9007199254740992)::bigint
+$$;
+
+-- Only roles that were granted (weir init --grant) may call functions. They are given what an upgrade
+-- adds for their kind.
+-- name: schema_private
+REVOKE ALL ON ALL FUNCTIONS IN SCHEMA weir FROM PUBLIC;
+SELECT weir.grant_role(g.role, g.kind) FROM weir.granted_roles() AS g;
+
+-- The SQL that lets a role work on the store: the role and the kind are added.
+-- name: schema_grant
+SELECT weir.grant_role(
 
 -- Only when it is not there: who may not make schemas can still use one that was made for it.
 -- name: schema_make

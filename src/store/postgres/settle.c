@@ -90,6 +90,7 @@ static weir_status add_settle(pg_params *p, const store_settle *settle, weir_are
     weir_str error = { 0 };
     weir__pg_add_i64(p, settle->target);
     weir__pg_add_i64(p, settle->fence);
+    weir__pg_add_i64(p, settle->token);
     weir__pg_array_begin(p, PG_OID_INT8_ARRAY);
     for (size_t i = 0; i < settle->advances_count; i++) {
         weir__pg_push_i64(p, settle->advances[i].reaction);
@@ -392,6 +393,11 @@ static weir_status fenced(pg_store *s, int64_t lease_us, store_fenced *items, si
     weir__pg_array_begin(&p, PG_OID_INT8_ARRAY);
     for (size_t i = 0; i < count; i++) {
         weir__pg_push_i64(&p, items[i].fence);
+    }
+    weir__pg_array_end(&p);
+    weir__pg_array_begin(&p, PG_OID_INT8_ARRAY);
+    for (size_t i = 0; i < count; i++) {
+        weir__pg_push_i64(&p, items[i].token);
     }
     weir__pg_array_end(&p);
     weir__pg_add_i64(&p, lease_us);

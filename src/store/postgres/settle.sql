@@ -1,10 +1,10 @@
 -- settle.sql - what the holder of a lease sends. The functions: settle_functions.sql.
 
--- $1 target, $2 fence, $3 $4 advances, $5 to $8 parks, $9 parked events that were handled, $10 to
--- $13 the failure, $14 to $16 the end.
+-- $1 target, $2 fence, $3 token, $4 $5 advances, $6 to $9 parks, $10 parked events that were
+-- handled, $11 to $14 the failure, $15 to $17 the end.
 -- name: settle
 SELECT s.lease_end, s.is_behind, coalesce(current_setting('weir_settle.open', true), '') = 'on'
-  FROM weir.settle($1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $11, $12, $13, $14, $15, $16) AS s;
+  FROM weir.settle($1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $11, $12, $13, $14, $15, $16, $17) AS s;
 
 -- $1 to $17 are the effects, as weir.append takes them; then as above.
 -- name: settle_with
@@ -13,7 +13,7 @@ SELECT s.append_index, s.stream_index, s.status, s.replayed, s.first_version, s.
        coalesce(current_setting('weir_settle.open', true), '') = 'on'
   FROM weir.settle_with($1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $11, $12, $13, $14, $15, $16, $17,
                         $18, $19, $20, $21, $22, $23, $24, $25, $26, $27, $28, $29, $30, $31, $32,
-                        $33) AS s;
+                        $33, $34) AS s;
 
 -- The setting ends with the transaction: who finds it still there is in the same one. Not a
 -- function of the store's, so it goes to the server as it stands.
@@ -25,4 +25,4 @@ SELECT set_config('weir_settle.open', 'on', true);
 COMMIT;
 
 -- name: fenced
-SELECT f.status, f.lease_end FROM weir.fenced($1, $2, $3) AS f;
+SELECT f.status, f.lease_end FROM weir.fenced($1, $2, $3, $4) AS f;

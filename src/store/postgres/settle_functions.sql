@@ -2,11 +2,14 @@
 -- the smaller verbs that name a fence.
 --
 -- What must stay true:
---   * nothing is written for a target unless the fence given is the one in its row and somebody
---     holds it. The clock has no say: an expired lease that nobody took is still held. What decides
---     is the look after the row was locked; the look before the effects only saves work;
---   * the target's row is locked after everything else: whoever waits for a busy stream holds no
---     target, and delays no router;
+--   * nothing is written for a target unless the lease given is the one in its row: the same fence,
+--     the same token, taken on this log, and held by somebody. Fences begin again where a log was
+--     cut off, so a fence alone says little; a token of 0 stands for any (store.h). Giving back is
+--     allowed on another log as well. The clock has no say: an expired lease that nobody took is
+--     still held. What decides is the look after the row was locked; the look before the effects
+--     only saves work;
+--   * the target's row is locked after everything else: a settle that waits for a busy stream holds
+--     no target, and delays no router;
 --   * the row is locked in a statement of its own, and weir.derived is asked in a later one;
 --   * held is true exactly while the target is blocked or paused;
 --   * what can be refused is refused before anything is inserted.
@@ -18,23 +21,37 @@
 -- empty does not know better.
 
 -- name: settle_functions
--- Raises WR006 or WR011 unless this row is the lease with that fence. found_fence NULL: no row.
-CREATE OR REPLACE FUNCTION weir.check_fence(
-    the_target bigint, the_fence bigint, found_fence bigint, is_held boolean)
+-- Raises WR006 or WR011 unless what was found in the target's row is the lease with that fence and
+-- token. found_fence NULL: no row.
+CREATE OR REPLACE FUNCTION weir.check_lease(
+    the_target bigint, the_fence bigint, the_token bigint,
+    found_fence bigint, found_token bigint, found_log bigint, is_held boolean)
 RETURNS void
-LANGUAGE plpgsql STABLE
+LANGUAGE plpgsql VOLATILE
 AS $$
 BEGIN
     IF found_fence IS NULL THEN
         RAISE EXCEPTION 'no target with id %', the_target USING ERRCODE = 'WR006';
-    ELSIF found_fence <> the_fence THEN
+    ELSIF found_fence IS DISTINCT FROM the_fence THEN
         RAISE EXCEPTION 'the lease is lost: fence %, the target is at %', the_fence, found_fence
             USING ERRCODE = 'WR011';
-    ELSIF NOT is_held THEN
+    ELSIF is_held IS NOT TRUE THEN
         RAISE EXCEPTION 'the lease is lost: nobody holds fence %', the_fence
             USING ERRCODE = 'WR011';
+    ELSIF the_token <> 0 AND found_token <> the_token THEN
+        RAISE EXCEPTION 'the lease is lost: fence % was taken again on this log', the_fence
+            USING ERRCODE = 'WR011';
+    ELSIF found_log <> weir.log() THEN
+        RAISE EXCEPTION 'the lease is lost: fence % was taken on a log that was cut off',
+            the_fence USING ERRCODE = 'WR011';
     END IF;
 END
+$$;
+
+-- The last position there is. A caller that has handled one beyond it has read another log.
+CREATE OR REPLACE FUNCTION weir.log_end() RETURNS bigint
+LANGUAGE sql VOLATILE AS $$
+    SELECT coalesce(max(e.id), 0) FROM weir.events AS e
 $$;
 
 -- Sets events aside for reactions of a target whose row the caller has locked. One that is parked
@@ -57,6 +74,9 @@ BEGIN
          WHERE p.target = the_targets[i] AND p.reaction + 0 = the_reactions[i]
            AND p.event = the_events[i];
         IF NOT FOUND THEN
+            IF NOT EXISTS (SELECT FROM weir.events AS e WHERE e.id = the_events[i]) THEN
+                RAISE EXCEPTION 'no event with position %', the_events[i] USING ERRCODE = 'WR006';
+            END IF;
             INSERT INTO weir.parked (reaction, target, event, attempts, parked, error)
             VALUES (the_reactions[i], the_targets[i], the_events[i], the_attempts[i], now_us,
                     the_errors[i]);
@@ -106,7 +126,7 @@ $$;
 -- SETTLE without effects: everything that concerns the target. ends: store_end. failure_reaction 0
 -- with `fails`: blocked without a reaction to blame.
 CREATE OR REPLACE FUNCTION weir.settle(
-    the_target bigint, the_fence bigint,
+    the_target bigint, the_fence bigint, the_token bigint,
     advance_reactions bigint[], advance_to bigint[],
     park_reactions bigint[], park_events bigint[], park_attempts bigint[], park_errors text[],
     parked_done bigint[],
@@ -122,9 +142,9 @@ SET enable_hashjoin = off SET enable_mergejoin = off SET jit = off
 AS $$
 DECLARE
     now_us bigint;
-    found_fence bigint;
-    was_held boolean;
+    found record;
     missing bigint;
+    furthest bigint;
     moved record;
     advanced boolean := false;
     failed_attempts bigint := 0;
@@ -134,14 +154,23 @@ DECLARE
     is_paused boolean;
 BEGIN
     PERFORM weir.commit_durably();
-    SELECT t.fence, t.holder IS NOT NULL INTO found_fence, was_held
+    SELECT t.fence, t.token, t.log, t.holder IS NOT NULL AS held INTO found
       FROM weir.targets AS t
      WHERE t.id = the_target
        FOR NO KEY UPDATE;
-    PERFORM weir.check_fence(the_target, the_fence, found_fence, was_held);
+    PERFORM weir.check_lease(the_target, the_fence, the_token, found.fence, found.token,
+                             found.log, found.held);
     now_us := weir.clock_us();
+    IF (weir.is_list(advance_to, cardinality(advance_reactions))
+        AND array_position(advance_to, NULL) IS NULL
+        AND weir.is_list(park_reactions, cardinality(park_reactions))
+        AND weir.is_list(park_events, cardinality(park_reactions))
+        AND weir.is_list(park_attempts, cardinality(park_reactions))
+        AND weir.is_list(park_errors, cardinality(park_reactions))) IS NOT TRUE THEN
+        PERFORM weir.no_lists('the lists of a settle', 'WR002');
+    END IF;
 
-    SELECT w.reaction INTO missing
+    SELECT coalesce(w.reaction, 0) INTO missing -- NULL must not hide one that comes after it
       FROM unnest(advance_reactions || park_reactions
                   || CASE WHEN failure_reaction <> 0 THEN ARRAY[failure_reaction] END)
                WITH ORDINALITY AS w (reaction, ordinal)
@@ -155,8 +184,19 @@ BEGIN
             USING ERRCODE = 'WR006';
     END IF;
 
-    -- at <= mark always: a position beyond the mark takes the mark with it.
+    -- at <= mark always: a position beyond the mark takes the mark with it. Mostly none is, and
+    -- marks were found in this log.
     IF cardinality(advance_reactions) > 0 THEN
+        SELECT max(u.to_position) INTO furthest
+          FROM unnest(advance_reactions, advance_to) AS u (reaction, to_position)
+         CROSS JOIN LATERAL (SELECT s.mark FROM weir.subscriptions AS s
+                              WHERE s.target = the_target AND s.reaction + 0 = u.reaction
+                              LIMIT 1) AS s
+         WHERE s.mark < u.to_position;
+        IF furthest > weir.log_end() THEN
+            RAISE EXCEPTION 'the lease is lost: it was settled at %, beyond the end of the log (%)',
+                furthest, weir.log_end() USING ERRCODE = 'WR011';
+        END IF;
         FOR moved IN
             UPDATE weir.subscriptions AS s
                SET at = w.to_position, mark = greatest(s.mark, w.to_position), retries = 0
@@ -227,7 +267,7 @@ CREATE OR REPLACE FUNCTION weir.settle_with(
     stream_versions bigint[],
     event_streams integer[], event_names text[], event_data json[], event_meta json[],
     change_streams integer[], change_keys text[], change_kinds integer[],
-    the_target bigint, the_fence bigint,
+    the_target bigint, the_fence bigint, the_token bigint,
     advance_reactions bigint[], advance_to bigint[],
     park_reactions bigint[], park_events bigint[], park_attempts bigint[], park_errors text[],
     parked_done bigint[],
@@ -240,13 +280,13 @@ LANGUAGE plpgsql VOLATILE SECURITY DEFINER
 SET search_path = pg_catalog, pg_temp
 AS $$
 DECLARE
-    found_fence bigint;
-    was_held boolean;
+    found record;
 BEGIN
-    SELECT t.fence, t.holder IS NOT NULL INTO found_fence, was_held
+    SELECT t.fence, t.token, t.log, t.holder IS NOT NULL AS held INTO found
       FROM weir.targets AS t
      WHERE t.id = the_target;
-    PERFORM weir.check_fence(the_target, the_fence, found_fence, was_held);
+    PERFORM weir.check_lease(the_target, the_fence, the_token, found.fence, found.token,
+                             found.log, found.held);
     FOR append_index, stream_index, status, replayed, first_version, last_version, "position",
         expected, actual, other IN
         SELECT a.append_index, a.stream_index, a.status, a.replayed, a.first_version,
@@ -269,17 +309,19 @@ BEGIN
     SELECT -1, -1, 0, false, 0, 0, 0, 0, 0, '', s.lease_end, s.is_behind
       INTO append_index, stream_index, status, replayed, first_version, last_version, "position",
            expected, actual, other, lease_end, is_behind
-      FROM weir.settle(the_target, the_fence, advance_reactions, advance_to, park_reactions,
-                       park_events, park_attempts, park_errors, parked_done, fails,
-                       failure_reaction, failure_event, failure_error, ends, lease_us,
+      FROM weir.settle(the_target, the_fence, the_token, advance_reactions, advance_to,
+                       park_reactions, park_events, park_attempts, park_errors, parked_done,
+                       fails, failure_reaction, failure_event, failure_error, ends, lease_us,
                        until_us) AS s;
     RETURN NEXT;
 END
 $$;
 
 -- EXTEND (lease_us >= 0) and RELEASE (lease_us < 0): an answer for each item, in the order given. A
--- lease that is released twice in one call is lost the second time.
-CREATE OR REPLACE FUNCTION weir.fenced(the_targets bigint[], the_fences bigint[], lease_us bigint)
+-- lease that is released twice in one call is lost the second time. A release only says that nobody
+-- works on the target any more, so it is accepted on any log.
+CREATE OR REPLACE FUNCTION weir.fenced(
+    the_targets bigint[], the_fences bigint[], the_tokens bigint[], lease_us bigint)
 RETURNS TABLE (status integer, lease_end bigint)
 LANGUAGE plpgsql VOLATILE SECURITY DEFINER
 SET search_path = pg_catalog, pg_temp
@@ -292,6 +334,7 @@ DECLARE
     now_us bigint;
     new_end bigint;
     held_targets bigint[];
+    this_log bigint;
 BEGIN
     PERFORM weir.commit_durably();
     PERFORM 1
@@ -303,25 +346,32 @@ BEGIN
     new_end := CASE WHEN lease_us < 0 THEN 0
                     WHEN lease_us > 9223372036854775807 - now_us THEN 9223372036854775807
                     ELSE now_us + lease_us END;
+    this_log := weir.log();
+    -- LIMIT 1 keeps a lookup one: joined, a plan that was made on an empty table reads all of it.
+    held_targets := ARRAY(SELECT u.target
+                            FROM unnest(the_targets, the_fences, the_tokens)
+                                 AS u (target, fence, token)
+                           CROSS JOIN LATERAL (SELECT x.fence, x.token, x.log, x.holder
+                                                 FROM weir.targets AS x
+                                                WHERE x.id = u.target LIMIT 1) AS t
+                           WHERE t.fence = u.fence AND t.holder IS NOT NULL
+                             AND (u.token = 0 OR t.token = u.token)
+                             AND (lease_us < 0 OR t.log = this_log));
     RETURN QUERY
     SELECT CASE WHEN i.fence IS NULL THEN -6
-                WHEN NOT i.ours THEN -11
+                WHEN i.ours IS NOT TRUE THEN -11
                 WHEN lease_us < 0 AND i.turn > 1 THEN -11
                 ELSE 0 END,
            new_end
-      FROM (SELECT u.ordinal, t.fence, t.fence = u.fence AND t.holder IS NOT NULL AS ours,
+      FROM (SELECT u.ordinal, t.fence, t.id = ANY (held_targets) AND t.fence = u.fence
+                       AND u.token IN (0, t.token) AS ours,
                    count(*) FILTER (WHERE t.fence = u.fence)
                        OVER (PARTITION BY u.target ORDER BY u.ordinal) AS turn
-              FROM unnest(the_targets, the_fences) WITH ORDINALITY AS u (target, fence, ordinal)
-              LEFT JOIN LATERAL (SELECT x.fence, x.holder FROM weir.targets AS x
+              FROM unnest(the_targets, the_fences, the_tokens)
+                   WITH ORDINALITY AS u (target, fence, token, ordinal)
+              LEFT JOIN LATERAL (SELECT x.id, x.fence, x.token FROM weir.targets AS x
                                   WHERE x.id = u.target LIMIT 1) AS t ON true) AS i
      ORDER BY i.ordinal;
-    -- LIMIT 1 keeps a lookup one: joined, a plan that was made on an empty table reads all of it.
-    held_targets := ARRAY(SELECT u.target
-                            FROM unnest(the_targets, the_fences) AS u (target, fence)
-                           CROSS JOIN LATERAL (SELECT x.fence, x.holder FROM weir.targets AS x
-                                                WHERE x.id = u.target LIMIT 1) AS t
-                           WHERE t.fence = u.fence AND t.holder IS NOT NULL);
     UPDATE weir.targets AS t
        SET holder = CASE WHEN lease_us >= 0 THEN t.holder END, lease_until = new_end
      WHERE t.id = ANY (held_targets);

@@ -145,21 +145,64 @@ weir_status weir__pg_bare_open(pg_store **out, const store_options *options, wei
     return status;
 }
 
+/* What opening does on its connection. */
+typedef struct opening {
+    const pg_schema *schema;
+    weir_str role;
+    const char *kind;
+    bool plan;
+    weir_buffer *sql;
+    size_t sql_len; /* what the caller had in it */
+} opening;
+typedef weir_status (*opening_fn)(pg_store *s, pg_conn *conn, opening *o, weir_error *err);
+
+/* A server that is away or just starting is waited for, as by every call. What a connection that
+ * was cut left undone is begun again: it looks before it changes anything. */
+static weir_status opening_run(pg_store *s, opening_fn fn, opening *o, weir_error *err)
+{
+    const int64_t deadline_us = pg_mono_us() + s->options.busy_us;
+    for (int attempt = 0;; attempt++) {
+        pg_conn *conn = NULL;
+        weir_status status = weir__pg_take(s, deadline_us, &conn, err);
+        if (status != WEIR_OK) {
+            return status;
+        }
+        status = fn(s, conn, o, err);
+        weir__pg_give(conn);
+        const int64_t pause_us = weir__pg_pause_us(attempt, deadline_us);
+        if ((status != WEIR_EUNAVAILABLE && status != WEIR_EUNKNOWN) || pause_us == 0) {
+            return status;
+        }
+        weir__clock_pause(pause_us);
+    }
+}
+
+static weir_status opening_open(pg_store *s, pg_conn *conn, opening *o, weir_error *err)
+{
+    return weir__pg_schema_open(s, o->schema, conn, err);
+}
+
+static weir_status opening_plan(pg_store *s, pg_conn *conn, opening *o, weir_error *err)
+{
+    return weir__pg_schema_plan(s, o->schema, conn, o->sql, err);
+}
+
+static weir_status opening_grant(pg_store *s, pg_conn *conn, opening *o, weir_error *err)
+{
+    o->sql->len = o->sql_len; /* not twice, when it is begun again */
+    return weir__pg_schema_grant(s, conn, o->role, o->kind, o->plan, o->sql, err);
+}
+
 weir_status weir__postgres_open_schema(weir_store **out, const store_options *options,
                                        const pg_schema *schema, weir_error *err)
 {
     pg_store *s = NULL;
-    pg_conn *conn = NULL;
+    opening o = { .schema = schema };
     weir_status status = store_new(&s, options, err);
     if (status != WEIR_OK) {
         return status;
     }
-    /* One attempt: who opens a store wants to hear at once that the server is not there. */
-    status = weir__pg_take(s, 1, &conn, err);
-    if (status == WEIR_OK) {
-        status = weir__pg_schema_open(s, schema, conn, err);
-        weir__pg_give(conn);
-    }
+    status = opening_run(s, opening_open, &o, err);
     if (status == WEIR_OK) {
         status = weir__pg_safe_open(&s->safe, s, err);
     }
@@ -179,39 +222,30 @@ weir_status weir__postgres_open(weir_store **out, const store_options *options, 
     return weir__postgres_open_schema(out, options, &weir__pg_schema_current, err);
 }
 
-weir_status weir__postgres_plan(const store_options *options, weir_buffer *sql, weir_error *err)
+static weir_status opening_alone(const store_options *options, opening_fn fn, opening *o,
+                                 weir_error *err)
 {
     pg_store *s = NULL;
-    pg_conn *conn = NULL;
     weir_status status = store_new(&s, options, err);
     if (status != WEIR_OK) {
         return status;
     }
-    status = weir__pg_take(s, 1, &conn, err);
-    if (status == WEIR_OK) {
-        status = weir__pg_schema_plan(s, &weir__pg_schema_current, conn, sql, err);
-        weir__pg_give(conn);
-    }
+    status = opening_run(s, fn, o, err);
     store_close(&s->base);
     return status;
 }
 
-weir_status weir__postgres_grant(const store_options *options, weir_str role, bool plan,
-                                 weir_buffer *sql, weir_error *err)
+weir_status weir__postgres_plan(const store_options *options, weir_buffer *sql, weir_error *err)
 {
-    pg_store *s = NULL;
-    pg_conn *conn = NULL;
-    weir_status status = store_new(&s, options, err);
-    if (status != WEIR_OK) {
-        return status;
-    }
-    status = weir__pg_take(s, 1, &conn, err);
-    if (status == WEIR_OK) {
-        status = weir__pg_schema_grant(s, conn, role, plan, sql, err);
-        weir__pg_give(conn);
-    }
-    store_close(&s->base);
-    return status;
+    opening o = { .schema = &weir__pg_schema_current, .sql = sql };
+    return opening_alone(options, opening_plan, &o, err);
+}
+
+weir_status weir__postgres_grant(const store_options *options, weir_str role, const char *kind,
+                                 bool plan, weir_buffer *sql, weir_error *err)
+{
+    opening o = { .role = role, .kind = kind, .plan = plan, .sql = sql, .sql_len = sql->len };
+    return opening_alone(options, opening_grant, &o, err);
 }
 
 static weir_status store_now(weir_store *base, int64_t *now_us, weir_error *err)

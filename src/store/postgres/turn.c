@@ -57,6 +57,11 @@ static void add_turn(pg_params *p, const turning *x)
         weir__pg_push_i64(p, x->settles[i]->fence);
     }
     weir__pg_array_end(p);
+    weir__pg_array_begin(p, PG_OID_INT8_ARRAY);
+    for (size_t i = 0; i < x->settles_count; i++) {
+        weir__pg_push_i64(p, x->settles[i]->token);
+    }
+    weir__pg_array_end(p);
     add_advances(p, x);
     weir__pg_lease_params(p, x->lease);
 }

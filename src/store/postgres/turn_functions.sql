@@ -19,13 +19,13 @@
 -- status as first_number and whether there is more for it (1, 0) as second_number; then what was
 -- leased.
 CREATE OR REPLACE FUNCTION weir.turn(
-    settle_targets bigint[], settle_fences bigint[],
+    settle_targets bigint[], settle_fences bigint[], settle_tokens bigint[],
     advance_targets bigint[], advance_reactions bigint[], advance_to bigint[],
     of_lane text, by_holder text, lease_us bigint, wanted bigint, lead bigint, reserve bigint,
     known_reactions bigint[], known_numbers bigint[], all_reactions boolean, lost_max bigint)
 RETURNS TABLE (
-    leased bigint, leased_name text, leased_fence bigint, leased_until bigint,
-    leased_watermark bigint, leased_priority bigint, leased_lost bigint, kind integer,
+    leased bigint, leased_name text, leased_fence bigint, leased_token bigint,
+    leased_until bigint, leased_watermark bigint, leased_priority bigint, leased_lost bigint, kind integer,
     of_reaction bigint, first_number bigint, second_number bigint, third_number bigint,
     work_source text, work_value text)
 LANGUAGE plpgsql VOLATILE SECURITY DEFINER
@@ -45,6 +45,9 @@ DECLARE
     with_work bigint[];          -- reactions that may have work rows
     retired bigint[];
     paused_lanes text[];
+    beyond bigint[];             -- targets that would advance past their mark
+    furthest bigint;
+    this_log bigint;
 BEGIN
     PERFORM weir.commit_durably();
     -- name || '': sorted, not read in the order of the index on names, which would read all.
@@ -54,23 +57,43 @@ BEGIN
       ORDER BY t.name || ''
         FOR NO KEY UPDATE;
 
+    this_log := weir.log();
     SELECT coalesce(array_agg(j.target), '{}'), array_agg(j.status)
       INTO refused, statuses
       FROM (SELECT u.target,
                    CASE WHEN t.fence IS NULL THEN -6
-                        WHEN t.fence <> u.fence OR t.holder IS NULL THEN -11
+                        WHEN t.fence IS DISTINCT FROM u.fence OR t.holder IS NULL OR t.log <> this_log
+                            OR (u.token <> 0 AND t.token <> u.token) THEN -11
                         ELSE 0 END AS status
-              FROM unnest(settle_targets, settle_fences) AS u (target, fence)
-              LEFT JOIN LATERAL (SELECT x.fence, x.holder FROM weir.targets AS x
+              FROM unnest(settle_targets, settle_fences, settle_tokens)
+                   AS u (target, fence, token)
+              LEFT JOIN LATERAL (SELECT x.fence, x.token, x.log, x.holder FROM weir.targets AS x
                                   WHERE x.id = u.target LIMIT 1) AS t ON true) AS j
      WHERE j.status <> 0;
     SELECT refused || array_agg(m.target), statuses || array_agg(-6::bigint)
       INTO refused, statuses
       FROM (SELECT DISTINCT a.target
               FROM unnest(advance_targets, advance_reactions) AS a (target, reaction)
-             WHERE (SELECT true FROM weir.subscriptions AS s
-                     WHERE s.target = a.target AND s.reaction + 0 = a.reaction LIMIT 1) IS NULL
+             -- Nor does anything move whose lease is not among those that end.
+             WHERE ((SELECT true FROM weir.subscriptions AS s
+                      WHERE s.target = a.target AND s.reaction + 0 = a.reaction LIMIT 1) IS NULL
+                    OR (a.target IN (SELECT unnest(settle_targets))) IS NOT TRUE)
                AND a.target <> ALL (refused)) AS m;
+    -- Beyond the mark, and there is no such position in this log: as in weir.settle.
+    SELECT array_agg(DISTINCT a.target), max(a.to_position) INTO beyond, furthest
+      FROM unnest(advance_targets, advance_reactions, advance_to)
+           AS a (target, reaction, to_position)
+     CROSS JOIN LATERAL (SELECT s.mark FROM weir.subscriptions AS s
+                          WHERE s.target = a.target AND s.reaction + 0 = a.reaction
+                          LIMIT 1) AS s
+     WHERE s.mark < a.to_position AND a.target <> ALL (refused);
+    IF furthest > weir.log_end() THEN
+        SELECT refused || array_agg(m.target), statuses || array_agg(-11::bigint)
+          INTO refused, statuses
+          FROM (SELECT DISTINCT a.target
+                  FROM unnest(advance_targets, advance_to) AS a (target, to_position)
+                 WHERE a.target = ANY (beyond) AND a.to_position > weir.log_end()) AS m;
+    END IF;
 
     -- at <= mark always: a position beyond the mark takes the mark with it.
     WITH moved AS (
@@ -149,7 +172,7 @@ BEGIN
          WHERE t.id = ANY (settle_targets) AND t.id <> ALL (refused)
         RETURNING t.id, t.behind AND NOT t.paused AND t.lane <> ALL (paused_lanes) AS more)
     SELECT a.target, NULL::text, NULL::bigint, NULL::bigint, NULL::bigint, NULL::bigint,
-           NULL::bigint, 0, NULL::bigint, a.status, a.more, NULL::bigint, NULL::text, NULL::text
+           NULL::bigint, NULL::bigint, 0, NULL::bigint, a.status, a.more, NULL::bigint, NULL::text, NULL::text
       FROM (SELECT f.id AS target, 0::bigint AS status, f.more::integer::bigint AS more
               FROM freed AS f
              UNION ALL
@@ -159,8 +182,8 @@ BEGIN
 
     IF wanted > 0 THEN
         RETURN QUERY
-        SELECT l.leased, l.leased_name, l.leased_fence, l.leased_until, l.leased_watermark,
-               l.leased_priority, l.leased_lost, l.kind, l.of_reaction, l.first_number,
+        SELECT l.leased, l.leased_name, l.leased_fence, l.leased_token, l.leased_until,
+               l.leased_watermark, l.leased_priority, l.leased_lost, l.kind, l.of_reaction, l.first_number,
                l.second_number, l.third_number, l.work_source, l.work_value
           FROM weir.lease(of_lane, by_holder, lease_us, wanted, lead, reserve, known_reactions,
                           known_numbers, all_reactions, lost_max) AS l;

@@ -6,11 +6,11 @@
  *       inside it: NOTIFY holds a lock of the whole cluster until its transaction has ended, which
  *       for one that writes includes the flush. (Measured on 16 connections: 15,800 appends/s
  *       without, 4,200 with it inside.)
- *   (2) Who commits never waits: it wakes the watches of its own handle, sets `unsent` and tells
- *       the thread. The thread clears `unsent` before it sends, so what is committed later is told
+ *   (2) A commit never waits: it wakes the watches of its own handle, sets `unsent` and tells the
+ *       thread. The thread clears `unsent` before it sends, so what is committed later is told
  *       later. The first notification goes at once, then one per NOTIFY_US at most: what happens in
  *       between is told together. It is empty.
- *       Whoever is woken looks at everything, so many writers need not notify more often than one:
+ *       A watch that is woken looks at everything, so many writers need not notify more than one:
  *       a handle that wrote every third event waits three times NOTIFY_US, SHARE_MAX times at most.
  *       How many others wrote is seen from the positions. (16 processes that each notified for
  *       themselves sent as many notifications as appends.)

@@ -19,6 +19,19 @@ DECLARE
     ends bigint := CASE WHEN lease_us > 9223372036854775807 - started
                         THEN 9223372036854775807 ELSE started + lease_us END;
 BEGIN
+    PERFORM weir.check_names('worker', ARRAY[its_name], true);
+    PERFORM weir.check_names('lane', its_lanes, true);
+    IF num_nulls(its_host, its_pid, its_lanes, its_reactions, its_numbers, is_draining, lease_us,
+                 kept_us, forget_max, its_metrics) > 0
+       OR cardinality(its_reactions) <> cardinality(its_numbers)
+       OR array_ndims(its_reactions) > 1 OR array_ndims(its_numbers) > 1
+       OR array_ndims(its_lanes) > 1
+       OR array_position(its_reactions, NULL) IS NOT NULL
+       OR array_position(its_numbers, NULL) IS NOT NULL THEN
+        RAISE EXCEPTION 'worker "%" says what cannot be kept', its_name
+            USING ERRCODE = 'WR002',
+                  HINT = 'Nothing of it may be null, and each reaction has one number.';
+    END IF;
     PERFORM set_config('synchronous_commit', 'off', true);
     IF lease_us = 0 THEN
         DELETE FROM weir.workers AS w WHERE w.name = its_name;

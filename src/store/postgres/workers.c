@@ -100,26 +100,25 @@ static bool read_lanes(const PGresult *result, int row, weir_arena *arena, store
     return true;
 }
 
-static weir_status read_known(const PGresult *result, int row, weir_arena *arena, store_worker *out,
-                              weir_error *err)
+/* What cannot be read is left out: a row that is wrong must not hide the others. */
+static bool read_known(const PGresult *result, int row, weir_arena *arena, store_worker *out)
 {
     const size_t count = (size_t)weir__pg_i32(result, row, WORKER_KNOWN_COUNT);
     weir_str reactions = weir__pg_text(result, row, WORKER_REACTIONS);
     weir_str numbers = weir__pg_text(result, row, WORKER_NUMBERS);
     store_known_reaction *known = weir__arena_alloc(arena, (count + 1) * sizeof *known);
     if (known == NULL) {
-        return weir__fail(err, WEIR_ENOMEM, "could not copy a worker");
+        return false;
     }
     for (size_t i = 0; i < count; i++) {
-        if (!weir__str_to_i64(next_line(&reactions), &known[i].reaction) ||
-            !weir__str_to_i64(next_line(&numbers), &known[i].number)) {
-            return weir__fail(err, WEIR_ECORRUPT, "worker %lld has unreadable reactions",
-                              (long long)out->id);
+        store_known_reaction *k = &known[out->known_count];
+        if (weir__str_to_i64(next_line(&reactions), &k->reaction) &&
+            weir__str_to_i64(next_line(&numbers), &k->number)) {
+            out->known_count++;
         }
     }
     out->known = known;
-    out->known_count = count;
-    return WEIR_OK;
+    return true;
 }
 
 static weir_status read_worker(const PGresult *result, int row, weir_arena *arena,
@@ -134,10 +133,10 @@ static weir_status read_worker(const PGresult *result, int row, weir_arena *aren
     if (!weir__pg_text_copy(arena, result, row, WORKER_NAME, &out->name) ||
         !weir__pg_text_copy(arena, result, row, WORKER_HOST, &out->host) ||
         !weir__pg_text_copy(arena, result, row, WORKER_METRICS, &out->metrics) ||
-        !read_lanes(result, row, arena, out)) {
+        !read_lanes(result, row, arena, out) || !read_known(result, row, arena, out)) {
         return weir__fail(err, WEIR_ENOMEM, "could not copy a worker");
     }
-    return read_known(result, row, arena, out, err);
+    return WEIR_OK;
 }
 
 weir_status weir__pg_workers(weir_store *base, store_worker_list *list, weir_error *err)

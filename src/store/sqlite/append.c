@@ -40,6 +40,7 @@ typedef struct appending {
     sqlite_store *store;
     sqlite_conn *conn;
     int64_t now_us;
+    int64_t keys_now_us; /* by which keys expire */
     store_append *append;
     weir_arena *arena; /* reset for each append */
     judged_stream *streams;
@@ -177,7 +178,7 @@ static weir_status judge_key(appending *a, weir_error *err)
     if (status != WEIR_OK) {
         return status;
     }
-    if (!row || sqlite3_column_int64(stmt, 0) <= a->now_us) {
+    if (!row || sqlite3_column_int64(stmt, 0) <= a->keys_now_us) {
         goto out;
     }
     const weir_str fingerprint = weir__sqlite_column_str(stmt, 1);
@@ -209,7 +210,7 @@ static weir_status write_key(appending *a, weir_error *err)
     int64_t expires_us = 0;
     size_t len = 0;
 
-    if (__builtin_add_overflow(a->now_us, s->options.key_ttl_us, &expires_us)) {
+    if (__builtin_add_overflow(a->keys_now_us, s->options.key_ttl_us, &expires_us)) {
         expires_us = INT64_MAX;
     }
     uint8_t *result = weir__arena_alloc(a->arena, append->streams_count * 3 * NUMBER_BYTES_MAX + 1);
@@ -604,19 +605,67 @@ static weir_status expire_keys(sqlite_conn *conn, int64_t now_us, weir_error *er
     return weir__sqlite_run(conn, stmt, err);
 }
 
+/* The time by which keys expire. The wall clock of one process may be days ahead, and takes store
+ * time along, which never goes back. The keys of other processes must not expire early for that. So
+ * this clock is set by the wall clock once for each start of the machine, at the first write, and
+ * then follows the machine's own clock. That is the same for all processes and goes on while nobody
+ * has the store open. If a later start sets it back, keys live longer. */
+static weir_status keys_now(sqlite_store *s, sqlite_conn *conn, int64_t *now_us, weir_error *err)
+{
+    const weir_clock *clock = s->options.clock;
+    const weir_str boot =
+        weir__str(clock == weir__clock_machine() ? weir__clock_boot_id() : "of a test");
+    weir_age_clock age = weir__age_clock_begin(clock);
+    sqlite3_stmt *stmt = NULL;
+    bool row = false;
+    weir_status status = weir__sqlite_statement(conn, sql_append_key_clock, &stmt, err);
+
+    if (status != WEIR_OK) {
+        return status;
+    }
+    weir__sqlite_bind_str(stmt, 1, boot);
+    (void)sqlite3_bind_int64(stmt, 2, age.boot_us);
+    status = weir__sqlite_step(conn, stmt, &row, err);
+    if (status != WEIR_OK) {
+        return status;
+    }
+    const bool found = row && boot.len > 0;
+    if (found) {
+        age.boot_us = sqlite3_column_int64(stmt, 0);
+        age.at_us = sqlite3_column_int64(stmt, 1);
+    }
+    weir__sqlite_done(stmt);
+    if (!found) {
+        status = weir__sqlite_statement(conn, sql_append_key_clock_set, &stmt, err);
+        if (status != WEIR_OK) {
+            return status;
+        }
+        weir__sqlite_bind_str(stmt, 1, boot);
+        (void)sqlite3_bind_int64(stmt, 2, age.boot_us);
+        (void)sqlite3_bind_int64(stmt, 3, age.at_us);
+        status = weir__sqlite_run(conn, stmt, err);
+    }
+    *now_us = weir__age_clock_now(&age, clock);
+    return status;
+}
+
 weir_status weir__sqlite_append_in(sqlite_store *s, sqlite_conn *conn, int64_t now_us,
                                    store_append *const *appends, size_t count, weir_error *err)
 {
     weir_arena arena = { 0 };
-    weir_status status = WEIR_OK;
+    int64_t keys_now_us = 0;
+    weir_status status = count > 0 ? keys_now(s, conn, &keys_now_us, err) : WEIR_OK;
     bool refused = false;
     bool written = false;
 
     for (size_t i = 0; i < count && status == WEIR_OK; i++) {
         store_append *append = appends[i];
-        appending a = {
-            .store = s, .conn = conn, .now_us = now_us, .append = append, .arena = &arena
-        };
+        appending a = { .store = s,
+                        .conn = conn,
+                        .now_us = now_us,
+                        .keys_now_us = keys_now_us,
+                        .append = append,
+                        .arena = &arena };
         append->status = WEIR_OK;
         append->replayed = false;
         if (refused && (append->flags & STORE_APPEND_CHAIN) != 0) {
@@ -636,7 +685,7 @@ weir_status weir__sqlite_append_in(sqlite_store *s, sqlite_conn *conn, int64_t n
         }
     }
     if (status == WEIR_OK && written) {
-        status = expire_keys(conn, now_us, err);
+        status = expire_keys(conn, keys_now_us, err);
     }
     weir__arena_free(&arena);
     return status;

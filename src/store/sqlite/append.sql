@@ -44,3 +44,9 @@ INSERT OR REPLACE INTO weir_reserved (key, stream) VALUES (?1, ?2);
 
 -- name: append_release
 DELETE FROM weir_reserved WHERE key = ?1;
+
+-- name: append_key_clock
+SELECT boot_us, at_us FROM weir_key_clock WHERE one = 1 AND boot = ?1 AND boot_us <= ?2;
+
+-- name: append_key_clock_set
+INSERT OR REPLACE INTO weir_key_clock (one, boot, boot_us, at_us) VALUES (1, ?1, ?2, ?3);

@@ -11,7 +11,7 @@
  * pay for a sync.
  */
 #include "base/error.h"
-#include "store/sqlite/sqlite_private.h"
+#include "store/sqlite/seal.h"
 
 int weir__sqlite_wal_hook(void *ctx, sqlite3 *db, const char *name, int pages)
 {
@@ -34,6 +34,9 @@ void weir__sqlite_checkpoint(sqlite_store *s)
         return;
     }
     s->deadline_us = 0; /* what was committed is not kept waiting for a foreign writer */
+    if (!s->guest && !weir__seal_renew(s)) {
+        return;
+    }
     if (weir__sqlite_exec(&s->writer, "BEGIN IMMEDIATE", NULL) != WEIR_OK) {
         return;
     }
@@ -43,4 +46,7 @@ void weir__sqlite_checkpoint(sqlite_store *s)
         atomic_fetch_add_explicit(&s->checkpoints, 1, memory_order_relaxed);
     }
     weir__sqlite_rollback(s);
+    if (!s->guest) {
+        weir__seal_written(s);
+    }
 }

@@ -26,7 +26,7 @@ enum {
 static int wait_for_foreign_writer(void *ctx, int tries)
 {
     const sqlite_store *s = ctx;
-    if (weir__clock_mono(weir__clock_machine()) >= s->deadline_us) {
+    if (weir__clock_mono(weir__clock_machine()) >= s->deadline_us || weir__stop_is_set(s->stop)) {
         return 0;
     }
     weir__clock_pause(tries < 10 ? 100 : 2000);
@@ -67,10 +67,11 @@ static int open_flags(const sqlite_store *s, sqlite_role role)
         flags |= SQLITE_OPEN_READWRITE;
         break;
     case SQLITE_ROLE_READER:
+    case SQLITE_ROLE_PEEK:
         flags |= SQLITE_OPEN_READONLY;
         break;
     }
-    return s->immutable ? flags | SQLITE_OPEN_URI : flags;
+    return s->immutable || role == SQLITE_ROLE_PEEK ? flags | SQLITE_OPEN_URI : flags;
 }
 
 static weir_status configure(sqlite_store *s, sqlite_role role, sqlite_conn *conn, weir_error *err)
@@ -118,7 +119,7 @@ weir_status weir__sqlite_conn_open(sqlite_store *s, sqlite_role role, sqlite_con
     weir_buffer uri = { 0 };
     const char *name = s->path;
 
-    if (s->immutable) {
+    if (s->immutable || role == SQLITE_ROLE_PEEK) {
         if (!immutable_uri(&uri, s->path)) {
             status = weir__fail(err, WEIR_ENOMEM, "could not allocate the name of the database");
             goto out;
@@ -132,7 +133,10 @@ weir_status weir__sqlite_conn_open(sqlite_store *s, sqlite_role role, sqlite_con
         status = weir__sqlite_fail(conn, extended, err, "open the database");
         goto out;
     }
-    status = configure(s, role, conn, err);
+    conn->damaged = s->guest ? NULL : &s->damaged;
+    if (role != SQLITE_ROLE_PEEK) {
+        status = configure(s, role, conn, err);
+    }
 out:
     if (status != WEIR_OK) {
         weir__sqlite_conn_close(conn);

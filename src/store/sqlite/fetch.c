@@ -408,6 +408,7 @@ typedef struct fetching {
     weir_event *last;    /* of them; NULL: none yet */
     bool *exhausted;     /* in the arena: per item */
     size_t bytes;        /* of data and meta so far */
+    size_t bytes_soft;   /* where they end          */
 } fetching;
 
 static weir_status definition_of(fetching *f, int64_t reaction, sqlite_definition *out,
@@ -455,7 +456,7 @@ static weir_status subscription_value(fetching *f, const store_fetch_item *item,
 /* How many more events the list takes: none once its bytes are reached. */
 static size_t room_left(const fetching *f)
 {
-    return f->bytes >= STORE_FETCH_BYTES_SOFT
+    return f->bytes >= f->bytes_soft
                ? 0
                : STORE_FETCH_EVENTS_MAX - f->fetched.len / sizeof(store_fetched);
 }
@@ -530,7 +531,7 @@ weir_status weir__sqlite_fetch(weir_store *base, const store_fetch_item *items, 
                                store_fetch_list *list, weir_error *err)
 {
     sqlite_store *s = (sqlite_store *)base;
-    fetching f = { .arena = &list->arena };
+    fetching f = { .arena = &list->arena, .bytes_soft = weir__fetch_bytes_soft(list) };
 
     weir__arena_reset(&list->arena);
     list->events = NULL;

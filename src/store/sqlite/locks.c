@@ -30,13 +30,14 @@ static weir_status prepare(sqlite_conn *conn, const char *sql, const lock_key *k
 
 /* ---- taking --------------------------------------------------------------------------------- */
 
-static weir_status read_row(sqlite3_stmt *stmt, weir_str name, weir_arena *arena, store_once *out,
-                            weir_error *err)
+static weir_status read_row(const sqlite_conn *conn, sqlite3_stmt *stmt, weir_str name,
+                            weir_arena *arena, store_once *out, weir_error *err)
 {
     const store_once found = {
         .run = { .name = { weir__arena_copy(arena, name.ptr, name.len), name.len },
                  .holder = weir__sqlite_column_copy(stmt, HOLDER, arena),
                  .fence = sqlite3_column_int64(stmt, FENCE),
+                 .token = conn->row.token,
                  .since_us = sqlite3_column_int64(stmt, SINCE),
                  .until_us = sqlite3_column_int64(stmt, UNTIL) },
         .state = (store_once_state)sqlite3_column_int(stmt, STATE),
@@ -62,7 +63,7 @@ static weir_status find(sqlite_conn *conn, const lock_key *key, weir_arena *aren
     }
     status = weir__sqlite_step(conn, stmt, found, err);
     if (status == WEIR_OK && *found) {
-        status = read_row(stmt, key->name, arena, out, err);
+        status = read_row(conn, stmt, key->name, arena, out, err);
     }
     weir__sqlite_done(stmt);
     return status;
@@ -167,7 +168,7 @@ weir_status weir__sqlite_once_begin(weir_store *base, weir_str key, weir_str hol
 typedef struct lock_change {
     const char *sql;
     lock_key key;
-    int64_t fence;
+    int64_t fence, token;
     uint32_t flags;   /* of the transaction */
     int64_t lease_us; /* lock_extend */
     int64_t exit_status;
@@ -206,6 +207,9 @@ static weir_status change(weir_store *base, const lock_change *c, weir_error *er
     if (status != WEIR_OK) {
         return status;
     }
+    if (c->token != 0 && c->token != conn->row.token) { /* of the log before a restore */
+        return weir__sqlite_write_end(s, weir__lock_lost(c->key.name, c->fence, err), false, err);
+    }
     status = change_in(conn, c, now_us, err);
     if (status == WEIR_ELOST && c->sql == sql_once_end) {
         weir_arena arena = { 0 };
@@ -220,38 +224,46 @@ static weir_status change(weir_store *base, const lock_change *c, weir_error *er
     return weir__sqlite_write_end(s, status, false, err);
 }
 
-weir_status weir__sqlite_lock_extend(weir_store *base, weir_str name, int64_t fence,
+weir_status weir__sqlite_lock_extend(weir_store *base, weir_str name, int64_t fence, int64_t token,
                                      int64_t lease_us, weir_error *err)
 {
     const lock_change c = {
-        .sql = sql_lock_extend, .key = { .name = name }, .fence = fence, .lease_us = lease_us
+        .sql = sql_lock_extend,
+        .key = { .name = name },
+        .fence = fence,
+        .token = token,
+        .lease_us = lease_us,
     };
     return change(base, &c, err);
 }
 
-weir_status weir__sqlite_lock_release(weir_store *base, weir_str name, int64_t fence,
+weir_status weir__sqlite_lock_release(weir_store *base, weir_str name, int64_t fence, int64_t token,
                                       weir_error *err)
 {
-    const lock_change c = { .sql = sql_lock_remove, .key = { .name = name }, .fence = fence };
+    const lock_change c = {
+        .sql = sql_lock_remove, .key = { .name = name }, .fence = fence, .token = token
+    };
     return change(base, &c, err);
 }
 
-weir_status weir__sqlite_once_extend(weir_store *base, weir_str key, int64_t fence,
+weir_status weir__sqlite_once_extend(weir_store *base, weir_str key, int64_t fence, int64_t token,
                                      int64_t lease_us, weir_error *err)
 {
     const lock_change c = { .sql = sql_lock_extend,
                             .key = { .once = true, .name = key },
                             .fence = fence,
+                            .token = token,
                             .lease_us = lease_us };
     return change(base, &c, err);
 }
 
-weir_status weir__sqlite_once_finish(weir_store *base, weir_str key, int64_t fence,
+weir_status weir__sqlite_once_finish(weir_store *base, weir_str key, int64_t fence, int64_t token,
                                      int64_t exit_status, weir_str output, weir_error *err)
 {
     const lock_change c = { .sql = sql_once_end,
                             .key = { .once = true, .name = key },
                             .fence = fence,
+                            .token = token,
                             .flags = SQLITE_TX_DURABLE,
                             .exit_status = exit_status,
                             .output = output };

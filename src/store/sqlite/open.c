@@ -3,13 +3,14 @@
  * The order is: resolve the path, open the side file, lock it, open the database, look, make or
  * upgrade, unlock. A reading handle does the same with a connection that cannot write. Whatever
  * this opening has made and that turns out to be useless is removed again, while the lock is held,
- * so that nobody else can be using it; who waited for that lock notices and opens the side file
- * anew.
+ * so that nobody else can be using it; a process that waited for that lock notices, and opens the
+ * side file again.
  */
 #include "base/assert.h"
 #include "base/error.h"
+#include "base/file.h"
 #include "base/str.h"
-#include "store/sqlite/sqlite_private.h"
+#include "store/sqlite/seal.h"
 
 #include <errno.h>
 #include <string.h>
@@ -47,13 +48,19 @@ static weir_status copy_options(sqlite_store *s, const store_options *o, weir_er
     }
     s->checkpoint_next = s->options.checkpoint_pages;
     s->read_only = (o->open_flags & WEIR_OPEN_READONLY) != 0;
+    s->side.insecure = o->insecure;
     return WEIR_OK;
+}
+
+static int judging(const sqlite_store *s)
+{
+    return s->options.insecure ? FILE_INSECURE : 0;
 }
 
 static weir_status check_path(const sqlite_store *s, size_t len, weir_error *err)
 {
     return strlen(s->given) == len && len > 0 && strcmp(s->given, ":memory:") != 0
-               ? WEIR_OK
+               ? weir__file_judge_given(s->given, judging(s), err)
                : weir__fail(err, WEIR_EINVAL, "\"%s\" is not the path of a file", s->given);
 }
 
@@ -68,7 +75,7 @@ static weir_status resolve_path(sqlite_store *s, weir_error *err)
     if (path == NULL) {
         return weir__fail(err, WEIR_ENOMEM, "could not allocate a handle");
     }
-    /* As SQLite will do itself: whoever comes through a symbolic link gets the same side file. */
+    /* As SQLite will do itself: a symbolic link to a store leads to the same side file. */
     const int rc = vfs->xFullPathname(vfs, s->given, vfs->mxPathname + 1, path);
     if ((rc & 0xff) != SQLITE_OK) {
         const weir_status status =
@@ -96,11 +103,35 @@ bool weir__sqlite_file_exists(const sqlite_store *s, const char *suffix, bool *h
     return exists;
 }
 
+/* Whether nobody else can have prepared the files that SQLite opens by name. Asked before it opens
+ * them and afterwards, and never by opening them: closing a file ends SQLite's locks on it. The
+ * side file is judged where it is opened. */
+static weir_status judge_files(const sqlite_store *s, weir_error *err)
+{
+    static const char *const suffixes[] = { "", "-journal", "-wal", "-shm" };
+    weir_status status = weir__file_judge_above(s->path, judging(s), err);
+    for (size_t i = 0; i < sizeof suffixes / sizeof suffixes[0] && status == WEIR_OK; i++) {
+        weir_buffer name = { 0 };
+        if (!weir__buffer_add_text(&name, s->path) || !weir__buffer_add_text(&name, suffixes[i]) ||
+            !weir__buffer_add(&name, "", 1)) {
+            status = weir__fail(err, WEIR_ENOMEM, "could not allocate a handle");
+        } else {
+            status = weir__file_judge_name(name.ptr, FILE_ONE_NAME | judging(s), err);
+        }
+        weir__buffer_free(&name);
+    }
+    return status;
+}
+
 /* Remembers which files we have open. Under the side lock, when SQLite has opened them all. */
 static weir_status note_files(sqlite_store *s, weir_error *err)
 {
     static const char *const suffixes[SQLITE_FILES_COUNT] = { "", "-wal", "-shm" };
     const size_t len = strlen(s->path);
+    const weir_status status = judge_files(s, err);
+    if (status != WEIR_OK) {
+        return status;
+    }
     for (size_t i = 0; i < SQLITE_FILES_COUNT; i++) {
         struct stat st;
         const size_t suffix_len = strlen(suffixes[i]);
@@ -112,6 +143,7 @@ static weir_status note_files(sqlite_store *s, weir_error *err)
         memcpy(name + len, suffixes[i], suffix_len + 1);
         if (stat(name, &st) == 0) {
             s->files[i] = (sqlite_file){ .name = name, .dev = st.st_dev, .ino = st.st_ino };
+            s->written_ns = i == 0 ? weir__mtime_ns(&st) : s->written_ns;
         }
     }
     return WEIR_OK;
@@ -151,6 +183,10 @@ static weir_status look_at_files(sqlite_store *s, found_files *found, weir_error
         found->database_bytes = st.st_size > 0;
     } else if (errno != ENOENT) {
         return weir__side_fail(err, errno, "look at", s->given);
+    }
+    const weir_status status = judge_files(s, err);
+    if (status != WEIR_OK) {
+        return status;
     }
     (void)weir__sqlite_file_exists(s, "-wal", &found->wal_bytes);
     /* A database whose first commits are all in the WAL may be empty itself. */
@@ -192,6 +228,7 @@ static weir_status open_for_writing(sqlite_store *s, weir_error *err)
 {
     found_files found;
     bool made = false;
+    bool had_wal = false;
     const bool create = (s->options.open_flags & WEIR_OPEN_EXISTING) == 0;
 
     weir_status status = look_at_files(s, &found, err);
@@ -210,6 +247,9 @@ static weir_status open_for_writing(sqlite_store *s, weir_error *err)
     /* Again, now that nobody else is making or removing it. */
     status = look_at_files(s, &found, err);
     if (status == WEIR_OK) {
+        status = weir__seal_check(s, &had_wal, err);
+    }
+    if (status == WEIR_OK) {
         status = weir__sqlite_conn_open(s, create ? SQLITE_ROLE_CREATOR : SQLITE_ROLE_WRITER,
                                         &s->writer, err);
         if (status != WEIR_OK) {
@@ -218,6 +258,9 @@ static weir_status open_for_writing(sqlite_store *s, weir_error *err)
     }
     if (status == WEIR_OK) {
         status = weir__sqlite_schema_prepare(s, &made, err);
+    }
+    if (status == WEIR_OK) {
+        status = weir__seal_adopt(s, had_wal, made, err);
     }
     if (status == WEIR_OK) {
         status = weir__sqlite_row_read(s, &s->writer, err);
@@ -281,7 +324,11 @@ static weir_status open_for_reading(sqlite_store *s, weir_error *err)
     if (status != WEIR_OK) {
         return status;
     }
-    status = try_reading(s, err);
+    bool had_wal = false;
+    status = weir__seal_check(s, &had_wal, err);
+    if (status == WEIR_OK) {
+        status = try_reading(s, err);
+    }
     if (status == WEIR_EIO && !found.wal_bytes && !directory_is_writable(s)) {
         /* SQLite wants a -shm file beside a database with a WAL and could not make one. There is
          * nothing in a WAL, so the database file is all there is, and it is read as one that does
@@ -350,7 +397,7 @@ fail_memory:
     return weir__fail(err, WEIR_ENOMEM, "could not allocate a handle");
 }
 
-weir_status weir__sqlite_open(weir_store **out, const store_options *options, weir_error *err)
+weir_status weir__sqlite_place(sqlite_store **out, const store_options *options, weir_error *err)
 {
     sqlite_store *s = NULL;
     weir_status status = allocate(&s, err);
@@ -364,8 +411,40 @@ weir_status weir__sqlite_open(weir_store **out, const store_options *options, we
     if (status == WEIR_OK) {
         status = resolve_path(s, err);
     }
-    if (status == WEIR_OK) {
-        status = s->read_only ? open_for_reading(s, err) : open_for_writing(s, err);
+    if (status != WEIR_OK) {
+        s->base.ops->close(&s->base);
+        return status;
+    }
+    *out = s;
+    return WEIR_OK;
+}
+
+/* There is no database: a restore that was interrupted may have taken it away for a moment. */
+static weir_status explain_missing(sqlite_store *s, weir_status status, weir_error *err)
+{
+    bool had_wal = false;
+    weir_error why;
+    if (weir__sqlite_file_exists(s, "-weir", NULL) &&
+        (s->side.path != NULL || weir__side_open(&s->side, s->path, true, NULL) == WEIR_OK) &&
+        weir__seal_check(s, &had_wal, &why) == WEIR_ECORRUPT) {
+        status = WEIR_ECORRUPT;
+        if (err != NULL) {
+            *err = why;
+        }
+    }
+    return status;
+}
+
+weir_status weir__sqlite_open(weir_store **out, const store_options *options, weir_error *err)
+{
+    sqlite_store *s = NULL;
+    weir_status status = weir__sqlite_place(&s, options, err);
+    if (status != WEIR_OK) {
+        return status;
+    }
+    status = s->read_only ? open_for_reading(s, err) : open_for_writing(s, err);
+    if (status == WEIR_ENOTFOUND) {
+        status = explain_missing(s, status, err);
     }
     if (status != WEIR_OK) {
         s->base.ops->close(&s->base);
@@ -400,6 +479,8 @@ static weir_status open_as_guest(sqlite_store *s, size_t path_len, weir_error *e
         status = weir__sqlite_conn_open(s, SQLITE_ROLE_WRITER, &s->writer, err);
         if (status != WEIR_OK) {
             status = weir__wrap(err, status, "open \"%s\"", s->given);
+        } else if (path_len > 0) {
+            status = judge_files(s, err);
         }
     }
     return status;
@@ -435,20 +516,11 @@ weir_status weir__sqlite_plan(const store_options *options, weir_buffer *sql, we
     found_files found = { 0 };
     weir_buffer text = { 0 };
     sqlite_conn *conn = NULL;
-    weir_status status = allocate(&s, err);
+    weir_status status = weir__sqlite_place(&s, options, err);
     if (status != WEIR_OK) {
         return status;
     }
-    status = copy_options(s, options, err);
-    if (status == WEIR_OK) {
-        status = check_path(s, options->path.len, err);
-    }
-    if (status == WEIR_OK) {
-        status = resolve_path(s, err);
-    }
-    if (status == WEIR_OK) {
-        status = look_at_files(s, &found, err);
-    }
+    status = look_at_files(s, &found, err);
     /* Without a WAL the file is all there is, and looking at it so leaves no file behind. */
     s->read_only = true;
     s->immutable = !found.wal_bytes;
@@ -456,6 +528,10 @@ weir_status weir__sqlite_plan(const store_options *options, weir_buffer *sql, we
         status = weir__side_open(&s->side, s->path, true, err);
         if (status == WEIR_OK) {
             status = weir__side_lock(&s->side, weir__sqlite_deadline(s), err);
+        }
+        bool had_wal = false;
+        if (status == WEIR_OK) {
+            status = weir__seal_check(s, &had_wal, err);
         }
     }
     if (status == WEIR_OK && (found.database_bytes || found.wal_bytes)) {

@@ -156,8 +156,13 @@ static weir_status reset(sqlite_conn *conn, int64_t target, const operating *o, 
                          weir_error *err)
 {
     weir_buffer items = { 0 };
+    bool found = false;
+    int64_t to_clear = 0;
     weir_status status = reset_items(conn, target, o->position, &items, err);
-    *changed = status == WEIR_OK && items.len > 0;
+    if (status == WEIR_OK) {
+        status = weir__sqlite_get_int(conn, sql_reset_to_clear, &target, 1, &found, &to_clear, err);
+    }
+    *changed = status == WEIR_OK && (items.len > 0 || to_clear != 0);
     if (!*changed || o->op->dry_run) {
         goto out;
     }

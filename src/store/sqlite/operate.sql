@@ -23,6 +23,14 @@ SELECT s.reaction, max(?2, r.since), d.rule
  WHERE s.target = ?1 AND s.at > max(?2, r.since)
  ORDER BY s.reaction;
 
+-- Whether there is something to clear on a target: see clear_target, clear_retries, clear_lease.
+-- name: reset_to_clear
+SELECT holder IS NOT NULL OR blocked IS NOT NULL OR due IS NOT NULL OR lost <> 0 OR error <> ''
+       OR event <> 0 OR reaction <> 0 OR attempts <> 0
+       OR EXISTS (SELECT 1 FROM weir_subscriptions WHERE target = ?1 AND retries <> 0)
+  FROM weir_targets
+ WHERE id = ?1;
+
 -- name: reset_at
 UPDATE weir_subscriptions SET at = ?3 WHERE target = ?1 AND reaction = ?2;
 

@@ -743,6 +743,7 @@ weir_status weir__sqlite_read_log(weir_store *base, const store_log_query *q, st
     chunk_reset(chunk);
     status = weir__sqlite_epoch(f.conn, chunk->epoch, sizeof chunk->epoch, err);
     if (status == WEIR_OK) {
+        memcpy(chunk->log, chunk->epoch, sizeof chunk->log);
         status = read_log_in(&f, q, err);
     }
     weir__sqlite_read_end(s, f.conn);

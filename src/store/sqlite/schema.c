@@ -15,12 +15,15 @@
 #include <inttypes.h>
 #include <stdio.h>
 
-/* Steps are added here as files upgrade_2.sql and so on, and never change once they are
- * released. */
+/* Each step is a file, schema_2.sql and so on, and never changes once it is released. */
+static const sqlite_upgrade schema_steps[] = {
+    { .to = 2, .sql = sql_schema_2 },
+};
+
 static const sqlite_schema schema_current = {
     .version = SQLITE_SCHEMA_VERSION,
-    .steps = NULL,
-    .steps_count = 0,
+    .steps = schema_steps,
+    .steps_count = sizeof schema_steps / sizeof schema_steps[0],
 };
 
 static const sqlite_schema *_Atomic schema_pretended;
@@ -200,7 +203,7 @@ static weir_status run_create(sqlite_store *s, weir_error *err)
     }
     if (status == WEIR_OK) {
         weir__uuid7(now_us, epoch);
-        (void)sqlite3_bind_int64(stmt, 1, SQLITE_SCHEMA_VERSION);
+        (void)sqlite3_bind_int64(stmt, 1, SQLITE_SCHEMA_FIRST);
         weir__sqlite_bind_str(stmt, 2, weir__str(epoch));
         (void)sqlite3_bind_int64(stmt, 3, now_us);
         status = weir__sqlite_run(conn, stmt, err);
@@ -218,7 +221,7 @@ static weir_status change(sqlite_store *s, const found_store *found, weir_error 
     }
     if (from == 0) {
         status = run_create(s, err);
-        from = SQLITE_SCHEMA_VERSION;
+        from = SQLITE_SCHEMA_FIRST;
     } else {
         status = run_additions(&s->writer, found, err);
     }
@@ -295,6 +298,7 @@ weir_status weir__sqlite_schema_prepare(sqlite_store *s, bool *made, weir_error 
                           s->given);
     }
     *made = found.version == 0;
+    s->base.opened = *made ? STORE_MADE : STORE_UPGRADED;
     return WEIR_OK;
 }
 
@@ -351,7 +355,7 @@ static bool add_creation(sqlite_store *s, weir_buffer *out)
     (void)snprintf(row, sizeof row,
                    "INSERT INTO weir_store (one, schema, epoch, created, clock_us)\n"
                    "VALUES (1, %d, '%s', %" PRId64 ", %" PRId64 ");",
-                   SQLITE_SCHEMA_VERSION, epoch, now_us, now_us);
+                   SQLITE_SCHEMA_FIRST, epoch, now_us, now_us);
     return add_sql(out, sql_schema) && add_sql(out, sql_targets_schema) &&
            add_additions(&(found_store){ 0 }, out) && add_sql(out, row);
 }
@@ -398,7 +402,7 @@ weir_status weir__sqlite_schema_plan(sqlite_store *s, sqlite_conn *conn, weir_bu
     ok = ok && add_sql(out, "BEGIN IMMEDIATE;");
     ok = ok && (found.version != 0 || add_creation(s, out));
     ok = ok && (found.version == 0 || add_additions(&found, out));
-    ok = ok && add_steps(s, found.version == 0 ? SQLITE_SCHEMA_VERSION : found.version, out);
+    ok = ok && add_steps(s, found.version == 0 ? SQLITE_SCHEMA_FIRST : found.version, out);
     ok = ok && add_sql(out, "COMMIT;");
     return ok ? WEIR_OK : weir__fail(err, WEIR_ENOMEM, "could not allocate memory for the schema");
 }

@@ -3,7 +3,8 @@
  *
  * INVARIANTS
  *   (1) Nothing is written for a target unless the fence given is the one in its row and somebody
- *       holds it. The clock has no say: an expired lease that nobody took is still held.
+ *       holds it, nor for a lease of another log (before a restore). The clock has no say:
+ *       an expired lease that nobody took is still held.
  *   (2) The caller's own SQL cannot end the transaction it runs in: while it runs, every commit is
  *       turned into a rollback, and the settle is refused.
  *   (3) `held` is 1 exactly while the target is blocked or paused.
@@ -57,9 +58,15 @@ weir_status weir__sqlite_clear(sqlite_conn *conn, int64_t target, bool take, wei
 
 /* ---- fences -------------------------------------------------------------------------------- */
 
-/* WEIR_OK: the lease with that fence is held. ELOST. */
-static weir_status judge_fence(int64_t is, bool leased, int64_t fence, weir_error *err)
+/* WEIR_OK: the lease with that fence is held, and was taken on this log. ELOST. */
+static weir_status judge_fence(const sqlite_conn *conn, int64_t is, bool leased, int64_t fence,
+                               int64_t token, weir_error *err)
 {
+    if (token != 0 && token != conn->row.token) {
+        return weir__fail(err, WEIR_ELOST,
+                          "the lease is lost: fence %lld was taken before the store was restored",
+                          (long long)fence);
+    }
     if (is != fence) {
         return weir__fail(err, WEIR_ELOST, "the lease is lost: fence %lld, the target is at %lld",
                           (long long)fence, (long long)is);
@@ -70,7 +77,7 @@ static weir_status judge_fence(int64_t is, bool leased, int64_t fence, weir_erro
 }
 
 /* The same of a target that need not be known any further. ENOTFOUND. */
-static weir_status check_fence(sqlite_conn *conn, int64_t target, int64_t fence, weir_error *err)
+static weir_status check_fence(sqlite_conn *conn, const store_fenced *item, weir_error *err)
 {
     sqlite3_stmt *stmt = NULL;
     bool row = false;
@@ -78,13 +85,13 @@ static weir_status check_fence(sqlite_conn *conn, int64_t target, int64_t fence,
     if (status != WEIR_OK) {
         return status;
     }
-    sqlite3_bind_int64(stmt, 1, target);
+    sqlite3_bind_int64(stmt, 1, item->target);
     status = weir__sqlite_step(conn, stmt, &row, err);
     if (status == WEIR_OK && !row) {
-        status = weir__fail(err, WEIR_ENOTFOUND, "no target with id %lld", (long long)target);
+        status = weir__fail(err, WEIR_ENOTFOUND, "no target with id %lld", (long long)item->target);
     } else if (status == WEIR_OK) {
-        status = judge_fence(sqlite3_column_int64(stmt, 0), sqlite3_column_int(stmt, 1) != 0, fence,
-                             err);
+        status = judge_fence(conn, sqlite3_column_int64(stmt, 0), sqlite3_column_int(stmt, 1) != 0,
+                             item->fence, item->token, err);
     }
     weir__sqlite_done(stmt);
     return status;
@@ -338,7 +345,9 @@ static weir_status load_and_judge(sqlite_conn *conn, const store_settle *settle,
                                   weir_error *err)
 {
     const weir_status status = weir__sqlite_target_load(conn, settle->target, t, err);
-    return status == WEIR_OK ? judge_fence(t->fence, t->leased, settle->fence, err) : status;
+    return status == WEIR_OK
+               ? judge_fence(conn, t->fence, t->leased, settle->fence, settle->token, err)
+               : status;
 }
 
 weir_status weir__sqlite_settle_plain(sqlite_conn *conn, const store_settle *settle, int64_t now_us,
@@ -418,7 +427,7 @@ static weir_status fenced(weir_store *base, int64_t lease_us, store_fenced *item
     }
     for (size_t i = 0; i < count && status == WEIR_OK; i++) {
         results[i] = items[i];
-        status = check_fence(conn, items[i].target, items[i].fence, err);
+        status = check_fence(conn, &items[i], err);
         results[i].status = status;
         if (status == WEIR_ELOST || status == WEIR_ENOTFOUND) {
             status = WEIR_OK;

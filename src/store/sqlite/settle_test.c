@@ -1,13 +1,15 @@
 /* settle_test.c - settling on SQLite: the caller's own SQL runs inside the transaction, and cannot
- * get out of it; effects, positions and fence go together.
+ * get out of it; effects, positions and fence go together. What was held before a restore is lost.
  */
 #include "store/sqlite/targets_fixture.h"
+#include "store/store_backup.h"
 
 #include <signal.h>
 #include <stdio.h>
 #include <string.h>
 #include <sys/resource.h>
 #include <sys/stat.h>
+#include <unistd.h>
 
 static store_leased one_lease(fixture *f, store_lease_list *list)
 {
@@ -403,6 +405,117 @@ static void a_turn_that_fails_half_way_has_not_happened(void **state)
     fixture_check(f);
 }
 
+/* ---- a restore ------------------------------------------------------------------------------- */
+
+/* Puts the copy of the store in its place, and opens that. */
+static void put_back(fixture *f, const char *copy)
+{
+    static const char *const suffixes[] = { "", "-wal", "-shm" };
+    const store_options options = { .path = weir__str(f->path),
+                                    .busy_us = 10000000,
+                                    .key_ttl_us = 1000000,
+                                    .payload_bytes = STORE_PAYLOAD_BYTES_DEFAULT,
+                                    .application = "test",
+                                    .clock = &f->clock };
+    char *kept = NULL, path[256];
+    f->store->ops->close(f->store);
+    f->store = NULL;
+    OK(f, weir__sqlite_restore(&options, copy, &kept, NULL, NULL, &f->err));
+    for (size_t i = 0; i < sizeof suffixes / sizeof suffixes[0]; i++) {
+        (void)snprintf(path, sizeof path, "%s%s", kept, suffixes[i]);
+        (void)unlink(path);
+    }
+    (void)unlink(copy);
+    weir__free(kept);
+    OK(f, weir__sqlite_open(&f->store, &options, &f->err));
+}
+
+/* Everything that the holder of a lease may write. */
+static void assert_lease_lost(fixture *f, const store_leased *l, int64_t reaction)
+{
+    weir_store *s = f->store;
+    const store_advance advance = { .reaction = reaction, .to = 1 };
+    store_settle settle = { .target = l->target,
+                            .fence = l->fence,
+                            .token = l->token,
+                            .advances = &advance,
+                            .advances_count = 1 };
+    store_settle *const settles[] = { &settle };
+    store_fenced item = { .target = l->target, .fence = l->fence, .token = l->token };
+    store_lease_list none = { 0 };
+    assert_int_equal(s->ops->settle(s, &settle, &f->err), WEIR_ELOST);
+    assert_non_null(strstr(f->err.message, "before the store was restored"));
+    OK(f, s->ops->turn(s, settles, 1, NULL, &none, &f->err));
+    assert_int_equal(settle.status, WEIR_ELOST);
+    OK(f, s->ops->extend(s, 1000000, &item, 1, &f->err));
+    assert_int_equal(item.status, WEIR_ELOST);
+    OK(f, s->ops->release(s, &item, 1, &f->err));
+    assert_int_equal(item.status, WEIR_ELOST);
+    weir__arena_free(&none.arena);
+    assert_int_equal(fixture_int(f, "SELECT sum(at) FROM weir_subscriptions"), 0);
+}
+
+static void C24_a_lease_from_before_a_restore_writes_nothing_after_it(void **state)
+{
+    fixture *f = *state;
+    char copy[128];
+    store_lease_list old = { 0 }, again = { 0 };
+    const store_reaction r = fixture_declare(f, "r", "*", "*", STORE_RULE_CONSTANT);
+    (void)snprintf(copy, sizeof copy, "%s/copy.db", f->dir);
+    (void)fixture_put(f, "s-1", "A");
+    fixture_mark(f, "r", "x", "l", "", 1, 1);
+    OK(f, weir__sqlite_backup(f->store, copy, false, NULL, NULL, &f->err));
+    fixture_lease(f, 1, &old);
+    put_back(f, copy);
+    fixture_lease(f, 1, &again);
+    assert_int_equal(again.leases[0].target, old.leases[0].target);
+    assert_int_equal(again.leases[0].fence, old.leases[0].fence); /* it begins again */
+    assert_lease_lost(f, &old.leases[0], r.id);
+    /* Who has it now has noticed nothing; but a copy in which the lease is, is another log too. */
+    store_fenced item = { .target = again.leases[0].target,
+                          .fence = again.leases[0].fence,
+                          .token = again.leases[0].token };
+    OK(f, f->store->ops->extend(f->store, 1000000, &item, 1, &f->err));
+    assert_int_equal(item.status, WEIR_OK);
+    OK(f, weir__sqlite_backup(f->store, copy, false, NULL, NULL, &f->err));
+    put_back(f, copy);
+    assert_lease_lost(f, &again.leases[0], r.id);
+    weir__arena_free(&old.arena);
+    weir__arena_free(&again.arena);
+    fixture_check(f);
+}
+
+static void C40_a_lock_from_before_a_restore_is_lost_after_it(void **state)
+{
+    fixture *f = *state;
+    char copy[128];
+    store_lock old = { 0 }, again = { 0 };
+    store_once run = { 0 }, rerun = { 0 };
+    const weir_str me = weir__str("me"), name = weir__str("n");
+    (void)snprintf(copy, sizeof copy, "%s/copy.db", f->dir);
+    OK(f, weir__sqlite_backup(f->store, copy, false, NULL, NULL, &f->err));
+    weir_store *s = f->store;
+    OK(f, s->ops->lock_take(s, name, me, 1000000, &f->arena, &old, &f->err));
+    OK(f, s->ops->once_begin(s, name, me, 1000000, &f->arena, &run, &f->err));
+    put_back(f, copy);
+    s = f->store;
+    OK(f, s->ops->lock_take(s, name, me, 1000000, &f->arena, &again, &f->err));
+    OK(f, s->ops->once_begin(s, name, me, 1000000, &f->arena, &rerun, &f->err));
+    assert_int_equal(again.fence, old.fence);
+    assert_int_equal(rerun.run.fence, run.run.fence);
+    assert_int_equal(s->ops->lock_extend(s, name, old.fence, old.token, 1000000, &f->err),
+                     WEIR_ELOST);
+    assert_int_equal(s->ops->lock_release(s, name, old.fence, old.token, &f->err), WEIR_ELOST);
+    assert_int_equal(s->ops->once_extend(s, name, run.run.fence, run.run.token, 1000000, &f->err),
+                     WEIR_ELOST);
+    assert_int_equal(s->ops->once_finish(s, name, run.run.fence, run.run.token, 0, me, &f->err),
+                     WEIR_ELOST);
+    OK(f, s->ops->lock_release(s, name, again.fence, again.token, &f->err));
+    OK(f, s->ops->once_finish(s, name, rerun.run.fence, rerun.run.token, 0, me, &f->err));
+    assert_int_equal(s->ops->once_finish(s, name, run.run.fence, run.run.token, 0, me, &f->err),
+                     WEIR_ELOST);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -425,6 +538,10 @@ int main(void)
                                         fixture_setup, fixture_teardown),
         cmocka_unit_test_setup_teardown(a_turn_that_fails_half_way_has_not_happened, fixture_setup,
                                         fixture_teardown),
+        cmocka_unit_test_setup_teardown(C24_a_lease_from_before_a_restore_writes_nothing_after_it,
+                                        fixture_setup, fixture_teardown),
+        cmocka_unit_test_setup_teardown(C40_a_lock_from_before_a_restore_is_lost_after_it,
+                                        fixture_setup, fixture_teardown),
     };
     return cmocka_run_group_tests_name("settle", tests, NULL, NULL);
 }

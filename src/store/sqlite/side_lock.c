@@ -14,6 +14,7 @@
 #include "base/assert.h"
 #include "base/clock.h"
 #include "base/error.h"
+#include "base/file.h"
 #include "base/memory.h"
 #include "base/random.h"
 
@@ -45,36 +46,9 @@ weir_status weir__side_fail(weir_error *err, int code, const char *what, const c
     return status;
 }
 
-/* Descriptors 0 to 2 belong to the program, even when it has closed them. */
-static int fd_above_standard(int fd)
-{
-    if (fd < 0 || fd > STDERR_FILENO) {
-        return fd;
-    }
-    const int moved = fcntl(fd, F_DUPFD_CLOEXEC, STDERR_FILENO + 1);
-    const int code = errno;
-    (void)close(fd);
-    errno = code;
-    return moved;
-}
-
 static int open_fd(const char *path, int flags)
 {
-    return fd_above_standard(open(path, flags | O_CLOEXEC | O_NOFOLLOW, 0644));
-}
-
-/* As SQLite does for its own side files: whoever may write the database may write these. */
-static void match_database(int fd, const char *database)
-{
-    struct stat db;
-    if (stat(database, &db) != 0) {
-        return;
-    }
-    /* Best effort: where it is refused the file stays ours, and others get a clear error. */
-    if (geteuid() == 0 && fchown(fd, db.st_uid, db.st_gid) != 0) {
-        return;
-    }
-    (void)fchmod(fd, db.st_mode & 0666);
+    return weir__file_open(AT_FDCWD, path, flags, 0644);
 }
 
 /* Opens or makes the file under side->path; -1 with errno otherwise. */
@@ -86,7 +60,7 @@ static int open_or_make(side_lock *side)
         fd = open_fd(side->path, O_RDWR | O_CREAT | O_EXCL);
         if (fd >= 0) {
             side->created = true;
-            match_database(fd, side->database);
+            weir__file_match(fd, side->database);
         } else if (errno == EEXIST) {
             fd = open_fd(side->path, O_RDWR); /* someone was faster */
         }
@@ -108,18 +82,32 @@ static bool read_identity(side_lock *side)
     return true;
 }
 
+static int judging(const side_lock *side)
+{
+    return FILE_ONE_NAME | (side->insecure ? FILE_INSECURE : 0);
+}
+
 static weir_status reopen(side_lock *side, weir_error *err)
 {
     if (side->fd >= 0) {
         (void)close(side->fd);
     }
+    side->present = false;
     side->fd = open_or_make(side);
     if (side->fd < 0) {
         const int code = errno;
         if (side->read_only && (code == ENOENT || code == EACCES || code == EROFS)) {
             return WEIR_OK; /* nobody can have it, we neither */
         }
-        return weir__side_fail(err, code, "open side file", side->path);
+        const weir_status status = weir__file_open_judge(code, side->path, judging(side), err);
+        return status != WEIR_OK ? status
+                                 : weir__side_fail(err, code, "open side file", side->path);
+    }
+    const weir_status status = weir__file_judge(side->fd, side->path, judging(side), err);
+    if (status != WEIR_OK) {
+        (void)close(side->fd);
+        side->fd = -1;
+        return status;
     }
     if (!read_identity(side)) {
         return weir__side_fail(err, errno, "look at side file", side->path);
@@ -133,7 +121,7 @@ weir_status weir__side_open(side_lock *side, const char *database, bool read_onl
     static const char suffix[] = "-weir";
     const size_t len = strlen(database);
 
-    *side = (side_lock){ .fd = -1, .read_only = read_only };
+    *side = (side_lock){ .fd = -1, .read_only = read_only, .insecure = side->insecure };
     side->database = weir__strndup(database, len);
     side->path = weir__malloc(len + sizeof suffix);
     if (side->database == NULL || side->path == NULL) {
@@ -206,6 +194,7 @@ weir_status weir__side_lock(side_lock *side, int64_t deadline_us, weir_error *er
         }
         if (is_current(side)) {
             side->held = true;
+            weir__side_show(side);
             return WEIR_OK;
         }
         status = reopen(side, err);

@@ -1,7 +1,9 @@
 /* side_lock.h - the file beside a database: one writer among all processes, and their wake-ups.
  *
- * PATH-weir holds 8 bytes, the stamp, which changes after every commit that may give someone work.
- * Whoever holds an exclusive flock on it is the only one to write, checkpoint or recover PATH.
+ * PATH-weir holds 8 bytes, the stamp, which changes after every commit that may give someone work,
+ * and the record of seal.c. Only the holder of an exclusive flock on it writes, checkpoints or
+ * recovers PATH. Every handle that is open holds a shared lock on one byte of it, for
+ * as long as it is open.
  */
 #ifndef WEIR_STORE_SQLITE_SIDE_LOCK_H
 #define WEIR_STORE_SQLITE_SIDE_LOCK_H
@@ -26,13 +28,16 @@ typedef struct side_lock {
     dev_t dev;
     ino_t ino;
     bool read_only;
-    bool created; /* by the opening that gave us fd */
+    bool insecure; /* set before opening: see base/file.h */
+    bool created;  /* by the opening that gave us fd */
     bool held;
+    bool present; /* others see that the store is open here */
 } side_lock;
 
 /* Opens PATH-weir, creating it when it is not there. read_only: opened for reading when it cannot
  * be written, and left out (WEIR_OK with fd -1) when it can neither be opened nor made; nothing is
- * locked then. *side must be zeroed, and is ended by weir__side_close, also after a failure. */
+ * locked then. *side must be zeroed except for `insecure`. weir__side_close ends it, also after a
+ * failure. */
 weir_status weir__side_open(side_lock *side, const char *database, bool read_only, weir_error *err);
 void weir__side_close(side_lock *side); /* zeroed or closed is fine; lets go of the lock */
 
@@ -41,6 +46,12 @@ void weir__side_close(side_lock *side); /* zeroed or closed is fine; lets go of 
  * the file that others find under that name. WEIR_EBUSY: no turn in time. */
 weir_status weir__side_lock(side_lock *side, int64_t deadline_us, weir_error *err);
 void weir__side_unlock(side_lock *side);
+/* side_presence.c. A handle shows that it has the store open with its first lock, which does this,
+ * and until it is closed, or leaves. */
+void weir__side_show(side_lock *side);
+void weir__side_leave(side_lock *side);
+/* Whether another handle, here or in another process, has the store open. */
+bool weir__side_others(const side_lock *side);
 /* Removes the file, while the lock is held: for an opening that failed and had made it. */
 void weir__side_remove(side_lock *side);
 

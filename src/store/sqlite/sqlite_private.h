@@ -6,13 +6,15 @@
 #ifndef WEIR_STORE_SQLITE_SQLITE_PRIVATE_H
 #define WEIR_STORE_SQLITE_SQLITE_PRIVATE_H
 
+#include "base/stop.h"
 #include "store/sqlite/side_lock.h"
 #include "store/sqlite/sqlite_store.h"
 
 #include <stdatomic.h>
 
 enum {
-    SQLITE_SCHEMA_VERSION = 1,
+    SQLITE_SCHEMA_FIRST = 1,   /* what schema.sql and targets_schema.sql make */
+    SQLITE_SCHEMA_VERSION = 2, /* and the steps of schema.c lead to           */
     SQLITE_READERS_MAX = 8,
     SQLITE_CHECKPOINT_PAGES_DEFAULT = 4000,
     SQLITE_CHECKPOINT_ON_CLOSE_PAGES = 1000,
@@ -25,6 +27,7 @@ typedef enum sqlite_role {
     SQLITE_ROLE_WRITER,       /* writes                                              */
     SQLITE_ROLE_CHECKPOINTER, /* runs checkpoints while the writer keeps all others out */
     SQLITE_ROLE_READER,
+    SQLITE_ROLE_PEEK, /* runs no SQL: for the bytes of the file as they are */
 } sqlite_role;
 
 /* A step from one schema to the next. `sql`: static. */
@@ -79,12 +82,14 @@ struct sqlite_store {
     /* owned by whoever has taken the writer slot */
     side_lock side;
     sqlite_conn writer, checkpointer;
-    int64_t deadline_us; /* machine's monotonic clock: when BEGIN stops waiting */
-    int64_t now_us;      /* of the transaction that is open */
+    int64_t deadline_us;   /* machine's monotonic clock: when BEGIN stops waiting */
+    const weir_stop *stop; /* guest: once it is set, nothing is waited for; borrowed, may be NULL */
+    int64_t now_us;        /* of the transaction that is open */
     int64_t changes_before;
     bool events_written;         /* events carry the time themselves, weir_store need not */
     bool sync_full;              /* what the writer's PRAGMA synchronous is now */
     int64_t wal_pages;           /* in the WAL after our last commit */
+    int64_t written_ns;          /* when the database file was last changed, as we know */
     int64_t checkpoint_next;     /* at so many pages we try again */
     sqlite_category *categories; /* owned: ids that are committed or of this transaction */
     size_t categories_count;
@@ -105,6 +110,9 @@ struct sqlite_store {
     _Atomic bool at_rest;  /* opened and not being closed                          */
     bool inherited;        /* opened by an ancestor of this process: nobody's here */
     bool inherited_in_use; /* and some thread was inside SQLite when we were forked */
+
+    /* SQLite has called the database malformed: nothing more is written to it */
+    _Atomic bool damaged;
 
     /* counters for stats and tests; relaxed, nothing is derived from them */
     _Atomic int64_t transactions, checkpoints;
@@ -127,6 +135,8 @@ void weir__sqlite_handle_remove(sqlite_store *s); /* one that was never added is
  * WEIR_EMISUSE when one of them was in use at that moment. */
 weir_status weir__sqlite_inherited_close(weir_error *err);
 
+/* open.c. A handle that knows where its store is but has nothing open. Ended by base.ops->close. */
+weir_status weir__sqlite_place(sqlite_store **out, const store_options *options, weir_error *err);
 /* open.c. A handle on somebody else's database, for the port to tables: its writer is connected to
  * a file that exists (ENOTFOUND), or to a database in memory when the path is empty. Commits are
  * durable; nothing of a store is made or needed. Whoever has it uses the writer, waits until
@@ -142,6 +152,11 @@ bool weir__sqlite_file_exists(const sqlite_store *s, const char *suffix, bool *h
  * was opened: SQLite would go on with the one that nobody finds any more. */
 weir_status weir__sqlite_files_check(const sqlite_store *s, size_t count, weir_error *err);
 
+/* What to do about a database that is damaged. */
+#define SQLITE_DAMAGED_DETAIL                                                                      \
+    "The database file is damaged. Restore a backup with weir restore, or try the \".recover\" "   \
+    "command of the sqlite3 shell on a copy."
+
 /* statement.c */
 void weir__sqlite_statements_reset(sqlite_conn *conn); /* ends every open cursor */
 void weir__sqlite_statements_free(sqlite_conn *conn);
@@ -153,8 +168,6 @@ int64_t weir__sqlite_deadline(const sqlite_store *s);
 /* Reads weir_store and the end of the log into conn->row; WEIR_ENEWER when the schema has
  * changed. */
 weir_status weir__sqlite_row_read(sqlite_store *s, sqlite_conn *conn, weir_error *err);
-/* store.c. weir_store.epoch, inside a transaction. */
-weir_status weir__sqlite_epoch(sqlite_conn *conn, char *out, size_t bytes, weir_error *err);
 /* The store's time, with what conn->row says taken into account. */
 int64_t weir__sqlite_clock(sqlite_store *s, int64_t seen_us);
 

@@ -22,6 +22,7 @@ typedef struct sqlite_row {
     int64_t head;         /* position of the last event; 0: there is none             */
     int64_t next;         /* position of the next event                               */
     int64_t version_base; /* version of a stream's first event: 0 outside of tests    */
+    int64_t token;        /* of every lease and lock: made of the epoch, never 0      */
 } sqlite_row;
 
 /* A connection and its prepared statements. Belongs to one thread at a time. */
@@ -29,7 +30,8 @@ typedef struct sqlite_conn {
     sqlite3 *db;                      /* owned */
     struct sqlite_cached *statements; /* owned: SQL text (by address) to statement */
     size_t statements_count, statements_capacity;
-    sqlite_row row; /* of the transaction that is open */
+    sqlite_row row;        /* of the transaction that is open */
+    _Atomic bool *damaged; /* borrowed from the handle: set when SQLite finds damage; may be NULL */
 } sqlite_conn;
 
 /* ---- transactions (transaction.c) --------------------------------------------------------- */
@@ -53,6 +55,9 @@ weir_status weir__sqlite_write_begin_until(sqlite_store *s, uint32_t flags, int6
  * `status`, or what the commit failed with; WEIR_EMISUSE when something inside has ended the
  * transaction. */
 weir_status weir__sqlite_write_end(sqlite_store *s, weir_status status, bool wake, weir_error *err);
+
+/* store.c. weir_store.epoch, inside a transaction. */
+weir_status weir__sqlite_epoch(sqlite_conn *conn, char *out, size_t bytes, weir_error *err);
 
 /* A read transaction on a pooled connection; keep it short, never over a callback. */
 weir_status weir__sqlite_read_begin(sqlite_store *s, sqlite_conn **conn, weir_error *err);
@@ -169,17 +174,17 @@ weir_status weir__sqlite_turn(weir_store *base, store_settle *const *settles, si
 weir_status weir__sqlite_lock_take(weir_store *base, weir_str name, weir_str holder,
                                    int64_t lease_us, weir_arena *arena, store_lock *out,
                                    weir_error *err);
-weir_status weir__sqlite_lock_extend(weir_store *base, weir_str name, int64_t fence,
+weir_status weir__sqlite_lock_extend(weir_store *base, weir_str name, int64_t fence, int64_t token,
                                      int64_t lease_us, weir_error *err);
-weir_status weir__sqlite_lock_release(weir_store *base, weir_str name, int64_t fence,
+weir_status weir__sqlite_lock_release(weir_store *base, weir_str name, int64_t fence, int64_t token,
                                       weir_error *err);
 weir_status weir__sqlite_locks(weir_store *base, store_lock_list *list, weir_error *err);
 weir_status weir__sqlite_once_begin(weir_store *base, weir_str key, weir_str holder,
                                     int64_t lease_us, weir_arena *arena, store_once *out,
                                     weir_error *err);
-weir_status weir__sqlite_once_extend(weir_store *base, weir_str key, int64_t fence,
+weir_status weir__sqlite_once_extend(weir_store *base, weir_str key, int64_t fence, int64_t token,
                                      int64_t lease_us, weir_error *err);
-weir_status weir__sqlite_once_finish(weir_store *base, weir_str key, int64_t fence,
+weir_status weir__sqlite_once_finish(weir_store *base, weir_str key, int64_t fence, int64_t token,
                                      int64_t exit_status, weir_str output, weir_error *err);
 weir_status weir__sqlite_once_forget(weir_store *base, weir_str key, weir_error *err);
 /* The targets' part of check: findings about targets, subscriptions, work rows and parked

@@ -37,9 +37,7 @@ weir_status weir__sqlite_fail(sqlite_conn *conn, int rc, weir_error *err, const 
         break;
     case SQLITE_CORRUPT:
         status = WEIR_ECORRUPT;
-        detail =
-            "The database file is damaged; restore it from a backup, or try \".recover\" of the "
-            "sqlite3 shell on a copy.";
+        detail = SQLITE_DAMAGED_DETAIL;
         break;
     case SQLITE_NOTADB:
         status = WEIR_ECORRUPT;
@@ -68,6 +66,9 @@ weir_status weir__sqlite_fail(sqlite_conn *conn, int rc, weir_error *err, const 
         break;
     default:
         break;
+    }
+    if (status == WEIR_ECORRUPT && conn->damaged != NULL) {
+        atomic_store(conn->damaged, true);
     }
     status = weir__fail(err, status, "could not %s: %s", what, text);
     weir__error_store_code(err, "%d", rc);

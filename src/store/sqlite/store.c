@@ -2,7 +2,7 @@
 #include "base/assert.h"
 #include "base/error.h"
 #include "base/str.h"
-#include "store/sqlite/sqlite_private.h"
+#include "store/sqlite/seal.h"
 #include "store/sqlite/store_sql.h"
 
 #include <stdio.h>
@@ -10,19 +10,52 @@
 
 extern const weir_store_ops weir__sqlite_ops;
 
-/* Leaves little to recover to whoever opens the store next, if that keeps nobody waiting. */
-static void checkpoint_on_close(sqlite_store *s)
+/* A guest's database has no side file; BEGIN IMMEDIATE keeps everyone out of a checkpoint. */
+static void checkpoint_of_guest(sqlite_store *s)
 {
-    if (s->writer.db == NULL || s->wal_pages < SQLITE_CHECKPOINT_ON_CLOSE_PAGES) {
+    if (s->writer.db != NULL && s->wal_pages >= SQLITE_CHECKPOINT_ON_CLOSE_PAGES) {
+        s->deadline_us = 0; /* nobody waits for a closing */
+        weir__sqlite_checkpoint(s);
+    }
+}
+
+static bool wal_has_bytes(const sqlite_store *s)
+{
+    bool has_bytes = false;
+    (void)weir__sqlite_file_exists(s, "-wal", &has_bytes);
+    return has_bytes;
+}
+
+/* The last to close a store brings everything into the database file and leaves an empty WAL.
+ * SQLite does it while it closes its connection, and only if it gets the database exclusively,
+ * which it does when no other connection of any program exists. So there is nobody whose commit the
+ * checkpoint could meet. Of several that close at once each stops being present before it looks
+ * for others, so that the last one finds nobody; it waits for the side lock of those before it. */
+static void close_as_last(sqlite_store *s)
+{
+    if (s->writer.db == NULL || s->read_only || atomic_load(&s->damaged)) {
         return;
     }
-    s->deadline_us = 0; /* nobody waits for a closing */
-    if (s->guest) {
-        weir__sqlite_checkpoint(s); /* without a side file: BEGIN IMMEDIATE keeps everyone out */
-    } else if (weir__side_lock(&s->side, 0, NULL) == WEIR_OK) {
-        weir__sqlite_checkpoint(s);
-        weir__side_unlock(&s->side);
+    weir__side_leave(&s->side);
+    if (s->side.present || weir__side_others(&s->side)) {
+        return;
     }
+    s->deadline_us = weir__sqlite_deadline(s);
+    if (weir__side_lock(&s->side, s->deadline_us, NULL) != WEIR_OK) {
+        return;
+    }
+    weir__side_leave(&s->side); /* taking the lock has shown us again */
+    int keep_wal = 1;           /* the empty file: users who may only read need it */
+    if (!weir__side_others(&s->side) &&
+        weir__sqlite_files_check(s, SQLITE_FILES_COUNT, NULL) == WEIR_OK &&
+        weir__seal_running(s, NULL) == WEIR_OK && wal_has_bytes(s) && weir__seal_renew(s) &&
+        sqlite3_file_control(s->writer.db, "main", SQLITE_FCNTL_PERSIST_WAL, &keep_wal) ==
+            SQLITE_OK &&
+        sqlite3_db_config(s->writer.db, SQLITE_DBCONFIG_NO_CKPT_ON_CLOSE, 0, NULL) == SQLITE_OK) {
+        weir__sqlite_conn_close(&s->writer);
+        weir__seal_written(s);
+    }
+    weir__side_unlock(&s->side);
 }
 
 static void store_close(weir_store *base)
@@ -31,14 +64,20 @@ static void store_close(weir_store *base)
     if (s->inherited) {
         return; /* in a forked child it is the parent's; what can be closed is closed by fork.c */
     }
+    const bool opened = s->at_rest;
     s->at_rest = false;
     WEIR_ASSERT(!s->writer_taken);
     for (size_t i = 0; i < SQLITE_READERS_MAX; i++) {
         WEIR_ASSERT(!s->readers_taken[i]);
         weir__sqlite_conn_close(&s->readers[i]);
     }
-    checkpoint_on_close(s);
+    if (s->guest) {
+        checkpoint_of_guest(s);
+    }
     weir__sqlite_conn_close(&s->checkpointer);
+    if (!s->guest && opened) {
+        close_as_last(s);
+    }
     weir__sqlite_conn_close(&s->writer);
     weir__side_close(&s->side);
     weir__sqlite_handle_remove(s);
@@ -99,6 +138,7 @@ static weir_status store_positions_get(weir_store *base, store_positions *out, w
                             .now_us = weir__sqlite_clock(s, conn->row.clock_us) };
     status = weir__sqlite_epoch(conn, at.epoch, sizeof at.epoch, err);
     if (status == WEIR_OK) {
+        memcpy(at.log, at.epoch, sizeof at.log);
         *out = at;
     }
     weir__sqlite_read_end(s, conn);

@@ -531,14 +531,18 @@ static weir_status poll_lane(sqlite_conn *conn, weir_str lane, bool paused, stor
     if (found) {
         poll->lease_end_us = least(poll->lease_end_us, value);
     }
-    status = poll_value(conn, sql_poll_due, lane, poll->now_us, &found, &value, err);
+    status = poll_value(conn, sql_poll_due_next, lane, poll->now_us, &found, &value, err);
     if (status != WEIR_OK) {
         return status;
     }
     if (found) {
         poll->due_us = least(poll->due_us, value);
-        poll->ready = poll->ready || value <= poll->now_us;
     }
+    status = poll_value(conn, sql_poll_due, lane, poll->now_us, &found, &value, err);
+    if (status != WEIR_OK) {
+        return status;
+    }
+    poll->ready = poll->ready || found;
     status = poll_value(conn, sql_poll_ready, lane, poll->now_us, &found, &value, err);
     poll->ready = poll->ready || (status == WEIR_OK && found);
     return status;
@@ -612,6 +616,10 @@ weir_status weir__sqlite_poll(weir_store *base, store_poll *poll, weir_error *er
     result.safe = conn->row.head;
     status = weir__sqlite_read_now(s, conn, &result.now_us, err);
     if (status == WEIR_OK) {
+        status = weir__sqlite_epoch(conn, result.epoch, sizeof result.epoch, err);
+    }
+    if (status == WEIR_OK) {
+        memcpy(result.log, result.epoch, sizeof result.log);
         status = poll_in(conn, &result, err);
     }
     weir__sqlite_read_end(s, conn);

@@ -75,9 +75,15 @@ SELECT 1
  LIMIT 1;
 
 -- name: poll_due
+SELECT 1
+  FROM weir_targets INDEXED BY weir_targets_due
+ WHERE lane = ?1 AND behind = 1 AND held = 0 AND due IS NOT NULL AND due <= ?2
+ LIMIT 1;
+
+-- name: poll_due_next
 SELECT due
   FROM weir_targets INDEXED BY weir_targets_due
- WHERE lane = ?1 AND behind = 1 AND held = 0 AND due IS NOT NULL
+ WHERE lane = ?1 AND behind = 1 AND held = 0 AND due IS NOT NULL AND due > ?2
  ORDER BY due
  LIMIT 1;
 

@@ -9,7 +9,8 @@
  */
 #include "base/assert.h"
 #include "base/error.h"
-#include "store/sqlite/sqlite_private.h"
+#include "base/str.h"
+#include "store/sqlite/seal.h"
 #include "store/sqlite/transaction_sql.h"
 
 static const char sql_begin_write[] = "BEGIN IMMEDIATE";
@@ -136,6 +137,9 @@ weir_status weir__sqlite_row_read(sqlite_store *s, sqlite_conn *conn, weir_error
         .head = last,
         .next = (last > base ? last : base) + 1,
         .version_base = sqlite3_column_int64(stmt, 3),
+        /* Fences begin again in a store that was restored; this differs. Only compared with what
+         * the same process was given. */
+        .token = (int64_t)(weir__str_hash(weir__sqlite_column_str(stmt, 6)) >> 1) | 1,
     };
 out:
     weir__sqlite_done(stmt);
@@ -208,6 +212,12 @@ weir_status weir__sqlite_write_begin_until(sqlite_store *s, uint32_t flags, int6
     if (s->read_only) {
         return weir__fail(err, WEIR_EMISUSE, "the store was opened for reading only");
     }
+    if (atomic_load(&s->damaged)) {
+        const weir_status damaged =
+            weir__fail(err, WEIR_ECORRUPT, "\"%s\" is damaged, nothing is written to it", s->given);
+        weir__error_detail(err, SQLITE_DAMAGED_DETAIL);
+        return damaged;
+    }
     weir_status status = weir__sqlite_slot_take(s, deadline_us, err);
     if (status != WEIR_OK) {
         return status;
@@ -222,6 +232,9 @@ weir_status weir__sqlite_write_begin_until(sqlite_store *s, uint32_t flags, int6
     if (status == WEIR_OK) {
         s->deadline_us = deadline_us;
         status = weir__sqlite_files_check(s, SQLITE_FILES_COUNT, err);
+        if (status == WEIR_OK) {
+            status = weir__seal_running(s, err);
+        }
         if (status == WEIR_OK) {
             status = begin_immediate(s, flags, err);
         }
@@ -355,7 +368,12 @@ static void pool_give(sqlite_store *s, sqlite_conn *conn)
 static weir_status refuse_changed(const sqlite_store *s, weir_error *err)
 {
     bool has_bytes = false;
-    if (!s->immutable || !weir__sqlite_file_exists(s, "-wal", &has_bytes) || !has_bytes) {
+    struct stat st;
+    if (!s->immutable) {
+        return WEIR_OK;
+    }
+    (void)weir__sqlite_file_exists(s, "-wal", &has_bytes);
+    if (!has_bytes && stat(s->path, &st) == 0 && weir__mtime_ns(&st) == s->written_ns) {
         return WEIR_OK;
     }
     return weir__fail(err, WEIR_EUNAVAILABLE,

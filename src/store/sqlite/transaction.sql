@@ -8,7 +8,8 @@ SELECT
     position_base,
     version_base,
     (SELECT max(id) FROM weir_events),
-    (SELECT created FROM weir_events ORDER BY id DESC LIMIT 1)
+    (SELECT created FROM weir_events ORDER BY id DESC LIMIT 1),
+    epoch
 FROM weir_store
 WHERE one = 1;
 

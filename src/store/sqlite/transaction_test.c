@@ -11,6 +11,7 @@
 
 #include <pthread.h>
 #include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
 #include <unistd.h>
 
@@ -398,25 +399,101 @@ static void a_checkpoint_does_not_wait_for_a_foreign_writer(void **state)
     assert_int_equal(testing_append(t->store, "order-1", &t->err), WEIR_OK);
 }
 
-static void closing_leaves_a_short_wal_alone_and_moves_a_long_one(void **state)
+static void the_last_to_close_leaves_one_complete_file(void **state)
 {
     testing *t = *state;
     assert_int_equal(testing_append(t->store, "order-1", &t->err), WEIR_OK);
+    weir_store *reader = testing_open(t, WEIR_OPEN_READONLY);
     const int64_t short_bytes = testing_bytes(t, "");
     testing_close(&t->store);
-    assert_int_equal(testing_bytes(t, ""), short_bytes); /* nothing was moved into the database */
+    assert_int_equal(testing_bytes(t, ""), short_bytes); /* not the last: it moves nothing */
+    assert_true(testing_bytes(t, "-wal") > 0);
+    assert_int_equal(testing_head(reader), 1);
+    testing_close(&reader); /* cannot write */
     assert_true(testing_bytes(t, "-wal") > 0);
 
     t->store = testing_open(t, 0);
-    for (int i = 0; i < 1100 && store_of(t)->wal_pages < SQLITE_CHECKPOINT_ON_CLOSE_PAGES; i++) {
-        assert_int_equal(testing_append(t->store, "order-1", &t->err), WEIR_OK);
-    }
-    assert_true(store_of(t)->wal_pages >= SQLITE_CHECKPOINT_ON_CLOSE_PAGES);
-    assert_int_equal(store_of(t)->checkpoints, 0);
     testing_close(&t->store);
     assert_true(testing_bytes(t, "") > short_bytes);
+    assert_int_equal(testing_bytes(t, "-wal"), 0);
     t->store = testing_open(t, 0);
+    assert_int_equal(testing_head(t->store), 1);
     assert_string_equal(testing_check(t->store), "");
+}
+
+/* In a process of its own: SQLite's locks end when any descriptor of the file is closed. */
+static void shell(const testing *t, const char *program, const char *from, const char *to)
+{
+    char command[400];
+    (void)snprintf(command, sizeof command, "%s '%s%s' '%s%s'", program, t->path, from, t->path,
+                   to);
+    assert_int_equal(system(command), 0); /* NOLINT(cert-env33-c): a command of this test's own */
+}
+
+static void C12_a_file_that_was_overwritten_in_place_is_written_no_more(void **state)
+{
+    testing *t = *state;
+    assert_int_equal(testing_append(t->store, "order-1", &t->err), WEIR_OK);
+    testing_close(&t->store);
+    shell(t, "cp", "", ".good");
+    t->store = testing_open(t, 0);
+    assert_int_equal(testing_append(t->store, "order-1", &t->err), WEIR_OK);
+    testing_close(&t->store);
+    t->store = testing_open(t, 0);
+    weir_store *other = testing_open(t, 0);
+    assert_int_equal(testing_append(t->store, "order-1", &t->err), WEIR_OK);
+    shell(t, "cp", ".good", "");
+    for (int i = 0; i < 2; i++) {
+        assert_int_equal(testing_append(t->store, "order-1", &t->err), WEIR_EUNAVAILABLE);
+        assert_non_null(strstr(t->err.message, "was overwritten"));
+        assert_int_equal(testing_append(other, "order-1", &t->err), WEIR_EUNAVAILABLE);
+    }
+    testing_close(&t->store);
+    testing_close(&other); /* the last one: it must not bring its WAL into that file either */
+    shell(t, "cmp", "", ".good");
+}
+
+/* Checkpoints of others change the file's time and nothing else. */
+static void a_checkpoint_of_another_handle_is_no_swap(void **state)
+{
+    testing *t = *state;
+    weir_store *other = NULL;
+    t->options.checkpoint_pages = 1;
+    other = testing_open(t, 0);
+    for (int i = 0; i < 20; i++) {
+        assert_int_equal(testing_append(t->store, "order-1", &t->err), WEIR_OK);
+        assert_int_equal(testing_append(other, "order-1", &t->err), WEIR_OK);
+    }
+    assert_true(sqlite_of(other)->checkpoints > 0);
+    testing_close(&other);
+    assert_int_equal(testing_head(t->store), 40);
+}
+
+static void C12_a_handle_that_has_seen_damage_writes_no_more(void **state)
+{
+    testing *t = *state;
+    sqlite_conn *conn = &store_of(t)->writer;
+    assert_int_equal(testing_append(t->store, "order-1", &t->err), WEIR_OK);
+    assert_int_equal(weir__sqlite_fail(conn, SQLITE_CORRUPT, &t->err, "read"), WEIR_ECORRUPT);
+    assert_int_equal(testing_append(t->store, "order-1", &t->err), WEIR_ECORRUPT);
+    assert_non_null(strstr(t->err.detail, "weir restore"));
+    assert_int_equal(testing_head(t->store), 1);
+}
+
+static void closing_checkpoints_nothing_beside_a_program_that_is_no_weir(void **state)
+{
+    testing *t = *state;
+    sqlite3 *db = NULL;
+    assert_int_equal(testing_append(t->store, "order-1", &t->err), WEIR_OK);
+    assert_int_equal(sqlite3_open(t->path, &db), SQLITE_OK);
+    assert_int_equal(sqlite3_db_config(db, SQLITE_DBCONFIG_NO_CKPT_ON_CLOSE, 1, NULL), SQLITE_OK);
+    assert_int_equal(sqlite3_exec(db, "SELECT * FROM weir_store", NULL, NULL, NULL), SQLITE_OK);
+    testing_close(&t->store);
+    assert_true(testing_bytes(t, "-wal") > 0);
+    assert_int_equal(sqlite3_exec(db, "SELECT * FROM weir_store", NULL, NULL, NULL), SQLITE_OK);
+    (void)sqlite3_close(db);
+    t->store = testing_open(t, 0);
+    assert_int_equal(testing_head(t->store), 1);
 }
 
 static void transactions_are_counted_when_they_changed_something(void **state)
@@ -431,7 +508,7 @@ static void transactions_are_counted_when_they_changed_something(void **state)
     assert_int_equal(t->store->ops->stats(t->store, &stats, &t->err), WEIR_OK);
     assert_int_equal(stats.transactions, 5);
     assert_int_equal(stats.streams, 1);
-    assert_int_equal(stats.schema, 1);
+    assert_int_equal(stats.schema, SQLITE_SCHEMA_VERSION);
     assert_true(stats.wal_bytes > 0 && stats.file_bytes > 0);
     assert_string_equal(stats.durability, "full");
     assert_non_null(strstr(stats.library, "SQLite 3."));
@@ -570,7 +647,11 @@ int main(int argc, char **argv)
         TEST(the_wal_is_started_over_and_does_not_grow_with_the_log),
         TEST(a_reader_that_stays_stops_checkpoints_but_no_append),
         TEST(a_checkpoint_does_not_wait_for_a_foreign_writer),
-        TEST(closing_leaves_a_short_wal_alone_and_moves_a_long_one),
+        TEST(the_last_to_close_leaves_one_complete_file),
+        TEST(closing_checkpoints_nothing_beside_a_program_that_is_no_weir),
+        TEST(C12_a_file_that_was_overwritten_in_place_is_written_no_more),
+        TEST(a_checkpoint_of_another_handle_is_no_swap),
+        TEST(C12_a_handle_that_has_seen_damage_writes_no_more),
         TEST(transactions_are_counted_when_they_changed_something),
         TEST(a_statement_is_kept_and_comes_back_without_bindings),
         TEST(many_statements_are_all_found_again),

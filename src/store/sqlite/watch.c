@@ -15,6 +15,7 @@
  */
 #include "base/clock.h"
 #include "base/error.h"
+#include "base/file.h"
 #include "store/sqlite/sqlite_private.h"
 
 #include <errno.h>
@@ -48,10 +49,10 @@ static void watch_attach(store_watch *watch)
         (void)close(watch->fd);
     }
     watch->item = -1;
-    watch->fd = open(watch->path, O_RDONLY | O_CLOEXEC);
+    watch->fd = weir__file_open(AT_FDCWD, watch->path, O_RDONLY, 0);
     if (watch->fd >= 0 && fstat(watch->fd, &st) == 0) {
         watch->ino = st.st_ino;
-        watch->item = inotify_add_watch(watch->inotify, watch->path, IN_MODIFY);
+        watch->item = inotify_add_watch(watch->inotify, watch->path, IN_MODIFY | IN_DONT_FOLLOW);
     }
 }
 
@@ -128,6 +129,7 @@ weir_status weir__sqlite_watch_wait(store_watch *watch, int32_t timeout_ms, bool
         if (timeout_ms >= 0) {
             left_ms = (deadline_us - weir__clock_mono(clock) + 999) / 1000;
             if (left_ms <= 0) {
+                watch_follow(watch); /* also for callers that poll the descriptor themselves */
                 *woken = false;
                 return WEIR_OK;
             }

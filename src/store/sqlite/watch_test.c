@@ -62,6 +62,8 @@ static void what_was_committed_before_it_was_opened_does_not_wake_it(void **stat
 static void what_changes_nothing_wakes_nobody(void **state)
 {
     testing *t = *state;
+    /* The first writer since the machine was started sets the clock of keys, whatever it writes. */
+    assert_int_equal(testing_append(t->store, "order-2", &t->err), WEIR_OK);
     store_watch *watch = watch_open(t);
     assert_int_equal(testing_append_n(t->store, "order-1", WEIR_EXPECT_EXACT, 7, 1, &t->err),
                      WEIR_ECONFLICT);

@@ -11,9 +11,8 @@ client.sql  every statement that schema_client sends, as the server has logged i
 client.out  what psql prints for it on a new store, without what differs from run to run (times,
             UUIDs)
 
-Once a version with schema 1 is released these files do not change any more: they are what its
-programs do, and every later schema has to bear it (schema_test). Until then they are written again
-whenever something in schema 1 changes.
+Of schema 1 only create.sql is kept: its programs are refused by schema 2 (schema_test), because they
+name a lease by its fence alone. When schema 2 is released, its set is written in the same way.
 
     keep.py --check URL
 
