@@ -427,6 +427,7 @@ kit_theme kit_services(void)
         KIT_TEST(P06_a_wake_up_between_two_waits_is_not_lost),
         KIT_TEST(P06_a_waiting_thread_is_woken),
         KIT_TEST(C20_polling_says_when_there_will_be_work),
+        KIT_TEST(C43_what_is_due_hides_nothing_that_is_due_later),
         KIT_TEST(C20_lanes_are_counted),
         KIT_TEST(P01_a_snapshot_is_kept_when_it_is_not_older),
         KIT_TEST(P01_a_snapshot_can_hold_any_bytes),

@@ -268,7 +268,12 @@ void world_stop(pid_t pid)
     weir *w = NULL;
     WORLD_OK(weir_open(&w, &options, &here.err));
     for (;;) {
+        int stopped = 0;
         world_signal(pid, SIGSTOP);
+        /* Until all its threads have stopped: one inside flock() would get the lock after we have
+         * looked for it. */
+        assert_int_equal(waitpid(pid, &stopped, WUNTRACED), pid);
+        assert_true(WIFSTOPPED(stopped));
         const int32_t status = world_try_append(w, "probe-1", "Probed", NULL, NULL, &here.err);
         if (status != WEIR_EBUSY) {
             WORLD_OK(status);
