@@ -328,7 +328,7 @@ verbs() {
 dead_letters() {
     is "parked ls" "$(weir parked ls | wc -l)" 2
     is "so does parked alone" "$(weir parked)" "$(weir parked ls)"
-    is "in words, too" "$(weir parked --text)" "$(weir parked ls --text)"
+    is "in words, too" "$(weir parked --text --utc)" "$(weir parked ls --text --utc)"
     is "with a filter" "$(weir parked --target p-s-1)" "$(weir parked ls --target p-s-1)"
     status "with one that nothing fits" 3 weir parked --reaction nobody
     is "of a target" "$(weir parked ls --target p-s-1 | member .event)" 1
