@@ -103,7 +103,7 @@ static weir *store_open(int argc, char **argv)
     weir_error err = { .size = sizeof err };
     const weir_options o = { WEIR_OPTIONS_INIT, .store_url = bench_text(argc, argv, "url", NULL),
                              .application = "bench" };
-    must_ok(weir_open(&w, &o, &err), &err);
+    must_ok(weir_open(&o, &w, &err), &err);
     return w;
 }
 
@@ -180,7 +180,7 @@ static weir_engine *engine_open(weir *w)
     weir_engine *e = NULL;
     weir_error err = { .size = sizeof err };
     const weir_engine_options o = { WEIR_ENGINE_OPTIONS_INIT, .log = look_at_log };
-    must_ok(weir_engine_open(&e, w, &o, &err), &err);
+    must_ok(weir_engine_open(w, &o, &e, &err), &err);
     return e;
 }
 

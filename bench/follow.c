@@ -80,7 +80,7 @@ int main(int argc, char **argv)
                              .store_url = bench_text(argc, argv, "url", "sqlite:weir-bench.db") };
     int64_t *whole = calloc((size_t)count, sizeof(int64_t));
     int64_t *after = calloc((size_t)count, sizeof(int64_t));
-    bench_must(whole != NULL && after != NULL && weir_open(&w, &o, &err) == WEIR_OK,
+    bench_must(whole != NULL && after != NULL && weir_open(&o, &w, &err) == WEIR_OK,
                "cannot start");
     append(w, 0); /* the first line says that the follower is there */
     const pid_t follower =

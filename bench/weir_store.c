@@ -106,7 +106,7 @@ static int64_t append_processes(const char *url, int64_t count, int64_t callers)
             caller c = { .number = i, .callers = callers, .count = count / callers };
             weir_error err;
             const weir_options o = { WEIR_OPTIONS_INIT, .store_url = url };
-            const int32_t rc = weir_open(&c.store, &o, &err);
+            const int32_t rc = weir_open(&o, &c.store, &err);
             bench_must(rc == WEIR_OK, rc == WEIR_OK ? "" : err.message);
             (void)caller_main(&c);
             weir_close(c.store);
@@ -182,7 +182,7 @@ int main(int argc, char **argv)
         bench_report(t, events);
         return 0;
     }
-    const int32_t rc = weir_open(&w, &o, &err);
+    const int32_t rc = weir_open(&o, &w, &err);
     bench_must(rc == WEIR_OK, rc == WEIR_OK ? "" : err.message);
     const bench_timer t = bench_start();
     if (strcmp(verb, "append") == 0 || strcmp(verb, "one") == 0) {

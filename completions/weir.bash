@@ -21,7 +21,7 @@ _weir_options() {
     targets) echo '--match --source --lane --blocked --limit --watch' ;;
     why) echo '--verbose' ;;
     reactions) echo '--dry-run' ;;
-    once) echo '--nowait --check --grace --forget --yes' ;;
+    once) echo '--nowait --check --grace --list --limit --forget --yes' ;;
     lock) echo '--table --id --wait --held-exit --check --grace' ;;
     parked) echo '--target --reaction --all --limit --dry-run --yes' ;;
     claim) echo '--table --where --param --order --limit --set --set-sql --by --by-column --at-column --lease
@@ -37,7 +37,7 @@ _weir_options() {
     reset) echo "$_weir_acting --to --yes" ;;
     prioritize) echo "$_weir_acting --clear" ;;
     init) echo '--plan --adopt --grant --as' ;;
-    status) echo '--metrics' ;;
+    status) echo '--metrics --watch' ;;
     backup) echo '--force' ;;
     esac
 }

@@ -147,26 +147,26 @@ _weir() {
             ;;
         work)
             _arguments $common \
-                '--config[the reactions of this file]:FILE:_files' \
-                '*--on[events with this name]:NAME:' \
+                '--config[run the reactions of this file]:FILE:_files' \
+                '*--on[react to events with this name]:NAME:' \
                 '--to[the target]:TARGET:' \
-                '--run[a command per event]:CMD:' \
-                '--exec[a command that stays]:CMD:' \
-                '--name[what the reaction is called]:NAME:' \
+                '--run[run CMD for each event]:CMD:' \
+                '--exec[keep CMD running\: one line per event]:CMD:' \
+                '--name[name of the reaction]:NAME:' \
                 '--source[only streams that fit]:PATTERN:' \
                 '--lane[the lane of its targets]:NAME:' \
-                '--priority[its priority]:N:' \
+                '--priority[priority of its targets]:N:' \
                 '--retries[attempts after the first one]:N:' \
                 '--from[where a new reaction begins]:PLACE:(start now)' \
-                '*--lanes[only these lanes]:NAMES:' \
-                '--threads[how many handlers at once]:N:' \
-                '--memory-limit[for the events of all handlers together]:SIZE:' \
-                '--until-idle[end when nothing is left to do]' \
-                '--redeclare[these definitions count]' \
-                '--budget[how long handlers may take to end]:TIME:' \
+                '*--lanes[work only in these lanes]:NAMES:' \
+                '--threads[how many handlers run at the same time]:N:' \
+                '--memory-limit[memory for the events of all handlers]:SIZE:' \
+                '--until-idle[stop when no work is left]' \
+                '--redeclare[use these definitions, even if newer ones were declared]' \
+                '--budget[how long handlers may take to finish after a signal]:TIME:' \
                 '--log[form of the log]:FORM:(text json)' \
-                '--verbose[log every lease]' \
-                '--check[only say what is wrong]'
+                '--verbose[also log every lease and every settle]' \
+                '--check[check the reactions, and do not run them]'
             ;;
         targets)
             _arguments $common \
@@ -175,11 +175,11 @@ _weir() {
                 '--lane[only targets of this lane]:NAME:' \
                 '--blocked[only targets that are blocked]' \
                 '(--watch)--limit[at most N targets]:N:' \
-                '(--limit)--watch[go on with what changes]'
+                '(--limit)--watch[keep showing changes until interrupted]'
             ;;
         why)
             _arguments $common \
-                '--verbose[also show fences, marks and what else the answer rests on]' \
+                '--verbose[also show fences, marks and the other facts behind the answer]' \
                 '1:target:_weir_targets'
             ;;
         lint)
@@ -191,7 +191,7 @@ _weir() {
             ;;
         reactions)
             _arguments $common \
-                '--dry-run[retire\: say whether it would change anything, change nothing]' \
+                '--dry-run[retire\: say whether anything would change; change nothing]' \
                 '1:verb:(ls retire)' \
                 '2:reaction:'
             ;;
@@ -280,9 +280,11 @@ _weir() {
             ;;
         once)
             _arguments $common \
-                '--nowait[exit with 75 while somebody else runs it]' \
-                '--check[notice within D that the run is not ours any more (10s)]:D:' \
-                '--grace[from SIGTERM to SIGKILL when it is not (10s)]:D:' \
+                '--nowait[exit with 75 if another process is running it]' \
+                '--check[notice within D that the run was lost (default: 10s)]:D:' \
+                '--grace[time from SIGTERM to SIGKILL if it was lost (default: 10s)]:D:' \
+                '--list[list runs\: where, when, how long, and how they ended]' \
+                '--limit[with --list\: at most N runs]:N:' \
                 '--forget[forget the run of KEY, so that it can be run again]' \
                 '--yes[with --forget\: do not ask]' \
                 '1:key:' \
@@ -309,7 +311,11 @@ _weir() {
                 '--grant[PostgreSQL\: let a role work on the store]:ROLE:' \
                 '--as[what the role is for]:KIND:(reader writer worker operator)'
             ;;
-        status) _arguments $common '--metrics[print it, and what workers count, for Prometheus]' ;;
+        status)
+            _arguments $common \
+                '(--watch)--metrics[print numbers for Prometheus instead, with what each worker has counted]' \
+                '(--metrics)--watch[keep showing changes until interrupted]'
+            ;;
         backup) _arguments $common '--force[replace FILE if it is there]' '1:file:_files' ;;
         restore) _arguments $common '1:file:_files' ;;
         doctor | locks | version) _arguments $common ;;

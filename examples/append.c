@@ -15,28 +15,22 @@ static int print_event(void *ctx, const weir_event *e)
 int main(int argc, char **argv)
 {
     const weir_options options = { WEIR_OPTIONS_INIT, .store_url = argc > 1 ? argv[1] : NULL };
-    const weir_str order = { "order-1", 7 }, placed = { "OrderPlaced", 11 };
-    weir_new_event event = { WEIR_NEW_EVENT_INIT, .stream = order, .name = placed };
-    weir_expectation belief = { WEIR_EXPECTATION_INIT, WEIR_EXPECT_NONE, .stream = order };
-    const weir_new_event *const events[] = { &event };
-    const weir_expectation *const beliefs[] = { &belief };
-    const weir_append_request request = { WEIR_APPEND_REQUEST_INIT, .events = events,
-                                          .events_count = 1, .expectations = beliefs,
-                                          .expectations_count = 1 };
+    const weir_str order = WEIR_STR("order-1"), paid = WEIR_STR("OrderPaid"), no_data = { NULL, 0 };
     const weir_read_options all = { WEIR_READ_OPTIONS_INIT, .stream = order };
     weir *w = NULL;
     weir_error err;
 
-    int32_t status = weir_open(&w, &options, &err);
-    status = status != WEIR_OK ? status : weir_append(w, &request, NULL, &err);
+    int32_t status = weir_open(&options, &w, &err);
     if (status == WEIR_OK) {
-        event.name = (weir_str){ "OrderPaid", 9 }; /* still believing that there is no such order */
-        status = weir_append(w, &request, NULL, &err);
+        status = weir_append_one(w, order, WEIR_EXPECT_NONE, 0, WEIR_STR("OrderPlaced"), no_data,
+                                 NULL, &err);
+    }
+    if (status == WEIR_OK) { /* we still believe that there is no such order: that is a conflict */
+        status = weir_append_one(w, order, WEIR_EXPECT_NONE, 0, paid, no_data, NULL, &err);
         if (status == WEIR_ECONFLICT) {
             printf("conflict on %s: it is at version %lld\n", err.stream, (long long)err.actual);
-            belief.expect = WEIR_EXPECT_EXACT;
-            belief.version = err.actual;
-            status = weir_append(w, &request, NULL, &err);
+            status =
+                weir_append_one(w, order, WEIR_EXPECT_EXACT, err.actual, paid, no_data, NULL, &err);
         }
     }
     status = status != WEIR_OK ? status : weir_read(w, &all, print_event, NULL, &err);

@@ -103,7 +103,7 @@ def append(store, name, expect, version=0):
 def read(store, stream):
     reader, event = c_void_p(), POINTER(Event)()
     options = ReadOptions(stream=utf8(stream))
-    call(weir.weir_read_open, byref(reader), store, byref(options))
+    call(weir.weir_read_open, store, byref(options), byref(reader))
     try:
         call(weir.weir_reader_next, reader, 0, byref(event))
         while event:
@@ -117,7 +117,7 @@ def main():
     store = c_void_p()
     url = sys.argv[1].encode() if len(sys.argv) > 1 else None
     try:
-        call(weir.weir_open, byref(store), byref(Options(store_url=url)))
+        call(weir.weir_open, byref(Options(store_url=url)), byref(store))
         append(store, "OrderPlaced", EXPECT_NONE)
         try:  # we still believe that there is no such order: that is a conflict
             append(store, "OrderPaid", EXPECT_NONE)

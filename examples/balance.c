@@ -89,12 +89,12 @@ int main(int argc, char **argv)
     sigaddset(&ends, SIGTERM);
     pthread_sigmask(SIG_BLOCK, &ends, NULL); /* before there are threads: all of them wait here */
 
-    int32_t status = weir_open(&w, &options, &err);
+    int32_t status = weir_open(&options, &w, &err);
     if (status == WEIR_OK && create_table(path) != SQLITE_OK) {
         fprintf(stderr, "balance: could not create the table\n");
         return 1;
     }
-    status = status != WEIR_OK ? status : weir_engine_open(&engine, w, NULL, &err);
+    status = status != WEIR_OK ? status : weir_engine_open(w, NULL, &engine, &err);
     status = status != WEIR_OK ? status : weir_engine_lane(engine, &lane, &err);
     status = status != WEIR_OK ? status : weir_engine_reaction(engine, &balances, &err);
     status = status != WEIR_OK ? status : weir_engine_start(engine, &err);

@@ -34,7 +34,7 @@ int main(int argc, char **argv)
     weir_error err;
     int more = 1;
 
-    int32_t result = weir_tables_open(&tables, &options, &err);
+    int32_t result = weir_tables_open(&options, &tables, &err);
     while (result == WEIR_OK && more) {
         weir_rows *rows = NULL;
         result = weir_claim_rows(tables, &claim, &rows, &err);

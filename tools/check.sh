@@ -94,7 +94,8 @@ check_sizes() {
     local bad=0 lines file
     while read -r -d '' file; do
         lines=$(wc -l <"$file")
-        if [ "$lines" -gt "$FILE_LINES_MAX" ]; then
+        # The public header stays one file: whoever includes it needs nothing else.
+        if [ "$lines" -gt "$FILE_LINES_MAX" ] && [ "$file" != include/weir.h ]; then
             echo "$file: $lines lines; past $FILE_LINES_MAX it is two modules"
             bad=1
         fi

@@ -10,7 +10,8 @@ set -eu
 build='gcc libc6-dev meson ninja-build pkg-config python3 scdoc
        libpcre2-dev libpq-dev libsqlite3-dev libyaml-dev zlib1g-dev' # zlib: for the static SQLite
 test='clang clang-format clang-tidy codespell cppcheck fish g++ git golang-go
-      libclang-rt-14-dev libcmocka-dev mandoc nodejs pgbouncer postgresql procps shellcheck sqlite3 zsh'
+      libclang-rt-14-dev libcmocka-dev mandoc nodejs pgbouncer postgresql procps shellcheck sqlite3 tmux
+      zsh'
 
 usage() {
     echo 'usage: install-deps.sh build|test...' >&2

@@ -28,6 +28,8 @@ typedef struct weir_core {
 /* Every function of weir.h that takes a handle begins with it; weir__leave ends it. WEIR_EINVAL for
  * NULL, WEIR_EMISUSE when it was closed, and in a forked child. */
 weir_status weir__enter(const weir *w, weir_core **out, weir_error *err);
+/* The same for what changes something: WEIR_EMISUSE also when it was opened for reading only. */
+weir_status weir__enter_writing(const weir *w, weir_core **out, weir_error *err);
 void weir__leave(const weir *w);
 
 /* For readers and engines: the core lives until it is dropped. Inside a call. */
@@ -45,7 +47,14 @@ weir_status weir__open_store(weir **out, weir_store *store, store_url *url, weir
 
 /* What weir_engine_stop begins with: from now on nothing is leased. Does not wait. It runs. */
 void weir__engine_drain(weir_engine *ticket);
+/* Whether its store is damaged or was taken away, and how: it does no more work. */
+bool weir__engine_damaged(weir_engine *ticket, weir_error *how);
 /* Whether all that ran has ended since. Does not wait. */
 bool weir__engine_drained(weir_engine *ticket);
+/* How many events its handlers have handled, and failed to, so far. false: it does not run. */
+bool weir__engine_counted(weir_engine *ticket, int64_t *handled, int64_t *failed);
+
+/* claim_words.c. Turns the flags that an error of src/claim/ names into fields; returns status. */
+weir_status weir__claim_words(weir_status status, weir_error *err);
 
 #endif

@@ -20,7 +20,7 @@ static int setup(void **state)
     weir *w = NULL;
     weir_error err;
     const weir_options o = { WEIR_OPTIONS_INIT, .store_url = "memory:" };
-    if (weir_open(&w, &o, &err) != WEIR_OK) {
+    if (weir_open(&o, &w, &err) != WEIR_OK) {
         print_error("%s\n", err.message);
         return -1;
     }
@@ -141,7 +141,7 @@ static void a_long_stream_is_read_across_chunks_without_gap_or_repeat(void **sta
     weir_reader *r = NULL;
     append_many(w, "s", 2 * STORE_CHUNK_EVENTS_MAX + 7);
     const weir_read_options o = { WEIR_READ_OPTIONS_INIT, .stream = weir__str("s") };
-    assert_int_equal(weir_read_open(&r, w, &o, NULL), WEIR_OK);
+    assert_int_equal(weir_read_open(w, &o, &r, NULL), WEIR_OK);
     for (int64_t i = 0; i < 2 * STORE_CHUNK_EVENTS_MAX + 7; i++) {
         assert_int_equal(weir_reader_next(r, 0, &event, NULL), WEIR_OK);
         assert_non_null(event);
@@ -226,7 +226,7 @@ static void a_following_reader_gives_what_is_there_and_then_what_comes(void **st
     const weir_event *event = NULL;
     const weir_log_options o = { WEIR_LOG_OPTIONS_INIT, .flags = WEIR_READ_FOLLOW };
     append(w, "s", "A");
-    assert_int_equal(weir_log_open(&r, w, &o, NULL), WEIR_OK);
+    assert_int_equal(weir_log_open(w, &o, &r, NULL), WEIR_OK);
     assert_int_equal(weir_reader_next(r, 0, &event, NULL), WEIR_OK);
     assert_int_equal(event->id, 1);
     assert_int_equal(weir_reader_next(r, 0, &event, NULL), WEIR_OK);
@@ -257,7 +257,7 @@ static void a_following_reader_waits_without_end_when_asked_to(void **state)
     const weir_event *event = NULL;
     pthread_t thread;
     const weir_log_options o = { WEIR_LOG_OPTIONS_INIT, .flags = WEIR_READ_FOLLOW };
-    assert_int_equal(weir_log_open(&r, w, &o, NULL), WEIR_OK);
+    assert_int_equal(weir_log_open(w, &o, &r, NULL), WEIR_OK);
     assert_int_equal(pthread_create(&thread, NULL, append_later, w), 0);
     assert_int_equal(weir_reader_next(r, -1, &event, NULL), WEIR_OK);
     assert_non_null(event);
@@ -292,9 +292,9 @@ static void a_store_that_is_not_there_is_not_created_unless_asked_to(void **stat
     assert_non_null(mkdtemp(dir));
     (void)snprintf(url, sizeof url, "sqlite:%s/x.db", dir);
     weir_options o = { WEIR_OPTIONS_INIT, .store_url = url, .flags = WEIR_OPEN_EXISTING };
-    assert_int_equal(weir_open(&w, &o, &err), WEIR_ENOTFOUND);
+    assert_int_equal(weir_open(&o, &w, &err), WEIR_ENOTFOUND);
     o.flags = WEIR_OPEN_READONLY;
-    assert_int_equal(weir_open(&w, &o, &err), WEIR_ENOTFOUND);
+    assert_int_equal(weir_open(&o, &w, &err), WEIR_ENOTFOUND);
     assert_null(w);
     assert_int_equal(rmdir(dir), 0); /* nothing was left behind */
 }
@@ -322,12 +322,12 @@ static void what_is_missing_is_an_error_not_a_crash(void **state)
                                         .flags = WEIR_READ_BACKWARD | WEIR_READ_FOLLOW };
     weir_reader *r = NULL;
     assert_int_equal(weir_open(NULL, NULL, &err), WEIR_EINVAL);
-    assert_int_equal(weir_open(&other, &unknown_flag, &err), WEIR_EINVAL);
+    assert_int_equal(weir_open(&unknown_flag, &other, &err), WEIR_EINVAL);
     assert_int_equal(weir_append(NULL, NULL, NULL, &err), WEIR_EINVAL);
     assert_int_equal(weir_append(w, NULL, NULL, &err), WEIR_EINVAL);
     assert_int_equal(weir_read(w, NULL, note_id, NULL, &err), WEIR_EINVAL);
     assert_int_equal(weir_log(w, NULL, NULL, NULL, &err), WEIR_EINVAL);
-    assert_int_equal(weir_log_open(&r, w, &contrary, &err), WEIR_EINVAL);
+    assert_int_equal(weir_log_open(w, &contrary, &r, &err), WEIR_EINVAL);
     assert_int_equal(weir_reader_next(NULL, 0, NULL, &err), WEIR_EINVAL);
     assert_int_equal(weir_reader_fd(NULL), -1);
     weir_close(NULL);
@@ -418,7 +418,7 @@ static void read_on_after_failure(weir *w, bool of_log, uint64_t nth, int64_t co
     weir_reader *r = NULL;
     weir_error err;
     const weir_read_options ro = { WEIR_READ_OPTIONS_INIT, .stream = weir__str("s") };
-    assert_int_equal(of_log ? weir_log_open(&r, w, NULL, &err) : weir_read_open(&r, w, &ro, &err),
+    assert_int_equal(of_log ? weir_log_open(w, NULL, &r, &err) : weir_read_open(w, &ro, &r, &err),
                      WEIR_OK);
     int64_t given = 0;
     int failures = 0;
@@ -456,7 +456,7 @@ static void C16_a_reader_that_failed_goes_on_without_gap_or_repeat(void **state)
     assert_non_null(mkdtemp(dir));
     (void)snprintf(url, sizeof url, "sqlite:%s/x.db?sync=normal", dir);
     const weir_options o = { WEIR_OPTIONS_INIT, .store_url = url };
-    assert_int_equal(weir_open(&w, &o, NULL), WEIR_OK);
+    assert_int_equal(weir_open(&o, &w, NULL), WEIR_OK);
     memset(data, '1', sizeof data);
     const weir_new_event e = { WEIR_NEW_EVENT_INIT, .stream = weir__str("s"),
                                .name = weir__str("A"), .data = { data, sizeof data } };

@@ -1,8 +1,9 @@
-/* append.c - weir_append, weir_append_in and weir_stream_close: prepare, let the committer or the
- * store judge, hand out the result. */
+/* append.c - weir_append, its short form, weir_append_in and weir_stream_close: prepare, let the
+ * committer or the store judge, hand out the result. */
 #include "api/api.h"
 #include "base/error.h"
 #include "base/str.h"
+#include "base/struct.h"
 #include "store/request.h"
 
 /* A result is one block of memory: this, the entries, the pointers to them, the names. */
@@ -50,19 +51,9 @@ static void result_fill(append_result *result, const store_append *a)
         result->entries[i].first = a->streams[i].first;
         result->entries[i].last = a->streams[i].last;
         result->entries[i].id = a->streams[i].id;
+        result->entries[i].created_us = a->streams[i].created_us;
     }
     result->head.replayed = a->replayed;
-}
-
-/* As weir__enter, for writing. */
-static weir_status write_enter(const weir *w, weir_core **out, weir_error *err)
-{
-    const weir_status status = weir__enter(w, out, err);
-    if (status == WEIR_OK && (*out)->readonly) {
-        weir__leave(w);
-        return weir__fail(err, WEIR_EMISUSE, "store was opened for reading only");
-    }
-    return status;
 }
 
 /* The time to wait runs from here: waiting behind another caller of this handle counts. */
@@ -111,10 +102,49 @@ int32_t weir_append(weir *w, const weir_append_request *request, const weir_appe
                     weir_error *err)
 {
     weir_core *c = NULL;
-    weir_status status = write_enter(w, &c, err);
+    weir_status status = weir__enter_writing(w, &c, err);
     if (status == WEIR_OK) {
         status = append(c, NULL, request, out, err);
         weir__leave(w);
+    }
+    return status;
+}
+
+/* Fills as much of the caller's struct as the caller knows. */
+static void appended_give(weir_appended *out, const weir_appended *from, weir_str stream)
+{
+    weir_appended full = *from;
+    full.size = out->size;
+    full.stream = stream; /* the caller's own text, which outlives the result */
+    memcpy(out, &full, full.size < sizeof full ? full.size : sizeof full);
+}
+
+/* What are fields in the long form are arguments here. NOLINTNEXTLINE(readability-function-size) */
+int32_t weir_append_one(weir *w, weir_str stream, int32_t expect, int64_t version, weir_str name,
+                        weir_str data, weir_appended *out, weir_error *err)
+{
+    const weir_new_event event = { WEIR_NEW_EVENT_INIT, .stream = stream, .name = name,
+                                   .data = data };
+    const weir_expectation expectation = { WEIR_EXPECTATION_INIT, .expect = expect,
+                                           .version = version, .stream = stream };
+    const weir_new_event *const events[] = { &event };
+    const weir_expectation *const expectations[] = { &expectation };
+    const weir_append_request request = { WEIR_APPEND_REQUEST_INIT, .events = events,
+                                          .events_count = 1, .expectations = expectations,
+                                          .expectations_count = 1 };
+    const weir_append_result *result = NULL;
+    weir_appended known;
+    if (out != NULL) {
+        const weir_status status =
+            weir__struct_copy(&known, sizeof known, out, "weir_appended", err);
+        if (status != WEIR_OK) {
+            return status;
+        }
+    }
+    const int32_t status = weir_append(w, &request, out == NULL ? NULL : &result, err);
+    if (status == WEIR_OK && out != NULL) {
+        appended_give(out, result->streams[0], stream);
+        weir_append_result_free(result);
     }
     return status;
 }
@@ -123,7 +153,7 @@ int32_t weir_append_in(weir *w, void *connection, const weir_append_request *req
                        const weir_append_result **out, weir_error *err)
 {
     weir_core *c = NULL;
-    weir_status status = write_enter(w, &c, err);
+    weir_status status = weir__enter_writing(w, &c, err);
     if (status != WEIR_OK) {
         return status;
     }
@@ -166,7 +196,7 @@ int32_t weir_stream_close(weir *w, weir_str stream, const weir_close_options *op
 {
     prepared_append p = { 0 };
     weir_core *c = NULL;
-    weir_status status = write_enter(w, &c, err);
+    weir_status status = weir__enter_writing(w, &c, err);
     if (status != WEIR_OK) {
         return status;
     }

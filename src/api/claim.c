@@ -6,6 +6,7 @@
  * THREADS  `mu` guards the list of free sessions, and nothing is called while it is held.
  */
 #include "claim/claim.h"
+#include "api/api.h"
 #include "base/error.h"
 #include "base/handle.h"
 #include "base/stop.h"
@@ -13,6 +14,7 @@
 #include "base/struct.h"
 #include "base/thread.h"
 
+#include <inttypes.h>
 #include <string.h>
 
 enum { SESSIONS_KEPT_MAX = 8 };
@@ -53,7 +55,7 @@ static weir_status tables_enter(const weir_tables *t, tables_core **out, weir_er
     }
     tables_core *c = weir__handle_enter(HANDLE_TABLES, t);
     if (c == NULL) {
-        return weir__fail(err, WEIR_EMISUSE, "this handle was closed, or is none");
+        return weir__fail(err, WEIR_EMISUSE, "this is not a handle, or it was closed");
     }
     if (c->fork_generation != weir__fork_generation()) {
         weir__handle_leave(t);
@@ -117,7 +119,7 @@ static weir_status tables_give(tables_core *t, weir_status status, weir_tables *
     return WEIR_OK;
 }
 
-int32_t weir_tables_open(weir_tables **out, const weir_tables_options *options, weir_error *err)
+int32_t weir_tables_open(const weir_tables_options *options, weir_tables **out, weir_error *err)
 {
     weir_tables_options o = { 0 };
     tables_core *t = NULL;
@@ -139,7 +141,7 @@ int32_t weir_tables_open(weir_tables **out, const weir_tables_options *options, 
     return tables_give(t, status, out, err);
 }
 
-int32_t weir_tables_adopt(weir_tables **out, int32_t native, void *connection, weir_error *err)
+int32_t weir_tables_adopt(int32_t native, void *connection, weir_tables **out, weir_error *err)
 {
     tables_core *t = NULL;
     weir_status status = WEIR_OK;
@@ -396,6 +398,17 @@ static bool rows_keep(weir_rows *rows, const table_info *table, const claim_requ
     return ok;
 }
 
+/* Inside, a name that is empty and not NULL stands for no column. */
+static weir_str column_of(weir_str name, bool none)
+{
+    static const weir_str by_default = { 0 };
+
+    if (none) {
+        return CLAIM_NO_COLUMN;
+    }
+    return name.len == 0 ? by_default : name;
+}
+
 static claim_request request_of(const weir_claim *c, const writes *w)
 {
     return (claim_request){
@@ -409,10 +422,10 @@ static claim_request request_of(const weir_claim *c, const writes *w)
         .set_sql = w->sql,
         .set_sql_count = w->sql_count,
         .by = c->by,
-        .by_column = c->by_column,
-        .at_column = c->at_column,
+        .by_column = column_of(c->by_column, (c->flags & WEIR_CLAIM_NO_BY) != 0),
+        .at_column = column_of(c->at_column, (c->flags & WEIR_CLAIM_NO_AT) != 0),
         .lease_us = c->lease_us,
-        .lease_column = c->lease_column,
+        .lease_column = column_of(c->lease_column, false),
         .fence_column = c->fence_column,
         .attempts_column = c->attempts_column,
         .max_per_column = c->max_per_column,
@@ -428,14 +441,20 @@ static claim_request request_of(const weir_claim *c, const writes *w)
 
 static weir_status claim_check(const weir_claim *c, weir_error *err)
 {
-    const uint32_t known =
-        WEIR_CLAIM_WAIT | WEIR_CLAIM_NOWAIT | WEIR_CLAIM_HOLD | WEIR_CLAIM_PORTABLE;
+    const uint32_t known = WEIR_CLAIM_WAIT | WEIR_CLAIM_NOWAIT | WEIR_CLAIM_HOLD |
+                           WEIR_CLAIM_PORTABLE | WEIR_CLAIM_NO_BY | WEIR_CLAIM_NO_AT;
     const uint32_t both = WEIR_CLAIM_WAIT | WEIR_CLAIM_NOWAIT;
 
     if ((c->flags & ~known) != 0 || (c->flags & both) == both) {
         return weir__fail(err, WEIR_EINVAL,
                           "weir_claim has flags that are unknown, or exclude "
                           "each other");
+    }
+    if (c->limit < 0 || c->wait_us < WEIR_NONE) {
+        return weir__fail(err, WEIR_EINVAL,
+                          "weir_claim has limit %" PRId64 " and wait_us %" PRId64
+                          ", allowed are 0 or more, and 0, more or WEIR_NONE",
+                          c->limit, c->wait_us);
     }
     return c->table.len > 0 ? WEIR_OK : weir__fail(err, WEIR_EINVAL, "weir_claim has no table");
 }
@@ -490,7 +509,7 @@ int32_t weir_claim_rows(weir_tables *ticket, const weir_claim *claim, weir_rows 
             rows == NULL ? weir__fail(err, WEIR_ENOMEM, "out of memory") : session_take(t, &s, err);
     }
     if (status == WEIR_OK) {
-        status = claim_with(s, &r, rows, err);
+        status = weir__claim_words(claim_with(s, &r, rows, err), err);
         session_give(t, s, status);
     }
     weir__handle_leave(ticket);
@@ -545,7 +564,7 @@ int32_t weir_rows_finish(weir_tables *ticket, const weir_rows *rows, size_t row,
         r.set_sql_count = w.sql_count;
         r.params = w.params;
         r.params_count = w.params_count;
-        status = weir__claim_finish(s, &r, NULL, err);
+        status = weir__claim_words(weir__claim_finish(s, &r, NULL, err), err);
         session_give(t, s, status);
     }
     weir__handle_leave(ticket);

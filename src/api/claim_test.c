@@ -67,7 +67,7 @@ static int setup(void **state)
         " claimed_at TEXT, locked_until INTEGER, fence INTEGER DEFAULT 0);"
         "INSERT INTO jobs (id, status, n) VALUES (1, 'new', 10), (2, 'new', 20), (3, 'new', 30)");
     const weir_tables_options o = { WEIR_TABLES_OPTIONS_INIT, .url = f->url };
-    assert_int_equal(weir_tables_open(&f->t, &o, &f->err), WEIR_OK);
+    assert_int_equal(weir_tables_open(&o, &f->t, &f->err), WEIR_OK);
     *state = f;
     return 0;
 }
@@ -128,6 +128,31 @@ static void rows_are_claimed_in_order_and_finished(void **state)
     weir_rows_free(claims(f, &c, 0));
 }
 
+static void what_is_not_set_has_its_default_and_flags_say_none(void **state)
+{
+    fixture *f = *state;
+    weir_claim c = claim_of(1);
+    c.by_column = WEIR_STR(""); /* the same as NULL */
+    c.at_column = WEIR_STR("");
+    c.lease_column = WEIR_STR("");
+    weir_rows_free(claims(f, &c, 1));
+    assert_int_equal(number(f, "SELECT count(*) FROM jobs WHERE id = 1 AND claimed_by = 'worker-1'"
+                               " AND claimed_at IS NOT NULL AND locked_until IS NOT NULL"),
+                     1);
+    c.flags = WEIR_CLAIM_NO_BY | WEIR_CLAIM_NO_AT;
+    weir_rows_free(claims(f, &c, 1));
+    assert_int_equal(number(f, "SELECT count(*) FROM jobs WHERE id = 2 AND status = 'claimed'"
+                               " AND claimed_by IS NULL AND claimed_at IS NULL"),
+                     1);
+    weir_rows *rows = NULL;
+    c.limit = -1;
+    assert_int_equal(weir_claim_rows(f->t, &c, &rows, &f->err), WEIR_EINVAL);
+    c.limit = 1;
+    c.wait_us = -2;
+    assert_int_equal(weir_claim_rows(f->t, &c, &rows, &f->err), WEIR_EINVAL);
+    assert_null(rows);
+}
+
 static void parameters_and_expressions(void **state)
 {
     fixture *f = *state;
@@ -183,7 +208,7 @@ static void a_connection_of_the_callers_own_holds_rows_in_its_transaction(void *
                               .where = STR("status = 'new'") };
     weir_tables *t = NULL;
     weir_rows *rows = NULL;
-    assert_int_equal(weir_tables_adopt(&t, WEIR_NATIVE_SQLITE, f->db, &f->err), WEIR_OK);
+    assert_int_equal(weir_tables_adopt(WEIR_NATIVE_SQLITE, f->db, &t, &f->err), WEIR_OK);
     assert_int_equal(weir_claim_rows(t, &held, &rows, &f->err), WEIR_EMISUSE);
     run(f, "BEGIN IMMEDIATE");
     assert_int_equal(weir_claim_rows(t, &plain, &rows, &f->err), WEIR_EMISUSE);
@@ -208,11 +233,11 @@ static void what_makes_no_sense_is_refused(void **state)
     weir_rows *rows = NULL;
     weir_claim c = claim_of(1);
 
-    assert_int_equal(weir_tables_open(&t, NULL, &f->err), WEIR_EINVAL);
-    assert_int_equal(weir_tables_open(&t, &nothing, &f->err), WEIR_EINVAL);
-    assert_int_equal(weir_tables_open(&t, &odd, &f->err), WEIR_EINVAL);
-    assert_int_equal(weir_tables_adopt(&t, 3, f->db, &f->err), WEIR_EINVAL);
-    assert_int_equal(weir_tables_open(&t, &nowhere, &f->err), WEIR_OK); /* connects when needed */
+    assert_int_equal(weir_tables_open(NULL, &t, &f->err), WEIR_EINVAL);
+    assert_int_equal(weir_tables_open(&nothing, &t, &f->err), WEIR_EINVAL);
+    assert_int_equal(weir_tables_open(&odd, &t, &f->err), WEIR_EINVAL);
+    assert_int_equal(weir_tables_adopt(3, f->db, &t, &f->err), WEIR_EINVAL);
+    assert_int_equal(weir_tables_open(&nowhere, &t, &f->err), WEIR_OK); /* connects when needed */
     assert_int_equal(weir_claim_rows(t, &c, &rows, &f->err), WEIR_ENOTFOUND);
     weir_tables_close(t);
     weir_tables_close(NULL);
@@ -232,6 +257,28 @@ static void what_makes_no_sense_is_refused(void **state)
     assert_int_equal(weir_claim_rows(f->t, &c, &rows, &f->err), WEIR_ENOTFOUND);
     assert_null(rows);
     assert_int_equal(number(f, "SELECT count(*) FROM jobs WHERE status = 'new'"), 3);
+}
+
+static void errors_speak_of_fields(void **state)
+{
+    fixture *f = *state;
+    weir_claim c = claim_of(1);
+    weir_rows *rows = NULL;
+
+    c.lease_us = 1000000;
+    c.lease_column = weir__str("--lease");
+    assert_int_equal(weir_claim_rows(f->t, &c, &rows, &f->err), WEIR_EINVAL);
+    assert_string_equal(f->err.message, "lease_column: no column \"--lease\" in jobs");
+    assert_string_equal(f->err.detail, "Add it with ALTER TABLE \"main\".\"jobs\" ADD COLUMN "
+                                       "\"--lease\" TEXT; or name another column.");
+    c = claim_of(1);
+    c.where = weir__str("n > 0");
+    c.by = (weir_str){ 0 };
+    c.lease_us = 0;
+    assert_int_equal(weir_claim_rows(f->t, &c, &rows, &f->err), WEIR_EINVAL);
+    assert_null(strstr(f->err.message, "--"));
+    assert_null(strstr(f->err.detail, "--"));
+    assert_non_null(strstr(f->err.detail, "lease_us"));
 }
 
 static void a_handle_does_not_cross_a_fork(void **state)
@@ -316,7 +363,7 @@ static void C42_closing_a_handle_on_tables_waits_for_claims_that_run(void **stat
         caller callers[CALLERS] = { 0 };
         const weir_tables_options o = { WEIR_TABLES_OPTIONS_INIT, .url = f->url };
         weir_tables *t = NULL;
-        assert_int_equal(weir_tables_open(&t, &o, &f->err), WEIR_OK);
+        assert_int_equal(weir_tables_open(&o, &t, &f->err), WEIR_OK);
         for (int i = 0; i < CALLERS; i++) {
             callers[i].t = t;
             assert_int_equal(
@@ -340,10 +387,12 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         TEST(rows_are_claimed_in_order_and_finished),
+        TEST(what_is_not_set_has_its_default_and_flags_say_none),
         TEST(parameters_and_expressions),
         TEST(a_lost_row_is_refused),
         TEST(a_connection_of_the_callers_own_holds_rows_in_its_transaction),
         TEST(what_makes_no_sense_is_refused),
+        TEST(errors_speak_of_fields),
         TEST(a_handle_does_not_cross_a_fork),
         TEST(C42_closing_a_handle_on_tables_ends_claims_that_wait),
         TEST(C42_closing_a_handle_on_tables_waits_for_claims_that_run),

@@ -83,7 +83,7 @@ static weir_status engine_enter(const weir_engine *e, engine_core **out, weir_er
     }
     engine_core *c = weir__handle_enter(HANDLE_ENGINE, e);
     if (c == NULL) {
-        return weir__fail(err, WEIR_EMISUSE, "the engine was freed, or is none");
+        return weir__fail(err, WEIR_EMISUSE, "this is not an engine, or it was freed");
     }
     if (c->core->fork_generation != weir__fork_generation()) {
         weir__handle_leave(e);
@@ -209,7 +209,7 @@ static engine_core *engine_new(const weir *w, weir_core *core, const weir_engine
     return e;
 }
 
-int32_t weir_engine_open(weir_engine **out, weir *w, const weir_engine_options *options,
+int32_t weir_engine_open(weir *w, const weir_engine_options *options, weir_engine **out,
                          weir_error *err)
 {
     weir_engine_options o = { WEIR_ENGINE_OPTIONS_INIT };
@@ -446,11 +446,11 @@ static weir_status stopped_meanwhile(weir_error *err)
     return weir__fail(err, WEIR_ENOTFOUND, "the engine was stopped meanwhile");
 }
 
-static weir_status damaged_meanwhile(weir_error *err)
+/* Whether the engine does no more work: WEIR_ECORRUPT, and why. */
+static weir_status damaged_meanwhile(worker *w, weir_error *err)
 {
-    const weir_status status = weir__fail(err, WEIR_ECORRUPT, "the store is damaged");
-    weir__error_detail(err, "The engine does no more work. Stop it, and restore a backup.");
-    return status;
+    return weir__worker_damaged(w, err) ? weir__wrap(err, WEIR_ECORRUPT, "the engine has ended")
+                                        : WEIR_OK;
 }
 
 static weir_status await_idle(engine_core *e, worker *w, int32_t timeout_ms, weir_error *err)
@@ -463,8 +463,8 @@ static weir_status await_idle(engine_core *e, worker *w, int32_t timeout_ms, wei
     while (status == WEIR_OK && !weir__worker_out_of_work(w)) {
         if (!engine_goes_on(e)) {
             status = stopped_meanwhile(err);
-        } else if (weir__worker_damaged(w)) {
-            status = damaged_meanwhile(err);
+        } else if (weir__worker_damaged(w, NULL)) {
+            status = damaged_meanwhile(w, err);
         } else if (!weir__waits_goes_on(&e->core->waits, &mark)) {
             status = weir__waits_failed(err);
         } else if (mono_us() >= until_us) {
@@ -532,6 +532,21 @@ void weir__engine_drain(weir_engine *ticket)
     }
 }
 
+bool weir__engine_damaged(weir_engine *ticket, weir_error *how)
+{
+    engine_core *e = NULL;
+    bool damaged = false;
+    if (engine_enter(ticket, &e, NULL) == WEIR_OK) {
+        worker *w = user_begin(e, false);
+        if (w != NULL) {
+            damaged = weir__worker_damaged(w, how);
+            user_end(e);
+        }
+        engine_leave(ticket);
+    }
+    return damaged;
+}
+
 bool weir__engine_drained(weir_engine *ticket)
 {
     engine_core *e = NULL;
@@ -545,6 +560,24 @@ bool weir__engine_drained(weir_engine *ticket)
         engine_leave(ticket);
     }
     return drained;
+}
+
+bool weir__engine_counted(weir_engine *ticket, int64_t *handled, int64_t *failed)
+{
+    engine_core *e = NULL;
+    bool known = false;
+    if (engine_enter(ticket, &e, NULL) == WEIR_OK) {
+        worker *w = user_begin(e, false);
+        if (w != NULL) {
+            const metrics *m = weir__worker_metrics(w);
+            *handled = (int64_t)weir__metric_get(m, METRIC_HANDLED);
+            *failed = (int64_t)weir__metric_get(m, METRIC_FAILED);
+            known = true;
+            user_end(e);
+        }
+        engine_leave(ticket);
+    }
+    return known;
 }
 
 /* Waits for the users of the worker to leave, and lets no new ones begin. Calls that settle have
@@ -698,8 +731,8 @@ static weir_status pull_next(engine_core *e, worker *w, int32_t timeout_ms, weir
             *out = d;
             break;
         }
-        if (weir__worker_damaged(w)) {
-            status = damaged_meanwhile(err);
+        status = damaged_meanwhile(w, err);
+        if (status != WEIR_OK) {
             break;
         }
         if (counted) {

@@ -58,7 +58,7 @@ weir_status weir__enter(const weir *w, weir_core **out, weir_error *err)
     }
     weir_core *c = weir__handle_enter(HANDLE_STORE, w);
     if (c == NULL) {
-        return weir__fail(err, WEIR_EMISUSE, "store handle was closed, or is none");
+        return weir__fail(err, WEIR_EMISUSE, "this is not a store handle, or it was closed");
     }
     const weir_status status = weir__core_check(c, err);
     if (status != WEIR_OK) {
@@ -67,6 +67,16 @@ weir_status weir__enter(const weir *w, weir_core **out, weir_error *err)
     }
     *out = c;
     return WEIR_OK;
+}
+
+weir_status weir__enter_writing(const weir *w, weir_core **out, weir_error *err)
+{
+    const weir_status status = weir__enter(w, out, err);
+    if (status == WEIR_OK && (*out)->readonly) {
+        weir__leave(w);
+        return weir__fail(err, WEIR_EMISUSE, "store was opened for reading only");
+    }
+    return status;
 }
 
 void weir__leave(const weir *w)
@@ -113,7 +123,7 @@ weir_status weir__open_store(weir **out, weir_store *store, store_url *url, weir
     return WEIR_OK;
 }
 
-int32_t weir_open(weir **out, const weir_options *options, weir_error *err)
+int32_t weir_open(const weir_options *options, weir **out, weir_error *err)
 {
     weir_options o = { WEIR_OPTIONS_INIT };
     store_url url = { 0 };

@@ -154,10 +154,13 @@ static weir_status read_open(weir_reader **out, const weir *w, weir_core *core,
     return status;
 }
 
-int32_t weir_read_open(weir_reader **out, weir *w, const weir_read_options *options,
+int32_t weir_read_open(weir *w, const weir_read_options *options, weir_reader **out,
                        weir_error *err)
 {
     weir_core *core = NULL;
+    if (out == NULL) {
+        return weir__fail(err, WEIR_EINVAL, "there is nowhere to put the reader: out is NULL");
+    }
     weir_status status = weir__enter(w, &core, err);
     if (status == WEIR_OK) {
         status = read_open(out, w, core, options, err);
@@ -292,9 +295,12 @@ static weir_status log_open(weir_reader **out, const weir *w, weir_core *core,
     return status;
 }
 
-int32_t weir_log_open(weir_reader **out, weir *w, const weir_log_options *options, weir_error *err)
+int32_t weir_log_open(weir *w, const weir_log_options *options, weir_reader **out, weir_error *err)
 {
     weir_core *core = NULL;
+    if (out == NULL) {
+        return weir__fail(err, WEIR_EINVAL, "there is nowhere to put the reader: out is NULL");
+    }
     weir_status status = weir__enter(w, &core, err);
     if (status == WEIR_OK) {
         status = log_open(out, w, core, options, err);
@@ -534,7 +540,8 @@ int32_t weir_read(weir *w, const weir_read_options *options, weir_event_fn fn, v
     weir_reader *r = NULL;
     weir_core *core = NULL;
     if (fn == NULL) {
-        return weir__fail(err, WEIR_EINVAL, "there is nobody to give the events to: fn is NULL");
+        return weir__fail(err, WEIR_EINVAL,
+                          "fn is NULL: there is no function to give the events to");
     }
     weir_status status = weir__enter(w, &core, err);
     if (status != WEIR_OK) {
@@ -554,7 +561,8 @@ int32_t weir_log(weir *w, const weir_log_options *options, weir_event_fn fn, voi
     weir_reader *r = NULL;
     weir_core *core = NULL;
     if (fn == NULL) {
-        return weir__fail(err, WEIR_EINVAL, "there is nobody to give the events to: fn is NULL");
+        return weir__fail(err, WEIR_EINVAL,
+                          "fn is NULL: there is no function to give the events to");
     }
     weir_status status = weir__enter(w, &core, err);
     if (status != WEIR_OK) {

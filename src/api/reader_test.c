@@ -37,7 +37,7 @@ static int setup(void **state)
     (void)snprintf(s.copy, sizeof s.copy, "%s/copy.db", s.dir);
     (void)snprintf(url, sizeof url, "sqlite:%s", s.path);
     *state = &s;
-    if (weir_open(&s.weir, &o, &err) != WEIR_OK) {
+    if (weir_open(&o, &s.weir, &err) != WEIR_OK) {
         print_error("%s\n", err.message);
         return -1;
     }
@@ -86,7 +86,7 @@ static weir_reader *follower_open(surroundings *s)
     const weir_log_options o = { WEIR_LOG_OPTIONS_INIT, .flags = WEIR_READ_FOLLOW };
     weir_reader *reader = NULL;
     weir_error err;
-    if (weir_log_open(&reader, s->weir, &o, &err) != WEIR_OK) {
+    if (weir_log_open(s->weir, &o, &reader, &err) != WEIR_OK) {
         fail_msg("open: %s", err.message);
     }
     return reader;

@@ -113,7 +113,8 @@ int32_t weir_streams(weir *w, const weir_streams_options *options, weir_stream_f
         return status;
     }
     if (fn == NULL) {
-        status = weir__fail(err, WEIR_EINVAL, "there is nobody to give the streams to: fn is NULL");
+        status =
+            weir__fail(err, WEIR_EINVAL, "fn is NULL: there is no function to give the streams to");
     }
     if (status == WEIR_OK && options != NULL) {
         status = weir__struct_copy(&o, sizeof o, options, "weir_streams_options", err);

@@ -41,12 +41,39 @@ static int64_t machine_boot_us(void *ctx)
     return weir__clock_boot();
 }
 
+static pthread_once_t boot_once = PTHREAD_ONCE_INIT;
+static char boot_id[64]; /* written once */
+
+static void boot_read(void)
+{
+    const int fd = open("/proc/sys/kernel/random/boot_id", O_RDONLY | O_CLOEXEC);
+    const ssize_t got = fd < 0 ? -1 : read(fd, boot_id, sizeof boot_id - 1);
+    boot_id[got > 0 ? (size_t)got : 0] = '\0';
+    boot_id[strcspn(boot_id, "\n")] = '\0';
+    if (fd >= 0) {
+        (void)close(fd);
+    }
+}
+
+const char *weir__clock_boot_id(void)
+{
+    (void)pthread_once(&boot_once, boot_read);
+    return boot_id;
+}
+
+static const char *machine_boot_id(void *ctx)
+{
+    (void)ctx;
+    return weir__clock_boot_id();
+}
+
 const weir_clock *weir__clock_machine(void)
 {
     static const weir_clock machine = {
         .wall_us = machine_wall_us,
         .mono_us = machine_mono_us,
         .boot_us = machine_boot_us,
+        .boot_id = machine_boot_id,
         .ctx = NULL,
     };
     return &machine;
@@ -84,26 +111,6 @@ int64_t weir__steady_clock_now(weir_steady_clock *s, const weir_clock *c)
     s->high_us = now;
     s->mono_at_high = mono;
     return now;
-}
-
-static pthread_once_t boot_once = PTHREAD_ONCE_INIT;
-static char boot_id[64]; /* written once */
-
-static void boot_read(void)
-{
-    const int fd = open("/proc/sys/kernel/random/boot_id", O_RDONLY | O_CLOEXEC);
-    const ssize_t got = fd < 0 ? -1 : read(fd, boot_id, sizeof boot_id - 1);
-    boot_id[got > 0 ? (size_t)got : 0] = '\0';
-    boot_id[strcspn(boot_id, "\n")] = '\0';
-    if (fd >= 0) {
-        (void)close(fd);
-    }
-}
-
-const char *weir__clock_boot_id(void)
-{
-    (void)pthread_once(&boot_once, boot_read);
-    return boot_id;
 }
 
 weir_age_clock weir__age_clock_begin(const weir_clock *c)

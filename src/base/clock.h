@@ -7,11 +7,13 @@
 
 /* wall_us: microseconds since 1970, may jump either way. mono_us: never goes back, no meaning but
  * differences; stands still while the machine is suspended. boot_us: the same, but goes on then;
- * NULL: as mono_us. All may be called from any thread. */
+ * NULL: as mono_us. boot_id: which start of the machine boot_us counts from, "" when that cannot be
+ * known; NULL: there is only one. All may be called from any thread. */
 typedef struct weir_clock {
     int64_t (*wall_us)(void *ctx);
     int64_t (*mono_us)(void *ctx);
     int64_t (*boot_us)(void *ctx);
+    const char *(*boot_id)(void *ctx);
     void *ctx; /* borrowed */
 } weir_clock;
 
@@ -29,6 +31,11 @@ static inline int64_t weir__clock_mono(const weir_clock *c)
 static inline int64_t weir__clock_boottime(const weir_clock *c)
 {
     return c->boot_us != NULL ? c->boot_us(c->ctx) : c->mono_us(c->ctx);
+}
+
+static inline const char *weir__clock_start(const weir_clock *c)
+{
+    return c->boot_id != NULL ? c->boot_id(c->ctx) : "the only one";
 }
 
 /* Microseconds of CLOCK_BOOTTIME: never goes back, and goes on while the machine sleeps. For what
@@ -59,7 +66,7 @@ typedef struct weir_age_clock {
     int64_t boot_us; /* boottime at that moment */
 } weir_age_clock;
 
-/* Which start of the machine boottime counts from; "" when that cannot be known. Any thread. */
+/* The machine's boot_id. Any thread. */
 const char *weir__clock_boot_id(void);
 /* One that begins now. */
 weir_age_clock weir__age_clock_begin(const weir_clock *c);

@@ -5,6 +5,8 @@
  *       whatever the arguments were: it can be printed on a terminal and decoded by any language.
  *       Invisible characters are written as \u202e, except in the name of a stream.
  *   (2) What does not fit is cut between characters, never inside one.
+ *   (3) A failure always says what to do: `detail` is never empty, and where the place that failed
+ *       has nothing to say it is the advice of the code, also when a caller changes the code.
  */
 #include "base/error.h"
 
@@ -85,6 +87,78 @@ static size_t format_text(char *text, size_t size, const char *format, va_list a
     return without_cut_sequence(text, size - 1);
 }
 
+/* Speaks of what every program knows: the call, its arguments, the store. The command line has its
+ * own words and does not show these. */
+const char *weir__status_advice(weir_status status)
+{
+    switch (status) {
+    case WEIR_OK:
+        return "";
+    case WEIR_ENOMEM:
+        return "Nothing was written. Free some memory, or ask for less at a time, and call again.";
+    case WEIR_EINVAL:
+        return "Nothing was tried. Correct the argument that the message names; weir.h says what "
+               "is allowed.";
+    case WEIR_ECONFLICT:
+        return "Nothing was written. Read the stream again, decide again, and append with the "
+               "version that is there now.";
+    case WEIR_EBUSY:
+        return "Nothing was written. Try again in a moment; with busy= in the store URL the "
+               "library itself waits longer.";
+    case WEIR_EIO:
+        return "The store is as it was. Look at what the database or the system said, repair it, "
+               "and call again.";
+    case WEIR_ENOTFOUND:
+        return "Check the name. If it should be there, check that this is the right store.";
+    case WEIR_ECLOSED:
+        return "Nothing was written. A closed stream takes no more events: append to another one.";
+    case WEIR_EKEYREUSED:
+        return "Nothing was written. Use a new idempotency key for new content; repeat an append "
+               "with exactly what it had the first time.";
+    case WEIR_EINFLIGHT:
+        return "Somebody else is at it. Call again when that has ended, and get its result.";
+    case WEIR_ETAKEN:
+        return "Nothing was written. Choose another key, or let the stream that has it give it up.";
+    case WEIR_ELOST:
+        return "Nothing was written. Somebody else may be at work on it by now: stop, and begin "
+               "again with a new lease.";
+    case WEIR_EHELD:
+        return "Nothing was changed. Wait until it is free, then call again.";
+    case WEIR_ECORRUPT:
+        return "Do not write to it. Run weir doctor on the store, and restore a backup if it "
+               "confirms the damage.";
+    case WEIR_ENEWER:
+        return "Update the library that this program uses to the version that wrote the store.";
+    case WEIR_EUNAVAILABLE:
+        return "Nothing was sent. Check that the database runs and can be reached, then call "
+               "again.";
+    case WEIR_EUNKNOWN:
+        return "It may have happened or not. Look whether it did, or repeat it with the same "
+               "idempotency key.";
+    case WEIR_EREWOUND:
+        return "The log was restored or replaced. Read it again from a position that is in it, and "
+               "check what was derived from the lost part.";
+    case WEIR_EMISUSE:
+        return "Nothing was done. The program has to change: weir.h says when this call is "
+               "allowed.";
+    case WEIR_EINTERRUPTED:
+        return "Nothing was lost. Call again to go on waiting, or end.";
+    }
+    return "The code is not known to this version of the library.";
+}
+
+bool weir__error_advised(const weir_error *err)
+{
+    return err->detail[0] != '\0' &&
+           strcmp(err->detail, weir__status_advice((weir_status)err->code)) != 0;
+}
+
+static void advise(weir_error *err)
+{
+    const char *advice = weir__status_advice((weir_status)err->code);
+    set_text(err->detail, sizeof err->detail, advice, strlen(advice), false);
+}
+
 weir_status weir__fail(weir_error *err, weir_status status, const char *format, ...)
 {
     char text[ERROR_TEXT_BYTES]; /* arguments may point into *err, which is about to be reset */
@@ -98,6 +172,7 @@ weir_status weir__fail(weir_error *err, weir_status status, const char *format, 
     va_end(args);
     *err = (weir_error){ .size = sizeof *err, .code = status };
     set_text(err->message, sizeof err->message, text, len, false);
+    advise(err);
     return status;
 }
 
@@ -117,7 +192,11 @@ weir_status weir__wrap(weir_error *err, weir_status status, const char *format, 
     const size_t old_len = strnlen(err->message, sizeof err->message);
     memcpy(text + len, err->message, old_len);
     set_text(err->message, sizeof err->message, text, len + old_len, false);
+    const bool advised = weir__error_advised(err);
     err->code = status; /* what is returned is what the error says, also when a caller changes it */
+    if (!advised) {
+        advise(err);
+    }
     return status;
 }
 
@@ -141,6 +220,9 @@ void weir__error_detail(weir_error *err, const char *format, ...)
     const size_t len = format_text(text, sizeof text, format, args);
     va_end(args);
     set_text(err->detail, sizeof err->detail, text, len, false);
+    if (err->detail[0] == '\0') {
+        advise(err);
+    }
 }
 
 void weir__error_store_code(weir_error *err, const char *format, ...)

@@ -11,10 +11,11 @@
 #include "weir.h"
 
 #include <stdarg.h>
+#include <stdbool.h>
 
 #define WEIR_PRINTF(f, a) __attribute__((format(printf, f, a)))
 
-/* Resets *err and writes code and message. */
+/* Resets *err and writes code and message; detail becomes what weir__status_advice says. */
 weir_status weir__fail(weir_error *err, weir_status status, const char *format, ...)
     WEIR_PRINTF(3, 4);
 
@@ -30,7 +31,13 @@ weir_status weir__wrap(weir_error *err, weir_status status, const char *format, 
 #define weir__wrap(err, status, ...) ((void)weir__wrap((err), (status), __VA_ARGS__), (status))
 #endif
 
-/* Set one field of an error that weir__fail has filled. */
+/* What to do about a code when nothing more is known: full sentences, static. "" for WEIR_OK. */
+const char *weir__status_advice(weir_status status);
+/* Whether the place that failed has said what to do, beyond that. */
+bool weir__error_advised(const weir_error *err);
+
+/* Set one field of an error that weir__fail has filled. A detail of no text stands for the advice
+ * of its code. */
 void weir__error_stream(weir_error *err, weir_str stream);
 void weir__error_detail(weir_error *err, const char *format, ...) WEIR_PRINTF(2, 3);
 void weir__error_store_code(weir_error *err, const char *format, ...) WEIR_PRINTF(2, 3);

@@ -19,7 +19,7 @@ static void failing_fills_code_and_message_and_resets_the_rest(void **state)
     assert_int_equal(err.code, WEIR_EINVAL);
     assert_string_equal(err.message, "name has 600 bytes, allowed 1 to 512");
     assert_string_equal(err.stream, "");
-    assert_string_equal(err.detail, "");
+    assert_string_equal(err.detail, weir__status_advice((weir_status)err.code));
     assert_string_equal(err.store_code, "");
     assert_int_equal(err.expected, 0);
     assert_int_equal(err.actual, 0);
@@ -58,6 +58,33 @@ static void wrapping_puts_the_outermost_first_and_keeps_the_rest(void **state)
     assert_string_equal(err.stream, "order-1");
     assert_int_equal(err.expected, 3);
     assert_int_equal(err.actual, 5);
+}
+
+static void every_code_says_what_to_do(void **state)
+{
+    (void)state;
+    weir_error err;
+    for (int code = WEIR_EINTERRUPTED; code < WEIR_OK; code++) {
+        (void)weir__fail(&err, (weir_status)code, "x");
+        const size_t len = strlen(err.detail);
+        assert_true(len > 20 && err.detail[len - 1] == '.');
+        assert_false(weir__error_advised(&err));
+        for (int other = code + 1; other < WEIR_OK; other++) {
+            assert_string_not_equal(err.detail, weir__status_advice((weir_status)other));
+        }
+    }
+    assert_string_equal(weir_status_text(WEIR_EINTERRUPTED - 1),
+                        "unknown-status"); /* all of them */
+    /* What the place that failed says counts, and survives; the advice follows the code. */
+    weir__error_detail(&err, "Make room.");
+    assert_true(weir__error_advised(&err));
+    (void)weir__wrap(&err, WEIR_EBUSY, "y");
+    assert_string_equal(err.detail, "Make room.");
+    weir__error_detail(&err, "%s", "");
+    assert_string_equal(err.detail, weir__status_advice(WEIR_EBUSY));
+    (void)weir__wrap(&err, WEIR_EIO, "y");
+    assert_string_equal(err.detail, weir__status_advice(WEIR_EIO));
+    assert_string_equal(weir__status_advice(WEIR_OK), "");
 }
 
 static void the_code_is_always_the_one_returned(void **state)
@@ -223,6 +250,7 @@ int main(void)
         cmocka_unit_test(failing_fills_code_and_message_and_resets_the_rest),
         cmocka_unit_test(no_error_struct_is_no_problem),
         cmocka_unit_test(wrapping_puts_the_outermost_first_and_keeps_the_rest),
+        cmocka_unit_test(every_code_says_what_to_do),
         cmocka_unit_test(the_code_is_always_the_one_returned),
         cmocka_unit_test(a_message_may_be_built_from_itself),
         cmocka_unit_test(control_characters_and_broken_utf8_are_shown_as_question_marks),

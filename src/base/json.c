@@ -426,10 +426,13 @@ static weir_status compact(weir_str text, unsigned depth_max, weir_buffer *out,
 {
     const size_t old_len = out->len;
     const char *start = text.len == 0 ? "" : text.ptr;
+
+    if (start == NULL) {
+        return weir__fail(err, WEIR_EINVAL, "JSON is NULL and has %zu bytes", text.len);
+    }
     checker c = {
         .at = start, .end = start + text.len, .run = start, .out = out, .depth_max = depth_max
     };
-
     if (!weir__buffer_reserve(out, text.len)) {
         return weir__fail(err, WEIR_ENOMEM, "could not allocate %zu bytes for JSON", text.len);
     }

@@ -33,6 +33,32 @@ weir_status weir__claim_column(const table_info *table, const char *flag, weir_s
     return WEIR_OK;
 }
 
+weir_status weir__claim_own_column(const table_info *table, table_dialect dialect, const char *flag,
+                                   weir_str name, const table_column **out, weir_error *err)
+{
+    static const struct {
+        const char *flag, *postgres, *sqlite;
+    } types[] = {
+        { "--by-column", "text", "TEXT" },
+        { "--at-column", "timestamptz", "TEXT" },
+        { "--lease-column", "timestamptz", "TEXT" },
+        { "--fence-column", "bigint NOT NULL DEFAULT 0", "INTEGER NOT NULL DEFAULT 0" },
+        { "--attempts-column", "bigint NOT NULL DEFAULT 0", "INTEGER NOT NULL DEFAULT 0" },
+    };
+    const weir_status status = weir__claim_column(table, flag, name, true, out, err);
+
+    for (size_t i = 0; i < sizeof types / sizeof types[0] && status != WEIR_OK; i++) {
+        if (strcmp(types[i].flag, flag) == 0 && weir__table_column(table, name) == NULL) {
+            weir__error_detail(err,
+                               "Add it with ALTER TABLE %.*s ADD COLUMN \"%.*s\" %s; or name "
+                               "another column.",
+                               (int)table->quoted.len, table->quoted.ptr, (int)name.len, name.ptr,
+                               dialect == TABLE_POSTGRES ? types[i].postgres : types[i].sqlite);
+        }
+    }
+    return status;
+}
+
 /* Values become literals too, and there no database knows where such a text ends. */
 static weir_status check_value(const char *flag, weir_str name, const table_value *value,
                                weir_error *err)
@@ -68,7 +94,7 @@ static weir_status check_count(claim_spec *c, const char *flag, weir_str name,
     if (name.len == 0) {
         return WEIR_OK;
     }
-    const weir_status status = weir__claim_column(c->table, flag, name, true, out, err);
+    const weir_status status = weir__claim_own_column(c->table, c->dialect, flag, name, out, err);
     if (status == WEIR_OK && !weir__claim_is_integer(c->dialect, *out)) {
         return weir__fail(err, WEIR_EINVAL, "%s: column \"%.*s\" of %.*s is %.*s, not an integer",
                           flag, (int)name.len, name.ptr, (int)c->table->shown.len,
@@ -82,14 +108,14 @@ static weir_status check_stamps(claim_spec *c, weir_error *err)
     const claim_request *r = c->request;
     weir_status status = WEIR_OK;
     if (r->by.len > 0 && !weir__claim_no_column(r->by_column)) {
-        status = weir__claim_column(c->table, "--by-column",
-                                    r->by_column.len > 0 ? r->by_column : weir__str(DEFAULT_BY),
-                                    true, &c->by, err);
+        status = weir__claim_own_column(c->table, c->dialect, "--by-column",
+                                        r->by_column.len > 0 ? r->by_column : weir__str(DEFAULT_BY),
+                                        &c->by, err);
     }
     if (status == WEIR_OK && r->by.len > 0 && !weir__claim_no_column(r->at_column)) {
-        status = weir__claim_column(c->table, "--at-column",
-                                    r->at_column.len > 0 ? r->at_column : weir__str(DEFAULT_AT),
-                                    true, &c->at, err);
+        status = weir__claim_own_column(c->table, c->dialect, "--at-column",
+                                        r->at_column.len > 0 ? r->at_column : weir__str(DEFAULT_AT),
+                                        &c->at, err);
     }
     if (status == WEIR_OK && c->at != NULL) {
         status = check_clock(c, "--at-column", c->at, &c->at_clock, err);
@@ -99,10 +125,9 @@ static weir_status check_stamps(claim_spec *c, weir_error *err)
                             r->lease_us);
     }
     if (status == WEIR_OK && r->lease_us > 0) {
-        status =
-            weir__claim_column(c->table, "--lease-column",
-                               r->lease_column.len > 0 ? r->lease_column : weir__str(DEFAULT_LEASE),
-                               true, &c->lease, err);
+        status = weir__claim_own_column(
+            c->table, c->dialect, "--lease-column",
+            r->lease_column.len > 0 ? r->lease_column : weir__str(DEFAULT_LEASE), &c->lease, err);
     }
     if (status == WEIR_OK && c->lease != NULL) {
         status = check_clock(c, "--lease-column", c->lease, &c->lease_clock, err);

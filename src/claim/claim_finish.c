@@ -35,7 +35,7 @@ static weir_status optional_column(const finish_spec *f, const char *flag, weir_
                                    const char *otherwise, const table_column **out, weir_error *err)
 {
     if (name.len > 0) {
-        return weir__claim_column(f->table, flag, name, true, out, err);
+        return weir__claim_own_column(f->table, f->dialect, flag, name, out, err);
     }
     *out = weir__claim_no_column(name) ? NULL : weir__table_column(f->table, weir__str(otherwise));
     return WEIR_OK;
@@ -59,9 +59,13 @@ static weir_status check_lease(finish_spec *f, weir_error *err)
         }
         f->lease = NULL;
     }
+    if (r->kind == FINISH_EXTEND && weir__claim_no_column(r->lease_column)) {
+        return weir__fail(err, WEIR_EINVAL,
+                          "--lease-column: without one there is no lease to extend");
+    }
     if (r->kind == FINISH_EXTEND && f->lease == NULL) {
-        return weir__fail(err, WEIR_EINVAL, "--lease-column: no column \"locked_until\" in %.*s",
-                          (int)f->table->shown.len, f->table->shown.ptr);
+        return weir__claim_own_column(f->table, f->dialect, "--lease-column",
+                                      weir__str("locked_until"), &f->lease, err);
     }
     if (r->kind == FINISH_EXTEND && r->lease_us <= 0) {
         return weir__fail(err, WEIR_EINVAL, "--lease: %" PRId64 " us, allowed is more than 0",
@@ -75,15 +79,16 @@ static weir_status check_guards(finish_spec *f, weir_error *err)
     const finish_request *r = f->request;
     weir_status status = optional_column(f, "--by-column", r->by_column, "claimed_by", &f->by, err);
     if (status == WEIR_OK && r->by.len > 0 && f->by == NULL) {
-        return weir__fail(err, WEIR_EINVAL, "--by-column: no column \"claimed_by\" in %.*s",
-                          (int)f->table->shown.len, f->table->shown.ptr);
+        return weir__claim_own_column(f->table, f->dialect, "--by-column", weir__str("claimed_by"),
+                                      &f->by, err);
     }
     if (status == WEIR_OK && r->has_fence) {
         if (r->fence_column.len == 0) {
-            return weir__fail(err, WEIR_EINVAL, "--fence-column: which column has the fence?");
+            return weir__fail(err, WEIR_EINVAL,
+                              "--fence-column is missing: it names the column that has the fence");
         }
-        status =
-            weir__claim_column(f->table, "--fence-column", r->fence_column, true, &f->fence, err);
+        status = weir__claim_own_column(f->table, f->dialect, "--fence-column", r->fence_column,
+                                        &f->fence, err);
     }
     if (status == WEIR_OK) {
         status = optional_column(f, "--at-column", r->at_column, "claimed_at", &f->at, err);
@@ -94,7 +99,7 @@ static weir_status check_guards(finish_spec *f, weir_error *err)
     if (status == WEIR_OK && r->by.len == 0 && !r->has_fence &&
         (r->held_count == 0 || f->lease != NULL)) {
         status =
-            weir__fail(err, WEIR_EINVAL, "--by: say who you are, or --fence: which claim it was");
+            weir__fail(err, WEIR_EINVAL, "--by or --fence is missing: they tell whose claim it is");
     }
     return status;
 }

@@ -164,7 +164,8 @@ static void without_a_lease_the_values_of_the_claim_are_a_guard(void **state)
     r.held_count = 1;
     r.set = &done;
     r.set_count = 1;
-    refused(f, &r, WEIR_EINVAL, "--by: say who you are"); /* its lease may have ended meanwhile */
+    refused(f, &r, WEIR_EINVAL,
+            "--by or --fence is missing"); /* its lease may have ended meanwhile */
     r.lease_column = CLAIM_NO_COLUMN;
     assert_int_equal(weir__claim_finish(f->s, &r, NULL, &f->err), WEIR_OK);
     refused(f, &r, WEIR_ELOST, "row 1 of jobs is no longer claimed");
@@ -248,9 +249,9 @@ static void mistakes_are_told_with_their_flag(void **state)
     fixture *f = *state;
     finish_request r = finish(FINISH_DONE, &first);
     r.by = (weir_str){ 0 };
-    refused(f, &r, WEIR_EINVAL, "--by: say who you are");
+    refused(f, &r, WEIR_EINVAL, "--by or --fence is missing");
     r.has_fence = true;
-    refused(f, &r, WEIR_EINVAL, "--fence-column: which column");
+    refused(f, &r, WEIR_EINVAL, "--fence-column is missing");
     r.fence_column = STR("fences");
     refused(f, &r, WEIR_EINVAL, "--fence-column: no column \"fences\" in jobs");
     r = finish(FINISH_DONE, &first);

@@ -84,7 +84,7 @@ static weir_status lock_one(portable *p, const table_value *key, int64_t wait_us
     return status;
 }
 
-/* Writes a row if it can be had. Who waits locks it first, and judges with what is true then. */
+/* Writes a row if it can be had. A claim that waits locks it first, and then judges it as it is. */
 static weir_status take_one(portable *p, const table_value *key, bool *got, weir_error *err)
 {
     const int64_t wait_us = wait_of(p);

@@ -105,6 +105,10 @@ weir_status weir__claim_check(const claim_request *request, const table_info *ta
 /* A column by the name that a flag has given. EINVAL: none, or one that cannot be written. */
 weir_status weir__claim_column(const table_info *table, const char *flag, weir_str name, bool write,
                                const table_column **out, weir_error *err);
+/* The same for a column that Weir fills itself: if it is missing, the error has the statement that
+ * adds it. */
+weir_status weir__claim_own_column(const table_info *table, table_dialect dialect, const char *flag,
+                                   weir_str name, const table_column **out, weir_error *err);
 /* SQL of the user's: it reads, and has a value for each of its parameters; used: which were. */
 weir_status weir__claim_check_sql(const char *flag, weir_str sql, table_dialect dialect,
                                   const claim_param *params, size_t params_count, bool *used,

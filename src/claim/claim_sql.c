@@ -11,7 +11,7 @@
  *       not take.
  *   (3) The arm of ready rows is limited twice. The constant is for the planner, which would
  *       otherwise take the limit for a tenth of the table; the other one counts what expired claims
- *       have left, so that nothing is locked in vain.
+ *       have left, so that nothing is locked that is not claimed.
  *   (4) One reading of the clock for the whole statement.
  */
 #include "claim/claim_private.h"

@@ -23,8 +23,8 @@ int weir__cli_may_ask(const cli *c)
         (isatty(STDIN_FILENO) != 0 && isatty(STDERR_FILENO) != 0)) {
         return CLI_DONE;
     }
-    return weir__cli_usage(c, "needs --yes where nobody can be asked; --dry-run says what it would "
-                              "change");
+    return weir__cli_usage(c, "add --yes: there is no terminal to ask on. --dry-run tells what it "
+                              "would change");
 }
 
 /* A line of stdin, without its end. What does not fit is read and is no part of the answer. */
@@ -38,6 +38,9 @@ static void read_answer(char answer[ANSWER_BYTES_MAX])
         if (n < 0 && errno == EINTR) {
             continue;
         }
+        if (n <= 0) {
+            weir__cli_stderr(weir__str("\n")); /* the terminal has shown none */
+        }
         if (n <= 0 || byte == '\n') {
             break;
         }
@@ -50,7 +53,7 @@ static void read_answer(char answer[ANSWER_BYTES_MAX])
 
 bool weir__cli_ask(const cli *c, const char *question)
 {
-    char text[512], answer[ANSWER_BYTES_MAX];
+    char text[2048], answer[ANSWER_BYTES_MAX];
 
     if (weir__cli_has(c, "yes")) {
         return true;
@@ -67,13 +70,30 @@ int weir__cli_declined(const cli *c)
     return CLI_ERROR;
 }
 
-void weir__cli_changed(cli *c, int64_t count)
+void weir__cli_changed(cli *c, int64_t count, const cli_deed *deed)
 {
-    const report_field field = { .name = weir__cli_has(c, "dry-run") ? "would_change" : "changed",
+    const bool dry_run = weir__cli_has(c, "dry-run");
+    const report_field field = { .name = dry_run ? "would_change" : "changed",
                                  .type = REPORT_I64,
                                  .number = count };
+    char text[1024], number[REPORT_WORD_BYTES];
+    const char *verb = dry_run ? deed->would : deed->did;
 
-    (void)weir__cli_row(&c->out, &field, 1);
+    if (c->out.json) {
+        (void)weir__cli_row(&c->out, &field, 1);
+        return;
+    }
+    weir__report_count(count, number);
+    if (count == 0) {
+        (void)snprintf(text, sizeof text, "nothing %s", dry_run ? "would change" : "changed");
+    } else if (deed->name.len > 0) {
+        (void)snprintf(text, sizeof text, "%s%s %.*s", dry_run ? "would " : "", verb,
+                       (int)deed->name.len, deed->name.ptr);
+    } else {
+        (void)snprintf(text, sizeof text, "%s%s %s %s%s", dry_run ? "would " : "", verb, number,
+                       deed->object, count == 1 ? "" : "s");
+    }
+    (void)weir__cli_wrap(&c->out, "", "", weir__str(text));
 }
 
 const char *weir__cli_operator(char *buffer, size_t bytes)

@@ -78,6 +78,7 @@ typedef struct cli_command {
     const char *summary; /* one line, for weir help                             */
     const char *about;   /* sentences, for --help                               */
     const char *example; /* lines, as typed                                     */
+    const char *empty;   /* said to people when nothing was found; NULL: nothing is said */
     const cli_option *options;
     size_t options_count;
     size_t words_min, words_max; /* how many arguments that are not options     */
@@ -87,10 +88,11 @@ typedef struct cli_command {
 /* ---- output --------------------------------------------------------------------------------- */
 
 typedef struct cli_output {
-    int fd;
+    int fd;      /* -1: what is printed stays in `buffer` */
     int stop_fd; /* readable when the command is to end (SIGINT, SIGTERM); -1: none */
     bool json;
     bool line_by_line; /* flush after every row                                 */
+    bool answered;     /* something was printed, or will be: the result is not empty */
     bool closed;       /* nobody reads any more, or the command is to end: not an error */
     bool failed;       /* `error` says why                                      */
     weir_error error;
@@ -129,8 +131,8 @@ struct cli {
 extern const cli_option weir__cli_common[];
 extern const size_t weir__cli_common_count;
 /* Sets the form of stdout and stderr from --json and --text wherever they stand, or else from
- * WEIR_OUTPUT; the rest is parsed later. */
-void weir__cli_forms(cli *c, int argc, char *const *argv);
+ * WEIR_OUTPUT; the rest is parsed later. CLI_USAGE, reported: WEIR_OUTPUT is something else. */
+int weir__cli_forms(cli *c, int argc, char *const *argv);
 /* Options before the command's name. *used: how many arguments they were. CLI_DONE or the exit
  * status of a failure that has been reported. */
 int weir__cli_parse_before(cli *c, int argc, char *const *argv, int *used);
@@ -150,6 +152,8 @@ const char *weir__cli_nearest(const char *word, const char *(*name_of)(const voi
 /* screen.c. Sets out.screen from the terminal and the options. Called when they are parsed, and
  * again when the terminal has another size. */
 void weir__cli_screen(cli *c);
+/* How wide a terminal is; 0: it is none, or does not say. */
+size_t weir__cli_columns(int fd);
 
 /* report.c. Errors and notes on stderr, in the form of the run; exit statuses. */
 int weir__cli_exit_status(int32_t status);
@@ -170,6 +174,8 @@ bool weir__cli_event(cli_output *o, const weir_event *event);
 /* Our own text, in any form; invisible characters in it are escaped (base/utf8.h). exact: text that
  * must not be changed, such as the output of programs, or SQL that somebody will run. */
 bool weir__cli_print(cli_output *o, const char *format, ...) WEIR_PRINTF(2, 3);
+/* A paragraph that fits the terminal; first and prefix as for weir__report_wrap. */
+bool weir__cli_wrap(cli_output *o, const char *first, const char *prefix, weir_str text);
 bool weir__cli_put(cli_output *o, weir_str text);
 bool weir__cli_put_exact(cli_output *o, weir_str text);
 /* Text as one word of a shell, in quotes if it needs them. false: out of memory. */

@@ -183,7 +183,7 @@ static void what_is_left_out_is_left_to_the_engine(void **state)
     assert_int_equal(r->retries, 0);
     assert_int_equal(r->backoff_base_us, 0);
     assert_int_equal(r->deadline_us, 0);
-    assert_int_equal(r->from, WEIR_FROM_UNSAID);
+    assert_int_equal(r->from, WEIR_FROM_DEFAULT);
     assert_int_equal(r->lane.len, 0);
 }
 

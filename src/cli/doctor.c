@@ -27,9 +27,11 @@ static void say(doctor *d, const char *level, const char *rule, const char *text
         (void)weir__cli_row(&d->c->out, fields, sizeof fields / sizeof fields[0]);
         return;
     }
-    (void)weir__cli_print(&d->c->out, "%s %s: %.2000s\n", level, rule, text);
+    char first[64];
+    (void)snprintf(first, sizeof first, "%s %s: ", level, rule);
+    (void)weir__cli_wrap(&d->c->out, first, "    ", weir__str(text));
     if (advice != NULL && advice[0] != '\0') {
-        (void)weir__cli_print(&d->c->out, "    %.2000s\n", advice);
+        (void)weir__cli_wrap(&d->c->out, "    ", "    ", weir__str(advice));
     }
 }
 
@@ -66,7 +68,7 @@ static void look_at_settings(doctor *d, const store_stats *stats)
     if (strcmp(stats->durability, "normal") == 0) {
         note(d, "durability",
              "the store is opened with sync=normal: the last commits may be lost "
-             "with the power",
+             "if the power fails",
              "Leave sync out of the store's URL to have every commit on disk when it returns.");
     } else if (strcmp(stats->durability, "none") == 0) {
         note(d, "durability", "this store is in memory and ends with the program",
@@ -88,14 +90,15 @@ static void print_end(doctor *d, const store_stats *stats)
         (void)weir__cli_row(&d->c->out, fields, sizeof fields / sizeof fields[0]);
         return;
     }
-    (void)weir__cli_print(&d->c->out,
-                          "%" PRId64 " findings, %" PRId64 " notes; schema %" PRId64
-                          ", %s, durability %s\n",
-                          d->findings, d->notes, stats->schema, stats->library, stats->durability);
+    (void)weir__cli_print(
+        &d->c->out,
+        "%" PRId64 " finding%s, %" PRId64 " note%s; schema %" PRId64 ", %s, durability %s\n",
+        d->findings, d->findings == 1 ? "" : "s", d->notes, d->notes == 1 ? "" : "s", stats->schema,
+        stats->library, stats->durability);
 }
 
 /* The store, then what surrounds it (a server with wrong settings has many stores), then the work
- * that waits for nobody. */
+ * that nobody will do. */
 static weir_status examine(doctor *d, weir_store *store, store_stats *stats, weir_error *err)
 {
     cli_ticker ticker;
@@ -143,14 +146,13 @@ const cli_command weir__cli_doctor_command = {
     .block = CLI_BLOCK_OPERATE,
     .usage = "[options]",
     .summary = "check the store, and say what to do about each finding",
-    .about = "Checks the invariants of the store, its schema, the database library and how durable "
-             "it is;\n"
-             "on PostgreSQL also the server: its settings, transactions that hold it up, poolers.\n"
-             "Names targets that are blocked, events that are parked, and work that waits for "
-             "nobody: of\n"
-             "retired reactions, of reactions that no running worker handles, in lanes that none "
-             "serves.\n"
-             "Findings are to be acted on: with any, the exit status is 1. Notes are good to know.",
+    .about =
+        "Checks that the store is consistent, its schema, the database library, and how durable\n"
+        "commits are; on PostgreSQL also the server: its settings, long transactions, poolers.\n"
+        "Lists blocked targets, parked events, and work that nobody will do: work of retired\n"
+        "reactions, of reactions that no running worker handles, and in lanes that no worker\n"
+        "serves. Findings need action; if there are any, the exit status is 1. Notes are for\n"
+        "information.",
     .example = "weir doctor\n"
                "weir doctor --store sqlite:orders.db --json\n"
                "weir doctor --store postgres:///orders",

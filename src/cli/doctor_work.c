@@ -1,5 +1,5 @@
-/* doctor_work.c - work that waits for somebody: targets that are blocked, events that were parked,
- * and work that is forgotten, worst first.
+/* doctor_work.c - work that needs somebody: blocked targets, parked events, and forgotten work,
+ * worst first.
  *
  * Three ways to be forgotten: the reaction was retired, no worker that runs knows the reaction in
  * its current definition, or no worker serves the lane. All targets are looked at, a page at a
@@ -37,7 +37,7 @@ typedef struct doctor_work {
     store_positions positions;
     doctor_targets *targets; /* owned: per reaction of the list */
     named blocked;
-    named beyond; /* targets with a position beyond the end of the log */
+    named beyond; /* targets with a position beyond the log, also blocked because of that */
     store_survey_fn fn;
     void *ctx;
 } doctor_work;
@@ -58,11 +58,10 @@ static bool look_at_target(void *ctx, const store_target *t, bool *wanted)
 {
     doctor_work *d = ctx;
 
-    if (t->blocked) {
-        note_target(&d->blocked, t->name);
-    }
-    if (weir__cli_is_beyond(t, d->positions.head)) {
+    if (weir__target_is_passed(t) || weir__cli_is_beyond(t, d->positions.head, NULL, NULL)) {
         note_target(&d->beyond, t->name);
+    } else if (t->blocked) {
+        note_target(&d->blocked, t->name);
     }
     for (size_t i = 0; i < t->subscriptions_count; i++) {
         const store_subscription *s = &t->subscriptions[i];
@@ -80,7 +79,7 @@ static bool look_at_target(void *ctx, const store_target *t, bool *wanted)
     return true;
 }
 
-/* "3 targets have work of it: a, b, c" */
+/* "3 targets have work for it: a, b, c" */
 static void write_named(const named *w, const char *one, const char *several, char *out,
                         size_t bytes)
 {
@@ -106,19 +105,17 @@ static void tell_unknown(doctor_work *d, const store_reaction *r, const doctor_t
     char text[FINDING_BYTES_MAX], which[FINDING_BYTES_MAX / 2];
 
     if (waits) {
-        write_named(&t->waiting, "target has work of it", "targets have work of it", which,
+        write_named(&t->waiting, "target has work for it", "targets have work for it", which,
                     sizeof which);
     } else {
-        write_named(&t->all, "target of it stays", "targets of it stay", which, sizeof which);
+        write_named(&t->all, "target is left", "targets are left", which, sizeof which);
     }
-    (void)snprintf(text, sizeof text,
-                   "no running worker handles reaction \"%.*s\", which is routed up to %" PRId64
-                   " of %" PRId64 "; %s",
-                   (int)r->name.len, r->name.ptr, r->routed, d->positions.safe, which);
+    (void)snprintf(text, sizeof text, "no running worker handles reaction \"%.*s\"; %s",
+                   (int)r->name.len, r->name.ptr, which);
     if (waits || somebody || r->routed < d->positions.safe) {
         d->fn(d->ctx, waits && somebody, "unknown-reaction", text,
-              "Start weir work with a weir.yaml that declares it as it is now, or end it with "
-              "weir reactions retire.");
+              "Start weir work with a weir.yaml that has this reaction in its current form, or "
+              "retire it with weir reactions retire.");
     }
 }
 
@@ -127,12 +124,12 @@ static void judge_reaction(doctor_work *d, const store_reaction *r, const doctor
     char text[FINDING_BYTES_MAX], which[FINDING_BYTES_MAX / 2];
 
     if (r->retired && t->waiting.targets > 0) {
-        write_named(&t->waiting, "target has work of it", "targets have work of it", which,
+        write_named(&t->waiting, "target has work for it", "targets have work for it", which,
                     sizeof which);
         (void)snprintf(text, sizeof text, "reaction \"%.*s\" is retired; %s", (int)r->name.len,
                        r->name.ptr, which);
         d->fn(d->ctx, false, "retired-reaction", text,
-              "It is left as it is. Declaring the reaction again brings the work back.");
+              "Nobody handles this work. To bring it back, declare the reaction again.");
     } else if (!r->retired && weir__cli_workers_count(&d->workers, NULL, r) == 0) {
         tell_unknown(d, r, t);
     }
@@ -140,7 +137,7 @@ static void judge_reaction(doctor_work *d, const store_reaction *r, const doctor
 
 static void judge_lane(doctor_work *d, const store_lane *l)
 {
-    char text[FINDING_BYTES_MAX];
+    char text[FINDING_BYTES_MAX], advice[FINDING_BYTES_MAX];
 
     if (l->ready == 0 || l->paused || weir__cli_workers_count(&d->workers, &l->lane, NULL) > 0) {
         return;
@@ -148,9 +145,13 @@ static void judge_lane(doctor_work *d, const store_lane *l)
     (void)snprintf(text, sizeof text,
                    "%" PRId64 " target%s ready in lane \"%.*s\", which no running worker serves",
                    l->ready, l->ready == 1 ? " is" : "s are", (int)l->lane.len, l->lane.ptr);
+    (void)snprintf(
+        advice, sizeof advice,
+        "Start a worker: weir work --lanes %.*s. Or pause the lane: weir pause --lane %.*s",
+        (int)l->lane.len, l->lane.ptr, (int)l->lane.len, l->lane.ptr);
     /* With no worker at all, it may be that none is meant to run now. */
     d->fn(d->ctx, weir__cli_workers_count(&d->workers, NULL, NULL) > 0, "lane-without-worker", text,
-          "Start weir work --lanes with this lane, or pause it with weir pause --lane.");
+          advice);
 }
 
 static void tell_blocked(const doctor_work *d)
@@ -160,8 +161,9 @@ static void tell_blocked(const doctor_work *d)
     if (d->blocked.targets > 0) {
         write_named(&d->blocked, "target is blocked", "targets are blocked", text, sizeof text);
         d->fn(d->ctx, true, "blocked", text,
-              "See the error with weir why TARGET. Then weir unblock TARGET tries again, and weir "
-              "skip TARGET parks the event and goes on with the next one.");
+              "weir why TARGET shows the error. weir unblock TARGET tries again; weir skip TARGET "
+              "parks "
+              "the event and continues with the next one.");
     }
 }
 
@@ -190,8 +192,8 @@ static weir_status tell_parked(const doctor_work *d, weir_store *store, weir_err
                            count == 1 ? "is" : "are");
             (void)snprintf(
                 advice, sizeof advice,
-                "See them with weir parked ls --reaction %.*s. weir parked retry sends them "
-                "back, weir parked drop gives them up.",
+                "See them with weir parked ls --reaction %.*s. weir parked retry handles "
+                "them again, weir parked drop gives them up.",
                 (int)r->name.len, r->name.ptr);
             d->fn(d->ctx, true, "parked", text, advice);
         }
@@ -199,8 +201,7 @@ static weir_status tell_parked(const doctor_work *d, weir_store *store, weir_err
     return status;
 }
 
-/* Targets that an older Weir settled beyond the end of a log that was cut off: events up to there
- * are not delivered. */
+/* Targets with a position of a log that lost its end: events up to there would not be delivered. */
 static void tell_beyond(const doctor_work *d)
 {
     char text[FINDING_BYTES_MAX], which[FINDING_BYTES_MAX / 2];
@@ -209,11 +210,12 @@ static void tell_beyond(const doctor_work *d)
         write_named(&d->beyond, "target is beyond the end of the log",
                     "targets are beyond the end of the log", which, sizeof which);
         (void)snprintf(text, sizeof text,
-                       "%s; the log ends at %" PRId64 ", and new events would be passed over",
+                       "%s; the log ends at %" PRId64 " now, and events would be passed over",
                        which, d->positions.head);
         d->fn(d->ctx, true, "beyond-log", text,
-              "Part of the log was lost (a failover, a restore). Set them back with weir reset "
-              "--to POSITION, to the last event before that; what follows is delivered again.");
+              "Part of the log was lost (a failover, a restore). weir why TARGET says where it is. "
+              "Set it back with weir reset TARGET --to POSITION, to the last event before that "
+              "part; what follows is delivered again.");
     }
 }
 
@@ -238,7 +240,7 @@ static void tell_routed_beyond(const doctor_work *d, const store_reaction *r)
 weir_status weir__cli_doctor_work(weir_store *store, store_survey_fn fn, void *ctx, weir_error *err)
 {
     doctor_work d = { .fn = fn, .ctx = ctx };
-    const cli_target_sink sink = { .wants = look_at_target, .ctx = &d };
+    const cli_target_sink sink = { .wants = look_at_target, .ctx = &d, .head = &d.positions.head };
     const store_target_filter all = { 0 };
     weir_status status = store->ops->reactions(store, &d.reactions, err);
 

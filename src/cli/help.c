@@ -3,6 +3,12 @@
 
 #include <stdio.h>
 
+enum {
+    HELP_COLUMNS_MAX = 92,
+    COMMANDS_INDENT = 14,
+    OPTIONS_INDENT = 24,
+};
+
 const cli_command *const weir__cli_commands[] = {
     &weir__cli_append_command,  &weir__cli_read_command,       &weir__cli_log_command,
     &weir__cli_streams_command, &weir__cli_close_command,      &weir__cli_work_command,
@@ -23,11 +29,11 @@ static const char *const block_titles[CLI_BLOCKS_COUNT] = { "Events", "Workers",
 
 static const char starters[] =
     "Start with\n"
-    "  weir append order-1 OrderPlaced '{\"total\":12}'   add an event; makes weir.db\n"
-    "  weir read order-1                                what happened to order-1\n"
-    "  weir append order-1 OrderPaid --expect 0         only if nothing came in between\n"
-    "  weir log --follow                                watch everything as it happens\n"
-    "  weir status                                      where the store stands\n";
+    "  weir append order-1 OrderPlaced '{\"total\":12}'  add an event; makes weir.db\n"
+    "  weir read order-1                               what happened to order-1\n"
+    "  weir append order-1 OrderPaid --expect 0        if nothing came in between\n"
+    "  weir log --follow                               watch events as they happen\n"
+    "  weir status                                     where the store stands\n";
 
 const cli_command *weir__cli_command(const char *name)
 {
@@ -55,11 +61,71 @@ int weir__cli_unknown(const cli *c, const char *name)
     return weir__cli_usage(c, "unknown command \"%s\"", name);
 }
 
+/* Lines longer than this are hard to read, also where there is room. */
+static void screen_limit(cli *c)
+{
+    report_screen *screen = &c->out.screen;
+
+    if (screen->columns == 0 || screen->columns > HELP_COLUMNS_MAX) {
+        screen->columns = HELP_COLUMNS_MAX;
+    }
+}
+
+/* A name, and from column `indent` on what it means. */
+static void print_entry(cli *c, int indent, const char *name, const char *text)
+{
+    char first[80], prefix[40];
+
+    (void)snprintf(first, sizeof first, "%-*s ", indent - 1, name);
+    (void)snprintf(prefix, sizeof prefix, "%*s", indent, "");
+    (void)weir__cli_wrap(&c->out, first, prefix, weir__str(text));
+}
+
+/* A form per line: a long one goes on below its own beginning. */
+static void print_usage(cli *c, const char *first, const char *indent, const char *text)
+{
+    while (*text != '\0') {
+        const size_t len = strcspn(text, "\n");
+        (void)weir__cli_wrap(&c->out, first, "           ", (weir_str){ text, len });
+        first = indent;
+        text += len + (text[len] == '\n' ? 1 : 0);
+    }
+}
+
+/* Paragraphs between empty lines, as wide as there is room. A line that begins with a space is
+ * kept as it is. */
+static void print_prose(cli *c, const char *text)
+{
+    weir_buffer paragraph = { 0 };
+    bool ok = true;
+
+    while (ok && *text != '\0') {
+        const size_t len = strcspn(text, "\n");
+        const bool prose = len > 0 && text[0] != ' ';
+        if (prose) {
+            ok = (paragraph.len == 0 || weir__buffer_add(&paragraph, " ", 1)) &&
+                 weir__buffer_add(&paragraph, text, len);
+        }
+        const char *next = text + len + (text[len] == '\n' ? 1 : 0);
+        const bool ends = !prose || *next == '\0' || *next == '\n' || *next == ' ';
+        if (ok && ends && paragraph.len > 0) {
+            ok = weir__cli_wrap(&c->out, "", "", (weir_str){ paragraph.ptr, paragraph.len });
+            weir__buffer_clear(&paragraph);
+        }
+        if (ok && !prose) {
+            ok = weir__cli_print(&c->out, "%.*s\n", (int)len, text);
+        }
+        text = next;
+    }
+    weir__buffer_free(&paragraph);
+}
+
 int weir__cli_help_all(cli *c)
 {
     cli_output *o = &c->out;
 
-    (void)weir__cli_print(o, "weir - an event store with workers, in a file or a database\n\n%s",
+    screen_limit(c);
+    (void)weir__cli_print(o, "weir - one worker at a time, for rows, jobs and events\n\n%s",
                           starters);
     for (int block = 0; block < CLI_BLOCKS_COUNT; block++) {
         bool titled = false;
@@ -72,11 +138,13 @@ int weir__cli_help_all(cli *c)
                 (void)weir__cli_print(o, "\n%s\n", block_titles[block]);
                 titled = true;
             }
-            (void)weir__cli_print(o, "  %-11s %s\n", command->name, command->summary);
+            char name[32];
+            (void)snprintf(name, sizeof name, "  %s", command->name);
+            print_entry(c, COMMANDS_INDENT, name, command->summary);
         }
     }
-    (void)weir__cli_print(
-        o,
+    print_prose(
+        c,
         "\nThe store is the file weir.db unless --store, WEIR_STORE or weir.yaml says otherwise:\n"
         "sqlite:PATH, postgres://HOST/DATABASE. weir COMMAND --help explains a command, weir help\n"
         "choosing says which claim or lock is for what, weir help output how text and JSON are\n"
@@ -88,10 +156,10 @@ static void print_options(cli *c, const cli_option *options, size_t count)
 {
     for (size_t i = 0; i < count; i++) {
         char name[64];
-        const int n = snprintf(name, sizeof name, "--%s%s%s", options[i].name,
-                               options[i].value == NULL ? "" : " ",
-                               options[i].value == NULL ? "" : options[i].value);
-        (void)weir__cli_print(&c->out, "  %-21s %s\n", n < 0 ? "" : name, options[i].help);
+        (void)snprintf(name, sizeof name, "  --%s%s%s", options[i].name,
+                       options[i].value == NULL ? "" : " ",
+                       options[i].value == NULL ? "" : options[i].value);
+        print_entry(c, OPTIONS_INDENT, name, options[i].help);
     }
 }
 
@@ -110,11 +178,12 @@ int weir__cli_help_of(cli *c, const cli_command *command)
 {
     char usage[64], more[64];
 
+    screen_limit(c);
     (void)snprintf(usage, sizeof usage, "Usage: weir %s ", command->name);
     (void)snprintf(more, sizeof more, "       weir %s ", command->name);
-    print_lines(c, usage, more, command->usage);
+    print_usage(c, usage, more, command->usage);
     (void)weir__cli_print(&c->out, "\n");
-    print_lines(c, "", "", command->about);
+    print_prose(c, command->about);
     if (command->options_count > 0) {
         (void)weir__cli_print(&c->out, "\nOptions\n");
         print_options(c, command->options, command->options_count);
@@ -130,19 +199,19 @@ static const char choosing[] =
     "Which claim or lock solves which problem, and what happens to the one who comes second\n"
     "\n"
     "  rows of a table that wait for workers\n"
-    "      weir claim TABLE --run CMD                 gets the next row, or none\n"
+    "    weir claim TABLE --run CMD                 gets the next row, or none\n"
     "  the same, and all of the work is in that database\n"
-    "      weir claim TABLE --hold --run CMD          the same; a crash leaves the row as it was\n"
+    "    weir claim TABLE --hold --run CMD          the same; a crash changes nothing\n"
     "  one row, known beforehand, that two programs want to change\n"
-    "      weir lock --table T --id ID --wait -- CMD  waits, then sees what the first one wrote\n"
+    "    weir lock --table T --id ID --wait -- CMD  waits, then sees the row as it is\n"
     "  a job that must not overlap with itself, on one machine or many\n"
-    "      weir lock NAME -- CMD                      exits with 75, or waits (--wait)\n"
+    "    weir lock NAME -- CMD                      exits with 75, or waits (--wait)\n"
     "  a job that must happen once, and never again\n"
-    "      weir once KEY -- CMD                       prints what the first one printed\n"
+    "    weir once KEY -- CMD                       prints the first one's output\n"
     "  a decision that depends on all that has happened so far\n"
-    "      weir append STREAM NAME --expect N         gets a conflict, and decides again\n"
+    "    weir append STREAM NAME --expect N         gets a conflict, decides again\n"
     "  work that follows from what has happened, in order\n"
-    "      weir work                                  takes another target\n"
+    "    weir work                                  takes another target\n"
     "\n"
     "A unique index or an idempotency key keeps a second row out of a table. It does not keep a\n"
     "second email from being sent: for that, only one worker may be given the row.\n"
@@ -185,7 +254,8 @@ static int run_help(cli *c)
     }
     for (size_t i = 0; i < sizeof topics / sizeof topics[0]; i++) {
         if (strcmp(c->words[0], topics[i].name) == 0) {
-            (void)weir__cli_put(&c->out, weir__str(topics[i].text));
+            screen_limit(c);
+            print_prose(c, topics[i].text);
             return CLI_DONE;
         }
     }

@@ -97,11 +97,11 @@ static weir_status open_or_make(const cli *c, const char *url, weir **w, weir_er
     const bool adopt = weir__cli_has(c, "adopt");
     weir_options o = { WEIR_OPTIONS_INIT, .flags = WEIR_OPEN_EXISTING, .store_url = url,
                        .application = "weir" };
-    weir_status status = (weir_status)weir_open(w, &o, err);
+    weir_status status = (weir_status)weir_open(&o, w, err);
 
     if (status != WEIR_OK && (status == WEIR_ENOTFOUND || adopt)) {
         o.flags = adopt ? WEIR_OPEN_ADOPT : 0;
-        status = (weir_status)weir_open(w, &o, err);
+        status = (weir_status)weir_open(&o, w, err);
     }
     return status;
 }

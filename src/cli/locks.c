@@ -49,9 +49,11 @@ const cli_command weir__cli_locks_command = {
     .usage = "[options]",
     .summary = "who holds which lock, and who waits",
     .about =
-        "Lists the locks that weir lock holds now, and who is waiting for them. KIND is session\n"
-        "(PostgreSQL), lease (PostgreSQL behind a pooler; UNTIL is its end, and its waiters are\n"
-        "not listed) or file (SQLite). The fence is known if the store is initialised.",
+        "Lists the locks that are held with weir lock, and who is waiting for them. KIND is\n"
+        "session (PostgreSQL), lease (PostgreSQL behind a pooler; UNTIL is when the lease ends,\n"
+        "and waiters are not listed) or file (SQLite). The fence is known if the store is\n"
+        "initialised.",
+    .empty = "No lock is held.",
     .example = "weir locks\n"
                "weir locks --store postgres://db/shop --json",
     .words_min = 0,

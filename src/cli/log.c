@@ -24,7 +24,7 @@ static const cli_option options[] = {
     { "stream", "PATTERN", CLI_WORD, "only streams that fit: order-1, order-*, /^order-[0-9]+$/" },
     { "category", "NAME", CLI_WORD, "only streams of this category: what is before the first -" },
     { "correlation", "TEXT", CLI_WORD, "only events with this meta.correlation" },
-    { "follow", NULL, CLI_FLAG, "then wait for more, until interrupted" },
+    { "follow", NULL, CLI_FLAG, "keep waiting for new events until interrupted" },
 };
 
 static int print_event(void *ctx, const weir_event *event)
@@ -136,13 +136,14 @@ static weir_status follow(cli *c, weir *w, weir_log_options *o, weir_error *err)
     bool go_on = left > 0, away = false;
 
     c->out.line_by_line = true;
+    c->out.answered = true;         /* whatever comes */
     c->out.screen.relative = false; /* a line stays while time goes on */
     c->out.stop_fd = weir__cli_signals_open();
     if (c->out.stop_fd < 0) {
         return weir__fail(err, WEIR_EIO, "could not wait for signals: %s", strerror(errno));
     }
     o->flags = WEIR_READ_FOLLOW;
-    status = (weir_status)weir_log_open(&reader, w, o, err);
+    status = (weir_status)weir_log_open(w, o, &reader, err);
     while (status == WEIR_OK && go_on) {
         const weir_event *event = NULL;
         status = (weir_status)weir_reader_next(reader, 0, &event, err);
@@ -203,6 +204,7 @@ const cli_command weir__cli_log_command = {
         "Prints events in the order of their positions, from the first one, or from where\n"
         "--after, --since or --tail say. --follow then prints what anybody appends, line by line.\n"
         "It ends with 0 when it is interrupted or when nobody reads its output any more.",
+    .empty = "No events yet. weir append STREAM NAME DATA adds the first one.",
     .example = "weir log --follow\n"
                "weir log --stream 'order-*' --name OrderPaid --tail 10\n"
                "weir log --after 1200 --limit 100",

@@ -59,10 +59,11 @@ int main(int argc, char **argv)
     (void)signal(SIGPIPE, SIG_IGN);
     /* And so is a file that may not grow: a store that is full, not the end of us. */
     (void)signal(SIGXFSZ, SIG_IGN);
-    weir__cli_forms(&c, argc, argv);
     const bool version = argc == 2 && strcmp(argv[1], "--version") == 0;
-    int status =
-        version || argc == 0 ? CLI_DONE : weir__cli_parse_before(&c, argc - 1, argv + 1, &used);
+    int status = weir__cli_forms(&c, argc, argv);
+    if (status == CLI_DONE && !version && argc > 0) {
+        status = weir__cli_parse_before(&c, argc - 1, argv + 1, &used);
+    }
     if (status == CLI_DONE) {
         status = dispatch(&c, argc - 1, argv + 1, version, used);
     }

@@ -6,20 +6,23 @@
 #include "lock/once.h"
 #include "base/clock.h"
 #include "cli/guarded.h"
+#include "cli/once.h"
 #include "cli/operate.h"
 
 #include <stdio.h>
 #include <unistd.h>
 
 enum {
-    RETRY_US_FIRST = 20 * 1000, /* who waits looks so often at first */
+    RETRY_US_FIRST = 20 * 1000, /* the first pause before another attempt; later ones are longer */
     RETRY_US_MAX = 500 * 1000,
 };
 
 static const cli_option options[] = {
-    { "nowait", NULL, CLI_FLAG, "exit with 75 while somebody else runs it" },
-    { "check", "D", CLI_SPAN, "notice within D that the run is not ours any more (10s)" },
-    { "grace", "D", CLI_SPAN, "from SIGTERM to SIGKILL when it is not (10s)" },
+    { "nowait", NULL, CLI_FLAG, "exit with 75 if another process is running it" },
+    { "check", "D", CLI_SPAN, "notice within D that the run was lost (default: 10s)" },
+    { "grace", "D", CLI_SPAN, "time from SIGTERM to SIGKILL if it was lost (default: 10s)" },
+    { "list", NULL, CLI_FLAG, "list runs: where, when, how long, and how they ended" },
+    { "limit", "N", CLI_NUMBER, "with --list: at most N runs" },
     { "forget", NULL, CLI_FLAG, "forget the run of KEY, so that it can be run again" },
     { "yes", NULL, CLI_FLAG, "with --forget: do not ask" },
 };
@@ -53,13 +56,13 @@ static int finish(const cli *c, once_run *r, const run_outcome *out, int result)
     const weir_str output = { .ptr = out->output.ptr, .len = out->output.len };
     const weir_status status = weir__once_finish(r, out->exit_status, output, &kept, &err);
     if (status != WEIR_OK) {
-        (void)weir__wrap(&err, status, "it ended with %d, which could not be remembered",
+        (void)weir__wrap(&err, status, "the program ended with %d, but that could not be stored",
                          out->exit_status);
         (void)weir__cli_fail(c, &err);
         return status == WEIR_ELOST ? CLI_HELD : CLI_ERROR;
     }
     if (!kept) {
-        weir__cli_note(c, "its output could not be kept: later runs print none");
+        weir__cli_note(c, "its output could not be kept: later runs will print nothing");
     } else if (out->cut && out->exit_status == 0) {
         weir__cli_note(c, "the first %zu bytes of its output were kept", out->output.len);
     }
@@ -172,7 +175,7 @@ static int forget(cli *c)
         return weir__cli_usage(c, "--forget takes one key, and nothing to run");
     }
     if (!weir__cli_has(c, "yes") && (isatty(STDIN_FILENO) == 0 || isatty(STDERR_FILENO) == 0)) {
-        return weir__cli_usage(c, "--forget needs --yes where nobody can be asked");
+        return weir__cli_usage(c, "--forget needs --yes if there is no terminal to ask on");
     }
     weir_status status = weir__cli_open(c, CLI_OPEN_CHANGE, &w, &err);
     if (status == WEIR_OK) {
@@ -191,7 +194,7 @@ static int forget(cli *c)
     if (status != WEIR_OK) {
         return weir__cli_fail(c, &err);
     }
-    weir__cli_changed(c, 1);
+    weir__cli_changed(c, 1, &(cli_deed){ .did = "forgot", .name = weir__str(c->words[0]) });
     return CLI_DONE;
 }
 
@@ -199,6 +202,12 @@ static int run(cli *c)
 {
     cli_guarded g = { 0 };
     int result = CLI_DONE;
+    if (weir__cli_has(c, "list")) {
+        return weir__cli_once_list(c);
+    }
+    if (weir__cli_has(c, "limit")) {
+        return weir__cli_usage(c, "--limit is for --list");
+    }
     if (weir__cli_has(c, "forget")) {
         return forget(c);
     }
@@ -207,7 +216,7 @@ static int run(cli *c)
     }
     if (c->program_first != 1) {
         result =
-            weir__cli_usage(c, "one key comes before --, and what is to be run after it, as in "
+            weir__cli_usage(c, "give one key before --, and the program to run after it, as in "
                                "weir once KEY -- ./job");
     }
     if (result == CLI_DONE) {
@@ -223,20 +232,25 @@ static int run(cli *c)
 const cli_command weir__cli_once_command = {
     .name = "once",
     .block = CLI_BLOCK_JOBS,
-    .usage = "KEY [options] -- PROGRAM [ARGUMENT...]\n--forget KEY [--yes]",
-    .summary = "run a program once, ever, for a key",
+    .usage = "KEY [options] -- PROGRAM [ARGUMENT...]\n--list [PATTERN] [--limit N]\n"
+             "--forget KEY [--yes]",
+    .summary = "run a program until it has succeeded once for a key",
     .about =
-        "Runs PROGRAM unless a run of KEY has succeeded before: then it prints what that run\n"
-        "wrote to stdout, and exits with 0. While another run is going on it waits for its\n"
-        "outcome, or with --nowait exits with 75. A run that failed, or whose process died, may\n"
-        "be tried again. The key, the status and the first MiB of stdout are kept in the store:\n"
-        "PostgreSQL needs weir init, an SQLite file is made. WEIR_FENCE is set for the program.",
+        "Runs PROGRAM, unless a run of KEY has already succeeded: then it prints what that run\n"
+        "wrote to stdout, and exits with 0. While another run of KEY is in progress it waits for\n"
+        "the outcome; with --nowait it exits with 75. A run that failed, or whose process died,\n"
+        "can be tried again. The store keeps the key, the exit status and the first MiB of\n"
+        "stdout. PostgreSQL needs weir init; an SQLite file is created by the first run.\n"
+        "PROGRAM gets WEIR_FENCE, a number that grows with each run of the key.\n"
+        "--list shows the latest run of each key, those in progress first, then the newest.\n"
+        "PATTERN is a key, a prefix such as 'nightly-*', or a regular expression in slashes.",
     .example = "weir once nightly-2026-11-15 -- ./nightly\n"
                "weir once invoice-4711 --nowait -- ./send-invoice 4711\n"
+               "weir once --list 'nightly-*'\n"
                "weir once --forget nightly-2026-11-15 --yes",
     .options = options,
     .options_count = sizeof options / sizeof options[0],
-    .words_min = 1,
+    .words_min = 0,
     .words_max = SIZE_MAX,
     .run = run,
 };

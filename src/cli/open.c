@@ -108,7 +108,7 @@ static weir_status open_with(const cli *c, uint32_t flags, weir **out, weir_erro
         const weir_options options = { WEIR_OPTIONS_INIT,
                                        .flags = strncmp(url, "memory:", 7) == 0 ? 0 : flags,
                                        .store_url = url, .application = "weir" };
-        status = (weir_status)weir_open(out, &options, err);
+        status = (weir_status)weir_open(&options, out, err);
     }
     weir__free(url);
     return status;
@@ -128,8 +128,9 @@ weir_status weir__cli_open(const cli *c, int32_t mode, weir **out, weir_error *e
         *out = NULL;
         return WEIR_OK;
     }
-    if (status == WEIR_ENOTFOUND && err->detail[0] == '\0') {
-        weir__error_detail(err, "The first append makes the store, and so does weir init.");
+    if (status == WEIR_ENOTFOUND && !weir__error_advised(err)) {
+        weir__error_detail(err,
+                           "It is created by the first weir append or weir once, or by weir init.");
     }
     return status;
 }

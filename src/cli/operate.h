@@ -9,6 +9,7 @@
 
 #include "api/api.h"
 #include "cli/cli.h"
+#include "store/beyond.h"
 
 /* ---- target_filter.c ------------------------------------------------------------------------ */
 
@@ -53,12 +54,15 @@ typedef struct cli_target_sink {
     /* waited_us: the age of the oldest event that waits for it; 0: none does. */
     bool (*row)(void *ctx, const store_target *t, int64_t waited_us);
     void *ctx;
+    int64_t *head; /* out, before wants: the end of the log, looked at after the targets; or NULL */
 } cli_target_sink;
 
 const char *weir__cli_state_text(cli_target_state state);
 cli_target_state weir__cli_target_state(const store_target *t);
-/* Whether it is at a position that is not in the log: of one that was cut off. */
-bool weir__cli_is_beyond(const store_target *t, int64_t head);
+/* Whether it is at a position that was not routed, or is not in the log: of a log that lost its
+ * end. head: as it was after the target was read. *position, *end (may be NULL): where it is, and
+ * what there is at most. */
+bool weir__cli_is_beyond(const store_target *t, int64_t head, int64_t *position, int64_t *end);
 /* Text, or null when it is empty. */
 weir_str weir__cli_or_null(weir_str text);
 /* In the order of their names, a page at a time; nothing is held between pages. At most `limit`. */
@@ -82,8 +86,15 @@ int weir__cli_may_ask(const cli *c);
 bool weir__cli_ask(const cli *c, const char *question);
 /* Says that nothing was changed: the exit status of a question that was answered with no. */
 int weir__cli_declined(const cli *c);
-/* {"changed":N}, or {"would_change":N} with --dry-run. */
-void weir__cli_changed(cli *c, int64_t count);
+/* What a verb does, for a sentence: "unblock" or "unblocked", then the name or "3 targets". */
+typedef struct cli_deed {
+    const char *would, *did; /* what comes before the object          */
+    const char *object;      /* "target": more of them have an s      */
+    weir_str name;           /* of the only one; empty: they are counted */
+} cli_deed;
+
+/* {"changed":N}, or {"would_change":N} with --dry-run; for people a sentence. */
+void weir__cli_changed(cli *c, int64_t count, const cli_deed *deed);
 /* Who does this, for others to read: USER@HOST. */
 const char *weir__cli_operator(char *buffer, size_t bytes);
 

@@ -76,21 +76,23 @@ bool weir__cli_expect(weir_str text, int32_t *expect, int64_t *version)
     return true;
 }
 
-void weir__cli_forms(cli *c, int argc, char *const *argv)
+int weir__cli_forms(cli *c, int argc, char *const *argv)
 {
-    bool json = false, text = false;
+    const char *output = getenv("WEIR_OUTPUT");
+    bool json = false, text = false, bogus = false;
 
     for (int i = 1; i < argc && strcmp(argv[i], "--") != 0; i++) {
         json = json || strcmp(argv[i], "--json") == 0;
         text = text || strcmp(argv[i], "--text") == 0;
     }
-    if (!json && !text) {
-        const weir_str output = weir__str(getenv("WEIR_OUTPUT"));
-        json = weir__str_equal(output, weir__str("json"));
-        text = weir__str_equal(output, weir__str("text"));
+    if (!json && !text && output != NULL && output[0] != '\0') {
+        json = strcmp(output, "json") == 0;
+        text = strcmp(output, "text") == 0;
+        bogus = !json && !text;
     }
     c->json_errors = json || (!text && isatty(STDERR_FILENO) == 0);
     c->out.json = json || (!text && isatty(STDOUT_FILENO) == 0);
+    return bogus ? weir__cli_usage(c, "WEIR_OUTPUT is text or json, not \"%s\"", output) : CLI_DONE;
 }
 
 static const cli_option *find_in(const cli_option *options, size_t count, weir_str name)
@@ -276,6 +278,11 @@ static int take_option(cli *c, int argc, char *const *argv, int *i)
         given.text = equals + 1;
     } else if (given.option->kind == CLI_WAIT) {
         given.text = *i + 1 < argc && is_span(argv[*i + 1]) ? argv[++*i] : NULL;
+    } else if (*i + 1 < argc && strncmp(argv[*i + 1], "--", 2) == 0) {
+        /* Somebody who forgot the value must not have an option taken for it. */
+        return weir__cli_usage(c,
+                               "--%s needs a value before %s; write --%s=%s if that is its value",
+                               given.option->name, argv[*i + 1], given.option->name, argv[*i + 1]);
     } else if (*i + 1 < argc) {
         given.text = argv[++*i];
     } else {

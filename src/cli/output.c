@@ -3,6 +3,8 @@
  * A reader that went away (EPIPE) is not an error: `closed` is set, rows are refused, and the
  * command ends with 0. While `stop_fd` is set no write ever waits for a reader that does not read
  * without also waiting for that descriptor, so that a signal ends the command at any moment.
+ *
+ * Without a descriptor (fd -1) everything stays in `buffer`, for whoever shows it elsewhere.
  */
 #include "base/assert.h"
 #include "base/utf8.h"
@@ -81,6 +83,9 @@ static bool write_all(cli_output *o, const char *ptr, size_t len)
 
 static bool flush_buffer(cli_output *o)
 {
+    if (o->fd < 0) {
+        return !o->failed;
+    }
     const bool ok = o->closed || o->failed ? false : write_all(o, o->buffer.ptr, o->buffer.len);
 
     weir__buffer_clear(&o->buffer);
@@ -135,6 +140,7 @@ bool weir__cli_row(cli_output *o, const report_field *fields, size_t count)
 {
     bool full;
 
+    o->answered = true;
     if (o->closed || o->failed) {
         return false;
     }
@@ -177,6 +183,7 @@ bool weir__cli_event(cli_output *o, const weir_event *event)
 
 bool weir__cli_put_exact(cli_output *o, weir_str text)
 {
+    o->answered = true;
     if (o->closed || o->failed) {
         return false;
     }
@@ -189,6 +196,7 @@ bool weir__cli_put_exact(cli_output *o, weir_str text)
 
 bool weir__cli_put(cli_output *o, weir_str text)
 {
+    o->answered = true;
     if (o->closed || o->failed) {
         return false;
     }
@@ -211,8 +219,28 @@ bool weir__cli_print(cli_output *o, const char *format, ...)
     return weir__cli_put(o, (weir_str){ .ptr = text, .len = (size_t)n });
 }
 
+bool weir__cli_wrap(cli_output *o, const char *first, const char *prefix, weir_str text)
+{
+    weir_buffer wrapped = { 0 };
+    bool ok = weir__report_wrap(&wrapped, &o->screen, text, first, prefix);
+
+    if (ok) {
+        ok = weir__cli_put(o, (weir_str){ wrapped.ptr, wrapped.len });
+    } else {
+        fail_memory(o);
+    }
+    weir__buffer_free(&wrapped);
+    return ok;
+}
+
 int weir__cli_finish(cli *c, int status)
 {
+    if (status == CLI_DONE && !c->out.answered && !c->out.closed && !c->out.json &&
+        c->command != NULL && c->command->empty != NULL) {
+        (void)weir__cli_wrap(
+            &c->out, "", "",
+            weir__str(c->given_count > 0 ? "Nothing matches." : c->command->empty));
+    }
     (void)weir__cli_flush(&c->out);
     if (c->out.failed) {
         const int failed = weir__cli_fail(c, &c->out.error);

@@ -329,7 +329,11 @@ static int run_with(parked *d)
         return weir__cli_declined(d->c);
     }
     if (changes) {
-        weir__cli_changed(d->c, d->count);
+        const bool retry = d->verb == PARKED_RETRY;
+        weir__cli_changed(d->c, d->count,
+                          &(cli_deed){ .would = retry ? "send back" : "drop",
+                                       .did = retry ? "sent back" : "dropped",
+                                       .object = "parked event" });
     }
     return CLI_DONE;
 }
@@ -369,6 +373,7 @@ const cli_command weir__cli_parked_command = {
         "default) lists parked events. show prints them with their events. retry sends them back\n"
         "to their reaction, which handles them before its next batch. drop forgets them; the\n"
         "event stays in its stream. drop asks on a terminal and needs --yes elsewhere.",
+    .empty = "No event is parked.",
     .example = "weir parked\n"
                "weir parked show 1\n"
                "weir parked retry --target mail-1 --dry-run\n"

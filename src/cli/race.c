@@ -149,16 +149,19 @@ static void print_text(running *k, const race_line *line)
         { .name = "claimed_by", .type = REPORT_STR, .text = line->by },
         { .name = "emails", .type = REPORT_I64, .number = line->effects },
     };
+    char text[1024];
 
     switch (line->kind) {
     case RACE_LINE_LEFT:
         break;
     case RACE_LINE_TABLE:
-        (void)weir__cli_print(
-            o,
-            "table %.*s in %.*s: %" PRId64 " rows, %" PRId64 " workers, mode %s, pause %.3f s\n\n",
-            (int)line->text.len, line->text.ptr, shown_len(k->shown), k->shown, p->rows, p->workers,
-            weir__race_mode_name(p->mode), (double)p->pause_us / 1e6);
+        (void)snprintf(text, sizeof text,
+                       "table %.*s in %.*s: %" PRId64 " rows, %" PRId64
+                       " workers, mode %s, pause %.3f s",
+                       (int)line->text.len, line->text.ptr, shown_len(k->shown), k->shown, p->rows,
+                       p->workers, weir__race_mode_name(p->mode), (double)p->pause_us / 1e6);
+        (void)weir__cli_wrap(o, "", "", weir__str(text));
+        (void)weir__cli_print(o, "\n");
         break;
     case RACE_LINE_STEP:
         print_step(k, line);

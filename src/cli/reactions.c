@@ -3,7 +3,7 @@
 #include "store/request.h"
 
 static const cli_option options[] = {
-    { "dry-run", NULL, CLI_FLAG, "retire: say whether it would change anything, change nothing" },
+    { "dry-run", NULL, CLI_FLAG, "retire: say whether anything would change; change nothing" },
 };
 
 static const char *rule_text(store_rule rule)
@@ -142,7 +142,8 @@ static weir_status retire(cli *c, weir_store *store, weir_str name, weir_error *
         status = store->ops->retire(store, name, err);
     }
     if (status == WEIR_OK) {
-        weir__cli_changed(c, was_retired ? 0 : 1);
+        weir__cli_changed(c, was_retired ? 0 : 1,
+                          &(cli_deed){ .would = "retire", .did = "retired", .name = name });
     }
     return status;
 }
@@ -184,10 +185,11 @@ const cli_command weir__cli_reactions_command = {
     .usage = "[ls] [options]\nretire NAME [options]",
     .summary = "list reactions, or end one",
     .about =
-        "ls, or no verb: every reaction with its current definition, how far it was routed, how\n"
-        "far that is behind (lag), how many running workers know it and who routes it.\n"
-        "retire: the reaction's work no longer counts and nothing is routed for it, until a\n"
-        "worker declares it again. Its targets stay as they are.",
+        "ls, or no verb: lists every reaction with its current definition, how far events were\n"
+        "routed for it, how far that is behind (lag), how many running workers know it, and\n"
+        "which worker routes it. retire: stops counting the reaction's work and routing events\n"
+        "for it, until a worker declares it again. Its targets stay as they are.",
+    .empty = "No reactions yet. weir work declares those of weir.yaml.",
     .example = "weir reactions\n"
                "weir reactions retire confirm-order --dry-run",
     .options = options,

@@ -52,6 +52,7 @@ const cli_command weir__cli_read_command = {
     .about =
         "Prints the events of STREAM in the order of their versions, one per line. Versions start\n"
         "at 0; --from and --to are inclusive. If the stream does not exist, the exit status is 3.",
+    .empty = "No event of the stream matches.",
     .example = "weir read order-1\n"
                "weir read order-1 --backward --limit 1\n"
                "weir read order-1 --at 2026-11-15T20:00:00Z",

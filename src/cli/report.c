@@ -99,7 +99,7 @@ static void json_error(report_json *j, const weir_error *err, const char *messag
     if (line > 0) {
         weir__report_json_i64(j, "line", line);
     }
-    if (err->detail[0] != '\0') {
+    if (weir__error_advised(err)) {
         weir__report_json_str(j, "detail", weir__str(err->detail));
     }
     if (err->store_code[0] != '\0') {
@@ -109,23 +109,45 @@ static void json_error(report_json *j, const weir_error *err, const char *messag
     weir__report_json_close(j, '}');
 }
 
-static void text_error(const cli *c, weir_buffer *b, const weir_error *err, const char *message,
+/* Adds each line of a text after `weir: `; on a terminal a long one is broken between words. */
+static bool text_add(weir_buffer *b, const char *text)
+{
+    const report_screen screen = { .columns = weir__cli_columns(STDERR_FILENO) };
+    bool ok = true;
+
+    while (ok && text != NULL) {
+        const char *end = strchr(text, '\n');
+        const weir_str line = { text, end == NULL ? strlen(text) : (size_t)(end - text) };
+        if (screen.columns > 0) {
+            ok = weir__report_wrap(b, &screen, line, "weir: ", "weir: ");
+        } else {
+            ok = weir__buffer_add_text(b, "weir: ") && weir__buffer_add(b, line.ptr, line.len) &&
+                 weir__buffer_add(b, "\n", 1);
+        }
+        text = end == NULL ? NULL : end + 1;
+    }
+    return ok;
+}
+
+static bool text_error(const cli *c, weir_buffer *b, const weir_error *err, const char *message,
                        int64_t line)
 {
     char number[40] = "";
+    weir_buffer text = { 0 };
+    bool ok = true;
 
     if (line > 0) {
         (void)snprintf(number, sizeof number, "line %" PRId64 ": ", line);
     }
-    const char *const parts[] = { "weir: ", c->command == NULL ? "" : c->command->name,
+    const char *const parts[] = { c->command == NULL ? "" : c->command->name,
                                   c->command == NULL ? "" : ": ", number, message };
-    for (size_t i = 0; i < sizeof parts / sizeof parts[0]; i++) {
-        (void)weir__buffer_add_text(b, parts[i]);
+    for (size_t i = 0; ok && i < sizeof parts / sizeof parts[0]; i++) {
+        ok = weir__buffer_add_text(&text, parts[i]);
     }
-    if (err->detail[0] != '\0') {
-        (void)weir__buffer_add_text(b, "\nweir: ");
-        (void)weir__buffer_add_text(b, err->detail);
-    }
+    ok = ok && weir__buffer_add(&text, "", 1) && text_add(b, text.ptr) &&
+         (!weir__error_advised(err) || text_add(b, err->detail));
+    weir__buffer_free(&text);
+    return ok;
 }
 
 /* A conflict's stream is told without quotes here: the line is read at a glance, and the name is
@@ -147,20 +169,18 @@ static int report(const cli *c, const weir_error *err, int64_t line)
 {
     char message[sizeof err->message];
     weir_buffer b = { 0 };
+    bool ok;
 
     memcpy(message, err->message, sizeof message);
     unquote_stream(err, message);
     if (c->json_errors) {
         report_json j = { .buffer = &b };
         json_error(&j, err, message, line);
+        ok = weir__buffer_add(&b, "\n", 1);
     } else {
-        text_error(c, &b, err, message, line);
+        ok = text_error(c, &b, err, message, line);
     }
-    if (weir__buffer_add(&b, "\n", 1)) {
-        weir__cli_stderr((weir_str){ b.ptr, b.len });
-    } else {
-        weir__cli_stderr(weir__str("weir: out of memory\n"));
-    }
+    weir__cli_stderr(ok ? (weir_str){ b.ptr, b.len } : weir__str("weir: out of memory\n"));
     weir__buffer_free(&b);
     return weir__cli_exit_status(err->code);
 }
@@ -198,6 +218,7 @@ void weir__cli_note(const cli *c, const char *format, ...)
 {
     char message[1024];
     weir_buffer b = { 0 };
+    bool ok;
     va_list args;
 
     va_start(args, format);
@@ -208,11 +229,11 @@ void weir__cli_note(const cli *c, const char *format, ...)
         weir__report_json_open(&j, NULL, '{');
         weir__report_json_str(&j, "note", weir__str(message));
         weir__report_json_close(&j, '}');
+        ok = weir__buffer_add(&b, "\n", 1);
     } else {
-        (void)weir__buffer_add_text(&b, "weir: ");
-        (void)weir__buffer_add_text(&b, message);
+        ok = text_add(&b, message);
     }
-    if (weir__buffer_add(&b, "\n", 1)) {
+    if (ok) {
         weir__cli_stderr((weir_str){ b.ptr, b.len });
     }
     weir__buffer_free(&b);

@@ -10,12 +10,15 @@
 #include <unistd.h>
 
 /* COLUMNS is what a user says of the terminal, so it counts more than what the terminal says. */
-static size_t screen_columns(int fd)
+size_t weir__cli_columns(int fd)
 {
     const char *columns = getenv("COLUMNS");
     int64_t number = 0;
     struct winsize size = { 0 };
 
+    if (isatty(fd) == 0) {
+        return 0;
+    }
     if (columns != NULL && weir__str_to_i64(weir__str(columns), &number) && number > 0 &&
         number < UINT16_MAX) {
         return (size_t)number;
@@ -37,7 +40,7 @@ void weir__cli_screen(cli *c)
     const bool terminal = isatty(c->out.fd) != 0;
     report_screen *screen = &c->out.screen;
 
-    screen->columns = terminal && !c->wide ? screen_columns(c->out.fd) : 0;
+    screen->columns = c->wide ? 0 : weir__cli_columns(c->out.fd);
     screen->colour = c->colour == CLI_COLOUR_ALWAYS ||
                      (c->colour == CLI_COLOUR_AUTO && terminal && has_colours());
     screen->relative = !c->utc;

@@ -4,14 +4,17 @@
 #include "engine/metrics.h"
 
 #include <inttypes.h>
+#include <stdarg.h>
+#include <stdio.h>
 
 static const cli_option options[] = {
-    { "metrics", NULL, CLI_FLAG, "print it, and what workers count, for Prometheus" },
+    { "metrics", NULL, CLI_FLAG,
+      "print numbers for Prometheus instead, with what each worker has counted" },
+    { "watch", NULL, CLI_FLAG, "keep showing changes until interrupted" },
 };
 
-static weir_status collect(const cli *c, weir *w, status_facts *f, weir_error *err)
+weir_status weir__status_collect(const cli *c, weir_store *store, status_facts *f, weir_error *err)
 {
-    weir_store *store = weir__store(w);
     char *url = NULL;
     weir_status status = weir__cli_url(c, &url, err);
 
@@ -39,6 +42,16 @@ static weir_status collect(const cli *c, weir *w, status_facts *f, weir_error *e
     }
     weir__free(url);
     return status;
+}
+
+void weir__status_free(status_facts *f)
+{
+    weir__arena_free(&f->lanes.arena);
+    weir__arena_free(&f->reactions.arena);
+    weir__arena_free(&f->holders.arena);
+    weir__arena_free(&f->workers.arena);
+    weir__free(f->store);
+    *f = (status_facts){ 0 };
 }
 
 static void json_routers(report_json *j, const status_facts *f)
@@ -79,6 +92,7 @@ static void json_lanes(report_json *j, const status_facts *f)
         weir__report_json_i64(j, "ready", l->ready);
         weir__report_json_i64(j, "leased", l->leased);
         weir__report_json_i64(j, "blocked", l->blocked);
+        weir__report_json_i64(j, "retrying", l->retrying);
         weir__report_json_i64(j, "deferred", l->deferred);
         weir__report_json_bool(j, "paused", l->paused);
         if (l->paused) {
@@ -224,25 +238,14 @@ static bool print_json(cli *c, const status_facts *f)
     return ok;
 }
 
-/* A table below what is there, under an empty line. */
-static void put_table(cli_output *o, report_table *table)
-{
-    weir_buffer text = { 0 };
-
-    if (table->rows_count > 0 && weir__report_table_flush(table, &text)) {
-        (void)weir__cli_print(o, "\n");
-        (void)weir__cli_put(o, (weir_str){ text.ptr, text.len });
-    }
-    weir__buffer_free(&text);
-    weir__report_table_free(table);
-}
+/* ---- rows ----------------------------------------------------------------------------------- */
 
 /* Whom to ask why events are held back. */
-static void print_holders(cli_output *o, const status_facts *f)
+static bool each_holder(const status_facts *f, status_row_fn fn, void *ctx)
 {
-    report_table table = { .screen = &o->screen };
+    bool ok = true;
 
-    for (size_t i = 0; i < f->holders.holders_count; i++) {
+    for (size_t i = 0; ok && i < f->holders.holders_count; i++) {
         const store_holder *h = &f->holders.holders[i];
         const report_field fields[] = {
             { .name = "held_back_by", .type = REPORT_STR, .text = h->transaction },
@@ -252,9 +255,9 @@ static void print_holders(cli_output *o, const status_facts *f)
             { .name = "user", .type = REPORT_STR, .text = h->user, .rank = 2 },
             { .name = "state", .type = REPORT_STR, .text = h->state, .rank = 3 },
         };
-        (void)weir__report_table_row(&table, fields, sizeof fields / sizeof fields[0]);
+        ok = fn(ctx, STATUS_HOLDERS, fields, sizeof fields / sizeof fields[0]);
     }
-    put_table(o, &table);
+    return ok;
 }
 
 /* "mail,slow" */
@@ -269,12 +272,12 @@ static weir_str lanes_text(const store_worker *w, weir_buffer *out)
 }
 
 /* Who works, and who did a moment ago. */
-static void print_workers(cli_output *o, const status_facts *f)
+static bool each_worker(const status_facts *f, status_row_fn fn, void *ctx)
 {
-    report_table table = { .screen = &o->screen };
     weir_buffer lanes = { 0 };
+    bool ok = true;
 
-    for (size_t i = 0; i < f->workers.workers_count; i++) {
+    for (size_t i = 0; ok && i < f->workers.workers_count; i++) {
         const store_worker *w = &f->workers.workers[i];
         const worker_state state = state_of(f, w);
         const report_field fields[] = {
@@ -289,74 +292,141 @@ static void print_workers(cli_output *o, const status_facts *f)
             { .name = "holds", .type = REPORT_COUNT, .number = w->holds, .rank = 1 },
             { .name = "store_errors", .type = REPORT_COUNT, .number = store_errors(w), .rank = 7 },
         };
-        (void)weir__report_table_row(&table, fields, sizeof fields / sizeof fields[0]);
+        ok = fn(ctx, STATUS_WORKERS, fields, sizeof fields / sizeof fields[0]);
     }
     weir__buffer_free(&lanes);
-    put_table(o, &table);
+    return ok;
 }
 
-static void print_lanes(cli_output *o, const status_facts *f)
+static bool each_lane(const status_facts *f, status_row_fn fn, void *ctx)
 {
-    report_table table = { .screen = &o->screen };
+    bool ok = true;
 
-    for (size_t i = 0; i < f->lanes.lanes_count; i++) {
+    for (size_t i = 0; ok && i < f->lanes.lanes_count; i++) {
         const store_lane *l = &f->lanes.lanes[i];
         const report_field fields[] = {
             { .name = "lane", .type = REPORT_STR, .text = l->lane },
             { .name = "targets", .type = REPORT_COUNT, .number = l->targets },
             { .name = "blocked", .type = REPORT_COUNT, .number = l->blocked },
-            { .name = "deferred", .type = REPORT_COUNT, .number = l->deferred, .rank = 3 },
+            { .name = "retrying", .type = REPORT_COUNT, .number = l->retrying, .rank = 3 },
+            { .name = "deferred", .type = REPORT_COUNT, .number = l->deferred, .rank = 5 },
             { .name = "leased", .type = REPORT_COUNT, .number = l->leased, .rank = 2 },
             { .name = "ready", .type = REPORT_COUNT, .number = l->ready, .rank = 1 },
             { .name = "paused", .type = REPORT_BOOL, .number = l->paused, .rank = 4 },
         };
-        (void)weir__report_table_row(&table, fields, sizeof fields / sizeof fields[0]);
+        ok = fn(ctx, STATUS_LANES, fields, sizeof fields / sizeof fields[0]);
     }
-    put_table(o, &table);
+    return ok;
 }
 
-static void print_server(cli_output *o, const store_stats *s)
+/* A fact: its name, and what it is, as printf does. */
+static bool give_fact(status_row_fn fn, void *ctx, const char *name, const char *format, ...)
+    WEIR_PRINTF(4, 5);
+static bool give_fact(status_row_fn fn, void *ctx, const char *name, const char *format, ...)
+{
+    char value[4096];
+    va_list args;
+
+    va_start(args, format);
+    /* NOLINTNEXTLINE(clang-analyzer-valist.Uninitialized): clang 14 overlooks the line before. */
+    (void)vsnprintf(value, sizeof value, format, args);
+    va_end(args);
+    const report_field fields[] = {
+        { .name = "fact", .type = REPORT_STR, .text = weir__str(name) },
+        { .name = "value", .type = REPORT_STR, .text = weir__str(value) },
+    };
+    return fn(ctx, STATUS_FACTS, fields, sizeof fields / sizeof fields[0]);
+}
+
+static bool each_server(const store_stats *s, status_row_fn fn, void *ctx)
 {
     char size[REPORT_WORD_BYTES], wal[REPORT_WORD_BYTES];
 
     weir__report_bytes(s->file_bytes, size);
     weir__report_bytes(s->wal_bytes, wal);
     if (s->database[0] != '\0') {
-        (void)weir__cli_print(o, "server      %s, database %s, schema %s, user %s%s\n",
-                              s->standby ? "standby" : "primary", s->database, s->place, s->user,
-                              s->pooled ? ", through a pooler" : "");
-        (void)weir__cli_print(o, "size        %s\n", size);
-    } else {
-        (void)weir__cli_print(o, "size        %s, write-ahead log %s\n", size, wal);
+        return give_fact(fn, ctx, "server", "%s, database %s, schema %s, user %s%s",
+                         s->standby ? "standby" : "primary", s->database, s->place, s->user,
+                         s->pooled ? ", through a pooler" : "") &&
+               give_fact(fn, ctx, "size", "%s", size);
     }
+    return give_fact(fn, ctx, "size", "%s, write-ahead log %s", size, wal);
 }
 
-static void print_text(cli *c, const status_facts *f)
+static bool each_fact(const status_facts *f, status_row_fn fn, void *ctx)
 {
-    cli_output *o = &c->out;
     char now[WEIR_TIME_TEXT_BYTES], streams[REPORT_WORD_BYTES], targets[REPORT_WORD_BYTES],
         blocked[REPORT_WORD_BYTES], parked[REPORT_WORD_BYTES];
 
-    weir__time_to_text(f->positions.now_us, now);
+    weir__time_to_text(f->positions.now_us, now); /* what the store's clock says */
     weir__report_count(f->stats.streams, streams);
     weir__report_count(f->stats.targets, targets);
     weir__report_count(f->stats.blocked, blocked);
     weir__report_count(f->stats.parked, parked);
-    (void)weir__cli_print(o, "store       %s\n", f->store);
-    (void)weir__cli_print(o, "schema      %" PRId64 "\n", f->stats.schema);
-    (void)weir__cli_print(o, "library     %s\n", f->stats.library);
-    (void)weir__cli_print(o, "durability  %s\n", f->stats.durability);
-    print_server(o, &f->stats);
-    (void)weir__cli_print(o, "time        %s\n", now);
-    (void)weir__cli_print(o, "head        %" PRId64 "\n", f->positions.head);
-    (void)weir__cli_print(o, "safe        %" PRId64 "\n", f->positions.safe);
-    (void)weir__cli_print(o, "streams     %s\n", streams);
-    (void)weir__cli_print(o, "targets     %s, %s blocked\n", targets, blocked);
-    (void)weir__cli_print(o, "parked      %s\n", parked);
-    (void)weir__cli_print(o, "reactions   %zu\n", f->reactions.reactions_count);
-    print_holders(o, f);
-    print_workers(o, f);
-    print_lanes(o, f);
+    return give_fact(fn, ctx, "store", "%s", f->store) &&
+           give_fact(fn, ctx, "schema", "%" PRId64, f->stats.schema) &&
+           give_fact(fn, ctx, "library", "%s", f->stats.library) &&
+           give_fact(fn, ctx, "durability", "%s", f->stats.durability) &&
+           each_server(&f->stats, fn, ctx) && give_fact(fn, ctx, "time", "%s", now) &&
+           give_fact(fn, ctx, "head", "%" PRId64, f->positions.head) &&
+           give_fact(fn, ctx, "safe", "%" PRId64, f->positions.safe) &&
+           give_fact(fn, ctx, "streams", "%s", streams) &&
+           give_fact(fn, ctx, "targets", "%s, %s blocked", targets, blocked) &&
+           give_fact(fn, ctx, "parked", "%s", parked) &&
+           give_fact(fn, ctx, "reactions", "%zu", f->reactions.reactions_count);
+}
+
+bool weir__status_each(const status_facts *f, status_row_fn fn, void *ctx)
+{
+    return each_fact(f, fn, ctx) && each_holder(f, fn, ctx) && each_worker(f, fn, ctx) &&
+           each_lane(f, fn, ctx);
+}
+
+/* ---- printing ------------------------------------------------------------------------------- */
+
+typedef struct printing {
+    cli_output *o;
+    report_table tables[STATUS_TABLES_COUNT];
+} printing;
+
+/* A status_row_fn. Facts are printed at once, one to a line; the others are tables. */
+static bool print_row(void *ctx, status_table table, const report_field *fields, size_t count)
+{
+    printing *p = ctx;
+
+    if (table != STATUS_FACTS) {
+        return weir__report_table_row(&p->tables[table], fields, count);
+    }
+    weir_buffer value = { 0 };
+    const bool ok = weir__report_shown(&value, fields[1].text);
+    (void)weir__cli_print(p->o, "%-12s", fields[0].text.ptr);
+    (void)weir__cli_put(p->o, (weir_str){ value.ptr, value.len });
+    (void)weir__cli_print(p->o, "\n");
+    weir__buffer_free(&value);
+    return ok;
+}
+
+/* Each table below what is there, under an empty line. */
+static bool print_text(cli *c, const status_facts *f)
+{
+    printing p = { .o = &c->out };
+    bool ok = true;
+
+    for (size_t i = 0; i < STATUS_TABLES_COUNT; i++) {
+        p.tables[i].screen = &c->out.screen;
+    }
+    ok = weir__status_each(f, print_row, &p);
+    for (size_t i = 0; i < STATUS_TABLES_COUNT; i++) {
+        weir_buffer text = { 0 };
+        if (ok && p.tables[i].rows_count > 0) {
+            ok = weir__report_table_flush(&p.tables[i], &text);
+            (void)(ok && weir__cli_print(&c->out, "\n") &&
+                   weir__cli_put(&c->out, (weir_str){ text.ptr, text.len }));
+        }
+        weir__buffer_free(&text);
+        weir__report_table_free(&p.tables[i]);
+    }
+    return ok;
 }
 
 static bool print_metrics(cli *c, const status_facts *f)
@@ -369,40 +439,44 @@ static bool print_metrics(cli *c, const status_facts *f)
     return ok;
 }
 
-/* false: no memory, or nobody listens. */
-static bool print(cli *c, const status_facts *f)
+bool weir__status_print(cli *c, const status_facts *f)
 {
-    if (weir__cli_has(c, "metrics")) {
-        return print_metrics(c, f);
+    return c->out.json ? print_json(c, f) : print_text(c, f);
+}
+
+static weir_status print_once(cli *c, weir_store *store, weir_error *err)
+{
+    status_facts facts = { 0 };
+    weir_status status = weir__status_collect(c, store, &facts, err);
+
+    if (status == WEIR_OK) {
+        const bool ok =
+            weir__cli_has(c, "metrics") ? print_metrics(c, &facts) : weir__status_print(c, &facts);
+        if (!ok && !c->out.closed && !c->out.failed) {
+            status = weir__fail(err, WEIR_ENOMEM, "out of memory");
+        }
     }
-    if (c->out.json) {
-        return print_json(c, f);
-    }
-    print_text(c, f);
-    return true;
+    weir__status_free(&facts);
+    return status;
 }
 
 static int run(cli *c)
 {
     weir *w = NULL;
     weir_error err;
-    status_facts facts = { 0 };
-    if (weir__cli_has(c, "metrics") && (c->json || c->text)) {
+    const bool counted = weir__cli_has(c, "metrics"), watch = weir__cli_has(c, "watch");
+
+    if (counted && (c->json || c->text)) {
         return weir__cli_usage(c, "--metrics has a format of its own; leave --json and --text out");
     }
+    if (counted && watch) {
+        return weir__cli_usage(c, "--metrics and --watch exclude each other");
+    }
     weir_status status = weir__cli_open(c, CLI_OPEN_READ, &w, &err);
-
     if (status == WEIR_OK) {
-        status = collect(c, w, &facts, &err);
+        status = watch ? weir__status_watch(c, weir__store(w), &err)
+                       : print_once(c, weir__store(w), &err);
     }
-    if (status == WEIR_OK && !print(c, &facts) && !c->out.closed && !c->out.failed) {
-        status = weir__fail(&err, WEIR_ENOMEM, "out of memory");
-    }
-    weir__arena_free(&facts.lanes.arena);
-    weir__arena_free(&facts.reactions.arena);
-    weir__arena_free(&facts.holders.arena);
-    weir__arena_free(&facts.workers.arena);
-    weir__free(facts.store);
     weir_close(w);
     return status == WEIR_OK ? CLI_DONE : weir__cli_fail(c, &err);
 }
@@ -413,14 +487,16 @@ const cli_command weir__cli_status_command = {
     .usage = "[options]",
     .summary = "where the store stands: positions, lanes, size",
     .about =
-        "Prints the highest position (head), the highest one at and below which nothing can still\n"
-        "appear (safe), which transactions keep the second below the first, what is blocked and\n"
-        "parked, the lanes, who routes, who works, and facts about the store itself: schema,\n"
-        "library, durability, bytes on disk.\n"
-        "--metrics prints numbers for Prometheus instead, in its text format: these, and what "
-        "each\n"
-        "worker has counted, as of its last beat (at most 5 s ago).",
+        "Prints the highest position (head); the position up to which the log is final (safe),\n"
+        "and which transactions hold it back; what is blocked and parked; lanes, routers and\n"
+        "workers; and facts about the store: schema, library, durability, size on disk.\n"
+        "--metrics prints numbers in the text format of Prometheus instead: the same facts, and\n"
+        "what each worker has counted up to its last beat (at most 5 s ago).\n"
+        "--watch shows a full screen that is kept up to date; ? lists its keys. In a pipe it\n"
+        "prints everything again whenever something has changed. It exits with 0 when it is\n"
+        "interrupted.",
     .example = "weir status\n"
+               "weir status --watch\n"
                "weir status --json\n"
                "weir status --metrics\n"
                "weir status --store postgres:///orders",

@@ -100,10 +100,11 @@ static void reactions_page(page *p)
 static void lane_targets(page *p, const store_lane *l)
 {
     static const char name[] = "weir_lane_targets";
-    const int64_t busy = l->leased + l->blocked + l->deferred + l->ready;
+    const int64_t busy = l->leased + l->blocked + l->retrying + l->deferred + l->ready;
 
     number(p, name, "lane", l->lane, "state", "leased", l->leased);
     number(p, name, "lane", l->lane, "state", "blocked", l->blocked);
+    number(p, name, "lane", l->lane, "state", "retrying", l->retrying);
     number(p, name, "lane", l->lane, "state", "deferred", l->deferred);
     number(p, name, "lane", l->lane, "state", "ready", l->ready);
     number(p, name, "lane", l->lane, "state", "idle", l->targets - busy);

@@ -57,6 +57,7 @@ const cli_command weir__cli_streams_command = {
     .about =
         "Lists streams by name, with the version of the last event, the number of events, when\n"
         "the stream began and last changed, and whether it is closed.",
+    .empty = "No streams yet. weir append STREAM NAME DATA adds the first event.",
     .example = "weir streams\n"
                "weir streams --match 'order-*' --open --limit 20",
     .options = options,

@@ -56,10 +56,17 @@ cli_target_state weir__cli_target_state(const store_target *t)
     return CLI_TARGET_IDLE;
 }
 
-bool weir__cli_is_beyond(const store_target *t, int64_t head)
+bool weir__cli_is_beyond(const store_target *t, int64_t head, int64_t *position, int64_t *end)
 {
     for (size_t i = 0; i < t->subscriptions_count; i++) {
-        if (!t->subscriptions[i].retired && t->subscriptions[i].at > head) {
+        const store_subscription *s = &t->subscriptions[i];
+        const int64_t at = s->at > s->mark ? s->at : s->mark;
+        const int64_t bound = s->routed < head ? s->routed : head;
+        if (!s->retired && at > bound) {
+            if (position != NULL && end != NULL) {
+                *position = at;
+                *end = bound;
+            }
             return true;
         }
     }
@@ -183,6 +190,7 @@ bool weir__cli_target_fields(const store_target *t, int64_t waited_us, weir_buff
         return false;
     }
     const weir_str list = { .ptr = reactions->ptr, .len = reactions->len };
+    const int64_t lag = t->mark - t->watermark; /* negative where the log lost its end */
     const report_type event_type = t->event == 0 ? REPORT_NULL : REPORT_I64;
     const report_type waiting_type = waited_us == 0 ? REPORT_NULL : REPORT_SPAN;
     const report_field row[] = {
@@ -193,7 +201,7 @@ bool weir__cli_target_fields(const store_target *t, int64_t waited_us, weir_buff
         number_cell(REPORT_I64, "position", t->watermark, TEXT, 6),
         number_cell(REPORT_I64, "watermark", t->watermark, JSON, 0),
         number_cell(REPORT_I64, "mark", t->mark, JSON, 0),
-        number_cell(REPORT_COUNT, "lag", t->mark - t->watermark, 0, 1),
+        number_cell(REPORT_COUNT, "lag", lag < 0 ? 0 : lag, 0, 1),
         number_cell(REPORT_I64, "lag_seconds", waited_us / 1000000, JSON, 0),
         number_cell(waiting_type, "waiting", waited_us, TEXT, 2),
         number_cell(REPORT_COUNT, "retries", retries_of(t), 0, 4),
@@ -231,13 +239,20 @@ static void choose(page *p, bool *any)
 static weir_status give_page(page *p, weir_store *store, weir_error *err)
 {
     bool any = false;
+    store_positions at = { 0 };
     weir_status status = WEIR_OK;
 
+    if (p->sink->head != NULL) {
+        status = store->ops->positions(store, &at, err);
+        if (status != WEIR_OK) {
+            return status;
+        }
+        *p->sink->head = at.head;
+    }
     choose(p, &any);
     if (!any) {
         return WEIR_OK;
     }
-    store_positions at = { 0 };
     status = store->ops->positions(store, &at, err);
     p->now_us = at.now_us;
     if (status == WEIR_OK) {
@@ -245,7 +260,7 @@ static weir_status give_page(page *p, weir_store *store, weir_error *err)
     }
     for (size_t i = 0; status == WEIR_OK && i < p->targets.targets_count; i++) {
         store_target *t = &p->targets.targets[i];
-        if (t->error.len == 0 && weir__cli_is_beyond(t, at.head)) {
+        if (t->error.len == 0 && weir__cli_is_beyond(t, at.head, NULL, NULL)) {
             t->error = weir__str("its position is beyond the end of the log: run weir why");
         }
     }

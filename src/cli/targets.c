@@ -9,7 +9,7 @@ static const cli_option options[] = {
     { "lane", "NAME", CLI_WORD, "only targets of this lane" },
     { "blocked", NULL, CLI_FLAG, "only targets that are blocked" },
     { "limit", "N", CLI_NUMBER, "at most N targets" },
-    { "watch", NULL, CLI_FLAG, "go on with what changes, until interrupted" },
+    { "watch", NULL, CLI_FLAG, "keep showing changes until interrupted" },
 };
 
 enum {
@@ -123,6 +123,7 @@ static int run(cli *c)
     cli_target_filter f = { 0 };
     listing l = { .c = c };
     const bool watch = weir__cli_has(c, "watch");
+    c->out.answered = watch; /* whatever comes */
     weir_status status = weir__cli_filter_options(c, &f, &err);
 
     if (watch && weir__cli_has(c, "limit")) {
@@ -155,12 +156,14 @@ const cli_command weir__cli_targets_command = {
     .usage = "[options]",
     .summary = "list targets: state, lag, retries, who holds them",
     .about =
-        "Lists targets. Those that need someone come first: blocked, retrying, paused, deferred,\n"
-        "leased, ready, idle. In JSON they are in the order of their names. LAG is how many\n"
-        "positions a target is behind, WAITING the age of the oldest event that waits for it.\n"
-        "If a filter is given and no target matches, the exit status is 3. --watch keeps the list\n"
-        "up to date on a terminal; elsewhere it prints the list and then a line for every target\n"
-        "that changes. It ends with 0 when it is interrupted.",
+        "Lists targets. Those that need attention come first: blocked, retrying, paused,\n"
+        "deferred, leased, ready, idle. JSON is sorted by name. LAG is how many positions a\n"
+        "target is behind; WAITING is the age of the oldest event that waits for it. If you\n"
+        "give a filter and no target matches, the exit status is 3. --watch shows a full\n"
+        "screen that is kept up to date: / filters, s sorts, Enter explains a target, ? lists\n"
+        "the keys, q quits. In a pipe it prints the list, and then a line for every target that\n"
+        "changes. It exits with 0 when it is interrupted.",
+    .empty = "No targets yet. A target is made when a worker routes the first event for it.",
     .example = "weir targets --blocked\n"
                "weir targets --watch\n"
                "weir targets --match 'mail-*' --lane default",

@@ -152,7 +152,7 @@ static int open_fixture(void **state, const char *scheme)
     } else {
         (void)snprintf(f->url, sizeof f->url, "sqlite:%s/weir.db", f->directory);
     }
-    assert_int_equal(weir_open(&f->w, &options, NULL), WEIR_OK);
+    assert_int_equal(weir_open(&options, &f->w, NULL), WEIR_OK);
     f->store = weir__store(f->w);
     *state = f;
     return 0;

@@ -153,7 +153,9 @@ static void json_next(report_json *j, const char *name, const why *w)
     weir__report_json_open(j, name, '[');
     for (size_t i = 0; i < w->next_count; i++) {
         const weir_buffer *command = &w->next[i].command;
-        weir__report_json_str(j, NULL, (weir_str){ command->ptr, command->len });
+        if (w->next[i].what != NULL) {
+            weir__report_json_str(j, NULL, (weir_str){ command->ptr, command->len });
+        }
     }
     weir__report_json_close(j, ']');
 }
@@ -267,6 +269,9 @@ bool weir__cli_why_add_next(weir_buffer *out, const report_screen *screen, const
     bool ok = true;
 
     for (size_t i = 0; i < w->next_count; i++) {
+        if (w->next[i].what == NULL) {
+            continue;
+        }
         const size_t width = weir__report_width(w->next[i].command.ptr, w->next[i].command.len);
         widest = width > widest ? width : widest;
         comment = strlen(w->next[i].what) > comment ? strlen(w->next[i].what) : comment;
@@ -276,6 +281,11 @@ bool weir__cli_why_add_next(weir_buffer *out, const report_screen *screen, const
     for (size_t i = 0; ok && i < w->next_count; i++) {
         const weir_buffer *command = &w->next[i].command;
         const size_t width = weir__report_width(command->ptr, command->len);
+        if (w->next[i].what == NULL) {
+            ok = weir__report_wrap(out, screen, (weir_str){ command->ptr, command->len }, "    ",
+                                   "    ");
+            continue;
+        }
         ok = !above ||
              (weir__buffer_add_text(out, "    # ") && weir__buffer_add_text(out, w->next[i].what) &&
               weir__buffer_add(out, "\n", 1));
@@ -301,9 +311,9 @@ static bool add_internals(weir_buffer *out, const report_screen *screen, const w
     bool ok = weir__buffer_add(out, "\n", 1);
 
     for (size_t i = 0; ok && i < count; i++) {
-        report_field row[2] = {
-            { .name = "evidence", .type = REPORT_STR, .text = weir__str(fields[i].name) }, fields[i]
-        };
+        report_field row[2] = { { .name = "evidence", .type = REPORT_STR }, fields[i] };
+        row[0].text =
+            weir__str(strcmp(fields[i].name, "watermark") == 0 ? "position" : fields[i].name);
         row[1].name = "value";
         ok = is_missing(&fields[i]) || weir__report_table_row(&facts, row, 2);
     }
@@ -331,12 +341,12 @@ static bool add_internals(weir_buffer *out, const report_screen *screen, const w
 }
 
 /* The sentence; of a failure all that it said, and the event; who works; what to do. */
-static bool print_text(cli *c, const why *w)
+static bool print_text(cli *c, const why *w, bool verbose)
 {
     const why_facts *f = w->f;
     const report_screen *screen = &c->out.screen;
     weir_buffer text = { 0 };
-    bool ok = weir__report_wrap(&text, screen, (weir_str){ w->answer.ptr, w->answer.len }, "");
+    bool ok = weir__report_wrap(&text, screen, (weir_str){ w->answer.ptr, w->answer.len }, "", "");
 
     if (f->target->error.len > 0) {
         ok = ok && add_block(&text, "\nError:\n", f->target->error);
@@ -345,7 +355,7 @@ static bool print_text(cli *c, const why *w)
         ok = ok && add_event(&text, f->event);
     }
     ok = ok && add_workers(&text, f);
-    if (weir__cli_has(c, "verbose")) {
+    if (verbose) {
         ok = ok && add_internals(&text, screen, f);
     }
     ok =
@@ -359,12 +369,12 @@ static bool print_text(cli *c, const why *w)
     return ok;
 }
 
-static weir_status explain(cli *c, weir_store *store, weir_error *err)
+weir_status weir__cli_why_target(cli *c, weir_store *store, weir_str target, bool verbose,
+                                 weir_error *err)
 {
     static const report_screen exact = { 0 };
     why_facts facts = { 0 };
     why w = { .f = &facts, .screen = c->out.json ? &exact : &c->out.screen, .store = c->store };
-    const weir_str target = weir__str(c->words[0]);
     weir_status status = weir__cli_why_look(store, &facts, err);
 
     if (status == WEIR_OK) {
@@ -372,7 +382,7 @@ static weir_status explain(cli *c, weir_store *store, weir_error *err)
     }
     if (status == WEIR_OK) {
         weir__cli_why_judge(&w);
-        const bool ok = !w.failed && (c->out.json ? print_json(c, &w) : print_text(c, &w));
+        const bool ok = !w.failed && (c->out.json ? print_json(c, &w) : print_text(c, &w, verbose));
         status = ok ? WEIR_OK : weir__fail(err, WEIR_ENOMEM, "out of memory");
     }
     weir__cli_why_free(&w);
@@ -396,14 +406,15 @@ static int run(cli *c)
     }
     if (status == WEIR_OK) {
         status = all ? weir__cli_why_all(c, weir__store(handle), &err)
-                     : explain(c, weir__store(handle), &err);
+                     : weir__cli_why_target(c, weir__store(handle), weir__str(c->words[0]),
+                                            weir__cli_has(c, "verbose"), &err);
     }
     weir_close(handle);
     return status == WEIR_OK ? CLI_DONE : weir__cli_fail(c, &err);
 }
 
 static const cli_option options[] = {
-    { "verbose", NULL, CLI_FLAG, "also show fences, marks and what else the answer rests on" },
+    { "verbose", NULL, CLI_FLAG, "also show fences, marks and the other facts behind the answer" },
 };
 
 const cli_command weir__cli_why_command = {
@@ -413,13 +424,12 @@ const cli_command weir__cli_why_command = {
              "TARGET [options]",
     .summary = "what is stuck, or why a target is, or is not, running",
     .about =
-        "Without a target, explains everything that is stuck, worst first; the exit status is 0\n"
-        "either way (weir doctor is the check that has one). With a target, answers in one "
-        "sentence, shows the error and the event that failed, and says which\n"
-        "commands to type next. --verbose shows everything that the answer rests on, and JSON\n"
-        "always has it. There, reason is the answer in one word: leased, blocked, paused,\n"
-        "lane-paused, beyond-log, retrying, deferred, no-worker, unknown-reaction, ready,\n"
-        "unrouted, held-back, retired or no-work.",
+        "Without a target, explains everything that is stuck, worst first. The exit status is 0\n"
+        "even then; use weir doctor for a check that fails. With a target, answers in one\n"
+        "sentence, shows the error and the event that failed, and suggests the next commands.\n"
+        "--verbose adds the facts behind the answer; JSON always has them. In JSON, reason is\n"
+        "the answer in one word: leased, blocked, paused, lane-paused, beyond-log, retrying,\n"
+        "deferred, no-worker, unknown-reaction, ready, unrouted, held-back, retired or no-work.",
     .example = "weir why\n"
                "weir why mail-1\n"
                "weir why mail-1 --verbose\n"

@@ -18,6 +18,7 @@ typedef struct why_facts {
     store_reaction_list reactions;
     store_lane_list lanes;
     store_positions positions;
+    int64_t head;              /* the end of the log, looked at after the target */
     store_holder_list holders; /* of what keeps `safe` below `head` */
     cli_workers workers;
     /* of the target */
@@ -57,8 +58,8 @@ typedef struct why {
     const char *reason;
     weir_buffer answer;
     struct {
-        weir_buffer command; /* as it is typed    */
-        const char *what;    /* what that does    */
+        weir_buffer command; /* as it is typed; without `what`: a sentence, nothing to type */
+        const char *what;    /* what that does; NULL: see `command` */
     } next[WHY_NEXT_MAX];
     size_t next_count;
     bool failed; /* no memory */
@@ -74,6 +75,10 @@ void weir__cli_why_free(why *w);
 /* why.c. The commands to type next, a line each, or as an array of JSON. false: out of memory. */
 bool weir__cli_why_add_next(weir_buffer *out, const report_screen *screen, const why *w);
 bool weir__cli_why_json_next(weir_buffer *out, const why *w);
+
+/* The answer for one target, printed in the form of the run. */
+weir_status weir__cli_why_target(cli *c, weir_store *store, weir_str target, bool verbose,
+                                 weir_error *err);
 
 /* why_all.c. Everything that is stuck. */
 weir_status weir__cli_why_all(cli *c, weir_store *store, weir_error *err);

@@ -36,11 +36,12 @@ static bool note_target(void *ctx, const store_target *t, bool *wanted)
 {
     stuck *s = ctx;
     const cli_target_state state = weir__cli_target_state(t);
-    const stuck_kind kind = state == CLI_TARGET_BLOCKED                    ? STUCK_BLOCKED
-                            : weir__cli_is_beyond(t, s->f->positions.head) ? STUCK_BEYOND
-                            : state == CLI_TARGET_RETRYING                 ? STUCK_RETRYING
-                            : state == CLI_TARGET_PAUSED && t->paused      ? STUCK_PAUSED
-                                                                           : STUCK_KINDS_COUNT;
+    const bool beyond = weir__cli_is_beyond(t, s->f->positions.head, NULL, NULL);
+    const stuck_kind kind = state == CLI_TARGET_BLOCKED               ? STUCK_BLOCKED
+                            : beyond                                  ? STUCK_BEYOND
+                            : state == CLI_TARGET_RETRYING            ? STUCK_RETRYING
+                            : state == CLI_TARGET_PAUSED && t->paused ? STUCK_PAUSED
+                                                                      : STUCK_KINDS_COUNT;
 
     *wanted = false;
     if (kind == STUCK_KINDS_COUNT) {
@@ -78,10 +79,11 @@ static void show(stuck *s, weir_str target, const why *w, const char *advice)
         ok = ok && (weir__cli_row(&s->c->out, fields, sizeof fields / sizeof fields[0]) || true);
     } else {
         const report_screen *screen = &s->c->out.screen;
-        ok = ok && (s->items == 1 || weir__buffer_add(&text, "\n", 1)) &&
-             weir__report_wrap(&text, screen, answer, "") &&
-             weir__cli_why_add_next(&text, screen, w) &&
-             (advice == NULL || weir__report_wrap(&text, screen, weir__str(advice), "    "));
+        ok =
+            ok && (s->items == 1 || weir__buffer_add(&text, "\n", 1)) &&
+            weir__report_wrap(&text, screen, answer, "", "") &&
+            weir__cli_why_add_next(&text, screen, w) &&
+            (advice == NULL || weir__report_wrap(&text, screen, weir__str(advice), "    ", "    "));
         ok = ok && (weir__cli_put(&s->c->out, (weir_str){ text.ptr, text.len }) || true);
     }
     s->no_memory = s->no_memory || !ok;
@@ -122,7 +124,7 @@ static void count_rest(stuck *s, int64_t rest)
                    rest == 1 ? " is" : "s are");
     w.reason = "more";
     w.failed = !weir__buffer_add_text(&w.answer, text);
-    weir__cli_why_next(&w, "those that need someone come first", "targets", (weir_str){ 0 });
+    weir__cli_why_next(&w, "those that need attention come first", "targets", (weir_str){ 0 });
     show(s, (weir_str){ 0 }, &w, NULL);
     weir__cli_why_free(&w);
 }
@@ -157,7 +159,7 @@ static void tell_lane(stuck *s, const store_lane *l)
                    (int)l->paused_by.len, l->paused_by.ptr);
     w.reason = "lane-paused";
     w.failed = !weir__buffer_add_text(&w.answer, text);
-    weir__cli_why_next(&w, "let the lane go on", "resume --lane", l->lane);
+    weir__cli_why_next(&w, "let the lane continue", "resume --lane", l->lane);
     show(s, (weir_str){ 0 }, &w, NULL);
     weir__cli_why_free(&w);
 }
@@ -183,7 +185,7 @@ weir_status weir__cli_why_all(cli *c, weir_store *store, weir_error *err)
 {
     why_facts facts = { 0 };
     stuck s = { .c = c, .f = &facts };
-    const cli_target_sink sink = { .wants = note_target, .ctx = &s };
+    const cli_target_sink sink = { .wants = note_target, .ctx = &s, .head = &facts.positions.head };
     const store_target_filter all = { 0 };
     weir_status status = weir__cli_why_look(store, &facts, err);
 

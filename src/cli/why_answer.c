@@ -6,6 +6,7 @@
  * one word, for programs.
  */
 #include "base/assert.h"
+#include "cli/config_reactions.h"
 #include "cli/why.h"
 #include "store/request.h"
 #include "store/secrets.h"
@@ -100,10 +101,15 @@ void weir__cli_why_next(why *w, const char *what, const char *verb, weir_str wor
     WEIR_ASSERT(w->next_count < WHY_NEXT_MAX);
     weir_buffer *b = &w->next[w->next_count].command, url = { 0 };
 
+    /* A name that looks like an option comes last, after the end of options. */
+    const char *last = strrchr(verb, ' ');
+    const bool dashed =
+        word.len > 0 && word.ptr[0] == '-' && (last == NULL || strncmp(last, " --", 3) != 0);
+
     w->next[w->next_count].what = what;
     next_text(w, "weir ");
     next_text(w, verb);
-    if (word.len > 0) {
+    if (word.len > 0 && !dashed) {
         next_text(w, " ");
         w->failed = w->failed || !weir__cli_add_shell_word(b, word);
     }
@@ -113,14 +119,63 @@ void weir__cli_why_next(why *w, const char *what, const char *verb, weir_str wor
                     !weir__cli_add_shell_word(b, (weir_str){ url.ptr, url.len });
         weir__buffer_free(&url);
     }
+    if (dashed) {
+        next_text(w, " -- ");
+        w->failed = w->failed || !weir__cli_add_shell_word(b, word);
+    }
     w->next_count++;
+}
+
+/* Where there is no command for it: in words. */
+static void next_words(why *w, const char *before, weir_str name, const char *after)
+{
+    WEIR_ASSERT(w->next_count < WHY_NEXT_MAX);
+    weir_buffer *b = &w->next[w->next_count].command;
+
+    next_text(w, before);
+    w->failed = w->failed || !weir__buffer_add(b, name.ptr, name.len);
+    next_text(w, after);
+    w->next[w->next_count++].what = NULL;
+}
+
+/* Whether weir work, typed here, would run a reaction of that name, or one of that lane: weir.yaml
+ * has it. A worker that was started with --on or with another file cannot be guessed. */
+static bool is_in_file(const weir_str *name, const weir_str *lane)
+{
+    cli_config config = { 0 };
+    weir_error err;
+    bool found = false;
+
+    if (weir__cli_config_read(&config, "weir.yaml", &err) == WEIR_OK) {
+        for (size_t i = 0; i < config.reactions_count && !found; i++) {
+            const weir_reaction *r = &config.reactions[i];
+            const weir_str its_lane = r->lane.len == 0 ? weir__str("default") : r->lane;
+            found = (name == NULL || weir__str_equal(r->name, *name)) &&
+                    (lane == NULL || weir__str_equal(its_lane, *lane));
+        }
+    }
+    weir__cli_config_free(&config);
+    return found;
 }
 
 /* For work that only a worker can do. */
 static void next_worker(why *w)
 {
-    if (weir__cli_workers_count(&w->f->workers, &w->f->target->lane, NULL) == 0) {
-        weir__cli_why_next(w, "start a worker for its lane", "work --lanes", w->f->target->lane);
+    const store_target *t = w->f->target;
+    weir_str name = t->reaction;
+
+    if (weir__cli_workers_count(&w->f->workers, &t->lane, NULL) > 0) {
+        return;
+    }
+    for (size_t i = 0; name.len == 0 && i < t->subscriptions_count; i++) {
+        name = t->subscriptions[i].retired ? name : t->subscriptions[i].reaction_name;
+    }
+    if (is_in_file(name.len == 0 ? NULL : &name, &t->lane)) {
+        weir__cli_why_next(w, "start a worker for its lane", "work --lanes", t->lane);
+    } else if (name.len > 0) {
+        next_words(w, "start a worker for reaction ", name, " again");
+    } else {
+        next_words(w, "start a worker for lane ", t->lane, " again");
     }
 }
 
@@ -171,8 +226,8 @@ static void answer_blocked(why *w)
         say(w, "; %" PRId64 "%s event%s wait%s%s", behind, w->f->waiting_more ? " or more" : "",
             behind == 1 ? "" : "s", behind == 1 ? "s" : "", t->event != 0 ? " behind it" : "");
     }
-    weir__cli_why_next(w, "try again, when the cause is gone", "unblock", t->name);
-    weir__cli_why_next(w, "park the event and go on with the next one", "skip", t->name);
+    weir__cli_why_next(w, "try again, once the cause is fixed", "unblock", t->name);
+    weir__cli_why_next(w, "park the event and continue with the next one", "skip", t->name);
     next_worker(w);
 }
 
@@ -184,18 +239,18 @@ static void answer_paused(why *w)
     if (t->paused) {
         say(w, " is paused by ");
         say_str(w, t->paused_by);
-        weir__cli_why_next(w, "let it go on", "resume", t->name);
+        weir__cli_why_next(w, "let it continue", "resume", t->name);
     } else {
         say(w, " waits: its lane ");
         say_str(w, t->lane);
         say(w, " is paused by ");
         say_str(w, w->f->lane == NULL ? weir__str("somebody") : w->f->lane->paused_by);
-        weir__cli_why_next(w, "let the lane go on", "resume --lane", t->lane);
+        weir__cli_why_next(w, "let the lane continue", "resume --lane", t->lane);
     }
     next_worker(w);
 }
 
-/* After a failure, or because its handler wanted so. */
+/* After a failure, or because its handler asked to wait. */
 static void answer_deferred(why *w)
 {
     const store_target *t = w->f->target;
@@ -214,7 +269,7 @@ static void answer_deferred(why *w)
     say_time(w, t->due_us);
     weir__cli_why_next(w, "try again now", "unblock", t->name);
     if (failed) {
-        weir__cli_why_next(w, "park the event and go on with the next one", "skip", t->name);
+        weir__cli_why_next(w, "park the event and continue with the next one", "skip", t->name);
     }
     next_worker(w);
 }
@@ -251,9 +306,12 @@ static const store_reaction *unknown_reaction(const why_facts *f, bool *another_
 
 static void next_unknown(why *w, const store_reaction *r)
 {
-    weir__cli_why_next(w, "start a worker whose weir.yaml has the reaction as it is now", "work",
-                       (weir_str){ 0 });
-    weir__cli_why_next(w, "or give the reaction up", "reactions retire", r->name);
+    if (is_in_file(&r->name, NULL)) {
+        weir__cli_why_next(w, "start a worker that has the reaction", "work", (weir_str){ 0 });
+    } else {
+        next_words(w, "start a worker for reaction ", r->name, " again");
+    }
+    weir__cli_why_next(w, "or retire the reaction", "reactions retire", r->name);
 }
 
 static void answer_ready(why *w)
@@ -273,7 +331,7 @@ static void answer_ready(why *w)
     }
     if (unknown != NULL && !known) {
         begin(w, "unknown-reaction");
-        say(w, " has work of reaction ");
+        say(w, " has work for reaction ");
         say_str(w, unknown->name);
         say(w, ", which no running worker of its lane handles");
         next_unknown(w, unknown);
@@ -379,23 +437,43 @@ static void answer_idle(why *w)
         say(w, " has no work that counts: its reaction ");
         say_str(w, retired->reaction_name);
         say(w, " is retired");
-        weir__cli_why_next(w,
-                           "start a worker whose weir.yaml has the reaction: that brings it back",
-                           "work", (weir_str){ 0 });
+        if (is_in_file(&retired->reaction_name, NULL)) {
+            weir__cli_why_next(w, "start a worker that has the reaction: that brings it back",
+                               "work", (weir_str){ 0 });
+        } else {
+            next_words(w, "start a worker for reaction ", retired->reaction_name,
+                       " to bring it back");
+        }
     } else {
         begin(w, "no-work");
         say(w, " has no work");
     }
 }
 
-/* Nothing else matters then: events are passed over until the log has got there. */
-static void answer_beyond(why *w)
+/* Nothing else matters then: events would be passed over until the log has got there. */
+static void answer_beyond(why *w, int64_t position, int64_t end)
 {
     begin(w, "beyond-log");
-    say(w, " is at position %" PRId64 ", but the log ends at %" PRId64 ": a part of it was lost",
-        w->f->target->watermark, w->f->positions.head);
+    say(w, " is at position %" PRId64 ", but %s at %" PRId64 ": a part of the log was lost",
+        position, end == w->f->head ? "the log ends" : "what was routed of the log ends", end);
     weir__cli_why_next(w, "set it back to the last event before that part", "reset --to POSITION",
                        w->f->target->name);
+}
+
+/* The same, when a worker has met it: it was blocked at the first event that it never had. */
+static void answer_passed(why *w)
+{
+    const store_target *t = w->f->target;
+    char verb[48];
+
+    begin(w, "beyond-log");
+    say(w, " is blocked");
+    say_error(w);
+    say(w, " (");
+    say_time(w, t->blocked_us);
+    say(w, "); it would pass over event %" PRId64, t->event);
+    (void)snprintf(verb, sizeof verb, "reset --to %" PRId64, t->event - 1);
+    weir__cli_why_next(w, "set it back to before that event, or further", verb, t->name);
 }
 
 /* Parked events are in nobody's way, but nobody else will look after them. */
@@ -409,8 +487,14 @@ static void next_parked(why *w)
 
 static void judge(why *w)
 {
-    if (weir__cli_is_beyond(w->f->target, w->f->positions.head)) {
-        answer_beyond(w);
+    int64_t position = 0, end = 0;
+
+    if (weir__target_is_passed(w->f->target)) {
+        answer_passed(w);
+        return;
+    }
+    if (weir__cli_is_beyond(w->f->target, w->f->head, &position, &end)) {
+        answer_beyond(w, position, end);
         return;
     }
     switch (w->f->target->state) {

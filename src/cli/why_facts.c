@@ -34,8 +34,13 @@ int64_t weir__cli_why_attempts(const why_facts *f)
 static weir_status read_target(weir_store *store, weir_str name, why_facts *f, weir_error *err)
 {
     const store_targets_query q = { .filter = { .names = &name, .names_count = 1 }, .limit = 1 };
-    const weir_status status = store->ops->targets(store, &q, &f->chunk, err);
+    store_positions now = { 0 };
+    weir_status status = store->ops->targets(store, &q, &f->chunk, err);
 
+    if (status == WEIR_OK) {
+        status = store->ops->positions(store, &now, err);
+        f->head = now.head;
+    }
     if (status == WEIR_OK && f->chunk.targets_count == 0) {
         (void)weir__fail(err, WEIR_ENOTFOUND, "no target \"%.*s\"", (int)name.len, name.ptr);
         weir__error_detail(err, "A target is made when the first event for it is routed. "

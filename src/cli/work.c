@@ -15,6 +15,7 @@
 #include "api/api.h"
 #include "base/clock.h"
 #include "engine/room.h"
+#include "store/away.h"
 
 #include <errno.h>
 #include <poll.h>
@@ -32,28 +33,30 @@ enum {
 #define BUDGET_US_MAX     INT64_C(86400000000)
 
 static const cli_option options[] = {
-    { "config", "FILE", CLI_WORD, "the reactions of this file (else weir.yaml)" },
-    { "on", "NAME", CLI_WORD, "one reaction: events with this name; may be repeated; '*' is all" },
-    { "to", "TARGET", CLI_WORD, "its target, such as mail or 'mail-{stream}'" },
-    { "run", "CMD", CLI_WORD, "a command per event, which it reads on stdin" },
-    { "exec", "CMD", CLI_WORD, "a command that stays: a line of JSON in and one out per event" },
+    { "config", "FILE", CLI_WORD, "run the reactions of this file (default: weir.yaml)" },
+    { "on", "NAME", CLI_WORD, "react to events with this name; repeat it for more; '*' means all" },
+    { "to", "TARGET", CLI_WORD, "target of the reaction, such as mail or 'mail-{stream}'" },
+    { "run", "CMD", CLI_WORD, "run CMD for each event; it reads the event on stdin" },
+    { "exec", "CMD", CLI_WORD,
+      "keep CMD running: it reads one line per event and answers each line" },
     { "name", "NAME", CLI_WORD,
       "name of the reaction; cannot be changed later (default: the command)" },
     { "source", "PATTERN", CLI_WORD, "only streams that fit: order-1, order-*, /^order-[0-9]+$/" },
-    { "lane", "NAME", CLI_WORD, "its lane (else default)" },
-    { "priority", "N", CLI_WORD, "its priority, or a template that gives one" },
-    { "retries", "N", CLI_NUMBER, "attempts after the first one (else 3)" },
-    { "from", "PLACE", CLI_WORD, "start, now or a position: where a new reaction begins" },
-    { "lanes", "NAMES", CLI_WORD, "only these lanes, with commas between them" },
-    { "threads", "N", CLI_NUMBER, "how many handlers at once, in each lane" },
-    { "memory-limit", "SIZE", CLI_WORD, "for the events of all handlers together (else 256MiB)" },
+    { "lane", "NAME", CLI_WORD, "lane of the reaction (default: default)" },
+    { "priority", "N", CLI_WORD, "priority of its targets: a number, or a template" },
+    { "retries", "N", CLI_NUMBER, "attempts after the first one (default: 3)" },
+    { "from", "PLACE", CLI_WORD, "where a new reaction begins: start, now or a position" },
+    { "lanes", "NAMES", CLI_WORD, "work only in these lanes, separated by commas" },
+    { "threads", "N", CLI_NUMBER, "how many handlers run at the same time, in each lane" },
+    { "memory-limit", "SIZE", CLI_WORD, "memory for the events of all handlers (default: 256MiB)" },
     { "until-idle", NULL, CLI_FLAG,
-      "end when no work is left; with 1 if something was blocked or parked" },
-    { "redeclare", NULL, CLI_FLAG, "these definitions count, although later ones were declared" },
-    { "budget", "TIME", CLI_WORD, "how long handlers may take to end at a signal (else 30s)" },
-    { "log", "FORM", CLI_WORD, "text or json (else as errors are printed)" },
-    { "verbose", NULL, CLI_FLAG, "log every lease and every settle as well" },
-    { "check", NULL, CLI_FLAG, "only say what is wrong with the reactions" },
+      "stop when no work is left; exit with 1 if anything is blocked or parked" },
+    { "redeclare", NULL, CLI_FLAG, "use these definitions, even if newer ones were declared" },
+    { "budget", "TIME", CLI_WORD,
+      "how long handlers may take to finish after a signal (default: 30s)" },
+    { "log", "FORM", CLI_WORD, "text or json (default: the form of error messages)" },
+    { "verbose", NULL, CLI_FLAG, "also log every lease and every settle" },
+    { "check", NULL, CLI_FLAG, "check the reactions, and do not run them" },
 };
 
 typedef struct work {
@@ -69,6 +72,7 @@ typedef struct work {
     int64_t memory_limit_bytes; /* of --memory-limit; 0: what the file says */
     weir_engine *engine;        /* owned: the one that takes work */
     weir_engine *before;        /* owned: the one before, while it ends; NULL: none */
+    bool away;                  /* the store was, when we began; said once */
     bool reload_wanted;
     bool stuck; /* a handler cannot be ended: nothing that it may use is freed */
 } work;
@@ -185,7 +189,7 @@ static weir_status engine_begin(work *k, const cli_config *config, weir_engine *
             k->memory_limit_bytes != 0 ? k->memory_limit_bytes : config->memory_limit_bytes,
     };
     weir_engine *e = NULL;
-    weir_status status = (weir_status)weir_engine_open(&e, k->w, &o, err);
+    weir_status status = (weir_status)weir_engine_open(k->w, &o, &e, err);
 
     for (size_t i = 0; status == WEIR_OK && i < config->lanes_count; i++) {
         status = (weir_status)weir_engine_lane(e, &config->lanes[i], err);
@@ -198,8 +202,14 @@ static weir_status engine_begin(work *k, const cli_config *config, weir_engine *
     }
     if (status != WEIR_OK) {
         weir_engine_free(e);
+        /* The engine speaks of a file. */
+        if (weir__cli_has(k->c, "on") && strstr(err->message, "where it begins") != NULL) {
+            weir__error_detail(err, "Add --from start to handle them, --from now to begin with "
+                                    "the next event, or --from POSITION.");
+        }
         return status;
     }
+    atomic_store(&k->log.live.engine, e);
     *out = e;
     return WEIR_OK;
 }
@@ -267,12 +277,14 @@ static void reload(work *k)
 
     k->reload_wanted = false;
     if (k->path == NULL) {
-        say(k, LOG_WARNING, "reload_refused", "there is no file, only flags");
+        say(k, LOG_WARNING, "reload_refused",
+            "this worker was started with flags, so there is no file to read again");
         return;
     }
     weir_status status = weir__work_config_file(k->c, k->path, &config, &err);
     if (status == WEIR_OK && !same_text(config.store, k->store)) {
-        say(k, LOG_WARNING, "store_kept", "another store is taken by a new start only");
+        say(k, LOG_WARNING, "store_kept",
+            "the store changed in the file; restart the worker to use it");
     }
     if (status == WEIR_OK) {
         status = engine_begin(k, &config, &e, &err);
@@ -366,8 +378,16 @@ static void say_interrupting(work *k, const char *reason)
     weir__work_say(&k->log, LOG_WARNING, "interrupting", &field, 1);
 }
 
-/* Lets what runs end within the budget, or until a second signal. */
-static void drain(work *k, int number)
+/* What an engine whose store is damaged or was taken away has to say about it. */
+static bool take_damage(const work *k, weir_error *err)
+{
+    return weir__engine_damaged(k->engine, err) ||
+           (k->before != NULL && weir__engine_damaged(k->before, err));
+}
+
+/* Lets what runs end within the budget, or until a second signal, which the log sends as well when
+ * the store turns out to be damaged: true, and *damage. */
+static bool drain(work *k, int number, weir_error *damage)
 {
     const weir_clock *clock = weir__clock_machine();
     const int64_t until_us = weir__clock_mono(clock) + k->budget_us;
@@ -382,13 +402,33 @@ static void drain(work *k, int number)
     while (!(drained(k->engine) && drained(k->before))) {
         const int again = next_signal(k, LOOK_MS);
         if (again == SIGTERM || again == SIGINT || weir__clock_mono(clock) >= until_us) {
-            say_interrupting(k, again == 0 ? "budget" : "signal");
+            say_interrupting(k, atomic_load(&k->log.damaged) ? "store"
+                                : again == 0                 ? "budget"
+                                                             : "signal");
             break;
         }
     }
+    const bool damaged = take_damage(k, damage);
     engine_end(k, &k->before);
     engine_end(k, &k->engine);
     weir__work_say(&k->log, LOG_INFO, "stopped", NULL, 0);
+    return damaged;
+}
+
+/* As a running worker says it. The call that found out goes on waiting. ctx: the work. */
+static void start_away(void *ctx, const weir_error *err)
+{
+    work *k = ctx;
+    const log_field fields[] = {
+        weir__log_text_field("status", weir__str(weir_status_text(err->code))),
+        weir__log_text_field("error", weir__str(err->message)),
+    };
+
+    if (!k->away) {
+        k->away = true;
+        weir__work_say(&k->log, LOG_WARNING, "store_away", fields,
+                       sizeof fields / sizeof fields[0]);
+    }
 }
 
 static weir_status store_open(work *k, const cli_config *config, weir_error *err)
@@ -438,6 +478,7 @@ static int work_run(work *k, const cli_config *config)
     if (k->signal_fd < 0) {
         status = weir__fail(&err, WEIR_EIO, "could not wait for signals: %s", strerror(errno));
     }
+    weir__store_away_set(start_away, k);
     if (status == WEIR_OK) {
         status = store_open(k, config, &err);
     }
@@ -445,22 +486,30 @@ static int work_run(work *k, const cli_config *config)
         status = weir__store(k->w)->ops->now(weir__store(k->w), &left.since_us, &err);
     }
     if (status == WEIR_OK) {
+        weir__work_live_begin(&k->log.live, &k->log, weir__store(k->w));
         status = engine_begin(k, config, &k->engine, &err);
     }
+    weir__store_away_set(NULL, NULL);
     if (status != WEIR_OK) {
+        weir__work_live_end(&k->log.live);
         return weir__cli_fail(k->c, &err);
+    }
+    if (k->away) {
+        weir__work_say(&k->log, LOG_INFO, "store_back", NULL, 0);
     }
     say_begun(k, "started", config);
     const int number = run_engines(k);
-    if (!atomic_load(&k->log.damaged)) {
-        drain(k, number);
-        return number == 0 ? judge_idle(k, &left) : CLI_DONE;
+    int signal_number = number;
+    if (atomic_load(&k->log.damaged)) {
+        k->budget_us = 0; /* what runs could not be settled any more */
+        signal_number = 0;
     }
-    k->budget_us = 0; /* what runs could not be settled any more */
-    drain(k, 0);
-    (void)weir__fail(&err, WEIR_ECORRUPT, "the store is damaged, nothing more is done with it");
-    weir__error_detail(&err, "Restore a backup with weir restore, then start the worker again.");
-    return weir__cli_fail(k->c, &err);
+    const bool damaged = drain(k, signal_number, &err);
+    weir__work_live_end(&k->log.live);
+    if (damaged) {
+        return weir__cli_fail(k->c, &err);
+    }
+    return number == 0 ? judge_idle(k, &left) : CLI_DONE;
 }
 
 static int check_only(cli *c, const cli_config *config)
@@ -507,13 +556,14 @@ const cli_command weir__cli_work_command = {
              "--on NAME --to TARGET --run CMD|--exec CMD [options]",
     .summary = "run reactions: handlers for events, in order, one worker per target",
     .about =
-        "Runs the reactions of weir.yaml, or one that the flags describe, until it is told to\n"
-        "stop: a handler is given the events that it asked for, in order, and no target is\n"
-        "handled by two workers at the same time. Any number of these can run, on any number\n"
-        "of machines; they share the work. A handler may be run again for an event that it\n"
-        "has seen, after a crash; what it appends through its answer happens once.\n"
-        "SIGTERM lets what runs end and hands the rest back; SIGHUP reads the file again.\n"
-        "With --on the reactions and lanes of weir.yaml do not count, only its store.",
+        "Runs the reactions of weir.yaml, or one reaction that the flags describe, until it is\n"
+        "told to stop. A handler gets its events in order, and no target is handled by two\n"
+        "workers at the same time. You can run any number of workers, on any number of\n"
+        "machines; they share the work. After a crash, a handler may be run again for an event\n"
+        "that it has already seen, but what it appends through its answer happens once. On\n"
+        "SIGTERM the worker lets running handlers finish and hands back the rest; on SIGHUP it\n"
+        "reads the file again. On a terminal, a line under the log shows how it is going, lane by\n"
+        "lane. With --on, only the store is taken from weir.yaml, not its reactions and lanes.",
     .example = "weir work --on OrderPlaced --to 'mail-{stream}' --run ./send-mail --until-idle\n"
                "weir work --check\n"
                "weir work --lanes mail --threads 8 --log json",

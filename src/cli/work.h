@@ -7,11 +7,37 @@
 #include "engine/log.h"
 #include "store/store.h"
 
+/* work_live.c. The line under the log. Zeroed: there is none. */
+typedef enum work_live_state { WORK_LIVE_OFF, WORK_LIVE_SHOWN, WORK_LIVE_ENDED } work_live_state;
+
+typedef struct work_live {
+    weir_store *store; /* borrowed */
+    pthread_t thread;
+    /* Whose counts are shown. Atomic: another one takes over when the file is read again. */
+    _Atomic(weir_engine *) engine;
+    weir_mutex mu;
+    weir_cond ended;
+    /* atomic: OFF is looked at without the lock, and is never entered or left while others write.
+     * Changed under mu. */
+    _Atomic work_live_state state;
+    weir_buffer line; /* guarded by mu: what is shown, as long as it is */
+} work_live;
+
+struct work_log;
+/* Before anybody writes to the log. Shows nothing unless stderr is a terminal for it. store:
+ * borrowed until the end. */
+void weir__work_live_begin(work_live *l, const struct work_log *log, weir_store *store);
+/* Wipes it. The log can still be written to. */
+void weir__work_live_end(work_live *l);
+/* A line of the log; with its newline. Any thread. */
+void weir__work_live_write(work_live *l, weir_str text);
+
 /* work_log.c. Lines on stderr, key=value or JSON, from any thread. Immutable once it is set up,
- * except for `damaged`. */
+ * except for `damaged` and `live`. */
 typedef struct work_log {
     bool json;
     bool verbose;         /* debug as well: every lease and every settle */
+    work_live live;       /* the line below; has its own lock */
     _Atomic bool damaged; /* an engine has said that the store is; SIGTERM was sent to ourselves */
 } work_log;
 

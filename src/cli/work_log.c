@@ -1,7 +1,7 @@
 /* work_log.c - the log of a worker on stderr.
  *
- *     time=2026-11-16T03:20:00.000000Z level=info msg=deferred target=mail-order-1 attempt=2
- *     {"time":"2026-11-16T03:20:00.000000Z","level":"info","msg":"deferred","target":...}
+ *     time=2026-11-16T03:20:00.000000Z level=warning msg=retrying target=mail-order-1 attempt=2
+ *     {"time":"2026-11-16T03:20:00.000000Z","level":"warning","msg":"retrying","target":...}
  *
  * A line is one write, so that lines of threads and of other processes stay whole. What cannot be
  * written is lost: a worker does not stop because nobody reads its log.
@@ -81,7 +81,7 @@ void weir__work_log(void *ctx, int32_t level, weir_str event, weir_str json)
     }
     if (add_head(&b, log->json, level, event) &&
         (log->json ? add_fields_json(&b, json) : add_fields_text(&b, json))) {
-        weir__cli_stderr((weir_str){ b.ptr, b.len });
+        weir__work_live_write(&log->live, (weir_str){ b.ptr, b.len });
     }
     weir__buffer_free(&b);
     if (weir__str_equal(event, weir__str("store_damaged"))) {

@@ -28,7 +28,8 @@
 #define LANE_MARGIN_PART   6
 #define LANE_MARGIN_US_MAX INT64_C(1000000)
 
-/* Between two leases in vain that nobody but a hint called for; the first wait is none. */
+/* Pause between two leases that found nothing and that only a hint called for; there is none
+ * before the first. */
 #define LANE_VAIN_US      INT64_C(1000)
 #define LANE_VAIN_US_MAX  INT64_C(16000)
 #define LANE_VAIN_PAST_US INT64_C(100000)

@@ -265,7 +265,7 @@ weir_status weir__worker_settle(worker *w, weir_delivery *d, int32_t outcome, we
     if (s == NULL) {
         pulled_free(p);
         return weir__fail(err, WEIR_ELOST,
-                          "the delivery was taken back: its lease is another's, or "
+                          "the delivery was taken back: somebody else has its lease, or "
                           "its deadline has passed");
     }
     const int64_t taken_us = d->deadline_mono_us - d->reaction->deadline_us;

@@ -299,7 +299,7 @@ static void take_handler(checker *c, reaction *q, const weir_reaction *d)
 
 static void take_failures(checker *c, reaction *q, const weir_reaction *d)
 {
-    if (d->retries < -1 || d->retries > REACTION_RETRIES_MAX) {
+    if (d->retries < WEIR_NONE || d->retries > REACTION_RETRIES_MAX) {
         complain(c, "retries is %d, allowed -1 (none) to %d", d->retries, REACTION_RETRIES_MAX);
     }
     q->retries = d->retries == 0 ? REACTION_RETRIES_DEFAULT : d->retries < 0 ? 0 : d->retries;
@@ -335,7 +335,7 @@ static void take_start(checker *c, reaction *q, const weir_reaction *d)
 {
     static const int32_t starts[] = { -1, STORE_START_BEGINNING, STORE_START_NOW,
                                       STORE_START_POSITION };
-    if (d->from < WEIR_FROM_UNSAID || d->from > WEIR_FROM_POSITION) {
+    if (d->from < WEIR_FROM_DEFAULT || d->from > WEIR_FROM_POSITION) {
         complain(c, "from is %d, allowed are start, now and a position (1 to 3)", d->from);
         return;
     }

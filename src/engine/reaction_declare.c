@@ -130,7 +130,7 @@ static weir_status starts_find(registry *r, weir_store *store, weir_error *err)
     }
     weir__arena_free(&list.arena);
     if (status == WEIR_ENOMEM && missing > 0) {
-        return weir__fail(err, status, "could not keep what is wrong");
+        return weir__fail(err, status, "could not collect what is wrong");
     }
     return status != WEIR_OK || missing == 0 ? status : weir__registry_report(r, err);
 }
@@ -144,9 +144,11 @@ static int compare_ids(const void *a, const void *b)
     return (x->known.id > y->known.id) - (x->known.id < y->known.id);
 }
 
-/* *known: as the store has it then; its texts are in the registry's arena. */
+/* start_max: a position beyond this is this one. *known: as the store has it then; its texts are in
+ * the registry's arena. */
 static weir_status reaction_declare(registry *r, const reaction *q, weir_store *store,
-                                    bool redeclare, store_reaction *known, weir_error *err)
+                                    bool redeclare, int64_t start_max, store_reaction *known,
+                                    weir_error *err)
 {
     const store_reaction_declaration declaration = {
         .name = q->name,
@@ -157,7 +159,7 @@ static weir_status reaction_declare(registry *r, const reaction *q, weir_store *
         .rule = q->rule,
         .rule_text = q->rule_text,
         .start = q->start == -1 ? STORE_START_BEGINNING : q->start,
-        .start_position = q->start_position,
+        .start_position = q->start_position < start_max ? q->start_position : start_max,
         .redeclare = redeclare,
         .attempts = q->poison == POISON_RETRY ? 0 : (int64_t)q->retries + 1,
     };
@@ -177,7 +179,7 @@ weir_status weir__registry_declare(registry *r, weir_store *store, bool redeclar
     }
     for (size_t i = 0; i < r->reactions_count && status == WEIR_OK; i++) {
         reaction *q = &r->reactions[i];
-        status = reaction_declare(r, q, store, redeclare, &q->known, err);
+        status = reaction_declare(r, q, store, redeclare, INT64_MAX, &q->known, err);
         if (status == WEIR_OK) {
             serve(q);
         }
@@ -231,14 +233,19 @@ static void reaction_refresh(reaction *q, const store_reaction *now)
     serve(q);
 }
 
-/* As at the start. Others read its id, so it keeps that while the worker runs: under another id it
- * cannot be served until the worker is started again. */
+/* As at the start; but the log may end before its position now. Then it begins at that end, and has
+ * all that is appended from here on. Others read its id, so it keeps that while the worker runs:
+ * under another id it cannot be served until the worker is started again. */
 static weir_status reaction_declare_again(registry *r, reaction *q, weir_store *store,
                                           weir_error *err)
 {
+    store_positions positions = { 0 };
     store_reaction now = { 0 };
-    const weir_status status = reaction_declare(r, q, store, false, &now, err);
+    weir_status status = store->ops->positions(store, &positions, err);
 
+    if (status == WEIR_OK) {
+        status = reaction_declare(r, q, store, false, positions.safe, &now, err);
+    }
     if (status == WEIR_OK) {
         q->known.number = now.number;
         reaction_refresh(q, &now);

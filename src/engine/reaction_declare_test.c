@@ -122,7 +122,7 @@ static void from_may_be_left_out_while_nothing_is_there_for_it(bool sqlite)
     append(s, "order-1", "Other", 3);
     append(s, "invoice-1", "Placed", 2);
     const int64_t before = head(s);
-    add(&r, "a", "Placed", "mail", WEIR_FROM_UNSAID);
+    add(&r, "a", "Placed", "mail", WEIR_FROM_DEFAULT);
     declare(&r, s, false);
     assert_int_equal(r.reactions[0].known.since, before);
     assert_int_equal(r.reactions[0].known.routed, before);
@@ -131,7 +131,7 @@ static void from_may_be_left_out_while_nothing_is_there_for_it(bool sqlite)
 
     /* Known by now: nothing has to be said although there are events. */
     append(s, "order-1", "Placed", 1);
-    add(&r, "a", "Placed", "mail", WEIR_FROM_UNSAID);
+    add(&r, "a", "Placed", "mail", WEIR_FROM_DEFAULT);
     declare(&r, s, false);
     assert_int_equal(r.reactions[0].known.since, before);
     weir__registry_free(&r);
@@ -145,10 +145,10 @@ static void from_has_to_be_said_when_there_are_events_and_all_are_told(bool sqli
     weir_error err;
     append(s, "order-1", "Placed", 1);
     append(s, "order-2", "Paid", 10000);
-    add(&r, "one", "Placed", "mail", WEIR_FROM_UNSAID);
+    add(&r, "one", "Placed", "mail", WEIR_FROM_DEFAULT);
     add(&r, "fine", "Placed", "mail", WEIR_FROM_START);
-    add(&r, "limit", "Paid", "mail", WEIR_FROM_UNSAID);
-    add(&r, "all", NULL, "mail", WEIR_FROM_UNSAID);
+    add(&r, "limit", "Paid", "mail", WEIR_FROM_DEFAULT);
+    add(&r, "all", NULL, "mail", WEIR_FROM_DEFAULT);
     assert_int_equal(weir__registry_declare(&r, s, false, &err), WEIR_EINVAL);
     assert_int_equal(r.problems_count, 3);
     const char *expected =
@@ -270,7 +270,7 @@ static void a_store_that_fails_is_told_and_can_be_tried_again(bool sqlite)
         registry r = { 0 };
         weir_error err;
         assert_int_equal(weir__fault_open(&s, open_store(sqlite), NULL), WEIR_OK);
-        add(&r, "a", "Placed", "mail", WEIR_FROM_UNSAID);
+        add(&r, "a", "Placed", "mail", WEIR_FROM_DEFAULT);
         add(&r, "b", "Placed", "mail", WEIR_FROM_START);
         weir__fault_set(s, &(fault_plan){ .verb = FAULT_ANY,
                                           .action = FAULT_FAIL_BEFORE,
@@ -339,6 +339,33 @@ static void C31_a_definition_that_was_lost_is_declared_again(void **state)
         assert_false(r.reactions[0].known.retired);
         refresh(&r, after);
         assert_int_equal(weir__reaction_number(&r.reactions[0]), kept + 1);
+        weir__registry_free(&r);
+        before->ops->close(before);
+        after->ops->close(after);
+    }
+}
+
+/* It would be refused, and with it everything that the worker routes. */
+static void C31_what_is_declared_again_begins_where_a_shorter_log_ends(void **state)
+{
+    (void)state;
+    static const int32_t starts[] = { WEIR_FROM_DEFAULT, WEIR_FROM_POSITION };
+    for (size_t i = 0; i < 2; i++) {
+        weir_store *before = open_store(false), *after = open_store(false);
+        registry r = { 0 };
+        append(before, "order-1", "Placed", 5);
+        append(after, "order-1", "Placed", 2);
+        add(&r, "r", "Shipped", "mail", starts[i]);
+        r.reactions[0].start_position = 5;
+        declare(&r, before, false);
+        assert_int_equal(r.reactions[0].known.since, 5);
+        refresh(&r, after);
+        assert_true(weir__reaction_current(&r.reactions[0]));
+        store_reaction_list list = { 0 };
+        assert_int_equal(after->ops->reactions(after, &list, NULL), WEIR_OK);
+        assert_int_equal(list.reactions_count, 1);
+        assert_int_equal(list.reactions[0].since, 2);
+        weir__arena_free(&list.arena);
         weir__registry_free(&r);
         before->ops->close(before);
         after->ops->close(after);
@@ -434,13 +461,14 @@ int main(void)
         "refresh reads how far routing is",
         "a store that fails is told and can be tried again",
     };
-    struct CMUnitTest tests[9] = {
+    struct CMUnitTest tests[10] = {
         cmocka_unit_test(others_may_ask_while_the_router_renews),
         cmocka_unit_test(C31_a_definition_that_was_lost_is_not_taken_for_the_one_with_its_number),
         cmocka_unit_test(C31_a_definition_that_was_lost_is_declared_again),
+        cmocka_unit_test(C31_what_is_declared_again_begins_where_a_shorter_log_ends),
     };
     for (size_t i = 0; i < 6; i++) {
-        tests[i + 3] = (struct CMUnitTest){ .name = names[i],
+        tests[i + 4] = (struct CMUnitTest){ .name = names[i],
                                             .test_func = on_both_stores,
                                             .initial_state = &both[i] };
     }

@@ -29,8 +29,8 @@ enum {
 #define ROUTER_LOOK_US_MAX INT64_C(5000000)
 #define ROUTER_HELD_US     INT64_C(5000)
 #define ROUTER_HELD_US_MAX INT64_C(100000)
-/* Between two reads in vain: everything that is settled anywhere wakes us, and most of it appends
- * nothing. */
+/* Pause between two reads that found nothing: everything that is settled anywhere wakes us, and
+ * most of it appends nothing. */
 #define ROUTER_VAIN_US      INT64_C(250)
 #define ROUTER_VAIN_US_MAX  INT64_C(4000)
 #define ROUTER_VAIN_PAST_US INT64_C(100000)
@@ -610,6 +610,24 @@ static void tell_parks(const routing *g)
     }
 }
 
+/* Targets whose position is of a log that lost its end: the store has blocked them. */
+static void tell_beyond(const routing *g, const bool *beyond)
+{
+    for (size_t i = 0; i < g->marks.marks_count; i++) {
+        const store_mark *mark = &g->marks.marks[i];
+        const log_field fields[] = {
+            weir__log_text_field("target", mark->target),
+            weir__log_text_field("reaction", g->reactions[mark->reaction_index]->name),
+            weir__log_number_field("event", mark->first),
+        };
+        if (beyond[i]) {
+            weir__metric_add(&g->router->worker->metrics, METRIC_BLOCKED, 1);
+            weir__worker_log(g->router->worker, LOG_ERROR, "target_beyond_log", fields,
+                             sizeof fields / sizeof fields[0]);
+        }
+    }
+}
+
 static bool has_mark_in(const routing *g, weir_str lane_name)
 {
     for (size_t i = 0; i < g->marks.marks_count; i++) {
@@ -710,9 +728,14 @@ static int64_t route_chunk(router *r, int64_t now_us)
         drop_chunk(r);
         return TASK_NOW;
     }
+    bool *beyond = weir__arena_alloc(&r->arena, (g.marks.marks_count + 1) * sizeof *beyond);
+    if (status == WEIR_OK && beyond == NULL) {
+        status = weir__fail(&err, WEIR_ENOMEM, "out of memory");
+    }
     if (status != WEIR_OK) {
         return failed(r, &err);
     }
+    memset(beyond, 0, g.marks.marks_count * sizeof *beyond);
     const store_route call = {
         .steps = g.steps,
         .steps_count = g.steps_count,
@@ -721,9 +744,11 @@ static int64_t route_chunk(router *r, int64_t now_us)
         .parks = g.marks.parks,
         .parks_count = g.marks.parks_count,
         .place = r->chunk.place,
+        .beyond = beyond,
     };
     status = store->ops->route(store, &call, &bad, &err);
     if (status == WEIR_OK) {
+        tell_beyond(&g, beyond);
         routed(&g, now_us);
     } else if (status == WEIR_ECONFLICT) {
         drop_chunk(r);

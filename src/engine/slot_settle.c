@@ -333,7 +333,9 @@ static void tell_settled(slot *s, size_t parks_count, const batch_hold *charge, 
     } else if (end == STORE_END_DEFER) {
         const batch_hold *h = charge != NULL ? charge : &b->holds[b->holds_count - 1];
         weir__metric_add(&w->metrics, METRIC_DEFERRED, 1);
-        weir__slot_log(s, charge != NULL ? 2 : 1, "deferred", h->index, h->attempt, h->error);
+        weir__slot_log(s, charge != NULL ? 2 : 1,
+                       h->kind == HOLD_POSTPONE ? "deferred" : "retrying", h->index, h->attempt,
+                       h->error);
     } else {
         weir__slot_log(s, 0, "settled", SIZE_MAX, 0, (weir_str){ 0 });
     }

@@ -49,7 +49,9 @@ static void say_trouble(worker *w, task *t, const weir_error *err)
 
     if (err->code == WEIR_ECORRUPT) {
         /* Said once: nothing that a worker could do again would help. */
-        if (!atomic_exchange(&w->damaged, true)) {
+        if (!atomic_exchange(&w->damage_taken, true)) {
+            w->damage = *err;
+            atomic_store(&w->damaged, true);
             weir__worker_log(w, LOG_ERROR, "store_damaged", fields, count);
             weir__worker_drain(w);
             if (w->options.pull_cb != NULL) {
@@ -89,9 +91,13 @@ int64_t weir__worker_store_failed(worker *w, task *t, int *attempt, const weir_e
     return weir__task_now(t) + wait_us;
 }
 
-bool weir__worker_damaged(worker *w)
+bool weir__worker_damaged(worker *w, weir_error *how)
 {
-    return atomic_load(&w->damaged);
+    const bool damaged = atomic_load(&w->damaged);
+    if (damaged && how != NULL) {
+        *how = w->damage;
+    }
+    return damaged;
 }
 
 bool weir__worker_draining(worker *w)

@@ -54,8 +54,9 @@ bool weir__worker_out_of_work(worker *w);
 /* Forgets the last poll and asks for one now: until it was made, we are not out of work. For
  * whoever begins to wait for the end of work. Any thread. */
 void weir__worker_ask(worker *w);
-/* The store is damaged: it has drained itself. Waiting does not help. Any thread. */
-bool weir__worker_damaged(worker *w);
+/* The store is damaged or was taken away: it has drained itself. Waiting does not help. *how (may
+ * be NULL): the error that said so. Any thread. */
+bool weir__worker_damaged(worker *w, weir_error *how);
 metrics *weir__worker_metrics(worker *w);
 weir_str weir__worker_name(const worker *w); /* the holder's text */
 void weir__worker_close(worker *w);

@@ -43,8 +43,8 @@ typedef struct router {
     int64_t active_us;    /* something was routed last */
     int64_t looked_us;    /* the reactions were read last */
     int64_t look_at_us;   /* read them then */
-    int64_t look_wait_us; /* at least so long between two looks in vain */
-    int64_t read_at_us;   /* do not read before, after reads in vain */
+    int64_t look_wait_us; /* the least time between two looks that find nothing */
+    int64_t read_at_us;   /* do not read before, after reads that found nothing */
     int64_t vain_us;      /* how long to wait after the next one */
     int64_t held_at_us;   /* read what was held back then */
     int64_t held_wait_us;
@@ -169,6 +169,8 @@ struct worker {
     _Atomic int64_t routed_ours; /* the least `routed` of what we route; INT64_MIN: not known */
     _Atomic bool outage;         /* the store was away, and it was said */
     _Atomic bool damaged;        /* the store is damaged, and it was said: this worker ends */
+    weir_error damage;           /* how; written before `damaged`, by one task, and never again */
+    _Atomic bool damage_taken;   /* that task */
 };
 
 bool weir__worker_draining(worker *w);

@@ -448,6 +448,36 @@ static void drained_it_is_idle_and_closing_gives_everything_back(bool sqlite)
     kit_close(s);
 }
 
+/* As after a log that lost its end: events would be passed over. */
+static void a_target_beyond_the_log_is_blocked_and_told(bool sqlite)
+{
+    weir_store *s = kit_open(sqlite);
+    weir_error err = { .size = sizeof err };
+
+    kit_reaction(&a, "constant", "Placed", "all");
+    kit_reaction(&a, "sound", "Placed", "others");
+    kit_start(&a, s, NULL);
+    const int64_t id = kit_append(s, "order-1", "Placed", "{}");
+    (void)kit_append(s, "order-1", "Placed", "{}");
+    const store_subscribe further = { .target = weir__str("all"),
+                                      .lane = weir__str("default"),
+                                      .reaction = a.worker->registry->reactions[0].known.id,
+                                      .at = id + 1 };
+    assert_int_equal(s->ops->subscribe(s, &further, NULL, &err), WEIR_OK);
+    (void)kit_append(s, "order-1", "Placed", "{}"); /* the log has grown past it */
+    (void)kit_route(&a);
+    assert_int_equal(kit_logged(&a, "3 target_beyond_log target=all reaction=constant event="), 1);
+    assert_int_equal(kit_count(&a, METRIC_BLOCKED), 1);
+    assert_int_equal(kit_mark(s, "others", "sound"), id + 2);
+    (void)kit_append(s, "order-1", "Placed", "{}");
+    weir__worker_wake(a.worker);
+    (void)kit_route(&a);
+    assert_int_equal(kit_logged(&a, "target_beyond_log"), 1);
+    assert_int_equal(kit_mark(s, "others", "sound"), id + 3);
+    kit_stop(&a);
+    kit_close(s);
+}
+
 int main(void)
 {
     static const kit_test tests[] = {
@@ -469,6 +499,8 @@ int main(void)
         { "names of workers differ and fit", names_of_workers_differ_and_fit },
         { "drained it is idle, and closing gives everything back",
           drained_it_is_idle_and_closing_gives_everything_back },
+        { "C16 a target beyond the log is blocked and told",
+          a_target_beyond_the_log_is_blocked_and_told },
     };
     return kit_main(tests, sizeof tests / sizeof tests[0]);
 }

@@ -44,10 +44,10 @@ void weir__report_span(int64_t span_us, char out[REPORT_WORD_BYTES]);
 void weir__report_time(const report_screen *screen, int64_t time_us, char out[REPORT_WORD_BYTES]);
 /* Adds text with what would steer a terminal made harmless. false: out of memory. */
 bool weir__report_shown(weir_buffer *out, weir_str text);
-/* A paragraph: broken between words where the screen ends, each line after the prefix; harmless,
- * and ended by a newline. false: out of memory. */
+/* A paragraph: broken between words where the screen ends, its first line after `first` and each
+ * other line after `prefix`; harmless, and ended by a newline. false: out of memory. */
 bool weir__report_wrap(weir_buffer *out, const report_screen *screen, weir_str text,
-                       const char *prefix);
+                       const char *first, const char *prefix);
 /* The line of an error that matters: of a program's stderr the last one that is not empty,
  * otherwise the first. Part of `error`. */
 weir_str weir__report_gist(weir_str error);

@@ -128,12 +128,12 @@ bool weir__report_shown(weir_buffer *out, weir_str text)
 }
 
 bool weir__report_wrap(weir_buffer *out, const report_screen *screen, weir_str text,
-                       const char *prefix)
+                       const char *first, const char *prefix)
 {
     weir_buffer shown = { 0 };
-    bool ok = weir__report_shown(&shown, text) && weir__buffer_add_text(out, prefix);
+    bool ok = weir__report_shown(&shown, text) && weir__buffer_add_text(out, first);
     const size_t indent = weir__report_width(prefix, strlen(prefix));
-    size_t used = indent;
+    size_t used = weir__report_width(first, strlen(first));
 
     for (size_t at = 0; ok && at < shown.len;) {
         const char *word = shown.ptr + at;
@@ -218,7 +218,7 @@ report_mood weir__report_mood(weir_str state)
         { "late", REPORT_MOOD_WARN },     { "leased", REPORT_MOOD_GOOD },
         { "running", REPORT_MOOD_GOOD },  { "ok", REPORT_MOOD_GOOD },
         { "idle", REPORT_MOOD_QUIET },    { "retired", REPORT_MOOD_QUIET },
-        { "note", REPORT_MOOD_QUIET },
+        { "note", REPORT_MOOD_QUIET },    { "died", REPORT_MOOD_BAD },
     };
 
     for (size_t i = 0; i < sizeof moods / sizeof moods[0]; i++) {

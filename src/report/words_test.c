@@ -140,22 +140,24 @@ static void a_paragraph_is_broken_between_words(void **state)
     (void)state;
     static const struct {
         size_t columns;
-        const char *text, *prefix, *shown;
+        const char *text, *first, *prefix, *shown;
     } cases[] = {
-        { 0, "one two three", "", "one two three\n" },
-        { 7, "one two three", "", "one two\nthree\n" },
-        { 8, "one two three", "", "one two\nthree\n" },
-        { 7, "one two three", "  ", "  one\n  two\n  three\n" },
-        { 3, "threefold x", "", "threefold\nx\n" }, /* a word is never broken */
-        { 7, "", "  ", "  \n" },
-        { 80, "a\nb \x1b[1m", "", "a?b ?[1m\n" },
-        { 5, "a  b", "", "a  b\n" },
+        { 0, "one two three", "", "", "one two three\n" },
+        { 7, "one two three", "", "", "one two\nthree\n" },
+        { 8, "one two three", "", "", "one two\nthree\n" },
+        { 7, "one two three", "  ", "  ", "  one\n  two\n  three\n" },
+        { 11, "one two three", "--x ", "  ", "--x one two\n  three\n" },
+        { 3, "threefold x", "", "", "threefold\nx\n" }, /* a word is never broken */
+        { 7, "", "  ", "  ", "  \n" },
+        { 80, "a\nb \x1b[1m", "", "", "a?b ?[1m\n" },
+        { 5, "a  b", "", "", "a  b\n" },
     };
 
     for (size_t i = 0; i < sizeof cases / sizeof cases[0]; i++) {
         const report_screen screen = { .columns = cases[i].columns };
         weir_buffer out = { 0 };
-        assert_true(weir__report_wrap(&out, &screen, weir__str(cases[i].text), cases[i].prefix));
+        assert_true(weir__report_wrap(&out, &screen, weir__str(cases[i].text), cases[i].first,
+                                      cases[i].prefix));
         assert_int_equal(out.len, strlen(cases[i].shown));
         assert_memory_equal(out.ptr, cases[i].shown, out.len);
         weir__buffer_free(&out);

@@ -30,6 +30,12 @@ weir_status weir__once_running(const store_once *other, weir_error *err)
                       other->run.holder.ptr, since);
 }
 
+store_once_state weir__once_state_at(const store_once *run, int64_t now_us)
+{
+    return run->state == STORE_ONCE_RUNNING && run->run.until_us <= now_us ? STORE_ONCE_DIED
+                                                                           : run->state;
+}
+
 weir_status weir__once_unknown(weir_str key, weir_error *err)
 {
     return weir__fail(err, WEIR_ENOTFOUND, "there is no run of \"%.*s\"", (int)key.len, key.ptr);

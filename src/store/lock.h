@@ -27,6 +27,7 @@ typedef enum store_once_state {
     STORE_ONCE_RUNNING = 1,
     STORE_ONCE_DONE = 2,   /* it succeeded, and is remembered */
     STORE_ONCE_FAILED = 3, /* it ended in another way, and may be tried again */
+    STORE_ONCE_DIED = 4,   /* it did not say how it ended, and its lease has; only in lists */
 } store_once_state;
 
 /* One key of once and its latest run. */
@@ -38,10 +39,18 @@ typedef struct store_once {
     weir_str output; /* any bytes, at most STORE_ONCE_OUTPUT_BYTES_MAX */
 } store_once;
 
+typedef struct store_once_list {
+    weir_arena arena;
+    store_once *runs; /* without their output */
+    size_t runs_count;
+} store_once_list;
+
 /* What all adapters answer to those who come too late, with who it is and since when. */
 weir_status weir__lock_held(const store_lock *other, weir_error *err);
 weir_status weir__lock_lost(weir_str name, int64_t fence, weir_error *err);
 weir_status weir__once_running(const store_once *other, weir_error *err);
 weir_status weir__once_unknown(weir_str key, weir_error *err);
+/* What happened to a run that a list shows, at this time of the store. */
+store_once_state weir__once_state_at(const store_once *run, int64_t now_us);
 
 #endif

@@ -307,7 +307,7 @@ weir_status weir__pattern_open(store_pattern **out, weir_str text, weir_error *e
         return weir__fail(err, WEIR_EINVAL, "pattern has %zu bytes, allowed 1 to %d", text.len,
                           PATTERN_BYTES_MAX);
     }
-    if (weir__utf8_valid_prefix(text.ptr, text.len) != text.len ||
+    if (text.ptr == NULL || weir__utf8_valid_prefix(text.ptr, text.len) != text.len ||
         memchr(text.ptr, '\0', text.len) != NULL) {
         return weir__fail(err, WEIR_EINVAL, "pattern is not valid UTF-8");
     }

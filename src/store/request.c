@@ -1,10 +1,10 @@
 /* request.c - see request.h.
  *
  * INVARIANTS of what weir__append_prepare accepts
- *   (1) streams are distinct: the expectations in the order given, then the streams of the
- * remaining events in the order of their first event. (2) every data and meta is valid JSON on one
- * line; meta is an object with a correlation. (3) with an idempotency key there is a fingerprint of
- * everything but meta.
+ *   (1) Streams are distinct: the expectations in the order given, then the streams of the
+ *       remaining events in the order of their first event.
+ *   (2) Every data and meta is valid JSON on one line; meta is an object with a correlation.
+ *   (3) With an idempotency key there is a fingerprint of everything but meta.
  */
 #include "store/request.h"
 
@@ -33,6 +33,9 @@ static int shown(weir_str name)
 
 weir_status weir__name_check(const char *what, weir_str name, bool own, weir_error *err)
 {
+    if (name.ptr == NULL && name.len > 0) {
+        return weir__fail(err, WEIR_EINVAL, "%s is NULL and has %zu bytes", what, name.len);
+    }
     if (name.len == 0 || name.len > STORE_NAME_BYTES_MAX) {
         return weir__fail(err, WEIR_EINVAL, "%s \"%.*s%s\" has %zu bytes, allowed 1 to %d", what,
                           shown(name), name.ptr == NULL ? "" : name.ptr,
@@ -131,6 +134,17 @@ static weir_status streams_init(stream_index *x, size_t capacity, weir_arena *ar
 }
 
 /* ---- expectations -------------------------------------------------------------------------- */
+
+weir_status weir__start_check(int64_t position, int64_t end, weir_error *err)
+{
+    if (position >= 0 && position <= end) {
+        return WEIR_OK;
+    }
+    return weir__fail(err, WEIR_EINVAL,
+                      "it cannot begin at %" PRId64 ", the log ends at %" PRId64
+                      ": write from: start, from: now or a position up to %" PRId64,
+                      position, end, end);
+}
 
 static weir_status expectation_check(const weir_expectation *e, weir_error *err)
 {

@@ -21,6 +21,9 @@ typedef struct prepared_append {
  * with '$' (unless own). */
 weir_status weir__name_check(const char *what, weir_str name, bool own, weir_error *err);
 
+/* Where a reaction may begin that is new to a store whose log ends at `end`; else EINVAL. */
+weir_status weir__start_check(int64_t position, int64_t end, weir_error *err);
+
 /* payload_bytes: the largest data or meta. clock: for the fresh correlation. weir__prepared_free
  * ends it, also after a failure. */
 weir_status weir__append_prepare(prepared_append *out, const weir_append_request *request,

@@ -12,7 +12,8 @@
  *   (3) Verbs may be called from any thread at once. They block; they hold no lock and no
  *       transaction when they return, and none while a callback runs, except store_settle.sql,
  *       which runs inside the transaction on purpose.
- *   (4) Time is the store's time (`now`): one clock for all processes, which never goes back.
+ *   (4) Time is the store's time (`now`): one clock for all processes, which never goes back. A
+ *       store may measure what is held by another clock (C04); what it answers is store time.
  *   (5) Verbs that lose to someone else answer (conflict, lost, held); they do not retry and do not
  *       write. Strings and arrays handed in are borrowed until the verb returns; strings handed out
  *       live in the arena given, or until the callback returns.
@@ -23,8 +24,8 @@
  *       with work: they need not wake anybody. A wake-up is a hint and may be lost when a process
  *       dies between commit and wake-up.
  *   (7) A failed verb leaves its outputs as they were, unless its comment says otherwise.
- *   (8) Who works is known, as they said it, until an hour after they ended. That is a hint:
- *       nothing is decided by it, and unlike (1) the last of it may be lost in a crash.
+ *   (8) Workers are known, as they described themselves, until an hour after they ended. That is
+ *       a hint: nothing is decided by it, and unlike (1) the last of it may be lost in a crash.
  *   (9) A store opened with WEIR_OPEN_READONLY answers WEIR_EMISUSE to every verb that changes
  *       something, whatever the database would allow; dry runs of operators aside.
  *  (10) Of those who take a lock, or begin a key of once, one at a time has it; a key that was done
@@ -51,6 +52,7 @@
 #include "base/clock.h"
 #include "base/memory.h"
 #include "base/sha256.h"
+#include "store/about.h"
 #include "store/filter.h"
 #include "store/lock.h"
 #include "weir.h"
@@ -124,7 +126,7 @@ typedef struct store_append_stream {
     int32_t expect; /* WEIR_EXPECT_*                   */
     int64_t version;
     /* results, as in weir_appended */
-    int64_t first, last, id;
+    int64_t first, last, id, created_us;
 } store_append_stream;
 
 typedef struct store_key_change {
@@ -137,10 +139,12 @@ enum {
     STORE_APPEND_CLOSE = 1, /* streams[0] is being closed: its one event is $closed               */
     STORE_APPEND_FORCE = 2, /* with CLOSE: although reactions have unhandled events of it         */
     STORE_APPEND_DRY_RUN = 4, /* judge and roll back */
-    STORE_APPEND_CHAIN = 8,   /* not tried (WEIR_EMISUSE, "not tried") when the append before it in
-                               the same call was refused or not tried */
-    STORE_APPEND_NOWAIT = 16, /* in a batch: when somebody outside of it holds a stream or a key of
-                               this append, answer WEIR_EBUSY with `alone` set instead of waiting */
+    /* Not tried (WEIR_EMISUSE, "not tried") when the append before it in the same call was refused
+     * or not tried. */
+    STORE_APPEND_CHAIN = 8,
+    /* In a batch: when somebody outside of it holds a stream or a key of this append, answer
+     * WEIR_EBUSY with `alone` set instead of waiting. */
+    STORE_APPEND_NOWAIT = 16,
 };
 
 /* One caller's append: valid, compact, complete. Streams are distinct, in the order in which they
@@ -307,8 +311,8 @@ typedef struct store_reaction_list {
 
 typedef struct store_router_lease {
     int64_t reaction; /* id */
-    int64_t
-        fence; /* in: the one held, or 0 to take a free one; out: the one held now, 0: not ours */
+    /* in: the one held, or 0 to take a free one; out: the one held now, 0: not ours */
+    int64_t fence;
     int64_t until_us; /* out */
 } store_router_lease;
 
@@ -342,6 +346,7 @@ typedef struct store_route {
     const store_route_park *parks;
     size_t parks_count;
     int64_t place; /* of the chunk that is routed; 0: not known */
+    bool *beyond;  /* out; NULL, or a flag per mark, false before: it has blocked its target */
 } store_route;
 
 /* ---- targets and leases ------------------------------------------------------------------- */
@@ -463,8 +468,8 @@ typedef struct store_settle {
     int64_t target, fence, token;
     store_sql_fn sql; /* may be NULL */
     void *sql_ctx;
-    store_append *const
-        *appends; /* effects; each must succeed, else nothing of the settle happens */
+    /* Effects: each must succeed, else nothing of the settle happens. */
+    store_append *const *appends;
     size_t appends_count;
     const store_advance *advances;
     size_t advances_count;
@@ -537,7 +542,8 @@ typedef struct store_subscription {
     int64_t reaction;
     weir_str reaction_name, source, value;
     int64_t at, mark, retries, priority;
-    bool retired; /* of a retired reaction: does not count as work */
+    bool retired;   /* of a retired reaction: does not count as work */
+    int64_t routed; /* of its reaction: everything up to here was routed, perhaps is read again */
 } store_subscription;
 
 typedef struct store_target {
@@ -582,7 +588,9 @@ typedef struct store_lane {
     weir_str lane;
     bool paused;
     weir_str paused_by;
-    int64_t targets, ready, leased, blocked, deferred; /* counted now: costs a scan */
+    /* Counted now: costs a scan. Deferred targets are counted as one of two: `retrying` after a
+     * failure, `deferred` otherwise. */
+    int64_t targets, ready, leased, blocked, retrying, deferred;
     /* Of the subscriptions that have work. Others' events may lie between, so both are bounds. */
     int64_t lag;       /* the greatest mark - at: at most so many events wait for one of them     */
     int64_t oldest_us; /* when the first event behind the least `at` was created: what waits is not
@@ -665,31 +673,9 @@ typedef struct store_worker_list {
     size_t workers_count;
 } store_worker_list;
 
-/* What a store says about itself: for status and doctor. */
-typedef struct store_stats {
-    int64_t schema; /* version of the schema */
-    int64_t streams, targets, blocked, parked;
-    int64_t file_bytes, wal_bytes; /* SQLite: of its files; PostgreSQL: of the tables, and 0 */
-    int64_t transactions;          /* write transactions committed through this handle */
-    char durability[32];           /* "full", "normal", "none" */
-    char library[64];              /* "SQLite 3.40.1", "memory" */
-    /* PostgreSQL; else "" and false */
-    char database[64], place[64], user[64]; /* place: the schema's name */
-    bool standby;                           /* the server only reads */
-    bool pooled;                            /* there is a pooler in between */
-} store_stats;
-
-/* One finding of a check: `rule` a short word, `text` a sentence, `advice` what to do. */
-typedef void (*store_finding_fn)(void *ctx, const char *rule, const char *text, const char *advice);
-
-/* The same for what surrounds a store. act: something should be done about it; otherwise it is good
- * to know. */
-typedef void (*store_survey_fn)(void *ctx, bool act, const char *rule, const char *text,
-                                const char *advice);
-
 /* ---- the vtable --------------------------------------------------------------------------- */
 
-enum { STORE_OPS_VERSION = 5 };
+enum { STORE_OPS_VERSION = 6 };
 
 typedef struct weir_store_ops {
     uint32_t version; /* STORE_OPS_VERSION; methods are only ever added at the end */
@@ -744,13 +730,13 @@ typedef struct weir_store_ops {
     weir_status (*positions)(weir_store *s, store_positions *out, weir_error *err);
 
     /* REACTIONS. declare: the definition is (names, source, rule, rule_text). A name seen for the
-     * first time gets number 1 and since = routed = its start. A definition equal to the current
-     * one changes nothing. An unknown definition, or a known one with redeclare, becomes current
-     * under the next number and continues from `routed`. A known, older one without redeclare
-     * changes nothing: the answer has number < current. Declaring a retired reaction brings it back
-     * (its subscriptions count as work again), current and all. When the definition that was asked
-     * for is the current one in the end, `attempts` becomes what is declared.
-     * The reaction is written into the arena. */
+     * first time gets number 1 and since = routed = its start, which is not beyond the end of the
+     * log: else EINVAL. A definition equal to the current one changes nothing. An unknown
+     * definition, or a known one with redeclare, becomes current under the next number and
+     * continues from `routed`. A known, older one without redeclare changes nothing: the answer has
+     * number < current. Declaring a retired reaction brings it back (its subscriptions count as
+     * work again), current and all. When the definition that was asked for is the current one in
+     * the end, `attempts` becomes what is declared. The reaction is written into the arena. */
     weir_status (*declare)(weir_store *s, const store_reaction_declaration *d, weir_arena *arena,
                            store_reaction *out, weir_error *err);
     weir_status (*reactions)(weir_store *s, store_reaction_list *list, weir_error *err);
@@ -767,28 +753,31 @@ typedef struct weir_store_ops {
      * when this is not the `place` where it was read: the log may be another one. Then targets
      * and subscriptions are created as needed, marks raised, work rows written, parks written,
      * `routed` advanced.
-     *   - A mark with last <= the subscription's at is not written (a new subscription has at =
-     *   first - 1).
-     *   - On a subscription with at = mark, at becomes max(at, first - 1); then mark = max(mark,
-     *   last).
+     *   - A mark with last <= the subscription's at is not written. A new subscription has
+     *     at = first - 1.
+     *   - On a subscription with at = mark, at becomes max(at, first - 1); then
+     *     mark = max(mark, last).
      *   - rule WORK: a work row (target, reaction, event); while routed < reread_to, an event at or
      *     below reread_to is written only for subscriptions that were reset. When routed reaches
      *     reread_to, re-reading is over and no subscription counts as reset any more.
      *   - priority, source and value of the subscription become what the mark says.
+     *   - A mark that meets a subscription beyond the log (beyond.h) is raised, blocks the target
+     *     at the mark's first event, with 0 attempts, and takes its lease away. Only RESET ends
+     *     that.
      *   - a mark that names another lane than its target has: EINVAL, nothing written, *bad_mark =
      *     its index. (*bad_mark may be NULL.) */
     weir_status (*route)(weir_store *s, const store_route *r, size_t *bad_mark, weir_error *err);
 
     /* TARGETS. subscribe: creates target and subscription as needed; a second time it changes
      * priority, source and value, never at or mark. Another lane -> EINVAL, nothing written.
-     * ENOTFOUND: reaction.
-     * *target: the id; may be NULL. */
+     * ENOTFOUND: the reaction. *target: the id; may be NULL. */
     weir_status (*subscribe)(weir_store *s, const store_subscribe *sub, int64_t *target,
                              weir_error *err);
     /* LEASE. A target is eligible when it is in the lane, behind by a known reaction, not blocked,
      * not paused (nor its lane), due is unset or has passed, and no live lease holds it. Of the
      * targets whose due time has passed the first `limit` by (due, id) are considered, of the
-     *   others all: 1. `leading` of them by rank descending, then id descending;
+     * others all. These are taken, in this order:
+     *   1. `leading` of them by rank descending, then id descending;
      *   2. `reserve` of the rest by rank, then id;
      *   3. of the rest by priority descending, rank, id, until there are `limit`.
      * Each gets fence + 1, holder, until = now + lease_us, due unset. A target whose last lease
@@ -830,17 +819,20 @@ typedef struct weir_store_ops {
     /* OPERATE, in transactions of at most STORE_OPERATE_CHUNK targets. A name that is not a target
      * is ENOTFOUND and changes nothing. changed counts:
      *   UNBLOCK    targets that were blocked or deferred: block, due, error, retries and lost are
-     *              cleared.
+     *              cleared. Not of one that ROUTE has blocked.
      *   RESET      targets that it changed: a subscription above the position P (never below the
      *              reaction's `since`) gets at = P, one at or below it stays; in every case block,
      *              due, error, retries, lost are cleared, and the lease is taken away (fence + 1).
      *              One on which none of this changes anything keeps its fence. rule WORK, when it
      *              is moved: at = mark = P, its work rows are deleted, it counts as reset, and the
-     *              reaction's reread_to = max(reread_to, routed), routed = min(routed, P).
+     *              reaction's reread_to = max(reread_to, routed), but not beyond the end of the
+     *              log, and routed = min(routed, P). A subscription beyond the log is repaired: P
+     *              is at most what was routed of the log, and so is its mark then.
      *   SKIP       targets with work: the event in the way (the blocked one if it is the next of
      *              its reaction, else the least (event, reaction) that is next) is parked with the
      *              error of the target or "skipped by an operator", at advances to it, cleared and
      *              taken away as in RESET. An event that was sent back and blocks is parked again.
+     *              Not of one that ROUTE has blocked.
      *   PRIORITIZE targets whose priority or override changed.
      *   PAUSE, RESUME  targets whose paused changed. The running batch finishes. */
     weir_status (*operate)(weir_store *s, store_operate *op, weir_error *err);
@@ -858,11 +850,10 @@ typedef struct weir_store_ops {
     weir_status (*parked_drop)(weir_store *s, int64_t parked, weir_error *err);
     weir_status (*poll)(weir_store *s, store_poll *poll, weir_error *err);
 
-    /* SNAPSHOTS, one per stream. put: kept when its version is not lower than the one kept, or the
-     * revision differs. get: ENOTFOUND unless there is one of that revision with version <=
-     * at_most; texts in the arena. drop: of all streams whose snapshot has another revision than
-     * given, in the category;
-     * *dropped may be NULL. */
+    /* SNAPSHOTS, one per stream. put: of a version that the stream has; kept when that is not lower
+     * than the one kept, or the revision differs. get: ENOTFOUND unless there is one of that
+     * revision with version <= at_most; texts in the arena. drop: of all streams of the category
+     * whose snapshot has another revision than given; *dropped may be NULL. */
     weir_status (*snapshot_put)(weir_store *s, const store_snapshot *snapshot, weir_error *err);
     weir_status (*snapshot_get)(weir_store *s, weir_str stream, weir_str revision, int64_t at_most,
                                 weir_arena *arena, store_snapshot *out, weir_error *err);
@@ -955,6 +946,11 @@ typedef struct weir_store_ops {
     /* The key is as if it had never been used, but for its fences. ENOTFOUND. EINFLIGHT: it is
      * running; whose lease has ended is not. */
     weir_status (*once_forget)(weir_store *s, weir_str key, weir_error *err);
+    /* The latest run of each key that matches (NULL: of every key), at most `limit`: first those
+     * that are running, then the others; of each group the one that began last comes first, and of
+     * those that began at the same time the one whose key is less. */
+    weir_status (*once_runs)(weir_store *s, const store_pattern *match, int64_t limit,
+                             store_once_list *list, weir_error *err);
 } weir_store_ops;
 
 /* What opening a store did. Of several that open it at once, one has made it. */

@@ -243,6 +243,24 @@ static weir_status parse_parameters(store_url *u, weir_str rest, parameter_fn fn
     return WEIR_OK;
 }
 
+/* A path, and nothing that could hide a password. */
+static bool looks_like_path(weir_str text)
+{
+    static const char *const endings[] = { ".db", ".sqlite", ".sqlite3" };
+
+    if (text.len == 0 || memchr(text.ptr, '@', text.len) != NULL ||
+        memchr(text.ptr, ':', text.len) != NULL || memchr(text.ptr, '=', text.len) != NULL) {
+        return false;
+    }
+    for (size_t i = 0; i < sizeof endings / sizeof endings[0]; i++) {
+        const weir_str end = weir__str(endings[i]);
+        if (text.len > end.len && memcmp(text.ptr + text.len - end.len, end.ptr, end.len) == 0) {
+            return true;
+        }
+    }
+    return text.ptr[0] == '/' || text.ptr[0] == '.';
+}
+
 /* What comes after the scheme may have a password in it, and so may a text without a scheme. */
 static weir_status refuse_scheme(weir_str text, weir_error *err)
 {
@@ -258,8 +276,12 @@ static weir_status refuse_scheme(weir_str text, weir_error *err)
             "store URL \"%.*s:\" begins with none of postgres://, sqlite: and memory:",
             (int)(len < 16 ? len : 16), text.ptr);
     }
-    return weir__fail(err, WEIR_EINVAL,
-                      "store URL begins with none of postgres://, sqlite: and memory:");
+    (void)weir__fail(err, WEIR_EINVAL,
+                     "store URL begins with none of postgres://, sqlite: and memory:");
+    if (looks_like_path(text)) {
+        weir__error_detail(err, "Did you mean sqlite:%.*s?", (int)text.len, text.ptr);
+    }
+    return WEIR_EINVAL;
 }
 
 /* path becomes the URL without our own parameters. */

@@ -115,6 +115,35 @@ static void a_postgres_url_is_libpqs_but_for_our_own_parameters(void **state)
     refused("postgres://u:hun?ter2@h/d", "store URL has something after '?'");
 }
 
+static void a_path_without_a_scheme_is_guessed(void **state)
+{
+    (void)state;
+    static const struct {
+        const char *text, *detail;
+    } cases[] = {
+        { "/tmp/foo.db", "Did you mean sqlite:/tmp/foo.db?" },
+        { "foo.sqlite3", "Did you mean sqlite:foo.sqlite3?" },
+        { "./foo", "Did you mean sqlite:./foo?" },
+        { "foo", NULL },
+        { "hunter2@h/foo.db", NULL }, /* may have a password in it */
+        { "u:hunter2/foo.db", NULL },
+        { "password=hunter2.db", NULL },
+    };
+
+    for (size_t i = 0; i < sizeof cases / sizeof cases[0]; i++) {
+        store_url url = { 0 };
+        weir_error err = { 0 };
+        assert_int_equal(weir__url_parse(&url, cases[i].text, &err), WEIR_EINVAL);
+        if (cases[i].detail != NULL) {
+            assert_string_equal(err.detail, cases[i].detail);
+        } else {
+            assert_null(strstr(err.detail, "Did you mean"));
+            assert_null(strstr(err.detail, "hunter2"));
+        }
+        weir__url_free(&url);
+    }
+}
+
 static void what_is_not_understood_is_refused(void **state)
 {
     (void)state;
@@ -145,6 +174,7 @@ int main(void)
         cmocka_unit_test(a_path_may_hold_any_byte_when_it_is_encoded),
         cmocka_unit_test(a_memory_store_may_have_a_name),
         cmocka_unit_test(a_postgres_url_is_libpqs_but_for_our_own_parameters),
+        cmocka_unit_test(a_path_without_a_scheme_is_guessed),
         cmocka_unit_test(what_is_not_understood_is_refused),
     };
     return cmocka_run_group_tests_name("url", tests, NULL, NULL);

@@ -51,7 +51,8 @@ enum {
 
 typedef struct supervised {
     const supervisor_start *start;
-    pid_t pid; /* the program, and its group */
+    pid_t pid;      /* the program, and its group; 0 before it is started */
+    sigset_t early; /* signals for it that came before it was started */
     int signals_fd;
     bool let_go;     /* the other end of the leash */
     int wait_status; /* once ended */
@@ -153,6 +154,7 @@ static pid_t program_clone(supervisor_start *start)
     if (pid == 0) {
         (void)program_main(start);
     }
+    (void)setpgid(pid, pid); /* nobody waited for it to do so itself, and it may be signalled now */
     return pid;
 #else
     return clone(program_main, program_stack + sizeof program_stack,
@@ -266,7 +268,11 @@ static void message_take(supervised *w, const leash_message *m, int64_t now_us)
         w->until_us = m->time_us;
         break;
     case LEASH_SIGNAL:
-        (void)group_signal(w, m->number);
+        if (w->pid == 0) {
+            (void)sigaddset(&w->early, m->number);
+        } else {
+            (void)group_signal(w, m->number);
+        }
         break;
     case LEASH_END:
         tree_end(w, now_us);
@@ -278,6 +284,16 @@ static void message_take(supervised *w, const leash_message *m, int64_t now_us)
     case LEASH_ENDED:
     case LEASH_FAILED:
         break;
+    }
+}
+
+/* Somebody who interrupts us in the first millisecond means the program as well. */
+static void early_pass_on(const supervised *w)
+{
+    for (int number = 1; number <= SIGRTMAX; number++) {
+        if (sigismember(&w->early, number) == 1) {
+            (void)group_signal(w, number);
+        }
     }
 }
 
@@ -435,6 +451,7 @@ _Noreturn void weir__supervisor_main(const supervisor_start *start)
 {
     supervised w = { .start = start, .until_us = INT64_MAX, .wait_status = SIGKILL };
     int why = 0;
+    (void)sigemptyset(&w.early);
     /* The program inherits signal settings, so it is started before we ignore any. */
     place_take(start);
     (void)prctl(PR_SET_NAME, "weir-supervisor");
@@ -458,6 +475,7 @@ _Noreturn void weir__supervisor_main(const supervisor_start *start)
         (void)kill(getpid(), SIGKILL); /* the keeper ends the rest */
     }
     weir__leash_tell(start->leash_fd, LEASH_STARTED, (int)w.pid, 0);
+    early_pass_on(&w);
     while (tree_exists(&w)) {
         supervised_look(&w);
         supervised_await(&w);

@@ -254,7 +254,7 @@ static void C36_a_batch_is_full_while_rows_are_free(void **state)
     kit *k = *state;
     kit_jobs(k, 8);
     PGconn *other = kit_connect(k);
-    kit_pg(other, "SET idle_in_transaction_session_timeout = '20s'; BEGIN; "
+    kit_pg(other, "SET idle_in_transaction_session_timeout = '10min'; BEGIN; "
                   "SELECT 1 FROM jobs WHERE id IN (1, 2, 5) FOR UPDATE");
     const claim_request three = kit_request(k, 3);
     assert_string_equal(kit_claim(k, &three), "3 4 6");

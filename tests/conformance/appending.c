@@ -36,6 +36,72 @@ static void C05_an_append_writes_to_several_streams_or_to_none(void **state)
     assert_int_equal(a.streams[z].id, kit_head(k));
 }
 
+/* The time that an append said it happened, against what its events say. */
+static void check_times(kit *k, const kit_append *a)
+{
+    for (size_t i = 0; i < a->append.streams_count; i++) {
+        const store_append_stream *s = &a->streams[i];
+        const kit_events log = kit_log(k);
+        int64_t created_us = 0;
+        for (size_t j = 0; j < log.count; j++) {
+            created_us = log.events[j].id == s->id ? log.events[j].created_us : created_us;
+        }
+        assert_int_equal(s->created_us, created_us); /* 0: it got no event */
+    }
+}
+
+static void the_time_of_an_append_is_returned_and_is_its_events_created(void **state)
+{
+    kit *k = *state;
+    kit_append a, b, keyed, again;
+    /* A new stream and one that is only named; then one event to a stream that is there. */
+    kit_put(k, "named", "A");
+    kit_advance(k, 1234567);
+    kit_append_init(&a);
+    const uint32_t x = kit_append_stream(&a, "x", WEIR_EXPECT_NONE, 0);
+    (void)kit_append_stream(&a, "named", WEIR_EXPECT_EXISTS, 0);
+    kit_append_event(&a, x, "A", "{}");
+    kit_append_event(&a, x, "B", "{}");
+    KIT_OK(k, kit_append_run(k->store, &a));
+    assert_true(a.streams[x].created_us > 0);
+    check_times(k, &a);
+    const int64_t first_us = a.streams[x].created_us;
+    kit_advance(k, 1234567);
+    KIT_OK(k, kit_try(k->store, "x", WEIR_EXPECT_EXACT, 1, &a));
+    assert_true(a.streams[0].created_us > first_us);
+    check_times(k, &a);
+    /* Several callers in one transaction, without waiting, and with a key. */
+    kit_append_init(&a);
+    kit_append_event(&a, kit_append_stream(&a, "x", WEIR_EXPECT_ANY, 0), "C", "{}");
+    kit_append_init(&b);
+    kit_append_event(&b, kit_append_stream(&b, "y", WEIR_EXPECT_ANY, 0), "C", "{}");
+    a.append.flags = b.append.flags = STORE_APPEND_NOWAIT;
+    store_append *both[] = { &a.append, &b.append };
+    KIT_OK(k, k->store->ops->append(k->store, both, 2, &k->err));
+    assert_int_equal(a.append.status, WEIR_OK);
+    assert_int_equal(b.append.status, WEIR_OK);
+    check_times(k, &a);
+    check_times(k, &b);
+    /* A replay has the time of its first run. */
+    kit_append_init(&keyed);
+    const uint32_t z = kit_append_stream(&keyed, "z", WEIR_EXPECT_NONE, 0);
+    (void)kit_append_stream(&keyed, "named", WEIR_EXPECT_EXISTS, 0);
+    kit_append_event(&keyed, z, "A", "{}");
+    kit_append_key(&keyed, "key");
+    KIT_OK(k, kit_append_run(k->store, &keyed));
+    check_times(k, &keyed);
+    kit_advance(k, 1234567);
+    kit_append_init(&again);
+    kit_append_event(&again, kit_append_stream(&again, "z", WEIR_EXPECT_NONE, 0), "A", "{}");
+    (void)kit_append_stream(&again, "named", WEIR_EXPECT_EXISTS, 0);
+    kit_append_key(&again, "key");
+    KIT_OK(k, kit_append_run(k->store, &again));
+    assert_true(again.append.replayed);
+    assert_int_equal(again.streams[0].created_us, keyed.streams[z].created_us);
+    assert_int_equal(again.streams[1].created_us, 0);
+    check_times(k, &again);
+}
+
 static void C05_a_stream_can_be_named_with_an_expectation_and_no_events(void **state)
 {
     kit *k = *state;
@@ -498,6 +564,7 @@ kit_theme kit_appending(void)
 {
     static const struct CMUnitTest tests[] = {
         KIT_TEST(C05_an_append_writes_to_several_streams_or_to_none),
+        KIT_TEST(the_time_of_an_append_is_returned_and_is_its_events_created),
         KIT_TEST(C05_a_stream_can_be_named_with_an_expectation_and_no_events),
         KIT_TEST(C05_an_append_has_at_most_100_000_events),
         KIT_TEST(C05_an_append_has_at_most_64_mib),

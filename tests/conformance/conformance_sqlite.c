@@ -129,7 +129,7 @@ int main(int argc, char **argv)
 {
     static const kit_adapter adapter = {
         .name = "conformance_sqlite",
-        .features = KIT_DURABLE | KIT_PROCESSES | KIT_KEEPS_TIME,
+        .features = KIT_DURABLE | KIT_PROCESSES | KIT_KEEPS_TIME | KIT_ONE_MACHINE,
         .create = sqlite_create,
         .open = sqlite_open,
         .destroy = sqlite_destroy,

@@ -17,6 +17,11 @@ static int64_t kit_wall(void *ctx)
     return atomic_load(&((kit *)ctx)->wall_us);
 }
 
+static const char *kit_boot_id(void *ctx)
+{
+    return ((kit *)ctx)->boot_id;
+}
+
 static int64_t kit_mono(void *ctx)
 {
     return atomic_load(&((kit *)ctx)->mono_us);
@@ -137,6 +142,13 @@ void kit_advance(kit *k, int64_t us)
 {
     atomic_fetch_add(&k->mono_us, us);
     atomic_fetch_add(&k->wall_us, us);
+}
+
+void kit_machine_start(kit *k, const char *boot_id)
+{
+    k->boot_id = boot_id;
+    k->clock.boot_id = kit_boot_id;
+    kit_reopen(k);
 }
 
 void kit_wall_jump(kit *k, int64_t us)
@@ -521,6 +533,8 @@ int kit_spawn(kit *k, const char *role, const char *arg, int *out_fd)
     int fds[2];
     assert_int_equal(
         setenv("WEIR_KIT_WALL_US", kit_text(k, "%lld", (long long)atomic_load(&k->wall_us)), 1), 0);
+    assert_int_equal(
+        setenv("WEIR_KIT_BOOT_US", kit_text(k, "%lld", (long long)atomic_load(&k->mono_us)), 1), 0);
     assert_int_equal(pipe2(fds, O_CLOEXEC), 0);
     posix_spawn_file_actions_t actions;
     assert_int_equal(posix_spawn_file_actions_init(&actions), 0);
@@ -573,6 +587,9 @@ int kit_main(int argc, char **argv, const kit_adapter *adapter)
     if ((adapter->features & KIT_KEEPS_TIME) != 0) {
         count = theme_add(all, count, TESTS_MAX, kit_kept_time());
     }
+    if ((adapter->features & KIT_ONE_MACHINE) != 0) {
+        count = theme_add(all, count, TESTS_MAX, kit_machine_time());
+    }
     if (adapter->own_begin != NULL) {
         count = theme_add(all, count, TESTS_MAX, kit_own_transactions());
     }
@@ -587,6 +604,7 @@ int kit_main(int argc, char **argv, const kit_adapter *adapter)
     }
     if (adapter->url != NULL) {
         count = theme_add(all, count, TESTS_MAX, kit_public());
+        count = theme_add(all, count, TESTS_MAX, kit_public_operate());
     }
     if ((adapter->features & KIT_PROCESSES) != 0) {
         count = theme_add(all, count, TESTS_MAX, kit_processes());

@@ -38,12 +38,13 @@ enum {
 };
 
 enum {
-    KIT_DURABLE = 1,    /* what is in it outlives its last handle                   */
-    KIT_PROCESSES = 2,  /* several processes can have it open                       */
-    KIT_KEEPS_TIME = 4, /* keeps the machine's clock from going back. Not so where the clock is
+    KIT_DURABLE = 1,      /* what is in it outlives its last handle                   */
+    KIT_PROCESSES = 2,    /* several processes can have it open                       */
+    KIT_KEEPS_TIME = 4,   /* keeps the machine's clock from going back. Not so where the clock is
                            the database's own: nothing of ours stands between it and the answer */
-    KIT_ECHOES = 8,     /* wake-ups travel: one may be heard twice, and a listener that has just
+    KIT_ECHOES = 8,       /* wake-ups travel: one may be heard twice, and a listener that has just
                        connected wakes everybody, for what it may have missed */
+    KIT_ONE_MACHINE = 16, /* is used on one machine, whose own clock measures what is held  */
 };
 
 /* How the kit reaches one kind of store. A place is where one store lives, as a text that another
@@ -93,6 +94,7 @@ typedef struct kit {
     const kit_adapter *adapter;
     char place[KIT_PLACE_BYTES];
     _Atomic int64_t wall_us, mono_us;
+    const char *boot_id; /* of the last kit_machine_start */
     weir_clock clock;
     weir_store *store; /* the handle most tests use */
     weir_store *others[KIT_HANDLES_MAX];
@@ -119,6 +121,8 @@ void kit_close_other(kit *k, weir_store *s);
 void kit_reopen(kit *k);                /* k->store becomes another handle; the old one is closed */
 void kit_advance(kit *k, int64_t us);   /* both clocks go forward            */
 void kit_wall_jump(kit *k, int64_t us); /* the wall clock jumps, either way */
+/* The machine was started again. k->store is the only handle. */
+void kit_machine_start(kit *k, const char *boot_id);
 int64_t kit_now(kit *k);
 int64_t kit_head(kit *k);
 
@@ -250,8 +254,9 @@ kit_theme kit_settling(void);
 kit_theme kit_turning(void);
 kit_theme kit_operating(void);
 kit_theme kit_parking(void);
-kit_theme kit_services(void);  /* snapshots, wake-ups, checks */
-kit_theme kit_kept_time(void); /* adapters with KIT_KEEPS_TIME            */
+kit_theme kit_services(void);     /* snapshots, wake-ups, checks */
+kit_theme kit_kept_time(void);    /* adapters with KIT_KEEPS_TIME            */
+kit_theme kit_machine_time(void); /* adapters with KIT_ONE_MACHINE */
 kit_theme kit_holding(void);
 kit_theme kit_workers(void);
 kit_theme kit_locks(void);
@@ -262,6 +267,7 @@ kit_theme kit_key_counts(void);       /* adapters that can count their keys */
 kit_theme kit_worker_counts(void);    /* and their workers */
 kit_theme kit_counted(void);          /* adapters that can count their steps      */
 kit_theme kit_public(void);           /* through weir.h: adapters with a URL    */
+kit_theme kit_public_operate(void);   /* the same */
 kit_theme kit_processes(void);        /* adapters with KIT_PROCESSES             */
 kit_theme kit_processes_time(void);   /* with KIT_KEEPS_TIME as well             */
 

@@ -169,9 +169,12 @@ weir_status kit_mark(kit *k, const char *reaction, const char *target, const cha
                               .value = weir__str(r.rule == STORE_RULE_CONSTANT ? "" : target),
                               .first = first,
                               .last = last };
-    const store_route_step step = {
-        .reaction = r.id, .number = r.current, .from = r.routed, .to = r.routed
-    };
+    /* Not further than the log goes: some tests have marks without events. */
+    const store_route_step step = { .reaction = r.id,
+                                    .number = r.current,
+                                    .from = r.routed,
+                                    .to =
+                                        last > r.routed && last <= kit_head(k) ? last : r.routed };
     const store_route route = {
         .steps = &step, .steps_count = 1, .marks = &mark, .marks_count = 1
     };

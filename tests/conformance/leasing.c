@@ -517,11 +517,15 @@ static void many_targets(kit *k, const store_reaction *r, size_t from, size_t co
             marks[i] = (store_mark){ .target = weir__str(names[i]),
                                      .lane = weir__str("lane"),
                                      .priority = (int64_t)(i % 3),
+                                     .source = weir__str(names[i]),
                                      .value = weir__str(names[i]),
                                      .first = 1 + (int64_t)(i % 7) * RANK,
                                      .last = 1 + (int64_t)(i % 7) * RANK };
         }
-        const store_route_step step = { .reaction = r->id, .number = 1 };
+        const int64_t routed = kit_reaction(k, "r").routed;
+        const store_route_step step = {
+            .reaction = r->id, .number = 1, .from = routed, .to = routed
+        };
         const store_route route = {
             .steps = &step, .steps_count = 1, .marks = marks, .marks_count = BATCH
         };

@@ -203,6 +203,82 @@ static void P10_keys_and_names_of_locks_are_apart(void **state)
     KIT_OK(k, extend(k, &once));
 }
 
+/* The keys and states of a list, one after the other. */
+static const char *listed(kit *k, const char *pattern, int64_t limit)
+{
+    static const char *const words[] = { [STORE_ONCE_RUNNING] = "running",
+                                         [STORE_ONCE_DONE] = "done",
+                                         [STORE_ONCE_FAILED] = "failed",
+                                         [STORE_ONCE_DIED] = "died" };
+    store_once_list list = { 0 };
+    store_pattern *match = NULL;
+    const char *all = "";
+    if (pattern != NULL) {
+        KIT_OK(k, weir__pattern_open(&match, weir__str(pattern), &k->err));
+    }
+    KIT_OK(k, k->store->ops->once_runs(k->store, match, limit, &list, &k->err));
+    for (size_t i = 0; i < list.runs_count; i++) {
+        const store_once *o = &list.runs[i];
+        all = kit_text(k, "%s%s%.*s %s", all, i == 0 ? "" : ", ", (int)o->run.name.len,
+                       o->run.name.ptr, words[o->state]);
+        assert_int_equal(o->output.len, 0);
+    }
+    kit_keep(k, &list.arena);
+    weir__pattern_close(match);
+    return all;
+}
+
+static void P10_runs_are_listed_with_how_they_ended(void **state)
+{
+    kit *k = *state;
+    store_once_list list = { 0 };
+    store_lock lock = { 0 };
+    assert_string_equal(listed(k, NULL, 10), "");
+    KIT_OK(k, k->store->ops->lock_take(k->store, weir__str("a-lock"), weir__str("me"), KIT_LEASE_US,
+                                       &k->arena, &lock, &k->err));
+    const store_once dead = begin(k, "dead", "me@there pid 1");
+    kit_advance(k, 1000);
+    const store_once done = begin(k, "job-1", "me@here pid 2");
+    kit_advance(k, 1000);
+    KIT_OK(k, finish(k, &done, 0, weir__str("output")));
+    const int64_t done_us = kit_now(k);
+    const store_once failed = begin(k, "job-2", "me@here pid 3");
+    kit_advance(k, 1000);
+    KIT_OK(k, finish(k, &failed, 3, weir__str("output")));
+    assert_string_equal(listed(k, NULL, 10), "dead running, job-2 failed, job-1 done");
+    kit_advance(k, KIT_LEASE_US);
+    (void)begin(k, "job-4", "me");
+    (void)begin(k, "job-3", "me");
+    kit_reopen(k);
+    const char *const all = "job-3 running, job-4 running, job-2 failed, job-1 done, dead died";
+    assert_string_equal(listed(k, NULL, 10), all);
+    assert_string_equal(listed(k, "*", 10), all);
+    assert_string_equal(listed(k, NULL, 3), "job-3 running, job-4 running, job-2 failed");
+    assert_string_equal(listed(k, NULL, 0), "");
+    assert_string_equal(listed(k, "dead", 10), "dead died");
+    assert_string_equal(listed(k, "dea", 10), "");
+    assert_string_equal(listed(k, "job-*", 3), "job-3 running, job-4 running, job-2 failed");
+    assert_string_equal(listed(k, "/[12]$/", 1), "job-2 failed");
+
+    KIT_OK(k, k->store->ops->once_runs(k->store, NULL, 10, &list, &k->err));
+    const store_once *o = &list.runs[3];
+    KIT_STR(o->run.holder, "me@here pid 2");
+    assert_int_equal(o->run.fence, done.run.fence);
+    assert_int_equal(o->run.since_us, done.run.since_us);
+    assert_int_equal(o->ended_us, done_us);
+    assert_int_equal(o->exit_status, 0);
+    assert_int_equal(list.runs[2].exit_status, 3);
+    assert_int_equal(list.runs[4].run.since_us, dead.run.since_us);
+    assert_int_equal(list.runs[4].run.until_us, dead.run.until_us);
+    assert_int_equal(list.runs[4].ended_us, 0);
+    kit_keep(k, &list.arena);
+    const store_once again = begin(k, "dead", "you");
+    assert_string_equal(listed(k, "dead", 10), "dead running");
+    KIT_OK(k, finish(k, &again, 0, (weir_str){ 0 }));
+    KIT_OK(k, forget(k, "dead"));
+    assert_string_equal(listed(k, "dead", 10), "");
+}
+
 /* ---- many at once --------------------------------------------------------------------------- */
 
 enum { RUNNERS = 8, KEYS = 20, TRIES = 3 };
@@ -269,6 +345,7 @@ kit_theme kit_once(void)
         KIT_TEST(P10_finishing_twice_changes_nothing),
         KIT_TEST(P10_a_forgotten_key_begins_anew),
         KIT_TEST(P10_keys_and_names_of_locks_are_apart),
+        KIT_TEST(P10_runs_are_listed_with_how_they_ended),
         KIT_TEST(P10_of_many_at_once_one_runs),
     };
     return (kit_theme){ .tests = tests, .count = sizeof tests / sizeof tests[0] };

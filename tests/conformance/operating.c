@@ -571,11 +571,13 @@ static void C29_mass_verbs_reach_every_target(void **state)
     enum { COUNT = 2 * STORE_OPERATE_CHUNK + 345 };
     const store_reaction r = kit_declare(k, "r", "*", "*", STORE_RULE_STREAM);
     const store_route_step step = { .reaction = r.id, .number = 1 };
+    kit_put(k, "s", "A");
     store_mark *marks = weir__arena_alloc(&k->arena, COUNT * sizeof *marks);
     assert_non_null(marks);
     for (int i = 0; i < COUNT; i++) {
         marks[i] = (store_mark){ .target = weir__str(kit_text(k, "t-%d", i)),
                                  .lane = weir__str("lane"),
+                                 .source = weir__str("s"),
                                  .first = 1,
                                  .last = 1 };
     }

@@ -120,17 +120,27 @@ static int64_t parents_wall(void *ctx)
     return text == NULL ? 0 : strtoll(text, NULL, 10);
 }
 
+/* A machine has one, whatever its processes think of the time of day. */
+static int64_t parents_boot(void *ctx)
+{
+    const char *text = getenv("WEIR_KIT_BOOT_US");
+    (void)ctx;
+    return text == NULL ? 0 : strtoll(text, NULL, 10);
+}
+
 int kit_child(const kit_adapter *adapter, const char *role, const char *place, const char *arg)
 {
     /* Where the clock is the database's, it is the same one for every process. */
     const bool keeps = (adapter->features & KIT_KEEPS_TIME) != 0;
     weir_clock clock = *weir__clock_machine();
-    clock.wall_us = parents_wall;
+    clock.wall_us = keeps ? clock.wall_us : parents_wall;
+    clock.boot_us = parents_boot;
+    clock.boot_id = NULL;
     const store_options options = { .busy_us = INT64_C(30) * 1000 * 1000,
                                     .key_ttl_us = INT64_C(24) * 3600 * 1000 * 1000,
                                     .payload_bytes = STORE_PAYLOAD_BYTES_DEFAULT,
                                     .application = "conformance child",
-                                    .clock = keeps ? weir__clock_machine() : &clock };
+                                    .clock = &clock };
     static const struct {
         const char *role;
         int (*run)(weir_store *s, const char *arg);

@@ -15,7 +15,7 @@ static weir *public_open(kit *k)
     weir *w = NULL;
     k->adapter->url(k->place, url, sizeof url);
     const weir_options o = { WEIR_OPTIONS_INIT, .store_url = url };
-    KIT_OK(k, (weir_status)weir_open(&w, &o, &k->err));
+    KIT_OK(k, (weir_status)weir_open(&o, &w, &k->err));
     return w;
 }
 
@@ -206,7 +206,7 @@ static int32_t public_call(weir *w, fault_verb verb, weir_error *err)
         status = weir_positions(w, &head, NULL, err);
         assert_true((status == WEIR_OK) == (head > 0));
     } else if (verb == FAULT_WATCH_OPEN) {
-        status = weir_log_open(&reader, w, &follow, err);
+        status = weir_log_open(w, &follow, &reader, err);
         assert_true((status == WEIR_OK) == (reader != NULL));
         weir_reader_close(reader);
     }

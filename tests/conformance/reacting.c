@@ -1,6 +1,9 @@
 /* reacting.c - C19 and C30 to C32: reactions, their definitions and positions, routing,
  * subscribing. */
 #include "kit.h"
+#include "store/beyond.h"
+
+#include <stdio.h>
 
 static store_subscribe subscription(const char *target, const char *lane, int64_t reaction,
                                     int64_t priority)
@@ -85,6 +88,7 @@ static void C19_priority_is_the_greatest_declared(void **state)
     sub.priority = -9;
     KIT_OK(k, subscribe(k, &sub, NULL));
     assert_int_equal(kit_target(k, "t")->priority, -5);
+    kit_put(k, "s", "X");
     KIT_OK(k, kit_mark(k, "b", "t", "lane", 12, 1, 1)); /* routing declares it as well */
     assert_int_equal(kit_target(k, "t")->priority, 12);
     KIT_OK(k, k->store->ops->retire(k->store, weir__str("b"), &k->err));
@@ -106,6 +110,7 @@ static void C19_prioritize_overrides_until_cleared(void **state)
     assert_true(kit_target(k, "t")->prioritized);
     sub.priority = 50;
     KIT_OK(k, subscribe(k, &sub, NULL));
+    kit_put(k, "s", "X");
     KIT_OK(k, kit_mark(k, "a", "t", "lane", 60, 1, 1));
     assert_int_equal(kit_target(k, "t")->priority, -1);
     op.clear = true;
@@ -131,10 +136,24 @@ static void C19_two_lanes_for_one_target_are_refused(void **state)
 
     /* Routing: nothing of the whole call is written, and it says which mark it was. */
     const store_mark marks[] = {
-        { .target = weir__str("new"), .lane = weir__str("lane"), .first = 1, .last = 2 },
-        { .target = weir__str("t"), .lane = weir__str("lane"), .first = 1, .last = 2 },
-        { .target = weir__str("t"), .lane = weir__str("other"), .first = 3, .last = 3 },
+        { .target = weir__str("new"),
+          .lane = weir__str("lane"),
+          .source = weir__str("s"),
+          .first = 1,
+          .last = 2 },
+        { .target = weir__str("t"),
+          .lane = weir__str("lane"),
+          .source = weir__str("s"),
+          .first = 1,
+          .last = 2 },
+        { .target = weir__str("t"),
+          .lane = weir__str("other"),
+          .source = weir__str("s"),
+          .first = 3,
+          .last = 3 },
     };
+    kit_put(k, "s", "X");
+    kit_put(k, "s", "X");
     const int64_t routed = kit_reaction(k, "a").routed;
     const store_route_step step = {
         .reaction = a.id, .number = a.current, .from = routed, .to = kit_put(k, "s", "X")
@@ -256,6 +275,34 @@ static void C31_where_a_reaction_begins_is_fixed_when_it_is_first_declared(void 
     d = declaration("position", "*", STORE_START_POSITION, 4);
     KIT_OK(k, kit_declare_with(k, &d, "A", &out));
     assert_int_equal(out.since, 2);
+}
+
+/* Events that are appended up to there would be passed over, and the name could not be used again.
+ */
+static void C31_a_reaction_cannot_begin_beyond_the_end_of_the_log(void **state)
+{
+    kit *k = *state;
+    const int64_t head = kit_put(k, "s", "A");
+    const int64_t wrong[] = { head + 1, INT64_MAX, -1, INT64_MIN };
+    char hint[64];
+    store_reaction out;
+    store_reaction_declaration d;
+    (void)snprintf(hint, sizeof hint, "or a position up to %lld", (long long)head);
+    for (size_t i = 0; i < sizeof wrong / sizeof wrong[0]; i++) {
+        d = declaration("r", "*", STORE_START_POSITION, wrong[i]);
+        KIT_IS(k, kit_declare_with(k, &d, "A", &out), WEIR_EINVAL);
+        assert_non_null(strstr(k->err.message, "from: start, from: now"));
+        assert_non_null(strstr(k->err.message, hint));
+    }
+    /* Nothing is left of it: the name can be declared anew. */
+    d = declaration("r", "*", STORE_START_POSITION, head);
+    KIT_OK(k, kit_declare_with(k, &d, "A", &out));
+    assert_int_equal(out.since, head);
+    assert_int_equal(out.number, 1);
+    /* Of one that is known the start has no say any more. */
+    d = declaration("r", "*", STORE_START_POSITION, head + 1);
+    KIT_OK(k, kit_declare_with(k, &d, "A", &out));
+    assert_int_equal(out.since, head);
 }
 
 static void C31_definitions_are_numbered(void **state)
@@ -476,15 +523,171 @@ static void C31_routing_gives_a_target_its_events_once(void **state)
     kit_check(k);
 }
 
+/* A target at the end of the log, of which nothing was routed: what a target looks like that was
+ * further than a log that lost its end. */
+static int64_t put_beyond(kit *k, int64_t reaction, size_t events)
+{
+    int64_t id = 0;
+    for (size_t i = 0; i < events; i++) {
+        id = kit_put(k, "s", "A");
+    }
+    store_subscribe sub = subscription("ts", "lane", reaction, 0);
+    sub.value = weir__str("s");
+    sub.at = id;
+    KIT_OK(k, subscribe(k, &sub, NULL));
+    return id;
+}
+
+static size_t leased_events(kit *k, const char *target)
+{
+    int64_t ids[32];
+    const store_leased l = kit_lease_target(k, "lane", target);
+    assert_int_equal(l.subscriptions_count, 1);
+    const store_leased_subscription *s = &l.subscriptions[0];
+    return kit_fetch(k, l.target, s->reaction, s->at, s->mark, ids, 32);
+}
+
+static void blocked_until_it_is_reset(kit *k, store_rule rule)
+{
+    const store_reaction r = kit_declare(k, "r", "*", "*", rule);
+    const int64_t at = put_beyond(k, r.id, 5);
+    const int64_t first = at - 4;
+    store_operate op = kit_operate_of(k, STORE_UNBLOCK, "ts");
+
+    kit_put(k, "s", "A"); /* the log has grown past it */
+    KIT_OK(k, kit_route(k, k->store, "r", "t", "lane", 0));
+    const store_target *t = kit_target(k, "ts");
+    assert_true(t->blocked);
+    assert_true(weir__target_is_passed(t));
+    assert_int_equal(t->event, first);
+    KIT_STR(t->reaction, "r");
+    const char *error = kit_text(k,
+                                 "position %lld is beyond what was routed of the log (%lld): a "
+                                 "part of the log was lost",
+                                 (long long)at, (long long)r.routed);
+    KIT_STR(t->error, error);
+    assert_true(kit_nothing_to_lease(k, "lane"));
+    /* Neither of these would bring back what was passed over. */
+    op.dry_run = true;
+    KIT_OK(k, k->store->ops->operate(k->store, &op, &k->err));
+    assert_int_equal(op.changed, 0);
+    assert_int_equal(kit_operate(k, STORE_UNBLOCK, "ts"), 0);
+    assert_int_equal(kit_operate(k, STORE_SKIP, "ts"), 0);
+    kit_put(k, "s", "A");
+    KIT_OK(k, kit_route(k, k->store, "r", "t", "lane", 0));
+    t = kit_target(k, "ts");
+    assert_int_equal(t->event, first);
+    KIT_STR(t->error, error);
+    assert_int_equal(kit_operate(k, STORE_RESET, "ts"), 1);
+    assert_false(kit_target(k, "ts")->blocked);
+    KIT_OK(k, kit_route(k, k->store, "r", "t", "lane", 0)); /* what only the router finds again */
+    assert_int_equal(leased_events(k, "ts"), 7);
+    kit_check(k);
+}
+
+static void C16_a_target_beyond_the_log_is_blocked_until_it_is_reset(void **state)
+{
+    blocked_until_it_is_reset(*state, STORE_RULE_STREAM);
+}
+
+static void C16_the_same_where_only_the_router_finds_events(void **state)
+{
+    blocked_until_it_is_reset(*state, STORE_RULE_WORK);
+}
+
+/* Settled at its mark, it would be beyond the log as well. */
+static void C16_a_mark_beyond_the_log_blocks_and_takes_the_lease(void **state)
+{
+    kit *k = *state;
+    const store_reaction r = kit_declare(k, "r", "*", "*", STORE_RULE_STREAM);
+    const int64_t first = kit_put(k, "s", "A");
+    const int64_t last = kit_put(k, "s", "A");
+    const int64_t further = kit_put(k, "other", "A");
+    bool beyond[1] = { false };
+    store_mark mark = { .target = weir__str("ts"),
+                        .lane = weir__str("lane"),
+                        .source = weir__str("s"),
+                        .value = weir__str("s"),
+                        .first = first,
+                        .last = further };
+    store_route_step step = { .reaction = r.id, .number = 1, .from = r.routed, .to = r.routed };
+    const store_route route = {
+        .steps = &step, .steps_count = 1, .marks = &mark, .marks_count = 1, .beyond = beyond
+    };
+    KIT_OK(k, k->store->ops->route(k->store, &route, NULL, &k->err)); /* marked, not routed */
+    const store_leased l = kit_lease_target(k, "lane", "ts");
+    mark.last = last;
+    step.to = last;
+    KIT_OK(k, k->store->ops->route(k->store, &route, NULL, &k->err));
+    assert_true(beyond[0]);
+    assert_true(weir__target_is_passed(kit_target(k, "ts")));
+    KIT_IS(k, kit_settle(k, &l, r.id, further, STORE_END_RELEASE), WEIR_ELOST);
+    /* To a position that it has not come to: its mark is repaired nevertheless. */
+    store_operate op = kit_operate_of(k, STORE_RESET, "ts");
+    op.reset_to = STORE_RESET_POSITION;
+    op.position = further;
+    KIT_OK(k, k->store->ops->operate(k->store, &op, &k->err));
+    assert_int_equal(op.changed, 1);
+    assert_int_equal(kit_subscription(k, "ts", r.id)->mark, last);
+    assert_int_equal(kit_subscription(k, "ts", r.id)->routed, last);
+    assert_int_equal(leased_events(k, "ts"), 2);
+    kit_check(k);
+}
+
+static void C16_a_reset_leaves_no_position_beyond_what_was_routed(void **state)
+{
+    kit *k = *state;
+    const store_reaction r = kit_declare(k, "r", "*", "*", STORE_RULE_STREAM);
+    const int64_t at = put_beyond(k, r.id, 3);
+    store_operate op = kit_operate_of(k, STORE_RESET, "ts");
+    op.reset_to = STORE_RESET_POSITION;
+    op.position = at + 10;
+    op.dry_run = true;
+    KIT_OK(k, k->store->ops->operate(k->store, &op, &k->err));
+    assert_int_equal(op.changed, 1);
+    op.dry_run = false;
+    KIT_OK(k, k->store->ops->operate(k->store, &op, &k->err));
+    assert_int_equal(op.changed, 1);
+    assert_int_equal(kit_subscription(k, "ts", r.id)->at, r.routed);
+    assert_int_equal(kit_subscription(k, "ts", r.id)->mark, r.routed);
+    KIT_OK(k, kit_route(k, k->store, "r", "t", "lane", 0));
+    assert_false(kit_target(k, "ts")->blocked);
+    assert_int_equal(leased_events(k, "ts"), 3);
+    kit_check(k);
+}
+
+/* While one target's events are read again, the others are further. */
+static void C16_who_is_further_than_what_is_read_again_is_not_beyond(void **state)
+{
+    kit *k = *state;
+    const store_reaction r = kit_declare(k, "r", "*", "*", STORE_RULE_WORK);
+    kit_put(k, "a", "A");
+    const int64_t last = kit_put(k, "b", "A");
+    KIT_OK(k, kit_route(k, k->store, "r", "t", "lane", 0));
+    for (int i = 0; i < 2; i++) {
+        const store_leased l = kit_lease(k, "lane", 1)->leases[0];
+        KIT_OK(k, kit_settle(k, &l, r.id, l.subscriptions[0].mark, STORE_END_RELEASE));
+    }
+    assert_int_equal(kit_operate(k, STORE_RESET, "ta"), 1);
+    assert_int_equal(kit_reaction(k, "r").reread_to, last);
+    kit_put(k, "b", "A");
+    KIT_OK(k, kit_route(k, k->store, "r", "t", "lane", 0));
+    assert_false(kit_target(k, "ta")->blocked);
+    assert_false(kit_target(k, "tb")->blocked);
+    kit_check(k);
+}
+
 static void P05_routing_from_where_somebody_else_was_writes_nothing(void **state)
 {
     kit *k = *state;
     const store_reaction r = kit_declare(k, "r", "*", "*", STORE_RULE_STREAM);
     const store_reaction q = kit_declare(k, "q", "*", "*", STORE_RULE_STREAM);
     kit_put(k, "s", "A");
-    const store_mark mark = {
-        .target = weir__str("t"), .lane = weir__str("lane"), .first = 1, .last = 1
-    };
+    const store_mark mark = { .target = weir__str("t"),
+                              .lane = weir__str("lane"),
+                              .source = weir__str("s"),
+                              .first = 1,
+                              .last = 1 };
     store_route_step steps[] = { { .reaction = q.id, .number = 1, .to = 1 },
                                  { .reaction = r.id, .number = 1, .to = 1 } };
     const store_route route = {
@@ -587,6 +790,7 @@ kit_theme kit_reacting(void)
         KIT_TEST(C19_two_reactions_with_different_sources_are_both_served),
         KIT_TEST(C30_a_lease_and_an_append_of_the_same_name_do_not_meet),
         KIT_TEST(C31_where_a_reaction_begins_is_fixed_when_it_is_first_declared),
+        KIT_TEST(C31_a_reaction_cannot_begin_beyond_the_end_of_the_log),
         KIT_TEST(C31_definitions_are_numbered),
         KIT_TEST(C31_a_new_definition_goes_on_where_the_old_one_was),
         KIT_TEST(C31_a_new_reaction_on_an_old_target_runs_through_its_own_history),
@@ -594,6 +798,11 @@ kit_theme kit_reacting(void)
         KIT_TEST(C32_nobodys_routing_passes_over_what_anothers_reactions_want),
         KIT_TEST(C32_work_of_reactions_that_a_worker_does_not_know_is_left_to_others),
         KIT_TEST(C31_routing_gives_a_target_its_events_once),
+        KIT_TEST(C16_a_target_beyond_the_log_is_blocked_until_it_is_reset),
+        KIT_TEST(C16_the_same_where_only_the_router_finds_events),
+        KIT_TEST(C16_a_mark_beyond_the_log_blocks_and_takes_the_lease),
+        KIT_TEST(C16_a_reset_leaves_no_position_beyond_what_was_routed),
+        KIT_TEST(C16_who_is_further_than_what_is_read_again_is_not_beyond),
         KIT_TEST(P05_routing_from_where_somebody_else_was_writes_nothing),
         KIT_TEST(C25_a_mark_behind_the_position_is_not_written),
         KIT_TEST(P05_a_routers_lease_has_one_holder),

@@ -280,9 +280,10 @@ static void C20_polling_says_when_there_will_be_work(void **state)
 static void C20_lanes_are_counted(void **state)
 {
     kit *k = *state;
-    kit_declare(k, "r", "*", "*", STORE_RULE_STREAM);
+    const store_reaction r = kit_declare(k, "r", "*", "*", STORE_RULE_STREAM);
+    int64_t last = 0;
     for (int i = 0; i < 6; i++) {
-        kit_put(k, kit_text(k, "t-%d", i), "A");
+        last = kit_put(k, kit_text(k, "t-%d", i), "A");
     }
     KIT_OK(k, kit_route(k, k->store, "r", "", "lane", 0));
     const store_lease_list *list = kit_lease(k, "lane", 4);
@@ -291,14 +292,19 @@ static void C20_lanes_are_counted(void **state)
                                    &k->err));
     KIT_OK(k, k->store->ops->defer(k->store, list->leases[1].target, list->leases[1].fence,
                                    INT64_MAX / 2, &k->err));
+    store_settle failed = kit_settle_of(&list->leases[2], STORE_END_DEFER);
+    failed.until_us = INT64_MAX / 2;
+    failed.failure = (store_failure){ .reaction = r.id, .event = last, .error = weir__str("x") };
+    KIT_OK(k, k->store->ops->settle(k->store, &failed, &k->err));
     store_lane_list lanes = { 0 };
     KIT_OK(k, k->store->ops->lanes(k->store, &lanes, &k->err));
     assert_int_equal(lanes.lanes_count, 1);
     KIT_STR(lanes.lanes[0].lane, "lane");
     assert_int_equal(lanes.lanes[0].targets, 6);
-    assert_int_equal(lanes.lanes[0].leased, 2);
+    assert_int_equal(lanes.lanes[0].leased, 1);
     assert_int_equal(lanes.lanes[0].blocked, 1);
     assert_int_equal(lanes.lanes[0].deferred, 1);
+    assert_int_equal(lanes.lanes[0].retrying, 1);
     assert_int_equal(lanes.lanes[0].ready, 2);
     weir__arena_free(&lanes.arena);
     store_stats stats;
@@ -340,6 +346,9 @@ static const char *get(kit *k, const char *stream, const char *revision, int64_t
 static void P01_a_snapshot_is_kept_when_it_is_not_older(void **state)
 {
     kit *k = *state;
+    for (int i = 0; i < 10; i++) {
+        kit_put(k, "s", "A");
+    }
     assert_null(get(k, "s", "1", 100));
     KIT_OK(k, put(k, "s", "1", 5, "five"));
     assert_string_equal(get(k, "s", "1", 5), "five");
@@ -366,6 +375,7 @@ static void P01_a_snapshot_can_hold_any_bytes(void **state)
                                .revision = weir__str("1"),
                                .data = { .ptr = bytes, .len = sizeof bytes } };
     store_snapshot got = { 0 };
+    kit_put(k, "s", "A");
     KIT_OK(k, k->store->ops->snapshot_put(k->store, &s, &k->err));
     KIT_OK(k, k->store->ops->snapshot_get(k->store, s.stream, s.revision, 0, &k->arena, &got,
                                           &k->err));
@@ -376,6 +386,10 @@ static void P01_a_snapshot_can_hold_any_bytes(void **state)
 static void P01_snapshots_of_old_code_are_dropped_by_category(void **state)
 {
     kit *k = *state;
+    kit_put(k, "order-1", "A");
+    kit_put(k, "order-2", "A");
+    kit_put(k, "order", "A");
+    kit_put(k, "orders-1", "A");
     KIT_OK(k, put(k, "order-1", "1", 0, "a"));
     KIT_OK(k, put(k, "order-2", "2", 0, "b"));
     KIT_OK(k, put(k, "order", "1", 0, "c"));
@@ -406,7 +420,9 @@ static void P07_a_failed_verb_leaves_its_outputs_alone(void **state)
     KIT_IS(k, k->store->ops->key_owner(k->store, weir__str("k"), &k->arena, &owner, &k->err),
            WEIR_ENOTFOUND);
     KIT_STR(owner, "as it was");
-    const store_subscribe sub = { .target = weir__str("t"), .lane = weir__str("l"), .reaction = 9 };
+    const store_subscribe sub = {
+        .target = weir__str("t"), .lane = weir__str("l"), .reaction = 9, .source = weir__str("s")
+    };
     KIT_IS(k, k->store->ops->subscribe(k->store, &sub, &target, &k->err), WEIR_ENOTFOUND);
     assert_int_equal(target, 77);
     store_snapshot snapshot = { .version = 77 };

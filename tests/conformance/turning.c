@@ -194,7 +194,8 @@ static void C22_a_turn_leases_in_the_order_of_leasing(void **state)
     assert_int_equal(t.list.leases[0].watermark, 40 * RANK);
 }
 
-enum { WORKERS = 4, TURNS = 60, SHARED = 12, EVENTS = 10000 };
+/* A target moves by one event a turn, so that this many are enough for any of them. */
+enum { WORKERS = 4, TURNS = 60, SHARED = 12, EVENTS = WORKERS * (TURNS + 1) };
 
 typedef struct turning {
     weir_store *stores[WORKERS];
@@ -269,7 +270,9 @@ static void C21_turns_at_once_give_no_target_to_two(void **state)
     static turning w;
     memset(&w, 0, sizeof w);
     w.reaction = kit_declare(k, "r", "*", "*", STORE_RULE_STREAM).id;
-    kit_put(k, "s", "A");
+    for (int i = 0; i < EVENTS; i++) {
+        kit_put(k, "s", "A");
+    }
     for (size_t i = 0; i < SHARED; i++) {
         KIT_OK(k, kit_mark(k, "r", kit_text(k, "t-%02zu", i), "lane", 0, 1, EVENTS));
         assert_in_range(kit_target(k, kit_text(k, "t-%02zu", i))->id, 1, SHARED);

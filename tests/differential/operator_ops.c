@@ -183,11 +183,11 @@ static void op_lanes(world *w)
         say_status(w, store, w->stores[store]->ops->lanes(w->stores[store], &list, &err), &err);
         for (size_t i = 0; i < list.lanes_count; i++) {
             const store_lane *l = &list.lanes[i];
-            say(w, store, "  lane %.*s paused %d by %.*s: %lld %lld %lld %lld %lld\n",
+            say(w, store, "  lane %.*s paused %d by %.*s: %lld %lld %lld %lld %lld %lld\n",
                 (int)l->lane.len, l->lane.ptr, l->paused, (int)l->paused_by.len,
                 l->paused_by.len == 0 ? "" : l->paused_by.ptr, (long long)l->targets,
                 (long long)l->ready, (long long)l->leased, (long long)l->blocked,
-                (long long)l->deferred);
+                (long long)l->retrying, (long long)l->deferred);
         }
         weir__arena_free(&list.arena);
     }
@@ -282,11 +282,18 @@ static void op_snapshot(world *w)
 {
     const uint64_t kind = chance(w, 5);
     const char *revision = text(w, "rev-%u", (unsigned)chance(w, 2));
-    const store_snapshot put = { .stream = weir__str(
-                                     text(w, "%s-kept", stream_name((int)chance(w, STREAMS)))),
-                                 .revision = weir__str(revision),
-                                 .version = w->first_version + (int64_t)chance(w, 6),
-                                 .data = weir__str(text(w, "state %u", (unsigned)chance(w, 100))) };
+    const weir_str stream = weir__str(stream_name((int)chance(w, STREAMS)));
+    store_stream_info info = { 0 };
+    if (w->stores[0]->ops->stream_info(w->stores[0], stream, &w->arena, &info, NULL) != WEIR_OK) {
+        return; /* one that is not there has no version to keep */
+    }
+    const store_snapshot put = {
+        .stream = stream,
+        .revision = weir__str(revision),
+        .version =
+            info.version - (int64_t)chance(w, info.version < 5 ? (uint64_t)info.version + 1 : 6),
+        .data = weir__str(text(w, "state %u", (unsigned)chance(w, 100)))
+    };
     const char *category = one_in(w, 2) ? "a" : "b";
     what(w, "snapshot %u %s %s %lld", (unsigned)kind, put.stream.ptr, revision,
          (long long)put.version);
@@ -390,14 +397,13 @@ const operation operator_operations[] = {
 static void time_keep(world *w)
 {
     for (int store = 0; store < w->stores_count; store++) {
-        const store_snapshot put = { .stream = weir__str("clock"),
-                                     .revision = weir__str("clock"),
-                                     .version = 0,
-                                     .data = weir__str("tick") };
+        const store_worker clock = { .name = weir__str("clock"),
+                                     .host = weir__str("here"),
+                                     .metrics = weir__str("{}") };
         int64_t now_us = 0;
         weir_error err;
         weir_store *s = w->stores[store];
-        if (s->ops->snapshot_put(s, &put, &err) != WEIR_OK ||
+        if (s->ops->worker_beat(s, &clock, 1, &err) != WEIR_OK ||
             s->ops->now(s, &now_us, &err) != WEIR_OK) {
             wrong(w, "store %d: %s", store, err.message);
         }

@@ -321,6 +321,8 @@ static void op_route(world *w)
     disturb(w, &p);
     for (int store = 0; store < w->stores_count; store++) {
         size_t bad_mark = 999;
+        size_t beyond_count = 0;
+        bool beyond[MARKS_MAX] = { false };
         weir_error err;
         for (size_t i = 0; i < p.steps_count; i++) {
             p.steps[i].reaction = w->reactions[p.reactions[i]].id[store];
@@ -330,11 +332,17 @@ static void op_route(world *w)
                                     .marks = p.marks,
                                     .marks_count = p.marks_count,
                                     .parks = p.parks,
-                                    .parks_count = p.parks_count };
+                                    .parks_count = p.parks_count,
+                                    .beyond = beyond };
         const weir_status status =
             w->stores[store]->ops->route(w->stores[store], &route, &bad_mark, &err);
-        /* A conflict here is about a reaction, not about a version of a stream. */
-        say(w, store, "%s bad mark %zu\n", weir_status_text(status), bad_mark);
+        for (size_t i = 0; i < p.marks_count && status == WEIR_OK; i++) {
+            beyond_count += beyond[i];
+        }
+        /* A conflict here is about a reaction, not about a version of a stream. Which mark of
+         * several for a target has blocked it is said by its event. */
+        say(w, store, "%s bad mark %zu beyond %zu\n", weir_status_text(status), bad_mark,
+            beyond_count);
         w->must_wake = w->must_wake || (status == WEIR_OK && p.marks_count > 0);
     }
     reactions_look(w);
@@ -355,6 +363,9 @@ static void op_subscribe(world *w)
                                                    : stream_name((int)chance(w, STREAMS))),
                             .at = w->position_base + (int64_t)chance(w, 50) };
     sub.at = w->head == w->position_base ? 0 : sub.at > w->head ? w->head : sub.at;
+    if (sub.at % 8 != 0 && sub.at > w->reactions[index].routed) {
+        sub.at = w->reactions[index].routed; /* mostly not beyond what was routed: that blocks */
+    }
     what(w, "subscribe %s to %s in %s at %lld", reaction_name(index), target, sub.lane.ptr,
          (long long)sub.at);
     for (int store = 0; store < w->stores_count; store++) {

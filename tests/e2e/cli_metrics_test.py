@@ -273,9 +273,10 @@ def what_was_done_is_what_is_counted():
         same("routed", counted.get("weir_routed_position", reaction=ODD), head)
         same("safe", counted.get("weir_safe_position"), head)
         same("routing lag", counted.get("weir_routing_lag_events", reaction="slow"), 0)
-        for state, count in {"idle": 6, "ready": 0, "deferred": 0, "leased": 0}.items():
+        for state, count in {"idle": 6, "ready": 0, "retrying": 0, "deferred": 0, "leased": 0}.items():
             same(state, counted.get("weir_lane_targets", lane="mail", state=state), count)
-        same("deferred", counted.get("weir_lane_targets", lane="slow", state="deferred"), 1)
+        same("retrying", counted.get("weir_lane_targets", lane="slow", state="retrying"), 1)
+        same("deferred", counted.get("weir_lane_targets", lane="slow", state="deferred"), 0)
         same("lag", counted.get("weir_lane_lag_events", lane="slow"), 3)
         tap.check(counted.get("weir_lane_lag_seconds", lane="slow") > 0, "it waits for some time")
         same("lag", counted.get("weir_lane_lag_events", lane="mail"), 0)

@@ -79,6 +79,8 @@ for command in "append a N" init; do
     like "says that it is the directory" "$errout" 'directory'
     like "and what to do" "$errout" '"detail":"[A-Z]'
 done
+status "an option where a value is missing" 2 weir pause --lane --dry-run
+like "is not taken for the value" "$errout" '--lane needs a value before --dry-run; write --lane=--dry-run if that'
 status "a word that is like no command" 2 weir foo
 is "gets no suggestion" "$errout" '{"error":{"code":"inval","message":"unknown command \"foo\"","detail":"Try weir help."}}'
 

@@ -142,6 +142,77 @@ wait $holder
 is "and ends as it should" "$? $(cat slow.out) $(ls both 2>/dev/null)" "0 slow "
 rm -f p go
 
+# ---- the list ---------------------------------------------------------------------------------------
+
+ok "an empty list" weir once --list 'list-*'
+is "has no rows" "$out" ""
+like "and says so" "$errout" 'no key matches \\"list-\*\\"'
+"$WEIR" once list-killed --check 200ms --grace 0ms -- sh -c "$works" 2>/dev/null &
+killed=$!
+wait_for "the program" test -s p
+kill -9 $killed
+wait $killed 2>/dev/null
+rm -f p
+ok "one that is done" weir once list-done -- sh -c 'sleep 0.3; echo output'
+status "one that fails" 3 weir once list-failed -- sh -c 'exit 3'
+has_died() { "$WEIR" once --list list-killed | grep -q '"state":"died"'; }
+wait_for "the end of the killed run's lease" has_died
+"$WEIR" once list-running -- sh -c "$works" 2>/dev/null &
+running=$!
+wait_for "the program" test -s p
+ok "the list" weir once --list 'list-*'
+me="$(id -un)@$(hostname)"
+is "the running one is first, then the newest; each with how it ended" \
+    "$(sed -E 's/"(started|ended)":"20[^"]*Z"/"\1":TIME/g; s/"took_ms":[0-9]+/"took_ms":N/; s/ pid [0-9]+/ pid N/; s/"fence":[0-9]+/"fence":N/' <<<"$out")" \
+    '{"key":"list-running","state":"running","exit_status":null,"host":"'"$(hostname)"'","by":"'"$me"' pid N","started":TIME,"ended":null,"took_ms":N,"fence":N}
+{"key":"list-failed","state":"failed","exit_status":3,"host":"'"$(hostname)"'","by":"'"$me"' pid N","started":TIME,"ended":TIME,"took_ms":N,"fence":N}
+{"key":"list-done","state":"done","exit_status":0,"host":"'"$(hostname)"'","by":"'"$me"' pid N","started":TIME,"ended":TIME,"took_ms":N,"fence":N}
+{"key":"list-killed","state":"died","exit_status":null,"host":"'"$(hostname)"'","by":"'"$me"' pid N","started":TIME,"ended":null,"took_ms":null,"fence":N}'
+took=$(sed -nE 's/.*"list-done".*"took_ms":([0-9]+).*/\1/p' <<<"$out")
+ok "it says how long they took" test "$took" -ge 300
+ok "as text" weir once --list list-failed --text
+like "it is a table" "$out" $'^KEY +STATE +EXIT +HOST +STARTED +TOOK\nlist-failed +failed +3 '
+is "--limit" "$(weir once --list 'list-*' --limit 2 | grep -c .)" 2
+is "a regular expression" "$(weir once --list '/-(done|failed)$/' | grep -c .)" 2
+touch go
+wait $running
+rm -f p go
+for line in 'once --list a b' 'once --list --yes' 'once --list --forget a' 'once --list a -- true' 'once --list /(/' 'once a --limit 1 -- true'; do
+    # shellcheck disable=SC2086
+    status "weir $line is wrong usage" 2 weir $line
+done
+
+page=$WEIR_BUILD/man/weir-once.1
+if [ -e "$page" ]; then
+    like "the manual's line for cron has a backslash before %" "$(grep '^0 3 ' "$page")" 'date \+\\+%F'
+fi
+
+# ---- a clock that is days ahead ----------------------------------------------------------------------
+
+if [ "${1-}" != postgres ]; then
+    ahead() { LD_PRELOAD=$CLOCK_SKEW CLOCK_SKEW_SECONDS=259200 "$WEIR" "$@"; }
+    "$WEIR" once live -- sh -c "$works; echo live" >live.out &
+    holder=$!
+    wait_for "the program" test -s p
+    status "C04_a_process_whose_clock_is_ahead_runs_beside_nobody" 75 ahead once live --nowait -- touch both
+    like "since when is said" "$errout" '"code":"in-flight".*since 20'
+    ok "one whose clock is ahead appends" ahead append ahead Came
+    status "that ends no run either" 75 weir once live --nowait -- touch both
+    status "and a clock behind does not" 75 env LD_PRELOAD="$CLOCK_SKEW" CLOCK_SKEW_SECONDS=-259200 "$WEIR" once live --nowait -- touch both
+    touch go
+    wait $holder
+    is "the run ends as it should" "$? $(cat live.out) $(ls both 2>/dev/null)" "0 live "
+    rm -f p go
+    "$WEIR" once killed --check 300ms --grace 100ms -- sh -c "$works" 2>/dev/null &
+    holder=$!
+    wait_for "the program" test -s p
+    kill -9 $holder
+    wait $holder 2>/dev/null
+    wait_for "the end of its lease" weir once killed --nowait -- true
+    ok "C04_a_killed_run_is_over_for_those_who_come_and_go" weir once killed -- true
+    rm -f p
+fi
+
 # ---- a store in trouble -----------------------------------------------------------------------------
 
 if [ "${1-}" = postgres ]; then

@@ -146,6 +146,9 @@ like "times are told from now" "$(on_terminal 120 "$WEIR" log)" ' (now|[0-9]+ s 
 like "or as they are" "$(on_terminal 120 "$WEIR" log --utc)" ' 20[0-9-]+T[0-9:.]+Z '
 is "WEIR_OUTPUT=json holds on a terminal" "$(WEIR_OUTPUT=json on_terminal 80 "$WEIR" streams | head -c 10)" '{"stream":'
 is "WEIR_OUTPUT=text holds in a pipe" "$(WEIR_OUTPUT=text weir streams | head -c 6)" STREAM
+status "any other WEIR_OUTPUT is wrong usage" 2 env WEIR_OUTPUT=bogus "$WEIR" streams
+like "and says what is allowed" "$errout" 'WEIR_OUTPUT is text or json, not .*bogus'
+ok "an empty one counts as none" env WEIR_OUTPUT= "$WEIR" streams
 is "--json counts more" "$(WEIR_OUTPUT=text weir streams --json | head -c 10)" '{"stream":'
 status "a colour that is none" 2 weir streams --color blue
 like "is refused with what there is" "$errout" 'auto, always or never'

@@ -42,7 +42,7 @@ cannot() {
 }
 for kind in reader writer worker operator default; do
     for command in log 'log --name Placed --since 2020-01-01' 'read order-1' streams status targets 'reactions ls' \
-        'parked ls' 'why mail-order-1' why locks; do
+        'parked ls' 'why mail-order-1' why locks 'once --list'; do
         # shellcheck disable=SC2086 # words of a command
         can $kind $command
     done

@@ -86,7 +86,7 @@ EOF
     end_worker
     printf 'lanes: { fast: {} }\nreactions: [ { name: new, on: New, to: n, lane: fast, run: "true" } ]\n' >new.yaml
     work --config new.yaml
-    why "a worker that does not know the reaction" h-1 "unknown-reaction: h-1 has work of reaction hold, which no running worker of its lane handles"
+    why "a worker that does not know the reaction" h-1 "unknown-reaction: h-1 has work for reaction hold, which no running worker of its lane handles"
     ok "an operator ends the reaction" weir reactions retire hold
     why "its reaction is retired" h-1 "retired: h-1 has no work that counts: its reaction hold is retired"
     end_worker
@@ -122,9 +122,9 @@ unknown-reaction None []"
     ok "a person reads it" weir why --text
     like "the worst first" "$out" $'^k is blocked: lost its lease 10 times in a row \\([^\n]*\\); 1 event waits\n    weir unblock k  .*\nf-1 is retrying: no route .*\nh-2 is paused by .*\n    weir resume h-2 .*\n1 event of reaction "poison" is parked\n    See them with weir parked ls --reaction poison'
     status "doctor has an exit status" 1 weir doctor
-    like "names what is blocked, and what to do" "$out" '"level":"finding","rule":"blocked","message":"1 target is blocked: k","advice":"See the error with weir why'
+    like "names what is blocked, and what to do" "$out" '"level":"finding","rule":"blocked","message":"1 target is blocked: k","advice":"weir why TARGET shows the error'
     like "and what is parked" "$out" '"level":"finding","rule":"parked","message":"1 event of reaction ."poison." is parked","advice":"See them with weir parked ls --reaction poison'
-    like "and the lane that nobody serves" "$out" '"rule":"lane-without-worker","message":"1 target is ready in lane ."other.".*"advice":"Start weir work --lanes'
+    like "and the lane that nobody serves" "$out" '"rule":"lane-without-worker","message":"1 target is ready in lane ."other.".*"advice":"Start a worker: weir work --lanes other. Or pause the lane: weir pause --lane other'
     like "and the reaction that nobody handles" "$out" '"rule":"unknown-reaction","message":"no running worker handles reaction ."poison.".*"advice":"Start weir work'
 }
 
@@ -171,12 +171,21 @@ EOF
     like "the event" "$screen" $'\nEvent 1:\n    stream  order-1\n    name    Placed\n    data    \\{"total":3,"people":0\\}\n'
     like "that nobody works" "$screen" $'\nWorkers: none is running\n'
     like "and at the end, what to type" "$screen" $'\nNext:\n    weir unblock charge-order-1  # .*\n    weir skip charge-order-1     # .*\n    weir work --lanes default    # [a-z ]*$'
+    mv weir.yaml elsewhere.yaml
+    ok "without weir.yaml" weir why charge-order-1 --text
+    like "it says in words to start a worker" "$out" $'\n    weir skip charge-order-1     # .*\n    start a worker for reaction charge again$'
+    is "and JSON offers no command that would fail" "$(weir why charge-order-1 --json | member next)" "['weir unblock charge-order-1', 'weir skip charge-order-1']"
+    mv elsewhere.yaml weir.yaml
     touch mended
     grep -E '^    weir (unblock|work)' <<<"$screen" | sed '$s/  #/ --until-idle  #/' >next
     ok "it is typed" bash -e next
     why "and helps" charge-order-1 "no-work: charge-order-1 has no work"
     is "nothing is stuck" "$(weir why --text; weir why --json)" "Nothing is stuck."
     like "nothing is left to do" "$(weir why charge-order-1 --text)" $'\nNext: nothing to do$'
+    ok "a name that looks like an option" weir append -- --yes Odd '{}'
+    status "its target is blocked" 1 weir work --on Odd --to '{stream}' --name odd --run false --retries 0 --from start --until-idle
+    is "it comes after the end of options" "$(weir why -- --yes | member next)" "['weir unblock -- --yes', 'weir skip -- --yes']"
+    ok "where it works" weir unblock -- --yes
     cd .. || exit 1
 }
 

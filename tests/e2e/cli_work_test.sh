@@ -287,7 +287,7 @@ is "what is no longer in it is not routed" "$(weir reactions ls | grep '"two"' |
 is "nor run" "$(wc -l <two)" 1
 is "its targets stay" "$(target two-b state)" idle
 run weir doctor # its status is about the server, too
-like "names it, and them" "$out" '"level":"note","rule":"unknown-reaction","message":"no running worker handles reaction \\"two\\", which is routed up to [0-9] of [0-9]+; 1 target of it stays: two-b"'
+like "names it, and them" "$out" '"level":"note","rule":"unknown-reaction","message":"no running worker handles reaction \\"two\\"; 1 target is left: two-b"'
 is "and no other reaction" "$(grep -c unknown-reaction <<<"$out")" 1
 kill -HUP $pid
 touch go

@@ -146,6 +146,92 @@ ok "some were" grep -q first acknowledged
 not_ok "none under the second name" grep second acknowledged
 ok "the store is sound" alice "$WEIR" doctor
 
+# ---- renamed while it is open --------------------------------------------------------------------
+
+place
+ok "a store" append
+alice sh -c 'echo $$ >reader; exec "$WEIR" log --follow --json >seen' &
+wait_for "a reader" test -s seen
+spawned "$(cat reader)"
+ok "an event that stays in the log" append
+alice mv weir.db moved.db
+refused "C12_a_store_that_is_open_under_another_name_is_refused" 'was renamed: process [0-9]+ has it open' append --store sqlite:moved.db
+is "with the status of what is held" "$rc" 75
+like "and what to do" "$errout" 'Rename it back'
+refused "also for reading" 'was renamed' alice "$WEIR" log --store sqlite:moved.db
+is "no file was made beside it" "$(echo moved.db*)" moved.db
+refused "C12_the_log_of_a_database_that_was_taken_away_is_kept" 'there is no .*weir.db.*-wal.* has commits of it' append
+ok "with what was acknowledged" test -s weir.db-wal
+# What an earlier store has left beside the new name changes nothing.
+alice touch moved.db-wal moved.db-shm moved.db-weir
+refused "with the files of an earlier one beside it" 'was renamed' append --store sqlite:moved.db
+rm moved.db-*
+alice mv moved.db weir.db
+ok "it goes on under its old name" append
+is "with all that was acknowledged" "$(alice "$WEIR" log --json | wc -l)" 3
+kill "$(cat reader)"
+wait
+ok "the last to close it makes it one file" append
+alice mv weir.db moved.db
+ok "which may be renamed" append --store sqlite:moved.db
+is "and is complete" "$(alice "$WEIR" log --json --store sqlite:moved.db | wc -l)" 5
+alice mv moved.db weir.db
+rm -f moved.db-*
+
+# The same name: others who have it open, also with another program, are not in the way.
+mkfifo statements
+alice sqlite3 weir.db <statements >rows &
+shell=$!
+spawned $shell
+exec 3>statements
+echo 'SELECT count(*) FROM weir_events;' >&3
+wait_for "another program" test -s rows
+ok "a store that another program has open under this name" append
+ok "also for reading" alice "$WEIR" log
+alice mv weir.db moved.db
+refused "but not under another one" 'was renamed' append --store sqlite:moved.db
+alice mv moved.db weir.db
+exec 3>&-
+wait $shell
+
+alice sh -c '"$WEIR" lock job -- sh -c "touch held; while [ ! -e go ]; do sleep 0.01; done"' &
+holder=$!
+spawned $holder
+wait_for "the holder" test -e held
+alice mv weir.db moved.db
+refused "C40_a_database_that_was_renamed_is_no_second_lock" 'was renamed' a_lock --store sqlite:moved.db
+is "it is held" "$rc" 75
+alice mv moved.db weir.db
+touch go
+wait $holder
+
+# All the time: whatever was acknowledged is there, once.
+place
+ok "a store" append
+writer() { for _ in $(seq 20); do alice "$WEIR" append s "$2" --expect exists --store "sqlite:$1" && echo "$2" >>acknowledged; done >/dev/null 2>&1; }
+for i in 1 2; do
+    writer weir.db "first-$i" & pids[i]=$!
+    writer moved.db "second-$i" & pids[i + 2]=$!
+done
+alice sh -c 'echo $$ >reader; exec "$WEIR" log --follow --json >seen' &
+wait_for "a reader" test -s seen
+spawned "$(cat reader)"
+while kill -0 "${pids[@]}" 2>/dev/null; do
+    if [ ! -e moved.db ]; then alice mv weir.db moved.db; fi
+    sleep 0.02
+    alice mv moved.db weir.db
+    sleep 0.1
+done
+wait "${pids[@]}"
+is "every acknowledged event is there, once, whatever the name was" \
+    "$(alice "$WEIR" log --json | grep -o '\(first\|second\)-.' | sort | uniq -c)" "$(sort acknowledged | uniq -c)"
+not_ok "none under the second name" grep second acknowledged
+kill "$(cat reader)"
+wait
+ok "the store is sound" alice "$WEIR" doctor
+
+place
+ok "a store" append
 alice ln -s nowhere.db dangling.db
 refused "C12_a_dangling_link_is_no_store" 'is a symbolic link to nothing' append --store sqlite:dangling.db
 refused "nor to read" 'is a symbolic link to nothing' alice "$WEIR" log --store sqlite:dangling.db

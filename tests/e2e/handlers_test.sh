@@ -60,7 +60,7 @@ drain() { timeout 60 weir work "$@" --from start --until-idle; }
 # Nothing failed: not a retry, not a parked event.
 smooth() {
     is "$1: no target is in trouble" "$(weir targets | member state | sort -u)" idle
-    ok "$1: nothing failed" bash -c '! grep -qE "\"msg\":\"(deferred|blocked|parked|lost)\"" <<<"$1"' - "$errout"
+    ok "$1: nothing failed" bash -c '! grep -qE "\"msg\":\"(retrying|deferred|blocked|parked|lost)\"" <<<"$1"' - "$errout"
 }
 
 # ---- every delivery twice ----------------------------------------------------------------------

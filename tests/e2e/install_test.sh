@@ -57,6 +57,11 @@ is "which is done then" "$(sqlite3 "$tmp/jobs.db" 'SELECT group_concat(status) F
 status "it reports an error" 1 "$tmp/claim" "sqlite:$tmp/none.db"
 like "in words" "$errout" '^claim: there is no database'
 
+ok "the example of operating compiles" "${CC:-cc}" -std=c11 -Wall -Wextra -Werror \
+    -o "$tmp/operate" "$WEIR_SOURCE/examples/operate.c" "${flags[@]}"
+status "it needs a store" 1 "$tmp/operate" "sqlite:$tmp/none.db"
+like "and says what to do" "$errout" $'^operate: .*\n[A-Z].*[.]$'
+
 expected='conflict on order-1: it is at version 0
 0 OrderPlaced {}
 1 OrderPaid {}'
@@ -72,6 +77,8 @@ example "Python example in memory" memory: python3 "$WEIR_SOURCE/examples/append
 example "Python example on a file" "sqlite:$tmp/py.db" python3 "$WEIR_SOURCE/examples/append.py"
 run "$prefix/bin/weir" read order-1 --store "sqlite:$tmp/py.db" --json
 is "the program reads what Python wrote" "$(grep -c '"stream":"order-1"' <<<"$out")" 2
+run "$tmp/operate" "sqlite:$tmp/py.db"
+is "the example of operating finds nothing blocked" "$out" "0 unblocked"
 status "an example reports an error" 1 "$tmp/append" nonsense:
 like "in words" "$errout" '^append: .*nonsense'
 status "so does the other" 1 python3 "$WEIR_SOURCE/examples/append.py" nonsense:

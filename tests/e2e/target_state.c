@@ -397,7 +397,7 @@ int main(int argc, char **argv)
     if (argc < 2 || options.store_url == NULL) {
         give_up("WEIR_STORE=URL target_state VERB ARGUMENT...");
     }
-    check((weir_status)weir_open(&w, &options, &failed), "open");
+    check((weir_status)weir_open(&options, &w, &failed), "open");
     store = weir__store(w);
     if (!run(argv[1], argc - 2, argv + 2)) {
         give_up("no such verb, or other arguments than it takes");

@@ -190,7 +190,10 @@ static void what_hangs_is_killed_with_all_its_group(void **state)
 
     (void)state;
     assert_int_equal(weir__child_ask(c, &call, &result, NULL), WEIR_OK);
-    kit_expect(CHILD_RETRY, "not done by its deadline and was killed");
+    kit_expect(CHILD_RETRY,
+               "not done by its deadline and was killed; an exec: handler gets one line "
+               "per event and must answer each line (read a line, not to the end of "
+               "stdin)");
     assert_true(kit_contains(result.error, "\nstderr:\nwaiting"));
     assert_true(kit_is_gone(kit_pid("pid")));
     weir__child_close(c);

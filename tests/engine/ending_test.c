@@ -37,7 +37,7 @@ static void engine_run(weir *w)
         .on_count = 1,         .to = weir__str("later"),      .from = WEIR_FROM_START,
         .handle = handle_later
     };
-    WORLD_OK(weir_engine_open(&engine, w, NULL, &here.err));
+    WORLD_OK(weir_engine_open(w, NULL, &engine, &here.err));
     WORLD_OK(weir_engine_reaction(engine, &pulled, &here.err));
     WORLD_OK(weir_engine_reaction(engine, &deferred, &here.err));
     WORLD_OK(weir_engine_start(engine, &here.err));
@@ -117,7 +117,7 @@ static void *wait_main(void *arg)
     weir_reader *reader = NULL;
     const weir_log_options follow = { WEIR_LOG_OPTIONS_INIT, .flags = WEIR_READ_FOLLOW };
     if (c->e == NULL || c->number % 3 == 2) {
-        int32_t status = weir_log_open(&reader, c->w, &follow, NULL);
+        int32_t status = weir_log_open(c->w, &follow, &reader, NULL);
         do {
             status = status != WEIR_OK ? status : weir_reader_next(reader, 0, &event, NULL);
         } while (status == WEIR_OK && event != NULL);
@@ -217,7 +217,7 @@ static void an_interrupt_ends_the_waits_under_way_and_no_later_ones(void **state
         }
     }
     weir_interrupt(here.w); /* nobody waits: nothing is kept for later */
-    WORLD_OK(weir_log_open(&reader, here.w, &follow, &here.err));
+    WORLD_OK(weir_log_open(here.w, &follow, &reader, &here.err));
     do {
         WORLD_OK(weir_reader_next(reader, 0, &event, &here.err));
     } while (event != NULL);
@@ -240,7 +240,7 @@ static void C42_closing_ends_the_waits(void **state)
     for (int round = 0; round < 5; round++) {
         weir *w = NULL;
         const weir_options o = { WEIR_OPTIONS_INIT, .store_url = here.url };
-        WORLD_OK(weir_open(&w, &o, &here.err));
+        WORLD_OK(weir_open(&o, &w, &here.err));
         engine_run(w);
         (void)world_append("s", "Later", NULL);
         world_await(is_deferred, NULL, "an event that waits");
@@ -400,7 +400,7 @@ static void *handle_main(void *arg)
             status = weir_read(c->w, &one, read_some, &count, NULL);
             break;
         case 2:
-            status = weir_log_open(&reader, c->w, &follow, NULL);
+            status = weir_log_open(c->w, &follow, &reader, NULL);
             for (int i = 0; i < 20 && status == WEIR_OK; i++) {
                 /* Half of them only: the others append and interrupt. */
                 status = weir_reader_next(reader, c->number % 2 == 0 ? FOR_EVER : 1, &event, NULL);
@@ -432,7 +432,7 @@ static void C42_eight_threads_use_a_handle_while_it_is_closed(void **state)
     for (int round = 0; round < 10; round++) {
         weir *w = NULL;
         const weir_options o = { WEIR_OPTIONS_INIT, .store_url = here.url };
-        WORLD_OK(weir_open(&w, &o, &here.err));
+        WORLD_OK(weir_open(&o, &w, &here.err));
         callers_start(w, handle_main);
         world_await(all_have_called, NULL, "calls of all threads");
         weir_close(w);
@@ -457,7 +457,7 @@ static void a_callback_may_close_the_handle_it_is_called_for(void **state)
     const weir_options o = { WEIR_OPTIONS_INIT, .store_url = here.url };
     (void)world_append("s", "Other", NULL);
     (void)world_append("s", "Other", NULL);
-    WORLD_OK(weir_open(&w, &o, &here.err));
+    WORLD_OK(weir_open(&o, &w, &here.err));
     WORLD_IS(weir_log(w, NULL, close_it, &w, &here.err), WEIR_EMISUSE);
     WORLD_IS(weir_log(w, NULL, close_it, &w, &here.err), WEIR_EMISUSE);
 }
@@ -471,10 +471,10 @@ static void readers_engines_and_deliveries_may_outlive_their_handle(void **state
     const weir_event *event = NULL;
     const weir_options o = { WEIR_OPTIONS_INIT, .store_url = here.url };
     const weir_log_options follow = { WEIR_LOG_OPTIONS_INIT, .flags = WEIR_READ_FOLLOW };
-    WORLD_OK(weir_open(&w, &o, &here.err));
+    WORLD_OK(weir_open(&o, &w, &here.err));
     engine_run(w);
     (void)world_append("s", "Pull", NULL);
-    WORLD_OK(weir_log_open(&reader, w, &follow, &here.err));
+    WORLD_OK(weir_log_open(w, &follow, &reader, &here.err));
     WORLD_OK(weir_reader_next(reader, 0, &event, &here.err));
     WORLD_OK(weir_next(engine, FOR_EVER, &d, &here.err));
     weir_close(w);

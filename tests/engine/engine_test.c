@@ -87,7 +87,7 @@ static void open_engine(void)
                              .lease_us = INT64_C(600000000), .cycle_us = 100000 };
     weir_engine_free(engine);
     engine = NULL;
-    WORLD_OK(weir_engine_open(&engine, here.w, NULL, &here.err));
+    WORLD_OK(weir_engine_open(here.w, NULL, &engine, &here.err));
     WORLD_OK(weir_engine_lane(engine, &lane, &here.err));
 }
 
@@ -162,8 +162,8 @@ static void null_is_refused_and_misuse_is_told(void **state)
     (void)state;
     weir_delivery *d = NULL;
     const weir_reaction q = reaction_of("a", done, NULL);
-    WORLD_IS(weir_engine_open(NULL, here.w, NULL, &here.err), WEIR_EINVAL);
-    WORLD_IS(weir_engine_open(&engine, NULL, NULL, &here.err), WEIR_EINVAL);
+    WORLD_IS(weir_engine_open(here.w, NULL, NULL, &here.err), WEIR_EINVAL);
+    WORLD_IS(weir_engine_open(NULL, NULL, &engine, &here.err), WEIR_EINVAL);
     WORLD_IS(weir_engine_start(NULL, &here.err), WEIR_EINVAL);
     WORLD_IS(weir_engine_stop(NULL, 0, &here.err), WEIR_EINVAL);
     open_engine();

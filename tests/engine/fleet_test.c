@@ -311,7 +311,7 @@ static void act_8_1_C_C43_a_backoff_is_due_without_activity_after_a_restart_else
         (void)snprintf(stream, sizeof stream, "in-%d", i);
         ids[i] = world_append(stream, "Came", NULL);
     }
-    world_await_journal("log.deferred", TARGETS);
+    world_await_journal("log.retrying", TARGETS);
     world_kill(a);
     world_heal();
     for (int i = 0; i < TARGETS; i++) {

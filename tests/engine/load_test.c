@@ -56,7 +56,7 @@ static void start(size_t index, const weir_reaction *reaction)
 {
     const weir_engine_options options = { WEIR_ENGINE_OPTIONS_INIT, .log = count_leases };
     const weir_lane lane = { WEIR_LANE_INIT, .name = weir__str("default"), .cycle_us = 100000 };
-    WORLD_OK(weir_engine_open(&engines[index], here.w, &options, &here.err));
+    WORLD_OK(weir_engine_open(here.w, &options, &engines[index], &here.err));
     WORLD_OK(weir_engine_lane(engines[index], &lane, &here.err));
     WORLD_OK(weir_engine_reaction(engines[index], reaction, &here.err));
     WORLD_OK(weir_engine_start(engines[index], &here.err));

@@ -109,7 +109,7 @@ static void start(int32_t threads)
     };
     weir_engine_free(engine);
     engine = NULL;
-    WORLD_OK(weir_engine_open(&engine, here.w, &options, &here.err));
+    WORLD_OK(weir_engine_open(here.w, &options, &engine, &here.err));
     WORLD_OK(weir_engine_lane(engine, &lane, &here.err));
     WORLD_OK(weir_engine_reaction(engine, &reaction, &here.err));
     WORLD_OK(weir_engine_start(engine, &here.err));

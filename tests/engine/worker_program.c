@@ -395,8 +395,8 @@ int main(int argc, char **argv)
     engine_options.log = log_line;
     parse(NULL, argv + 3);
     const weir_options options = { WEIR_OPTIONS_INIT, .store_url = url };
-    if (weir_open(&w, &options, &err) != WEIR_OK ||
-        weir_engine_open(&e, w, &engine_options, &err) != WEIR_OK) {
+    if (weir_open(&options, &w, &err) != WEIR_OK ||
+        weir_engine_open(w, &engine_options, &e, &err) != WEIR_OK) {
         give_up("opening", &err);
     }
     parse(e, argv + 3);

@@ -61,7 +61,7 @@ int world_set_up(void **state)
         (void)snprintf(here.url, sizeof here.url, "memory:world");
     }
     const weir_options options = { WEIR_OPTIONS_INIT, .store_url = here.url };
-    WORLD_OK(weir_open(&here.w, &options, &here.err));
+    WORLD_OK(weir_open(&options, &here.w, &here.err));
     here.store = weir__store(here.w);
     return 0;
 }
@@ -266,7 +266,7 @@ void world_stop(pid_t pid)
     (void)snprintf(url, sizeof url, "%s%s", here.url, world_is("sqlite") ? "?busy=50ms" : "");
     const weir_options options = { WEIR_OPTIONS_INIT, .store_url = url };
     weir *w = NULL;
-    WORLD_OK(weir_open(&w, &options, &here.err));
+    WORLD_OK(weir_open(&options, &w, &here.err));
     for (;;) {
         int stopped = 0;
         world_signal(pid, SIGSTOP);

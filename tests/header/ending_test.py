@@ -58,21 +58,21 @@ def is_so(what, got, wanted):
 def store_open():
     w = ctypes.c_void_p()
     options = Options(ctypes.sizeof(Options), 0, b"memory:")
-    is_so("open", weir.weir_open(ctypes.byref(w), ctypes.byref(options), None), OK)
+    is_so("open", weir.weir_open(ctypes.byref(options), ctypes.byref(w), None), OK)
     return w
 
 
 def reader_open(w):
     reader = ctypes.c_void_p()
     options = LogOptions(ctypes.sizeof(LogOptions), READ_FOLLOW)
-    is_so("a reader", weir.weir_log_open(ctypes.byref(reader), w, ctypes.byref(options), None), OK)
+    is_so("a reader", weir.weir_log_open(w, ctypes.byref(options), ctypes.byref(reader), None), OK)
     return reader
 
 
 def engine_run(w):
     engine = ctypes.c_void_p()
     pulled = Reaction(size=ctypes.sizeof(Reaction), name=Str(b"pulled", 6), to=Str(b"all", 3))
-    is_so("an engine", weir.weir_engine_open(ctypes.byref(engine), w, None, None), OK)
+    is_so("an engine", weir.weir_engine_open(w, None, ctypes.byref(engine), None), OK)
     is_so("a reaction", weir.weir_engine_reaction(engine, ctypes.byref(pulled), None), OK)
     is_so("the start", weir.weir_engine_start(engine, None), OK)
     return engine

@@ -29,11 +29,36 @@ static const weir_log_options log_options = { WEIR_LOG_OPTIONS_INIT, .flags = WE
 static const weir_streams_options streams_options = { WEIR_STREAMS_OPTIONS_INIT, .closed = 1 };
 static const weir_close_options close_options = { WEIR_CLOSE_OPTIONS_INIT, .expect = 0 };
 
+static const weir_reaction reaction = { WEIR_REACTION_INIT, .retries = WEIR_NONE };
+static const weir_lane lane = { WEIR_LANE_INIT, .threads = 2 };
+static const weir_engine_options engine_options = { WEIR_ENGINE_OPTIONS_INIT, .lost_max = 3 };
+
+static const weir_targets_options targets = { WEIR_TARGETS_OPTIONS_INIT, .priority = 1 };
+static const weir_parked_options parked = { WEIR_PARKED_OPTIONS_INIT, .flags = 0 };
+static const weir_lock_options lock = { WEIR_LOCK_OPTIONS_INIT, .lease_us = 1000000 };
+static const weir_appended appended = { WEIR_APPENDED_INIT, .flags = 0 };
+
 static const weir_tables_options tables_options = { WEIR_TABLES_OPTIONS_INIT, .url = "sqlite:x" };
 static const weir_value value = { WEIR_VALUE_INIT, .kind = WEIR_VALUE_TEXT };
 static const weir_order order = { WEIR_ORDER_INIT, .flags = WEIR_ORDER_DESCENDING };
 static const weir_claim claim = { WEIR_CLAIM_INIT, .flags = WEIR_CLAIM_NOWAIT };
 static const weir_finish finish = { WEIR_FINISH_INIT, .kind = WEIR_FINISH_DONE };
+
+/* A text of a literal: as an argument, in an initialiser, and assigned. */
+static size_t str_len(weir_str text)
+{
+    return text.len;
+}
+
+static int literals_are_texts(void)
+{
+    const weir_new_event placed = { WEIR_NEW_EVENT_INIT, .name = WEIR_STR("OrderPlaced") };
+    weir_str text = WEIR_STR("");
+    const size_t empty = text.len;
+    text = WEIR_STR("a\0b");
+    return str_len(WEIR_STR("order-1")) == 7 && placed.name.len == 11 && empty == 0 &&
+           text.len == 3;
+}
 
 static int failed;
 
@@ -46,7 +71,7 @@ static void check_size(int number, const char *type, uint32_t size, size_t expec
 
 int main(void)
 {
-    printf("1..14\n");
+    printf("1..22\n");
     check_size(1, "weir_options", options.size, sizeof(weir_options));
     check_size(2, "weir_new_event", event.size, sizeof(weir_new_event));
     check_size(3, "weir_expectation", expectation.size, sizeof(weir_expectation));
@@ -61,5 +86,15 @@ int main(void)
     check_size(12, "weir_order", order.size, sizeof(weir_order));
     check_size(13, "weir_claim", claim.size, sizeof(weir_claim));
     check_size(14, "weir_finish", finish.size, sizeof(weir_finish));
+    check_size(15, "weir_reaction", reaction.size, sizeof(weir_reaction));
+    check_size(16, "weir_lane", lane.size, sizeof(weir_lane));
+    check_size(17, "weir_engine_options", engine_options.size, sizeof(weir_engine_options));
+    check_size(18, "weir_targets_options", targets.size, sizeof(weir_targets_options));
+    check_size(19, "weir_parked_options", parked.size, sizeof(weir_parked_options));
+    check_size(20, "weir_lock_options", lock.size, sizeof(weir_lock_options));
+    check_size(21, "weir_appended", appended.size, sizeof(weir_appended));
+    const int good = literals_are_texts();
+    printf("%s 22 - WEIR_STR makes a text of a literal\n", good ? "ok" : "not ok");
+    failed |= !good;
     return failed;
 }

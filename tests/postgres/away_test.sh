@@ -43,6 +43,20 @@ kill -TERM "$follow" "$work"
 ok "the follower ends with 0" wait "$follow"
 ok "the worker ends with 0" wait "$work"
 
+# A worker that is started without a server says so, and begins when there is one.
+server_stop
+"$WEIR" work --on Placed --to mail --run true --name r --from start --log json >late.out 2>late.log &
+late=$!
+spawned "$late"
+ok "store_away is said while the worker waits to begin" wait_for store_away grep -q '"msg":"store_away"' late.log
+server_start
+ok "it begins" wait_for started grep -q '"msg":"started"' late.log
+is "each is said once, in order" \
+    "$(grep -oE '"msg":"(store_away|store_back|started)"' late.log | tr -d '\n')" \
+    '"msg":"store_away""msg":"store_back""msg":"started"'
+kill -TERM "$late"
+ok "the late worker ends with 0" wait "$late"
+
 # A follower whose calls give up before the server is back goes on as well, and says so.
 "$WEIR" log --follow --store 'postgres:///postgres?busy=10ms' >short.out 2>short.err &
 short=$!

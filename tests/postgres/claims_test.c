@@ -457,8 +457,8 @@ static void C42_closing_a_handle_on_tables_ends_what_waits(void **state)
     const weir_tables_options options = { WEIR_TABLES_OPTIONS_INIT, .url = test_server() };
     test_exec(t->conn, JOBS);
     snprintf(table, sizeof table, "%s.jobs", t->schema);
-    TEST_OK(t, weir_tables_open(&tables, &options, &t->err));
-    TEST_OK(t, weir_tables_adopt(&adopted, WEIR_NATIVE_POSTGRES, given, &t->err));
+    TEST_OK(t, weir_tables_open(&options, &tables, &t->err));
+    TEST_OK(t, weir_tables_adopt(WEIR_NATIVE_POSTGRES, given, &adopted, &t->err));
     const weir_value taken = { WEIR_VALUE_INIT, .name = STR("status"), .kind = WEIR_VALUE_TEXT,
                                .text = STR("taken") };
     const weir_value *const set[] = { &taken };
@@ -521,7 +521,7 @@ static void C36_a_claim_on_a_handle_is_one_statement(void **state)
              role);
     snprintf(table, sizeof table, "%s.jobs", t->schema);
     const weir_tables_options options = { WEIR_TABLES_OPTIONS_INIT, .url = url };
-    TEST_OK(t, weir_tables_open(&tables, &options, &t->err));
+    TEST_OK(t, weir_tables_open(&options, &tables, &t->err));
     const weir_value status = { WEIR_VALUE_INIT, .name = STR("status"), .kind = WEIR_VALUE_TEXT,
                                 .text = STR("taken") };
     const weir_value *const set[] = { &status };

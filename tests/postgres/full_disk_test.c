@@ -244,7 +244,7 @@ static weir *weir_on(pg_test *t, const char *database)
     const weir_options options = { WEIR_OPTIONS_INIT, .store_url = url,
                                    .application = "weir-test" };
     weir *w = NULL;
-    TEST_OK(t, weir_open(&w, &options, &t->err));
+    TEST_OK(t, weir_open(&options, &w, &t->err));
     t->weirs[t->weirs_count++] = w;
     return w;
 }

@@ -37,7 +37,7 @@ static void *follow(void *arg)
     worker *w = arg;
     weir_reader *reader = NULL;
     const weir_log_options options = { WEIR_LOG_OPTIONS_INIT, .flags = WEIR_READ_FOLLOW };
-    int32_t status = weir_log_open(&reader, w->weir, &options, &w->err);
+    int32_t status = weir_log_open(w->weir, &options, &reader, &w->err);
     while (status == WEIR_OK && !atomic_load(&w->stopping)) {
         const weir_event *event = NULL;
         status = weir_reader_next(reader, -1, &event, &w->err);
@@ -55,7 +55,7 @@ static void worker_start(pg_test *t, worker *w, const char *url)
 {
     const weir_options options = { WEIR_OPTIONS_INIT, .store_url = url, .application = "worker" };
     w->err.size = sizeof w->err;
-    TEST_OK(t, weir_open(&w->weir, &options, &t->err));
+    TEST_OK(t, weir_open(&options, &w->weir, &t->err));
     assert_int_equal(pthread_create(&w->thread, NULL, follow, w), 0);
 }
 

@@ -99,7 +99,8 @@ static void two_workers_both_get_full_slices(void **state)
     store_with_targets(t, 2 * TEN);
     PGconn *first = test_connect(t);
     PGconn *second = test_connect(t);
-    test_exec(second, "SET statement_timeout = '5s'");
+    test_exec(second,
+              "SET lock_timeout = '1s'"); /* counts while it waits for a lock, and then only */
     test_exec(first, "BEGIN");
     PGresult *result = test_query(first, "%s", lease_ten(t));
     assert_int_equal(PQntuples(result), TEN);

@@ -447,7 +447,7 @@ static void C40_nothing_else_loses_it(void **state)
              t->url);
     const pid_t holder = WEIR("holder", url, "lock", "e", "--", "sh", "-c", WORKS);
     WAIT_FOR(exists("p"));
-    const pid_t waiter = WEIR("waiter", url, "lock", "e", "--wait", "--check", "400ms", "--", "sh",
+    const pid_t waiter = WEIR("waiter", url, "lock", "e", "--wait", "--check", "4s", "--", "sh",
                               "-c", "touch w; while [ ! -e stop ]; do sleep 0.01; done");
     WAIT_FOR(sessions(t, "e", false) == 1);
     assert_true(test_wait(t->conn, SECONDS,
@@ -456,7 +456,8 @@ static void C40_nothing_else_loses_it(void **state)
     touch("go");
     assert_int_equal(ended(holder), 0);
     WAIT_FOR(exists("w"));
-    for (int i = 0; i < 100; i++) {
+    /* Longer than it takes until the lock is proved again, and shorter than --check. */
+    for (int i = 0; i < 250; i++) {
         (void)test_number(t->conn, "SELECT count(pg_cancel_backend(pid)) FROM pg_stat_activity "
                                    "WHERE application_name = 'weir lock e'");
         usleep(5000);

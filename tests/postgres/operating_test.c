@@ -366,7 +366,7 @@ static void check_finds_what_is_wrong(void **state)
         { "target-held", "UPDATE %s.targets SET blocked = 1" },
         { "target-lease", "UPDATE %s.targets SET holder = 'x'" },
         { "target-lane", "UPDATE %s.targets SET lane = 'x'" },
-        { "subscription-position", "UPDATE %s.subscriptions SET at = mark + 1" },
+        { "subscription-position", "UPDATE %s.subscriptions SET mark = at - 1" },
         { "subscription", "UPDATE %s.subscriptions SET target = 77" },
         { "subscription", "UPDATE %s.subscriptions SET reaction = 77" },
         { "work", "INSERT INTO %s.work VALUES (1, 1, 1)" },

@@ -241,7 +241,7 @@ weir *test_weir(pg_test *t)
     const weir_options options = { WEIR_OPTIONS_INIT, .store_url = t->url,
                                    .application = "weir-test" };
     weir *w = NULL;
-    TEST_OK(t, weir_open(&w, &options, &t->err));
+    TEST_OK(t, weir_open(&options, &w, &t->err));
     t->weirs[t->weirs_count++] = w;
     return w;
 }

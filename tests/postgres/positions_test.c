@@ -141,7 +141,7 @@ static void C16_a_follower_goes_on_soon_after_a_rollback(void **state)
     weir_reader *reader = NULL;
     const weir_event *event = NULL;
     int64_t took_us = INT64_MAX;
-    TEST_OK(t, weir_log_open(&reader, w, &options, &t->err));
+    TEST_OK(t, weir_log_open(w, &options, &reader, &t->err));
     /* Without an eye on what is held back it takes a second, every time. A busy machine has twenty
      * tries to be faster. */
     for (int i = 0; i < 20 && took_us >= 600000; i++) {
@@ -317,7 +317,7 @@ static void C16_the_hint_only_grows_and_never_beyond_the_log(void **state)
     const int64_t next = test_put(t, s, "a", "A");
     PGconn *slow = test_connect(t);
     test_exec(slow, "BEGIN; SELECT %s.safe_advance(%lld)", t->schema, (long long)next);
-    test_exec(t->conn, "SET statement_timeout = '2s'; SELECT %s.safe_advance(%lld)", t->schema,
+    test_exec(t->conn, "SET lock_timeout = '1s'; SELECT %s.safe_advance(%lld)", t->schema,
               (long long)next);
     assert_int_equal(safe_of(t, s), next);
     test_exec(slow, "COMMIT");

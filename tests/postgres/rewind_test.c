@@ -38,7 +38,7 @@ static weir *weir_by_link(pg_test *t)
     weir *w = NULL;
     const weir_options options = { WEIR_OPTIONS_INIT, .store_url = url_by_link(t),
                                    .application = "behind the link" };
-    TEST_OK(t, weir_open(&w, &options, &t->err));
+    TEST_OK(t, weir_open(&options, &w, &t->err));
     t->weirs[t->weirs_count++] = w;
     return w;
 }
@@ -84,7 +84,7 @@ static weir_reader *follower_open(pg_test *t, weir *w)
 {
     const weir_log_options options = { WEIR_LOG_OPTIONS_INIT, .flags = WEIR_READ_FOLLOW };
     weir_reader *reader = NULL;
-    TEST_OK(t, weir_log_open(&reader, w, &options, &t->err));
+    TEST_OK(t, weir_log_open(w, &options, &reader, &t->err));
     return reader;
 }
 
@@ -323,7 +323,7 @@ static void C16_a_reader_far_from_the_end_is_told_as_well(void **state)
     int32_t status = WEIR_OK;
     int count = 0;
     append_many(t);
-    TEST_OK(t, weir_log_open(&reader, w, &options, &t->err));
+    TEST_OK(t, weir_log_open(w, &options, &reader, &t->err));
     for (int i = 0; i < 100; i++) {
         TEST_OK(t, weir_reader_next(reader, 0, &event, &t->err));
         assert_non_null(event);

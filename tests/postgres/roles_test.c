@@ -99,7 +99,7 @@ static void each_kind_may_do_what_the_one_before_may_and_more(void **state)
         const char *statement;
     } calls[] = {
         { 1, "SELECT append_one(0, 0, 's', 0, 0, 'N', '{}', '{}')" },
-        { 1, "SELECT safe_prove(1)" },
+        { 0, "SELECT safe_prove(1)" },
         { 2, "SELECT declare('r', NULL, '*', 0, 'x', 0, false, 0)" },
         { 2, "SELECT lease('default', 'h', 1, 1, 1, 0, '{}', '{}', true, 0)" },
         { 2, "SELECT lock_take(false, 'n', 'h', 1000000)" },
@@ -229,6 +229,36 @@ static void C16_the_hint_moves_on_although_somebody_always_appends(void **state)
     assert_true(top >= 3); /* 1 is the gap */
 }
 
+/* Nobody but readers follows the log. An old gap is behind all of them once one has read past it,
+ * although somebody appends when the next one comes. */
+static void C16_those_who_only_read_move_the_hint(void **state)
+{
+    pg_test *t = *state;
+    char role[ROLE_BYTES], url[512];
+    (void)test_store(t);
+    PGconn *conn = session_of(t, "reader", role);
+    PGconn *slow = test_connect(t);
+    store_options o = test_options(t);
+    o.open_flags = WEIR_OPEN_READONLY;
+    (void)snprintf(url, sizeof url, "postgres:///postgres?host=%s&user=%s",
+                   getenv("WEIR_TEST_PG_DIR"), role);
+    o.path = weir__str(url);
+    test_exec(slow, "SET search_path = \"%s\"", t->schema);
+    test_exec(slow, "BEGIN; SELECT append_one(0, 0, 'a', 0, 0, 'A', '{}', '{}'); ROLLBACK");
+    test_exec(slow, "SELECT append_one(0, 0, 'a', 0, 0, 'A', '{}', '{}')"); /* 2; 1 is the gap */
+    assert_int_equal(last_seen(t, test_store_with(t, &o)), 2);
+    assert_int_equal(test_number(conn, "SELECT position FROM safe"), 2);
+    test_exec(slow, "BEGIN; SELECT append_one(0, 0, 'b', 0, 0, 'A', '{}', '{}')"); /* 3 */
+    assert_int_equal(last_seen(t, test_store_with(t, &o)), 2);
+    test_exec(slow, "COMMIT");
+    assert_int_equal(last_seen(t, test_store_with(t, &o)), 3);
+    for (size_t i = 0; i < t->stores_count; i++) {
+        t->stores[i]->ops->close(t->stores[i]);
+    }
+    t->stores_count = 0;
+    role_drop(t, conn, role);
+}
+
 /* ---- what an event is ----------------------------------------------------------------------- */
 
 /* `call` with the name in place of its %s. */
@@ -296,6 +326,41 @@ static void C01_names_are_checked_by_the_database_as_well(void **state)
         conn, "WR002",
         "SELECT worker_beat('w', 'h', 1, ARRAY[E'a\\nb'], '{}', '{}', false, 1, 1, 1, '')");
     assert_refused(conn, "WR002", "SELECT lock_take(false, E'a\\nb', 'h', 1)");
+    role_drop(t, conn, role);
+}
+
+/* Both are shown to operators. A source may be a pattern, so that it may begin with a dollar; a
+ * value is empty where the rule has none. */
+static void C01_sources_and_values_are_checked_by_the_database_as_well(void **state)
+{
+    pg_test *t = *state;
+    char role[ROLE_BYTES];
+    (void)test_put(t, test_store(t), "a", "A");
+    PGconn *conn = session_of(t, "worker", role);
+    static const char *const texts[] = {
+        "''",          "E'a\\nb'", "E'\\u001b[2J'",     "E'a\\u007f'",
+        "E'a\\u0085'", "NULL",     "repeat('x', 2000)", "repeat('x', 513)",
+    };
+    static const char *const calls[] = {
+        "SELECT subscribe('t', 'default', 1, 0, %s, 'x', 0)",
+        "SELECT route('{1}', '{1}', '{0}', '{1}', '{t}', '{0}', '{0}', '{0}', '{default}', '{0}', "
+        "ARRAY[%s], '{x}', '{1}', '{1}', '{}', '{}', '{}', '{}', '{}')",
+        "SELECT subscribe('t', 'default', 1, 0, '*', %s, 0)",
+        "SELECT route('{1}', '{1}', '{0}', '{1}', '{t}', '{0}', '{0}', '{0}', '{default}', '{0}', "
+        "'{*}', ARRAY[%s], '{1}', '{1}', '{}', '{}', '{}', '{}', '{}')",
+    };
+    test_exec(conn, "SELECT declare('r', NULL, '*', 0, 'x', 0, false, 0)");
+    for (size_t c = 0; c < 4; c++) {
+        for (size_t n = c < 2 ? 0 : 1; n < sizeof texts / sizeof texts[0]; n++) {
+            char sql[512];
+            call_with_name(sql, sizeof sql, calls[c], texts[n]);
+            assert_refused(conn, "WR002", sql);
+        }
+    }
+    assert_int_equal(test_number(conn, "SELECT count(*) FROM targets"), 0);
+    assert_int_equal(test_number(conn, "SELECT sum(routed) FROM reactions"), 0);
+    test_exec(conn, "SELECT subscribe('t', 'default', 1, 0, '$x', repeat('x', 512), 0)");
+    test_exec(conn, "SELECT subscribe('t', 'default', 1, 0, repeat('x', 512), '', 0)");
     role_drop(t, conn, role);
 }
 
@@ -542,6 +607,30 @@ static void C25_nothing_is_routed_beyond_the_end_of_the_log(void **state)
             assert_refused(conn, "WR003", sql);
         }
     }
+    /* first, last; the single events of the mark */
+    static const char *const marks[] = {
+        "'{1}', '{2}', '{}', '{}'",          "'{2}', '{2}', '{}', '{}'",
+        "'{1}', '{9000000000}', '{}', '{}'", "'{2}', '{1}', '{}', '{}'",
+        "'{0}', '{1}', '{}', '{}'",          "'{-9223372036854775808}', '{1}', '{}', '{}'",
+        "'{NULL}', '{1}', '{}', '{}'",       "'{1}', '{NULL}', '{}', '{}'",
+        "'{1}', '{1}', '{0}', '{2}'",        "'{1}', '{1}', '{0}', '{NULL}'",
+    };
+    for (size_t i = 0; i < sizeof marks / sizeof marks[0]; i++) {
+        char sql[512];
+        (void)snprintf(sql, sizeof sql,
+                       "SELECT route('{1}', '{1}', '{0}', '{1}', '{x}', '{0}', '{0}', '{0}', "
+                       "'{default}', '{0}', '{*}', '{x}', %s, '{}', '{}', '{}', 0)",
+                       marks[i]);
+        assert_refused(conn, "WR003", sql);
+    }
+    static const char *const starts[] = { "2", "9000000000000", "-5", "NULL" };
+    for (size_t i = 0; i < sizeof starts / sizeof starts[0]; i++) {
+        char sql[128];
+        (void)snprintf(sql, sizeof sql, "SELECT declare('soon', NULL, '*', 0, 'x', %s, false, 0)",
+                       starts[i]);
+        assert_refused(conn, "WR002", sql);
+    }
+    assert_int_equal(test_number(conn, "SELECT count(*) FROM reactions"), 1);
     assert_refused(conn, "WR002", "SELECT subscribe('y', 'default', 1, 0, '*', 'y', 2)");
     assert_refused(conn, "WR002", "SELECT subscribe('y', 'default', 1, 0, '*', 'y', -1)");
     assert_refused(conn, "WR002", "SELECT subscribe('y', 'default', 1, 0, '*', 'y', NULL)");
@@ -617,12 +706,20 @@ static void a_worker_that_cannot_be_read_is_refused_and_hides_no_other(void **st
         "NULL, 1, '{}', '{}', '{}', false, 60000000, 60000000, 10, '{}'",
         "'h', 1, '{}', '{}', '{}', false, NULL, 60000000, 10, '{}'",
         "'h', 1, '{}', '{}', '{}', false, 60000000, 60000000, 10, NULL",
+        /* Kept for less than no time, everybody would be forgotten. */
+        "'h', 1, '{}', '{}', '{}', false, 60000000, -9000000000000, 10, '{}'",
+        "'h', 1, '{}', '{}', '{}', false, -2, 60000000, 10, '{}'",
+        "'h', 1, '{}', '{}', '{}', false, 60000000, 60000000, -1, '{}'",
     };
+    test_exec(conn, "SELECT worker_beat('other', 'h', 1, '{}', '{}', '{}', false, 60000000, "
+                    "60000000, 10, '{}')");
     for (size_t i = 0; i < sizeof wrong / sizeof wrong[0]; i++) {
         char sql[256];
         (void)snprintf(sql, sizeof sql, "SELECT worker_beat('w', %s)", wrong[i]);
         assert_refused(conn, "WR002", sql);
     }
+    assert_string_equal(test_text(conn, "SELECT string_agg(name, ' ') FROM workers"), "other");
+    test_exec(conn, "SELECT worker_beat('other', 'h', 1, '{}', '{}', '{}', false, 0, 0, 10, '{}')");
     static const char beat[] = "SELECT worker_beat('%s', 'h', 1, '{default}', '{7}', '{8}', false, "
                                "60000000, 60000000, 10, '{}')";
     test_exec(conn, beat, "a");
@@ -674,7 +771,11 @@ static void what_looks_like_damage_is_not_let_in(void **state)
     assert_int_equal(test_number(conn, "SELECT count(*) FROM parked"), 1);
     static const char *const calls[] = {
         "SELECT snapshot_put('a', 9223372036854775807, 'r', '')",
+        "SELECT snapshot_put('a', 1, 'r', '')",
         "SELECT snapshot_put('a', -1, 'r', '')",
+        "SELECT snapshot_put('a', NULL, 'r', '')",
+        "SELECT snapshot_put('nowhere', 0, 'r', '')",
+        "SELECT snapshot_put('nowhere', 9223372036854775807, 'r', '')",
         "SELECT snapshot_put(E'a\nb', 0, 'r', '')",
         "SELECT lock_take(false, 'n', E'h\x1b[2J', 1000000)",
         "SELECT lock_take(false, 'n', repeat('h', 600), 1000000)",
@@ -686,6 +787,7 @@ static void what_looks_like_damage_is_not_let_in(void **state)
         assert_refused(conn, "WR002", calls[i]);
     }
     assert_int_equal(test_number(conn, "SELECT count(*) FROM locks"), 0);
+    assert_int_equal(test_number(conn, "SELECT count(*) FROM snapshots"), 0);
     test_exec(conn, "SELECT snapshot_put('a', 0, 'r', '')");
     test_exec(conn, "SELECT lock_take(false, 'n', 'h', 1000000)");
     role_drop(t, conn, role);
@@ -755,7 +857,9 @@ int main(int argc, char **argv)
         PG_TEST(the_owner_is_granted_nothing_and_loses_nothing),
         PG_TEST(C16_a_granted_role_cannot_make_readers_skip_an_event),
         PG_TEST(C16_the_hint_moves_on_although_somebody_always_appends),
+        PG_TEST(C16_those_who_only_read_move_the_hint),
         PG_TEST(C01_names_are_checked_by_the_database_as_well),
+        PG_TEST(C01_sources_and_values_are_checked_by_the_database_as_well),
         PG_TEST(C02_data_and_meta_are_checked_by_the_database_as_well),
         PG_TEST(C08_a_batch_that_is_numbered_wrongly_is_refused),
         PG_TEST(C10_a_granted_role_cannot_take_the_key_of_another_stream),

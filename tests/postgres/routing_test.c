@@ -204,7 +204,7 @@ static void a_mark_in_the_wrong_lane_is_named_and_nothing_is_written(void **stat
     TEST_IS(t, route(s, &r, &bad_mark, &t->err), WEIR_EINVAL);
     assert_int_equal(bad_mark, 3);
     assert_string_equal(t->err.message, "target \"t-00003\" is in lane \"l\", not in \"other\"");
-    assert_string_equal(t->err.detail, "");
+    assert_false(weir__error_advised(&t->err));
     /* Two marks that disagree about a target that is new. */
     r.marks[3].lane = weir__str("l");
     r.marks[4] = r.marks[1];

@@ -361,6 +361,7 @@ static void use_locks(void)
     store_lock lock = { 0 };
     store_once once = { 0 };
     store_lock_list locks = { 0 };
+    store_once_list runs = { 0 };
     const weir_str name = weir__str("nightly");
     const weir_str holder = weir__str("client on host");
     CALL(WEIR_OK, store->ops->lock_take(store, name, holder, 60000000, &arena, &lock, &err));
@@ -376,7 +377,9 @@ static void use_locks(void)
     CALL(WEIR_OK, store->ops->once_finish(store, name, once.run.fence, once.run.token, 0,
                                           weir__str("output"), &err));
     CALL(WEIR_OK, store->ops->once_begin(store, name, holder, 60000000, &arena, &once, &err));
+    CALL(WEIR_OK, store->ops->once_runs(store, NULL, 10, &runs, &err));
     CALL(WEIR_OK, store->ops->once_forget(store, name, &err));
+    weir__arena_free(&runs.arena);
     weir__arena_free(&locks.arena);
     weir__arena_free(&arena);
 }

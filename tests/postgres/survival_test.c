@@ -38,7 +38,7 @@ static weir *weir_by(pg_test *t, const char *host)
              t->schema);
     const weir_options options = { WEIR_OPTIONS_INIT, .store_url = url,
                                    .application = "weir-test" };
-    TEST_OK(t, weir_open(&w, &options, &t->err));
+    TEST_OK(t, weir_open(&options, &w, &t->err));
     return w;
 }
 

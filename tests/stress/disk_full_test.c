@@ -201,7 +201,7 @@ static void a_store_is_not_half_created_on_a_full_disk(void **state)
 
     char *url = text_format("sqlite:%s", d.path);
     const weir_options o = { WEIR_OPTIONS_INIT, .store_url = url };
-    assert_int_equal(weir_open(&w, &o, &err), WEIR_EIO);
+    assert_int_equal(weir_open(&o, &w, &err), WEIR_EIO);
     assert_non_null(strstr(err.message, "full"));
     assert_int_equal(unlink(rest), 0);
     w = store_open(url, 0);

@@ -202,7 +202,7 @@ static verdict cut_judge(const char *directory, const workload *w, size_t step)
     char *path = text_format("%s/s.db", directory);
     char *url = text_format("sqlite:%s?sync=normal", path);
     const weir_options o = { WEIR_OPTIONS_INIT, .store_url = url };
-    if (weir_open(&store, &o, &err) != WEIR_OK) {
+    if (weir_open(&o, &store, &err) != WEIR_OK) {
         verdict_wrong(&v, "it does not open:", err.message);
     } else if (weir_log(store, NULL, event_found, &f, &err) != WEIR_OK) {
         verdict_wrong(&v, "its log cannot be read:", err.message);

@@ -90,7 +90,7 @@ static int64_t count_of(const char *url, weir_error *err)
     int64_t count = 0;
     weir *w = NULL;
     const weir_options o = { WEIR_OPTIONS_INIT, .flags = WEIR_OPEN_EXISTING, .store_url = url };
-    if (weir_open(&w, &o, err) != WEIR_OK) {
+    if (weir_open(&o, &w, err) != WEIR_OK) {
         return -1;
     }
     assert_int_equal(weir_log(w, NULL, event_count, &count, err), WEIR_OK);

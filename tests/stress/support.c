@@ -132,7 +132,7 @@ weir *store_open(const char *url, uint32_t flags)
     weir *w = NULL;
     weir_error err;
     const weir_options o = { WEIR_OPTIONS_INIT, .flags = flags, .store_url = url };
-    if (weir_open(&w, &o, &err) != WEIR_OK) {
+    if (weir_open(&o, &w, &err) != WEIR_OK) {
         (void)fprintf(stderr, "stress: cannot open %s: %s\n", url, err.message);
         abort();
     }
@@ -146,7 +146,7 @@ weir *store_await(const char *url, int seconds)
     for (;;) {
         weir *w = NULL;
         weir_error err;
-        const int32_t rc = weir_open(&w, &o, &err);
+        const int32_t rc = weir_open(&o, &w, &err);
         if (rc == WEIR_OK) {
             return w;
         }

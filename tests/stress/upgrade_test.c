@@ -256,7 +256,7 @@ static void a_kept_store_of_schema_1_opens_and_reads(void **state)
     const weir_options reading = { WEIR_OPTIONS_INIT, .flags = WEIR_OPEN_READONLY,
                                    .store_url = p.url };
     weir *w = NULL;
-    assert_int_equal(weir_open(&w, &reading, &err), WEIR_EMISUSE);
+    assert_int_equal(weir_open(&reading, &w, &err), WEIR_EMISUSE);
     assert_non_null(strstr(err.message, "opening it once for writing"));
     assert_int_equal(number_of(p.path, there), 0);
     w = store_open(p.url, WEIR_OPEN_EXISTING);
@@ -289,7 +289,7 @@ static void upgrade_child(const place *p, int start)
     if (read(start, &byte, 1) != 0) { /* the parent closes it for all of us at once */
         _exit(2);
     }
-    const int32_t rc = weir_open(&w, &o, &err);
+    const int32_t rc = weir_open(&o, &w, &err);
     if (rc != WEIR_OK) {
         (void)fprintf(stderr, "upgrade: %s\n", err.message);
         _exit(3);
@@ -341,7 +341,7 @@ static void a_store_of_a_newer_schema_is_refused_and_left_alone(void **state)
         weir *w = NULL;
         weir_error err;
         const weir_options o = { WEIR_OPTIONS_INIT, .flags = ways[i], .store_url = p.url };
-        assert_int_equal(weir_open(&w, &o, &err), WEIR_ENEWER);
+        assert_int_equal(weir_open(&o, &w, &err), WEIR_ENEWER);
         assert_null(w);
         assert_non_null(strstr(err.message, "schema 3"));
         assert_non_null(strstr(err.message, "schema 2"));
@@ -358,7 +358,7 @@ static void an_upgrade_that_fails_leaves_the_store_as_it_was(void **state)
     place p = kept_unpack();
     const weir_options o = { WEIR_OPTIONS_INIT, .store_url = p.url };
     weir__sqlite_schema_pretend(&schema_broken);
-    assert_int_not_equal(weir_open(&w, &o, &err), WEIR_OK);
+    assert_int_not_equal(weir_open(&o, &w, &err), WEIR_OK);
     assert_non_null(strstr(err.message, "no_such_table"));
     weir__sqlite_schema_pretend(NULL);
     assert_int_equal(number_of(p.path, "SELECT schema FROM weir_store"), 1);

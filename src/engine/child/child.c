@@ -30,6 +30,11 @@ enum {
     EXIT_PERMANENT = 65,    /* EX_DATAERR of sysexits.h   */
 };
 
+/* A program that reads to the end of stdin waits for ever: stdin stays open for the next event. */
+static const char silent_hint[] =
+    "; an exec: handler gets one line per event and must answer each line (read a line, not to the "
+    "end of stdin)";
+
 struct child {
     child_keeper *keeper; /* borrowed, outlives the child           */
     char *command;        /* owned                                  */
@@ -190,9 +195,9 @@ static weir_status exit_explain(child_result *out, int32_t kind, const process *
                             WEXITSTATUS(status), suffix, left);
 }
 
-/* Ends a program that did not end by itself. */
+/* Ends a program that did not end by itself. stays: it is one that answers line by line. */
 static weir_status cut_short(child_result *out, process *p, const child_call *call,
-                             process_turn turn, weir_error *err)
+                             process_turn turn, bool stays, weir_error *err)
 {
     weir__process_end(p, call);
     if (p->flooded) {
@@ -203,7 +208,8 @@ static weir_status cut_short(child_result *out, process *p, const child_call *ca
     return turn == PROCESS_STOPPED
                ? explain_as(out, CHILD_INTERRUPTED, p, err, "the handler was interrupted")
                : explain_as(out, CHILD_RETRY, p, err,
-                            "the handler was not done by its deadline and was killed");
+                            "the handler was not done by its deadline and was killed%s",
+                            stays ? silent_hint : "");
 }
 
 /* Nothing was run: that is no result, and no fault of the program. */
@@ -329,7 +335,7 @@ weir_status weir__child_run(child_keeper *k, const char *command, const child_ca
     status = start_failure(p, err);
     if (status == WEIR_OK) {
         status = p->over && !p->flooded ? run_judge(out, p, call->plain, err)
-                                        : cut_short(out, p, call, turn, err);
+                                        : cut_short(out, p, call, turn, false, err);
     }
     weir__process_free(p);
     return status;
@@ -432,7 +438,7 @@ static weir_status answer_judge(child_result *out, process *p, const child_call 
 
     *valid = false;
     if (p->flooded) {
-        return cut_short(out, p, call, turn, err);
+        return cut_short(out, p, call, turn, false, err);
     }
     if (answered && (p->lines_count > 1 || p->line.len > 0)) {
         weir__process_end(p, call);
@@ -455,7 +461,7 @@ static weir_status answer_judge(child_result *out, process *p, const child_call 
         return explain_as(out, CHILD_RETRY, p, err,
                           "the handler closed its stdout without answering and was killed");
     }
-    return cut_short(out, p, call, turn, err);
+    return cut_short(out, p, call, turn, true, err);
 }
 
 /* Something had been written since the last answer: it cannot be told from an answer to the next

@@ -745,6 +745,20 @@ static weir_status fault_once_forget(weir_store *base, weir_str key, weir_error 
     return call_end(&call, status, err);
 }
 
+static weir_status fault_once_runs(weir_store *base, const store_pattern *match, int64_t limit,
+                                   store_once_list *list, weir_error *err)
+{
+    fault_store *s = self_of(base);
+    fault_call call;
+    weir_status status = call_begin(s, FAULT_ONCE_RUNS, &call, err);
+    if (status == WEIR_OK) {
+        do {
+            status = s->inner->ops->once_runs(s->inner, match, limit, list, err);
+        } while (call_again(&call));
+    }
+    return call_end(&call, status, err);
+}
+
 static void fault_watch_close(store_watch *watch)
 {
     if (watch != NULL) {
@@ -864,6 +878,7 @@ static const weir_store_ops fault_ops = {
     .once_extend = fault_once_extend,
     .once_finish = fault_once_finish,
     .once_forget = fault_once_forget,
+    .once_runs = fault_once_runs,
 };
 
 weir_status weir__fault_open(weir_store **out, weir_store *inner, weir_error *err)

@@ -60,6 +60,7 @@ typedef enum fault_verb {
     FAULT_ONCE_EXTEND,
     FAULT_ONCE_FINISH,
     FAULT_ONCE_FORGET,
+    FAULT_ONCE_RUNS,
     FAULT_VERBS_COUNT,
 } fault_verb;
 

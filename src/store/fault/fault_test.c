@@ -242,6 +242,7 @@ static weir_status call_lock_verb(setup *s, fault_verb verb)
     store_lock lock = { 0 };
     store_once once = { 0 };
     store_lock_list locks = { 0 };
+    store_once_list runs = { 0 };
     if (verb == FAULT_LOCK_TAKE) {
         status = o->lock_take(w, name, me, 1000, &s->arena, &lock, err);
     } else if (verb == FAULT_LOCK_EXTEND) {
@@ -258,7 +259,10 @@ static weir_status call_lock_verb(setup *s, fault_verb verb)
         status = o->once_finish(w, name, 1, 0, 0, me, err);
     } else if (verb == FAULT_ONCE_FORGET) {
         status = o->once_forget(w, name, err);
+    } else if (verb == FAULT_ONCE_RUNS) {
+        status = o->once_runs(w, NULL, 1, &runs, err);
     }
+    weir__arena_free(&runs.arena);
     weir__arena_free(&locks.arena);
     return status;
 }

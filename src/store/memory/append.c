@@ -65,7 +65,9 @@ static bool key_add(memory_core *c, const store_append *a)
     k->results_count = a->streams_count;
     for (size_t i = 0; i < a->streams_count; i++) {
         const store_append_stream *s = &a->streams[i];
-        k->results[i] = (memory_key_result){ .first = s->first, .last = s->last, .id = s->id };
+        k->results[i] = (memory_key_result){
+            .first = s->first, .last = s->last, .id = s->id, .created_us = s->created_us
+        };
     }
     memory_key **before = c->key_newest == NULL ? &c->key_oldest : &c->key_newest->newer;
     if (!weir__tx_save(c, before, sizeof *before) ||
@@ -100,6 +102,7 @@ static weir_status judge_key(memory_core *c, store_append *a, bool *replayed, we
         a->streams[i].first = k->results[i].first;
         a->streams[i].last = k->results[i].last;
         a->streams[i].id = k->results[i].id;
+        a->streams[i].created_us = k->results[i].created_us;
     }
     *replayed = true;
     return WEIR_OK;
@@ -175,6 +178,7 @@ static weir_status judge_streams(memory_core *c, store_append *a, memory_stream 
         want->first = -1;
         want->last = s == NULL ? WEIR_VERSION_NONE : weir__memory_stream_version(c, s);
         want->id = 0;
+        want->created_us = 0;
         if ((a->flags & STORE_APPEND_CLOSE) != 0 && i == 0) {
             status = judge_close(c, a, s, done, err);
         } else if (s != NULL && s->closed) {
@@ -254,6 +258,7 @@ static weir_status write_events(memory_core *c, store_append *a, memory_stream *
             result->first = result->last;
         }
         result->id = weir__memory_head(c);
+        result->created_us = now_us;
     }
     return WEIR_OK;
 }

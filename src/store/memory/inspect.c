@@ -35,6 +35,9 @@ static bool subscription_fill(const memory_subscription *s, weir_arena *arena,
         .retries = s->state.retries,
         .priority = s->state.priority,
         .retired = s->reaction->state.retired,
+        .routed = s->reaction->state.reread_to > s->reaction->state.routed
+                      ? s->reaction->state.reread_to
+                      : s->reaction->state.routed,
     };
     return weir__memory_text_copy(arena, weir__memory_reaction_name(s->reaction),
                                   &out->reaction_name) &&
@@ -238,10 +241,10 @@ static int compare_lane_name(const void *key, const void *lane)
     return weir__str_compare(*(const weir_str *)key, ((const store_lane *)lane)->lane);
 }
 
-static void lane_count(store_lane *lane, store_target_state state)
+static void lane_count(store_lane *lane, const memory_target *t, int64_t now_us)
 {
     lane->targets++;
-    switch (state) {
+    switch (weir__memory_target_state(t, now_us)) {
     case STORE_TARGET_LEASED:
         lane->leased++;
         break;
@@ -249,7 +252,11 @@ static void lane_count(store_lane *lane, store_target_state state)
         lane->blocked++;
         break;
     case STORE_TARGET_DEFERRED:
-        lane->deferred++;
+        if (t->state.event != 0 && t->state.error.len > 0) {
+            lane->retrying++;
+        } else {
+            lane->deferred++;
+        }
         break;
     case STORE_TARGET_READY:
         lane->ready++;
@@ -320,7 +327,7 @@ static weir_status lanes_locked(memory_handle *h, store_lane_list *list, weir_er
         const memory_target *t = c->targets[i];
         store_lane *lane = bsearch(&t->lane->item.key, list->lanes, list->lanes_count,
                                    sizeof *list->lanes, compare_lane_name);
-        lane_count(lane, weir__memory_target_state(t, now_us));
+        lane_count(lane, t, now_us);
         lane_lag(lane, t);
     }
     for (size_t i = 0; i < list->lanes_count; i++) {

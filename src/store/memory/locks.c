@@ -325,6 +325,64 @@ weir_status weir__memory_locks(weir_store *base, store_lock_list *list, weir_err
     return status;
 }
 
+static int compare_runs(const void *a, const void *b)
+{
+    const store_once *left = a;
+    const store_once *right = b;
+    const bool left_runs = left->state == STORE_ONCE_RUNNING;
+    if (left_runs != (right->state == STORE_ONCE_RUNNING)) {
+        return left_runs ? -1 : 1;
+    }
+    if (left->run.since_us != right->run.since_us) {
+        return left->run.since_us > right->run.since_us ? -1 : 1;
+    }
+    return weir__str_compare(left->run.name, right->run.name);
+}
+
+static weir_status runs_locked(const memory_core *c, const store_pattern *match, int64_t now_us,
+                               store_once_list *list, weir_error *err)
+{
+    size_t cursor = 0;
+    store_once *runs = weir__arena_alloc(&list->arena, (c->once.count + 1) * sizeof *runs);
+    if (runs == NULL) {
+        return weir__memory_full(err);
+    }
+    list->runs = runs;
+    for (table_item *item; (item = weir__table_next(&c->once, &cursor)) != NULL;) {
+        store_once run = lock_of(item)->once;
+        if (match != NULL && !weir__pattern_matches(match, run.run.name)) {
+            continue;
+        }
+        run.state = weir__once_state_at(&run, now_us);
+        run.output = (weir_str){ 0 };
+        const weir_status status = copy_out(&run, &list->arena, &runs[list->runs_count], err);
+        if (status != WEIR_OK) {
+            return status;
+        }
+        list->runs_count++;
+    }
+    qsort(runs, list->runs_count, sizeof *runs, compare_runs);
+    return WEIR_OK;
+}
+
+weir_status weir__memory_once_runs(weir_store *base, const store_pattern *match, int64_t limit,
+                                   store_once_list *list, weir_error *err)
+{
+    memory_handle *h = weir__memory_handle(base);
+    weir__arena_reset(&list->arena);
+    list->runs = NULL;
+    list->runs_count = 0;
+    weir__lock(&h->core->mu);
+    const weir_status status = runs_locked(h->core, match, weir__memory_now(h), list, err);
+    weir__unlock(&h->core->mu);
+    if (status != WEIR_OK) {
+        list->runs_count = 0;
+    } else if ((int64_t)list->runs_count > limit) {
+        list->runs_count = (size_t)limit;
+    }
+    return status;
+}
+
 static void rows_free(table *rows)
 {
     size_t cursor = 0;

@@ -63,7 +63,7 @@ struct memory_event {
 };
 
 typedef struct memory_key_result {
-    int64_t first, last, id;
+    int64_t first, last, id, created_us;
 } memory_key_result;
 
 /* An idempotency key. */
@@ -568,6 +568,8 @@ weir_status weir__memory_block(weir_store *base, int64_t target, int64_t fence,
 weir_status weir__memory_defer(weir_store *base, int64_t target, int64_t fence, int64_t until_us,
                                weir_error *err);
 weir_status weir__memory_operate(weir_store *base, store_operate *op, weir_error *err);
+/* As weir__target_is_passed. */
+bool weir__memory_is_passed(const memory_target *t);
 weir_status weir__memory_lane_pause(weir_store *base, weir_str lane, bool paused, weir_str by,
                                     bool *changed, weir_error *err);
 weir_status weir__memory_targets(weir_store *base, const store_targets_query *q,
@@ -607,6 +609,8 @@ weir_status weir__memory_once_extend(weir_store *base, weir_str key, int64_t fen
 weir_status weir__memory_once_finish(weir_store *base, weir_str key, int64_t fence, int64_t token,
                                      int64_t exit_status, weir_str output, weir_error *err);
 weir_status weir__memory_once_forget(weir_store *base, weir_str key, weir_error *err);
+weir_status weir__memory_once_runs(weir_store *base, const store_pattern *match, int64_t limit,
+                                   store_once_list *list, weir_error *err);
 weir_status weir__memory_check(weir_store *base, store_finding_fn fn, void *ctx, weir_error *err);
 
 #endif

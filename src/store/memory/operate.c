@@ -42,7 +42,29 @@ static bool to_clear(const memory_target *t)
            t->state.error.len > 0;
 }
 
+bool weir__memory_is_passed(const memory_target *t)
+{
+    return t->state.blocked && t->state.failed != NULL && t->state.event != 0 &&
+           t->state.attempts == 0;
+}
+
 /* ---- reset -------------------------------------------------------------------------------- */
+
+static int64_t least(int64_t a, int64_t b)
+{
+    return a < b ? a : b;
+}
+
+static int64_t greatest(int64_t a, int64_t b)
+{
+    return a > b ? a : b;
+}
+
+/* What was routed of the log. No position is further, unless the log has lost its end. */
+static int64_t routed_to(const memory_core *c, const memory_reaction *r)
+{
+    return least(greatest(r->state.routed, r->state.reread_to), weir__memory_head(c));
+}
 
 /* The last position that a subscription does not handle again. */
 static int64_t reset_position(const memory_core *c, const store_operate *op,
@@ -54,14 +76,21 @@ static int64_t reset_position(const memory_core *c, const store_operate *op,
     } else if (op->reset_to == STORE_RESET_TIME) {
         position = weir__memory_position_before(c, op->time_us);
     }
-    return position < r->state.since ? r->state.since : position;
+    return greatest(least(position, routed_to(c, r)), r->state.since);
+}
+
+/* What becomes of a mark when `at` has become this. */
+static int64_t reset_mark(const memory_core *c, const memory_subscription *s, int64_t at)
+{
+    return greatest(at, least(s->state.mark, routed_to(c, s->reaction)));
 }
 
 static bool reset_wanted(const memory_core *c, const store_operate *op, const memory_target *t)
 {
     for (size_t i = 0; i < t->subscriptions_count; i++) {
         const memory_subscription *s = t->subscriptions[i];
-        if (s->state.at > reset_position(c, op, s->reaction)) {
+        const int64_t at = least(s->state.at, reset_position(c, op, s->reaction));
+        if (s->state.at > at || s->state.mark != reset_mark(c, s, at)) {
             return true;
         }
     }
@@ -76,9 +105,7 @@ static bool reset_work(memory_core *c, memory_subscription *s, int64_t position)
         return false;
     }
     s->state.mark = position;
-    if (r->state.reread_to < r->state.routed) {
-        r->state.reread_to = r->state.routed;
-    }
+    r->state.reread_to = routed_to(c, r);
     if (r->state.routed > position) {
         r->state.routed = position;
     }
@@ -92,10 +119,12 @@ static bool reset(memory_core *c, const store_operate *op, memory_target *t)
     for (size_t i = 0; i < t->subscriptions_count; i++) {
         memory_subscription *s = t->subscriptions[i];
         const int64_t position = reset_position(c, op, s->reaction);
-        if (s->state.at <= position) {
+        const bool moves = s->state.at > position;
+        s->state.at = least(s->state.at, position);
+        s->state.mark = reset_mark(c, s, s->state.at);
+        if (!moves) {
             continue;
         }
-        s->state.at = position;
         if (weir__memory_current(s->reaction)->rule == STORE_RULE_WORK &&
             !reset_work(c, s, position)) {
             return false;
@@ -191,11 +220,12 @@ static bool wanted(memory_core *c, const store_operate *op, memory_target *t)
 {
     switch (op->verb) {
     case STORE_UNBLOCK:
-        return t->state.blocked || t->state.due_us != 0;
+        return (t->state.blocked || t->state.due_us != 0) && !weir__memory_is_passed(t);
     case STORE_RESET:
         return reset_wanted(c, op, t);
     case STORE_SKIP:
-        return t->state.behind && find_obstacle(c, t).subscription != NULL;
+        return t->state.behind && !weir__memory_is_passed(t) &&
+               find_obstacle(c, t).subscription != NULL;
     case STORE_PRIORITIZE:
         return op->clear ? t->state.prioritized
                          : !t->state.prioritized || t->state.override != op->priority;

@@ -3,6 +3,7 @@
 #include "base/error.h"
 #include "base/str.h"
 #include "store/memory/memory_store.h"
+#include "store/request.h"
 
 #include <stdlib.h>
 
@@ -218,7 +219,13 @@ static weir_status declare_locked(memory_core *c, const store_reaction_declarati
     memory_reaction *r = (memory_reaction *)(void *)weir__table_find(
         &c->reactions_by_name, weir__str_hash(d->name), d->name);
     memory_definition *def = NULL;
-    weir_status status = definition_open(&def, d, err);
+    weir_status status = WEIR_OK;
+    if (r == NULL && d->start == STORE_START_POSITION) {
+        status = weir__start_check(d->start_position, weir__memory_head(c), err);
+    }
+    if (status == WEIR_OK) {
+        status = definition_open(&def, d, err);
+    }
     if (status != WEIR_OK) {
         return status;
     }

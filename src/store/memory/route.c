@@ -1,6 +1,7 @@
 /* route.c - what the router found: marks, work rows, parks; and subscribing by hand. */
 #include "base/error.h"
 #include "base/str.h"
+#include "store/beyond.h"
 #include "store/memory/memory_store.h"
 
 static weir_status check_step(const memory_core *c, const store_route_step *step, weir_error *err)
@@ -41,9 +42,33 @@ static bool mark_counts(const memory_reaction *r, const memory_subscription *s,
            (s != NULL && s->state.was_reset);
 }
 
-static weir_status raise_mark(memory_core *c, memory_reaction *r, const store_mark *mark,
-                              weir_error *err)
+/* Blocks a target whose position is beyond the log; *beyond: it was not blocked for that before.
+ * false: out of memory. */
+static bool block_beyond(memory_core *c, const memory_subscription *s, const store_mark *mark,
+                         const store_route_step *step, int64_t now_us, bool *beyond)
 {
+    char text[STORE_BEYOND_TEXT_BYTES_MAX];
+    memory_target *t = s->target;
+
+    if (weir__memory_is_passed(t)) {
+        return true;
+    }
+    *beyond = true;
+    t->state.blocked = true;
+    t->state.blocked_us = now_us;
+    t->state.event = mark->first;
+    t->state.attempts = 0;
+    t->state.failed = s->reaction;
+    t->state.fence++;
+    return weir__memory_lease_end(c, t) &&
+           weir__tx_set_text(c, &t->state.error,
+                             weir__beyond_text(text, mark, step, s->state.at, s->state.mark));
+}
+
+static weir_status raise_mark(memory_core *c, const store_mark *mark, const store_route_step *step,
+                              int64_t now_us, bool *beyond, weir_error *err)
+{
+    memory_reaction *r = weir__memory_reaction(c, step->reaction);
     memory_target *t = weir__memory_target_find(c, mark->target);
     memory_subscription *s = t == NULL ? NULL : weir__memory_subscription(t, r);
     const bool counts = mark_counts(r, s, mark);
@@ -53,11 +78,16 @@ static weir_status raise_mark(memory_core *c, memory_reaction *r, const store_ma
     if (t != NULL || counts) {
         status = weir__memory_target_ensure(c, mark->target, mark->lane, &t, err);
     }
-    if (status != WEIR_OK || !counts) {
+    const bool is_beyond = s != NULL && weir__mark_is_beyond(mark, step, r->state.reread_to,
+                                                             s->state.at, s->state.mark);
+    if (status != WEIR_OK || (!counts && !is_beyond)) {
         return status;
     }
-    if (!weir__tx_edit(c, t)) {
+    if (!weir__tx_edit(c, t) || (is_beyond && !block_beyond(c, s, mark, step, now_us, beyond))) {
         return weir__memory_full(err);
+    }
+    if (!counts) {
+        return WEIR_OK;
     }
     if (s == NULL) {
         const store_subscribe sub = { .priority = mark->priority,
@@ -126,8 +156,11 @@ static weir_status route_locked(memory_handle *h, const store_route *route, size
     }
     for (size_t i = 0; i < route->marks_count && status == WEIR_OK; i++) {
         const store_mark *mark = &route->marks[i];
-        memory_reaction *r = weir__memory_reaction(c, route->steps[mark->reaction_index].reaction);
-        status = raise_mark(c, r, mark, err);
+        bool beyond = false;
+        status = raise_mark(c, mark, &route->steps[mark->reaction_index], now_us, &beyond, err);
+        if (beyond && route->beyond != NULL) {
+            route->beyond[i] = true;
+        }
         *bad = i;
     }
     for (size_t i = 0; i < route->parks_count && status == WEIR_OK; i++) {

@@ -284,6 +284,7 @@ static const weir_store_ops memory_ops = {
     .once_extend = weir__memory_once_extend,
     .once_finish = weir__memory_once_finish,
     .once_forget = weir__memory_once_forget,
+    .once_runs = weir__memory_once_runs,
 };
 
 weir_status weir__memory_open(weir_store **out, const store_options *options, weir_error *err)

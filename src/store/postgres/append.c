@@ -41,7 +41,7 @@ enum {
     COLUMN_LAST,
     COLUMN_POSITION,
     COLUMN_EXPECTED,
-    COLUMN_ACTUAL,
+    COLUMN_ACTUAL, /* of a success: the time of its events */
     COLUMN_OTHER,
 };
 
@@ -433,6 +433,7 @@ weir_status weir__pg_append_results(const PGresult *result, store_append *const 
         a->streams[at].first = weir__pg_i64(result, row, COLUMN_FIRST);
         a->streams[at].last = weir__pg_i64(result, row, COLUMN_LAST);
         a->streams[at].id = weir__pg_i64(result, row, COLUMN_POSITION);
+        a->streams[at].created_us = weir__pg_i64_or(result, row, COLUMN_ACTUAL, 0);
         a->replayed = weir__pg_bool(result, row, COLUMN_REPLAYED);
         streams--;
     }

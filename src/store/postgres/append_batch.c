@@ -19,6 +19,9 @@
 /* The columns of append_batch that append has not. */
 enum { COLUMN_HEADS = 10, COLUMN_IDS = 11 };
 
+/* As in append.c: here the time of all events. */
+enum { COLUMN_ACTUAL = 8 };
+
 /* An array of int8 in binary: five words, then a length and a value for each. */
 enum { ARRAY_HEADER_BYTES = 20, ARRAY_ITEM_BYTES = 12 };
 
@@ -169,6 +172,7 @@ weir_status weir__pg_heads_results(const pg_heads *h, const PGresult *result,
         ids.len != ARRAY_HEADER_BYTES + h->events_count * ARRAY_ITEM_BYTES) {
         return weir__fail(err, WEIR_ECORRUPT, "the answer to a batch of appends cannot be read");
     }
+    const int64_t created_us = weir__pg_i64_or(result, 0, COLUMN_ACTUAL, 0);
     size_t event = 0;
     for (size_t i = 0; i < count; i++) {
         store_append *a = appends[i];
@@ -183,6 +187,7 @@ weir_status weir__pg_heads_results(const pg_heads *h, const PGresult *result,
             const size_t head = (size_t)h->event_heads[event] - 1;
             stream->last = array_item(heads.ptr, head) + h->event_offsets[event];
             stream->id = array_item(ids.ptr, event);
+            stream->created_us = created_us;
             if (stream->first < 0) {
                 stream->first = stream->last;
             }

@@ -302,7 +302,7 @@ BEGIN
         ELSIF FOUND THEN
             RETURN QUERY
                 SELECT append_index, r.stream, 0, true, r.first, r.last, r.id, NULL::bigint,
-                       NULL::bigint, NULL::text
+                       weir.append_time(r.id), NULL::text
                   FROM weir.append_kept(kept.result) AS r;
             RETURN;
         END IF;
@@ -338,6 +338,7 @@ BEGIN
         status := 0;
         first_version := -1;
         last_version := actual;
+        actual := NULL;
         position := 0;
         RETURN NEXT;
         RETURN;
@@ -388,7 +389,7 @@ BEGIN
                    CASE WHEN e.count > 0 THEN u.head + 1 ELSE -1 END,
                    CASE WHEN u.has OR e.count > 0 THEN u.head + e.count ELSE -1 END,
                    CASE WHEN e.count > 0 THEN q.next + e.last - 1 ELSE 0 END,
-                   NULL::bigint, NULL::bigint, NULL::text
+                   NULL::bigint, CASE WHEN e.count > 0 THEN now_us END, NULL::text
               FROM unnest(head_versions, head_exist) WITH ORDINALITY AS u (head, has, number)
              CROSS JOIN LATERAL (SELECT count(*), max(v.number) AS last
                                    FROM unnest(event_streams) WITH ORDINALITY
@@ -428,7 +429,7 @@ BEGIN
     END IF;
     RETURN QUERY
         SELECT append_index, u.number::integer - 1, 0, false, u.first, u.last, u.id, NULL::bigint,
-               NULL::bigint, NULL::text
+               CASE WHEN u.id > 0 THEN now_us END, NULL::text
           FROM unnest(numbers, firsts, lasts, ids) AS u (number, first, last, id);
 END
 $$;
@@ -441,6 +442,12 @@ LANGUAGE sql IMMUTABLE AS $$
            ('x' || encode(substr(result, n * 24 + 9, 8), 'hex'))::bit(64)::bigint,
            ('x' || encode(substr(result, n * 24 + 17, 8), 'hex'))::bit(64)::bigint
       FROM generate_series(0, length(result) / 24 - 1) AS n
+$$;
+
+-- The time of an event in microseconds: what a replay says of its first run.
+CREATE OR REPLACE FUNCTION weir.append_time(event bigint) RETURNS bigint
+LANGUAGE sql STABLE AS $$
+    SELECT (extract(epoch FROM e.created) * 1000000)::bigint FROM weir.events AS e WHERE e.id = event
 $$;
 
 -- An expired key is unknown, and may still be there.
@@ -467,7 +474,8 @@ $$;
 -- for those that wait; 0: as the session says.
 -- A refused append gives one row: status below 0, stream_index the stream concerned or -1; a
 -- conflict has `actual`, a taken key its owner in `other` and the change's number in `expected`, a
--- close that is held the reactions in `other`. The others give a row for each stream.
+-- close that is held the reactions in `other`. The others give a row for each stream; its `actual` is
+-- the time of the new events in microseconds, null when the stream got none.
 CREATE OR REPLACE FUNCTION weir.append(
     options integer, wait_ms integer, key_ttl bigint,
     append_flags integer[], append_keys text[], append_fingerprints bytea[],
@@ -649,8 +657,8 @@ BEGIN
                 SELECT u.number::integer - 1, coalesce(r.stream, -1),
                        CASE WHEN NOT u.busy AND u.same THEN 0
                             WHEN NOT u.busy THEN -8 WHEN waiting THEN -9 ELSE -4 END,
-                       r.stream IS NOT NULL, r.first, r.last, r.id, NULL::bigint, NULL::bigint,
-                       NULL::text
+                       r.stream IS NOT NULL, r.first, r.last, r.id, NULL::bigint,
+                       weir.append_time(r.id), NULL::text
                   FROM (SELECT a.number, a.key = ANY (busy_keys) AS busy,
                                k.fingerprint = a.fingerprint AS same, k.result
                           FROM unnest(append_keys, append_fingerprints) WITH ORDINALITY
@@ -711,7 +719,7 @@ BEGIN
                 SELECT w.append_number - 1,
                        (w.stream_number - array_position(stream_appends, w.append_number))::integer,
                        0, false, w.first_version, w.last_version, w.last_position, NULL::bigint,
-                       NULL::bigint, NULL::text
+                       CASE WHEN w.last_position > 0 THEN now_us END, NULL::text
                   FROM weir.append_write(stream_appends, stream_names, event_streams, event_names,
                                          event_data, event_meta, refused, head_names,
                                          head_versions, head_rows, written, false) AS w;
@@ -735,7 +743,8 @@ BEGIN
             RETURN QUERY
                 SELECT u.append - 1,
                        (u.number - array_position(stream_appends, u.append))::integer,
-                       0, false, u.first, u.last, u.id, NULL::bigint, NULL::bigint, NULL::text
+                       0, false, u.first, u.last, u.id, NULL::bigint,
+                       CASE WHEN u.id > 0 THEN now_us END, NULL::text
                   FROM unnest(appends, numbers, firsts, lasts, ids)
                        AS u (append, number, first, last, id);
         END IF;
@@ -857,6 +866,7 @@ BEGIN
         status := 0;
         replayed := false;
         last_version := first_version;
+        actual := (extract(epoch FROM written) * 1000000)::bigint;
         IF store.expires IS NOT NULL AND store.expires <= weir.clock_us() THEN
             PERFORM weir.append_expire(weir.clock_us());
         END IF;
@@ -891,8 +901,8 @@ $$;
 -- first, empty when no stream is named twice; head_ends: the number of its last event;
 -- event_heads and event_offsets: the head of each event, and which of its new events it is, from 1.
 -- A stream that is named twice has no expectation, so the first that names it can speak for all.
--- Gives one row with the versions of the heads as they were and the position of each event, or the
--- rows of weir.append.
+-- Gives one row with the versions of the heads as they were, the position of each event and, in
+-- `actual`, the time of all, or the rows of weir.append.
 -- Plans: one for all sizes; weir.streams may be empty when it is made and must still not be read
 -- from end to end.
 CREATE OR REPLACE FUNCTION weir.append_batch(
@@ -1019,12 +1029,11 @@ BEGIN
            u.data, u.meta, written
       FROM unnest(event_ids, event_heads, event_offsets, event_names, event_data, event_meta)
            AS u (id, head, number, name, data, meta);
-    IF options & 4 <> 0 AND store.expires IS NOT NULL THEN
-        now_us := (extract(epoch FROM written) * 1000000)::bigint;
-        IF store.expires <= now_us THEN
-            PERFORM weir.append_expire(now_us);
-        END IF;
+    now_us := (extract(epoch FROM written) * 1000000)::bigint;
+    IF options & 4 <> 0 AND store.expires IS NOT NULL AND store.expires <= now_us THEN
+        PERFORM weir.append_expire(now_us);
     END IF;
+    actual := now_us;
     append_index := 0;
     stream_index := 0;
     status := 0;

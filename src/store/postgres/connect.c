@@ -22,6 +22,7 @@
 #include "base/clock.h"
 #include "base/error.h"
 #include "base/str.h"
+#include "store/away.h"
 #include "store/postgres/postgres_private.h"
 #include "store/postgres/store_sql.h"
 
@@ -555,6 +556,9 @@ weir_status weir__pg_connect_first(pg_store *s, pg_conn *conn, const char *const
         const int64_t pause_us = weir__pg_pause_us(attempt, deadline_us);
         if (!first || !weir__pg_waiting_helps(conn, status) || pause_us == 0) {
             return status;
+        }
+        if (err != NULL) {
+            weir__store_away_tell(err);
         }
         weir__clock_pause(pause_us);
     }

@@ -288,3 +288,57 @@ weir_status weir__pg_locks(weir_store *base, store_lock_list *list, weir_error *
     list->locks_count = (size_t)rows;
     return WEIR_OK;
 }
+
+static bool read_once(const PGresult *result, int row, weir_arena *arena, store_once *out)
+{
+    *out = (store_once){ .state = (store_once_state)weir__pg_i32(result, row, 5),
+                         .exit_status = weir__pg_i64(result, row, 6),
+                         .ended_us = weir__pg_i64(result, row, 7) };
+    return read_lock(result, row, arena, &out->run);
+}
+
+weir_status weir__pg_once_runs(weir_store *base, const store_pattern *match, int64_t limit,
+                               store_once_list *list, weir_error *err)
+{
+    const store_pattern_kind kind = match == NULL ? PATTERN_ALL : match->kind;
+    pg_params p = { 0 };
+    PGresult *result = NULL;
+
+    weir__arena_reset(&list->arena);
+    list->runs = NULL;
+    list->runs_count = 0;
+    weir__pg_add_text(&p, kind == PATTERN_PREFIX ? match->name : (weir_str){ 0 });
+    if (kind == PATTERN_EXACT) {
+        weir__pg_add_text(&p, match->name);
+    } else {
+        weir__pg_add_null(&p, PG_OID_TEXT);
+    }
+    if (kind == PATTERN_REGEX) {
+        weir__pg_add_null(&p, PG_OID_INT8);
+    } else {
+        weir__pg_add_i64(&p, limit);
+    }
+    const weir_status status = weir__pg_call(
+        pg_of(base), &(pg_call){ .sql = sql_once_runs, .params = &p, .repeat = PG_REPEAT }, &result,
+        err);
+    weir__pg_params_free(&p);
+    if (status != WEIR_OK) {
+        return status;
+    }
+    const int rows = pq.PQntuples(result);
+    store_once *runs = weir__arena_alloc(&list->arena, ((size_t)rows + 1) * sizeof *runs);
+    bool ok = runs != NULL;
+    size_t count = 0;
+    for (int row = 0; ok && row < rows && (int64_t)count < limit; row++) {
+        if (kind != PATTERN_REGEX || weir__pattern_matches(match, weir__pg_text(result, row, 0))) {
+            ok = read_once(result, row, &list->arena, &runs[count++]);
+        }
+    }
+    pq.PQclear(result);
+    if (!ok) {
+        return weir__fail(err, WEIR_ENOMEM, "could not allocate the list of runs");
+    }
+    list->runs = runs;
+    list->runs_count = count;
+    return WEIR_OK;
+}

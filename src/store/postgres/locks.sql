@@ -15,6 +15,19 @@ SELECT weir.once_finish($1, $2, $3, $4, $5);
 -- name: once_forget
 SELECT * FROM weir.once_forget($1);
 
+-- The running ones first, then the newest. $1: how each key begins; $2: the key itself, or NULL;
+-- $3: how many, or NULL where the client decides which of them match.
+-- name: once_runs
+WITH n AS MATERIALIZED (SELECT weir.clock_us() AS now_us)
+SELECT k.name, k.holder, k.fence, k.since, k.lease_until,
+       CASE WHEN k.state = 1 AND k.lease_until <= n.now_us THEN 4 ELSE k.state END,
+       k.exit_status, k.ended
+  FROM n
+ CROSS JOIN weir.locks AS k
+ WHERE k.once AND k.state <> 0 AND starts_with(k.name, $1) AND ($2 IS NULL OR k.name = $2)
+ ORDER BY k.state = 1 AND k.lease_until > n.now_us DESC, k.since DESC, k.name
+ LIMIT $3;
+
 -- name: locks
 WITH n AS MATERIALIZED (SELECT weir.clock_us() AS now_us)
 SELECT k.name, k.holder, k.fence, k.since, k.lease_until

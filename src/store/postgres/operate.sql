@@ -20,7 +20,8 @@ SELECT count(*)
   FROM weir.targets AS t
  WHERE t.id = ANY ($2::bigint[]) AND (NOT $3::boolean OR t.blocked IS NOT NULL)
    AND CASE $1::integer
-       WHEN 1 THEN t.blocked IS NOT NULL OR t.due IS NOT NULL
+       WHEN 1 THEN (t.blocked IS NOT NULL OR t.due IS NOT NULL)
+           AND NOT (t.blocked IS NOT NULL AND t.reaction <> 0 AND t.event <> 0 AND t.attempts = 0)
        WHEN 4 THEN t.override IS DISTINCT FROM $4::bigint
        WHEN 5 THEN NOT t.paused
        WHEN 6 THEN t.paused
@@ -39,11 +40,19 @@ SELECT count(*)
         OR EXISTS (SELECT 1
                      FROM weir.subscriptions AS s
                      JOIN weir.reactions AS r ON r.id = s.reaction
+                    CROSS JOIN LATERAL (
+                          SELECT least(greatest(r.routed, r.reread_to),
+                                       (SELECT coalesce(max(e.id), 0) FROM weir.events AS e))
+                                     AS routed) AS b
+                    CROSS JOIN LATERAL (
+                          SELECT least(s.at, greatest(least($3::bigint, b.routed), r.since))
+                                     AS new_at) AS n
                     WHERE s.target = t.id
-                      AND (s.retries <> 0 OR s.at > greatest($3::bigint, r.since))));
+                      AND (s.retries <> 0 OR s.at > n.new_at
+                           OR s.mark <> greatest(n.new_at, least(s.mark, b.routed)))));
 
--- What the choice of the event to skip is made on, in one snapshot: for each target that is behind
--- a row of its own (kind 0: what failed, as it says, and its state), its subscriptions that are
+-- What the choice of the event to skip is made on, in one snapshot: for each target that is behind,
+-- and was not blocked by routing, a row of its own (kind 0: what failed, as it says, and its state), its subscriptions that are
 -- behind (kind 1: at and mark in the place of the event) and its events that were sent back (kind
 -- 2). In the order of their names, in which they are parked.
 -- name: skip_read
@@ -51,6 +60,7 @@ SELECT t.id, 0 AS kind, t.reaction, t.event, 0::bigint AS mark, t.attempts,
        t.blocked IS NOT NULL AS is_blocked, weir.skip_state(t.id) AS state, t.name
   FROM weir.targets AS t
  WHERE t.id = ANY ($1::bigint[]) AND t.behind
+   AND NOT (t.blocked IS NOT NULL AND t.reaction <> 0 AND t.event <> 0 AND t.attempts = 0)
 UNION ALL
 SELECT t.id, 1, s.reaction, s.at, s.mark, s.retries, false, '', t.name
   FROM weir.targets AS t

@@ -74,7 +74,8 @@ BEGIN
                         FROM weir.targets AS t
                        WHERE t.id = ANY (changing)
                          AND CASE verb
-                             WHEN 1 THEN t.blocked IS NOT NULL OR t.due IS NOT NULL
+                             WHEN 1 THEN (t.blocked IS NOT NULL OR t.due IS NOT NULL)
+                                 AND NOT weir.is_passed(t.blocked, t.reaction, t.event, t.attempts)
                              WHEN 4 THEN t.override IS DISTINCT FROM new_override
                              WHEN 5 THEN NOT t.paused
                              WHEN 6 THEN t.paused
@@ -96,7 +97,10 @@ END
 $$;
 
 -- RESET: how many targets it changed. Subscriptions that lie above the position, or above where
--- their reaction began, go back to it; the others stay. Every target is cleared. Events that only the
+-- their reaction began, go back to it; the others stay. No position is beyond what was routed of the
+-- log, unless the log has lost its end: then it is repaired, and so is its mark. A mark that its
+-- position has passed says nothing: any event that was routed may be one for it. Every target is
+-- cleared. Events that only the
 -- router finds (rule 4) have to be routed again: their reactions are locked first, and since which
 -- these are is known only when the targets are locked, a subscription that turned up in between makes
 -- the call start again (40001).
@@ -117,6 +121,7 @@ DECLARE
     item_targets bigint[];
     item_reactions bigint[];
     item_positions bigint[];
+    item_marks bigint[];
     item_routed boolean[];
     changing bigint[];
 BEGIN
@@ -128,34 +133,42 @@ BEGIN
                                FROM weir.subscriptions AS i
                               WHERE i.target = u.id
                              OFFSET 0) AS s
-         CROSS JOIN LATERAL (SELECT r.since, d.rule
+         CROSS JOIN LATERAL (SELECT r.since, d.rule, greatest(r.routed, r.reread_to) AS routed
                                FROM weir.reactions AS r
                                JOIN weir.definitions AS d
                                     ON d.reaction = r.id AND d.number = r.number
                               WHERE r.id = s.reaction
                               LIMIT 1) AS x
-         WHERE x.rule = 4 AND s.at > greatest(to_position, x.since));
+         WHERE x.rule = 4 AND s.at > greatest(least(to_position, x.routed, log_end), x.since));
     PERFORM 1
        FROM weir.reactions AS r
       WHERE r.id = ANY (routed_again)
       ORDER BY r.id
         FOR NO KEY UPDATE;
     locked := weir.lock_accepted(the_targets, only_blocked);
+    log_end := weir.log_end(); -- their marks do not move any more
 
-    SELECT array_agg(s.target), array_agg(s.reaction),
-           array_agg(greatest(to_position, x.since)), array_agg(x.rule = 4)
-      INTO item_targets, item_reactions, item_positions, item_routed
+    SELECT array_agg(s.target), array_agg(s.reaction), array_agg(a.new_at), array_agg(a.new_mark),
+           array_agg(x.rule = 4 AND s.at > a.new_at)
+      INTO item_targets, item_reactions, item_positions, item_marks, item_routed
       FROM unnest(locked) AS u (id)
-     CROSS JOIN LATERAL (SELECT i.target, i.reaction, i.at
+     CROSS JOIN LATERAL (SELECT i.target, i.reaction, i.at, i.mark
                            FROM weir.subscriptions AS i
                           WHERE i.target = u.id
                          OFFSET 0) AS s
-     CROSS JOIN LATERAL (SELECT r.since, d.rule
+     CROSS JOIN LATERAL (SELECT r.since, d.rule,
+                                least(greatest(r.routed, r.reread_to), log_end) AS routed
                            FROM weir.reactions AS r
                            JOIN weir.definitions AS d ON d.reaction = r.id AND d.number = r.number
                           WHERE r.id = s.reaction
                           LIMIT 1) AS x
-     WHERE s.at > greatest(to_position, x.since);
+     CROSS JOIN LATERAL (SELECT least(s.at, greatest(least(to_position, x.routed), x.since))
+                                    AS new_at) AS n
+     CROSS JOIN LATERAL (SELECT n.new_at,
+                                greatest(n.new_at, CASE WHEN s.at > s.mark THEN x.routed
+                                                        ELSE least(s.mark, x.routed) END)
+                                    AS new_mark) AS a
+     WHERE s.at > a.new_at OR s.mark <> a.new_mark;
     IF EXISTS (SELECT 1
                  FROM unnest(item_reactions, item_routed) AS i (reaction, routed)
                 WHERE i.routed AND i.reaction <> ALL (routed_again)) THEN
@@ -163,14 +176,10 @@ BEGIN
             USING ERRCODE = '40001';
     END IF;
 
-    -- A position beyond the end of the log is of a log that was cut off, and so is its mark.
     FOR i IN 1 .. coalesce(cardinality(item_targets), 0) LOOP
         UPDATE weir.subscriptions AS s
            SET at = item_positions[i],
-               mark = CASE WHEN item_routed[i] THEN item_positions[i]
-                           WHEN s.at > log_end
-                           THEN least(s.mark, greatest(item_positions[i], log_end))
-                           ELSE s.mark END,
+               mark = CASE WHEN item_routed[i] THEN item_positions[i] ELSE item_marks[i] END,
                was_reset = s.was_reset OR item_routed[i]
          WHERE s.target = item_targets[i] AND s.reaction + 0 = item_reactions[i];
         IF item_routed[i] THEN
@@ -179,8 +188,8 @@ BEGIN
     END LOOP;
     IF cardinality(routed_again) > 0 THEN
         UPDATE weir.reactions AS r
-           SET reread_to = greatest(r.reread_to, r.routed),
-               routed = least(r.routed, greatest(operate_reset.to_position, r.since))
+           SET reread_to = least(greatest(r.reread_to, r.routed), log_end),
+               routed = least(r.routed, greatest(least(to_position, log_end), r.since))
          WHERE r.id IN (SELECT i.reaction
                           FROM unnest(item_reactions, item_routed) AS i (reaction, routed)
                          WHERE i.routed);
@@ -422,8 +431,9 @@ AS $$
 BEGIN
     PERFORM weir.commit_durably();
     PERFORM weir.check_names('stream', ARRAY[the_stream], false);
-    IF the_version < 0
-       OR the_version > (SELECT s.version FROM weir.streams AS s WHERE s.name = the_stream) THEN
+    -- A stream that is not there has no version.
+    IF (the_version BETWEEN 0 AND (SELECT s.version FROM weir.streams AS s
+                                    WHERE s.name = the_stream)) IS NOT TRUE THEN
         RAISE EXCEPTION 'stream "%" has no version %', the_stream, the_version
             USING ERRCODE = 'WR002';
     END IF;

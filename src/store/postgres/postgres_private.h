@@ -442,6 +442,8 @@ weir_status weir__pg_once_extend(weir_store *base, weir_str key, int64_t fence, 
 weir_status weir__pg_once_finish(weir_store *base, weir_str key, int64_t fence, int64_t token,
                                  int64_t exit_status, weir_str output, weir_error *err);
 weir_status weir__pg_once_forget(weir_store *base, weir_str key, weir_error *err);
+weir_status weir__pg_once_runs(weir_store *base, const store_pattern *match, int64_t limit,
+                               store_once_list *list, weir_error *err);
 /* wake.c */
 weir_status weir__pg_watch_open(weir_store *s, store_watch **out, weir_error *err);
 /* check.c */

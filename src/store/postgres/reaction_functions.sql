@@ -132,6 +132,12 @@ BEGIN
          WHERE r.name = its_name
            FOR NO KEY UPDATE;
         EXIT WHEN FOUND;
+        -- As weir__start_check says it.
+        IF (begins BETWEEN 0 AND weir.log_end()) IS NOT TRUE THEN
+            RAISE EXCEPTION 'it cannot begin at %, the log ends at %: write from: start, from: now '
+                            'or a position up to %', begins, weir.log_end(), weir.log_end()
+                USING ERRCODE = 'WR002';
+        END IF;
         INSERT INTO weir.reactions AS r (name, number, since, routed)
         VALUES (its_name, 0, begins, begins)
             ON CONFLICT (name) DO NOTHING

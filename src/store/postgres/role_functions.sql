@@ -9,7 +9,8 @@
 
 -- name: role_functions
 -- Gives a role what its kind needs, and takes from it what another kind had. Each kind may do what
--- the ones before it may: a reader looks, a writer appends, a worker has reactions, leases and locks,
+-- the ones before it may: a reader looks (and says how far the log is final: weir.safe_prove proves
+-- that for itself, and without it each reader would begin at the oldest gap), a writer appends, a worker has reactions, leases and locks,
 -- an operator changes what others do.
 CREATE OR REPLACE FUNCTION weir.grant_role(to_role text, kind text) RETURNS void
 LANGUAGE plpgsql VOLATILE
@@ -39,10 +40,9 @@ BEGIN
         SELECT p.oid::regprocedure
           FROM (VALUES
                    ('reader', '{clock, clock_us, fetch, fetch_small, is_wanted, poll}'::text[]),
-                   ('reader', '{position_of_time, sent_bytes, server, skip_state}'),
+                   ('reader', '{position_of_time, safe_prove, sent_bytes, server, skip_state}'),
                    ('reader', '{small_data, version_from}'),
                    ('writer', '{append, append_batch, append_one, safe_advance}'),
-                   ('writer', '{safe_prove}'),
                    ('worker', '{declare, fenced, lease, lock_extend, lock_release}'),
                    ('worker', '{lock_take, once_finish, route, router_lease, settle}'),
                    ('worker', '{settle_with, snapshot_put, subscribe, turn, worker_beat}'),

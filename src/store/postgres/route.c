@@ -139,7 +139,22 @@ static void tell_refused(weir_status status, const store_route *r, const pg_rout
         if (bad_mark != NULL && bad < m->marks_count) {
             *bad_mark = (size_t)(m->marks[bad].begin - r->marks);
         }
-        own->detail[0] = '\0';
+        weir__error_detail(own, "%s", "");
+    }
+}
+
+/* text: indexes of our marks, with spaces between. A store of before gives none. */
+static void tell_beyond(weir_str text, const store_route *r, const pg_route_marks *m)
+{
+    for (size_t at = 0; at < text.len;) {
+        size_t index = 0;
+        for (; at < text.len && text.ptr[at] >= '0' && text.ptr[at] <= '9'; at++) {
+            index = index * 10 + (size_t)(text.ptr[at] - '0');
+        }
+        at++;
+        if (index < m->marks_count) {
+            r->beyond[m->marks[index].begin - r->marks] = true;
+        }
     }
 }
 
@@ -170,6 +185,9 @@ weir_status weir__pg_route(weir_store *base, const store_route *r, size_t *bad_m
                            &result, &own);
     if (status == WEIR_OK) {
         atomic_fetch_add(&s->transactions, 1);
+        if (r->beyond != NULL) {
+            tell_beyond(weir__pg_text(result, 0, 0), r, &marks);
+        }
         if (r->marks_count > 0) {
             weir__pg_wake(s);
         }

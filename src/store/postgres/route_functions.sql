@@ -4,14 +4,16 @@
 --   * marks and `routed` move in one transaction, which began where the reading began: an event is
 --     routed once for each reaction, however often the log is read. What was read elsewhere
 --     (read_place; 0: not known) may be of a log that was cut off, and is read again;
---   * nothing is routed beyond the end of the log: events that are appended there later would be
---     passed over;
+--   * nothing is routed beyond the end of the log, neither steps nor marks: events that are appended
+--     there later would be passed over;
 --   * a subscription's `at` moves only when it has no work (at = mark), and never past the first
 --     event that was found: no event is stepped over;
 --   * reactions are locked by id, then targets by name, then subscriptions are looked at, in
 --     statements after those; new targets count as locked when they are inserted, also in the order
 --     of names. What a target is looked up for before that, its id and its lane, never changes;
---   * re-reading is over exactly when reread_to is 0; then no subscription counts as reset.
+--   * re-reading is over exactly when reread_to is 0; then no subscription counts as reset;
+--   * a target whose position is beyond what was routed is blocked before events are passed over
+--     (weir__mark_is_beyond of beyond.h). The rows for that are at hand anyway.
 --
 -- Routing may be lost with the power, and only routing: marks, new targets, work rows, parks and
 -- `routed` are derived again together from the log. What builds on them (a lease, a settle)
@@ -21,19 +23,28 @@
 -- read as a whole, and `+ 0` keeps a lookup by target from becoming one by reaction.
 
 -- name: route_functions
+-- Whether routing has blocked a target: as weir__target_is_passed of beyond.h.
+CREATE OR REPLACE FUNCTION weir.is_passed(
+    blocked bigint, reaction bigint, event bigint, attempts bigint)
+RETURNS boolean
+LANGUAGE sql IMMUTABLE AS $$
+    SELECT blocked IS NOT NULL AND reaction <> 0 AND event <> 0 AND attempts = 0
+$$;
+
 -- See ROUTE in store.h, and route_marks.h for how marks are put together. names: of targets, each
 -- once, by bytes. mark_steps, mark_names, event_marks and park_steps count from 0. Marks of a round
 -- have different subscriptions, rounds follow each other. event_marks, event_ids: the events of
 -- marks that stand for single events, in the order of the log; last, priority, source and value of
 -- such a mark are those of its last one. Refusals: WR003, and WR002 for a mark that names another
--- lane than its target has, with the mark's index as DETAIL.
+-- lane than its target has, with the mark's index as DETAIL. Gives the indexes of the marks that have
+-- blocked their targets, with spaces between; NULL, mostly: there are none.
 CREATE OR REPLACE FUNCTION weir.route(
     step_reactions bigint[], step_numbers bigint[], step_from bigint[], step_to bigint[],
     names text[], mark_steps integer[], mark_names integer[], mark_rounds integer[],
     mark_lanes text[], mark_priorities bigint[], mark_sources text[], mark_values text[],
     mark_firsts bigint[], mark_lasts bigint[], event_marks integer[], event_ids bigint[],
     park_steps integer[], park_events bigint[], park_errors text[], read_place bigint DEFAULT 0)
-RETURNS void
+RETURNS text
 LANGUAGE plpgsql VOLATILE SECURITY DEFINER
 SET search_path = pg_catalog, pg_temp
 SET lock_timeout = '5s'
@@ -61,6 +72,9 @@ DECLARE
     changed bigint[];
     touched bigint[];     -- targets that may have to be derived
     last bigint;          -- the end of the log
+    met bigint[];         -- of marks whose subscriptions are beyond the log: each its place, the
+    beyond bigint[];      -- event that would be passed over, and the position
+    told text;
 BEGIN
     PERFORM set_config('synchronous_commit', 'off', true);
     PERFORM FROM weir.reactions AS l WHERE l.id = ANY (step_reactions) ORDER BY l.id
@@ -128,7 +142,15 @@ BEGIN
         AND 0 <= ALL (event_marks) AND mark_count > ALL (event_marks)) IS NOT TRUE THEN
         PERFORM weir.no_lists('the lists of what is routed', 'WR003');
     END IF;
+    IF (last >= ALL (mark_lasts) AND last >= ALL (event_ids) AND 0 < ALL (mark_firsts)
+        AND NOT EXISTS (SELECT FROM unnest(mark_firsts, mark_lasts) AS m (begins, final)
+                         WHERE m.begins > m.final)) IS NOT TRUE THEN
+        RAISE EXCEPTION 'what is routed does not lie in the log, which ends at %', last
+            USING ERRCODE = 'WR003';
+    END IF;
     IF mark_count > 0 THEN
+        PERFORM weir.check_names('source', mark_sources, true);
+        PERFORM weir.check_names('value', array_remove(mark_values, ''), true);
         -- Mostly every target is there, and in its lane, where it stays: one look at each. None is
         -- ever deleted.
         SELECT array_agg(t.id ORDER BY u.place), array_agg(t.lane ORDER BY u.place)
@@ -274,9 +296,21 @@ BEGIN
             -- first of its mark; in the page in which re-reading ends it is looked for. A target
             -- that was behind already, with this priority, stays as it is.
             WITH judged AS MATERIALIZED (
-                SELECT f.*, f.final > f.floor AND f.target IS NOT NULL AS counts
+                SELECT f.*, f.final > f.floor AND f.target IS NOT NULL AS counts,
+                       f.final <= f.ends AND (f.was_at >= f.fresh OR f.was_mark > f.ends)
+                           AND f.fresh IS NOT NULL AS is_beyond,
+                       CASE WHEN f.was_at >= f.fresh THEN f.was_at ELSE f.was_mark END AS stands
                   FROM (SELECT m.*, ids[m.name + 1] AS target,
                                step_reactions[m.step + 1] AS reaction, rules[m.step + 1] AS rule,
+                               step_to[m.step + 1] AS ends,
+                               -- the first event that is not read again
+                               CASE WHEN m.begins > rereads[m.step + 1] THEN m.begins
+                                    WHEN m.final > rereads[m.step + 1]
+                                    THEN (SELECT min(e.event)
+                                            FROM unnest(event_marks, event_ids) AS e (mark, event)
+                                           WHERE e.mark = m.place - 1
+                                             AND e.event > rereads[m.step + 1])
+                                    END AS fresh,
                                s.at AS was_at, s.mark AS was_mark, s.priority AS was_priority,
                                greatest(s.at, -1,
                                         CASE WHEN rules[m.step + 1] = 4
@@ -321,10 +355,13 @@ BEGIN
                    array_agg(j.target)
                        FILTER (WHERE j.counts AND j.round = this_round
                                  AND (j.was_at < j.was_mark AND j.was_priority = j.priority)
-                                     IS NOT TRUE)
-              INTO floors, had, changed
+                                     IS NOT TRUE),
+                   array_agg(ARRAY[j.place, j.fresh, j.stands])
+                       FILTER (WHERE j.is_beyond AND j.round = this_round)
+              INTO floors, had, changed, met
               FROM judged AS j;
             touched := touched || changed;
+            beyond := beyond || met;
 
             IF 4 = ANY (rules) THEN
                 -- Beyond its mark a subscription has none. ON CONFLICT would cost as much again.
@@ -347,12 +384,35 @@ BEGIN
         IF touched IS NOT NULL THEN
             PERFORM weir.derive(touched);
         END IF;
+        IF beyond IS NOT NULL THEN
+            WITH found AS MATERIALIZED (
+                SELECT DISTINCT ON (b.target) b.*
+                  FROM (SELECT ids[mark_names[beyond[i][1]] + 1] AS target, beyond[i][1] AS place,
+                               mark_steps[beyond[i][1]] + 1 AS step, beyond[i][2] AS event,
+                               beyond[i][3] AS "position"
+                          FROM generate_subscripts(beyond, 1) AS i) AS b
+                 ORDER BY b.target, b.place
+            ), blocking AS (
+                UPDATE weir.targets AS t
+                   SET held = true, blocked = weir.clock_us(), event = f.event,
+                       reaction = step_reactions[f.step], attempts = 0,
+                       error = 'position ' || f."position"
+                               || ' is beyond what was routed of the log (' || step_from[f.step]
+                               || '): a part of the log was lost',
+                       fence = t.fence + 1, holder = NULL, lease_until = 0
+                  FROM found AS f
+                 WHERE t.id = f.target
+                   AND NOT weir.is_passed(t.blocked, t.reaction, t.event, t.attempts)
+                RETURNING f.place)
+            SELECT string_agg((k.place - 1)::text, ' ') INTO told FROM blocking AS k;
+        END IF;
     END IF;
     IF ending IS NOT NULL THEN
         UPDATE weir.subscriptions AS s
            SET was_reset = false
          WHERE s.reaction = ANY (ending) AND s.was_reset;
     END IF;
+    RETURN told;
 END
 $$;
 
@@ -372,6 +432,8 @@ BEGIN
     PERFORM weir.commit_durably();
     PERFORM weir.check_names('target', ARRAY[target_name], false);
     PERFORM weir.check_names('lane', ARRAY[in_lane], false);
+    PERFORM weir.check_names('source', ARRAY[its_source], true);
+    PERFORM weir.check_names('value', array_remove(ARRAY[its_value], ''), true);
     IF (begins BETWEEN 0 AND weir.log_end()) IS NOT TRUE THEN
         RAISE EXCEPTION 'a subscription cannot begin at %: the log ends at %', begins,
             weir.log_end() USING ERRCODE = 'WR002';

@@ -450,12 +450,13 @@ static weir_status rule_run(pg_safe *p, weir_error *err)
     return status;
 }
 
-/* Tells others how far it is, now and then. Nothing depends on it. */
+/* Tells others how far it is, now and then. Nothing depends on it. Those who only read do so as
+ * well: where nobody else follows the log, each of them would begin at the oldest gap, and see
+ * nothing beyond it while somebody appends. */
 static void hint_write(pg_safe *p)
 {
     const int64_t now = pg_mono_us();
-    if (p->server < 0 || (p->store->options.open_flags & WEIR_OPEN_READONLY) != 0 ||
-        p->safe <= p->hint || now < p->hint_us ||
+    if (p->server < 0 || p->safe <= p->hint || now < p->hint_us ||
         (p->safe - p->hint < HINT_EVENTS && now < p->hint_us + HINT_US)) {
         return;
     }

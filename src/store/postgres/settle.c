@@ -161,6 +161,7 @@ static weir_status take_effects(const store_settle *settle, const PGresult *resu
         append->streams[at].first = weir__pg_i64(result, row, 4);
         append->streams[at].last = weir__pg_i64(result, row, 5);
         append->streams[at].id = weir__pg_i64(result, row, 6);
+        append->streams[at].created_us = weir__pg_i64_or(result, row, 8, 0);
         streams--;
     }
     return streams == 0 ? WEIR_OK

@@ -184,15 +184,10 @@ BEGIN
             USING ERRCODE = 'WR006';
     END IF;
 
-    -- at <= mark always: a position beyond the mark takes the mark with it. Mostly none is, and
-    -- marks were found in this log.
+    -- at <= mark always: a position beyond the mark takes the mark with it. A mark may itself lie
+    -- beyond the end of the log: an older Weir could write such marks.
     IF cardinality(advance_reactions) > 0 THEN
-        SELECT max(u.to_position) INTO furthest
-          FROM unnest(advance_reactions, advance_to) AS u (reaction, to_position)
-         CROSS JOIN LATERAL (SELECT s.mark FROM weir.subscriptions AS s
-                              WHERE s.target = the_target AND s.reaction + 0 = u.reaction
-                              LIMIT 1) AS s
-         WHERE s.mark < u.to_position;
+        SELECT max(u.to_position) INTO furthest FROM unnest(advance_to) AS u (to_position);
         IF furthest > weir.log_end() THEN
             RAISE EXCEPTION 'the lease is lost: it was settled at %, beyond the end of the log (%)',
                 furthest, weir.log_end() USING ERRCODE = 'WR011';

@@ -348,4 +348,5 @@ const weir_store_ops weir__postgres_ops = {
     .once_extend = weir__pg_once_extend,
     .once_finish = weir__pg_once_finish,
     .once_forget = weir__pg_once_forget,
+    .once_runs = weir__pg_once_runs,
 };

@@ -303,6 +303,7 @@ static bool read_subscription(const PGresult *result, int row, weir_arena *arena
         .retries = weir__pg_i64(result, row, 27),
         .priority = weir__pg_i64(result, row, 28),
         .retired = weir__pg_bool(result, row, 29),
+        .routed = weir__pg_i64(result, row, 30),
     };
     return weir__pg_text_copy(arena, result, row, 22, &sub->reaction_name) &&
            weir__pg_text_copy(arena, result, row, 23, &sub->source) &&
@@ -406,9 +407,10 @@ weir_status weir__pg_lanes(weir_store *base, store_lane_list *list, weir_error *
                                    .ready = weir__pg_i64(result, row, 4),
                                    .leased = weir__pg_i64(result, row, 5),
                                    .blocked = weir__pg_i64(result, row, 6),
-                                   .deferred = weir__pg_i64(result, row, 7),
-                                   .lag = weir__pg_i64(result, row, 8),
-                                   .oldest_us = weir__pg_i64(result, row, 9) };
+                                   .retrying = weir__pg_i64(result, row, 7),
+                                   .deferred = weir__pg_i64(result, row, 8),
+                                   .lag = weir__pg_i64(result, row, 9),
+                                   .oldest_us = weir__pg_i64(result, row, 10) };
         ok = weir__pg_text_copy(&list->arena, result, row, 0, &lanes[row].lane) &&
              weir__pg_text_copy(&list->arena, result, row, 2, &lanes[row].paused_by);
     }

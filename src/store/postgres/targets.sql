@@ -27,7 +27,8 @@ WITH n AS MATERIALIZED (SELECT weir.clock_us() AS now_us)
 SELECT t.id, t.name, t.lane, t.priority, t.override IS NOT NULL, t.watermark, t.behind, t.fence,
        t.lost, t.holder, t.lease_until, t.due, t.blocked, t.error, t.event, f.name, t.attempts,
        t.paused, t.paused_by, coalesce(l.paused, false), n.now_us,
-       s.reaction, r.name, s.source, s.value, s.at, s.mark, s.retries, s.priority, r.retired
+       s.reaction, r.name, s.source, s.value, s.at, s.mark, s.retries, s.priority, r.retired,
+       greatest(r.routed, r.reread_to)
   FROM n
  CROSS JOIN weir.targets AS t
   LEFT JOIN weir.lanes AS l ON l.lane = t.lane
@@ -37,11 +38,12 @@ SELECT t.id, t.name, t.lane, t.priority, t.override IS NOT NULL, t.watermark, t.
  WHERE t.id = ANY ($1)
  ORDER BY t.name, s.reaction;
 
--- Counted by state: leased, blocked, paused, deferred, ready, idle, the first that holds.
+-- Counted by state: leased, blocked, paused, retrying, deferred, ready, idle, the first that holds.
 -- name: lanes
 WITH n AS MATERIALIZED (SELECT weir.clock_us() AS now_us)
 SELECT l.lane, l.paused, l.paused_by, coalesce(c.targets, 0), coalesce(c.ready, 0),
-       coalesce(c.leased, 0), coalesce(c.blocked, 0), coalesce(c.deferred, 0), coalesce(w.lag, 0),
+       coalesce(c.leased, 0), coalesce(c.blocked, 0), coalesce(c.retrying, 0),
+       coalesce(c.deferred, 0), coalesce(w.lag, 0),
        coalesce((SELECT (extract(epoch FROM e.created) * 1000000)::bigint
                    FROM weir.events AS e
                   WHERE e.id > w.least
@@ -52,15 +54,18 @@ SELECT l.lane, l.paused, l.paused_by, coalesce(c.targets, 0), coalesce(c.ready, 
                     count(*) AS targets,
                     count(*) FILTER (WHERE i.live) AS leased,
                     count(*) FILTER (WHERE NOT i.live AND i.stuck) AS blocked,
-                    count(*) FILTER (WHERE NOT i.live AND NOT i.stuck AND NOT i.off AND i.later)
-                        AS deferred,
+                    count(*) FILTER (WHERE NOT i.live AND NOT i.stuck AND NOT i.off AND i.later
+                                       AND i.failed) AS retrying,
+                    count(*) FILTER (WHERE NOT i.live AND NOT i.stuck AND NOT i.off AND i.later
+                                       AND NOT i.failed) AS deferred,
                     count(*) FILTER (WHERE NOT i.live AND NOT i.stuck AND NOT i.off AND NOT i.later
                                        AND i.behind) AS ready
                FROM (SELECT t.lane, t.behind,
                             t.holder IS NOT NULL AND t.lease_until > n.now_us AS live,
                             t.blocked IS NOT NULL AS stuck,
                             t.paused OR p.paused AS off,
-                            t.due IS NOT NULL AND t.due > n.now_us AS later
+                            t.due IS NOT NULL AND t.due > n.now_us AS later,
+                            t.event <> 0 AND t.error <> '' AS failed
                        FROM n
                       CROSS JOIN weir.targets AS t
                        JOIN weir.lanes AS p ON p.lane = t.lane) AS i

@@ -45,8 +45,7 @@ DECLARE
     with_work bigint[];          -- reactions that may have work rows
     retired bigint[];
     paused_lanes text[];
-    beyond bigint[];             -- targets that would advance past their mark
-    furthest bigint;
+    last bigint;                 -- the end of the log
     this_log bigint;
 BEGIN
     PERFORM weir.commit_durably();
@@ -79,20 +78,14 @@ BEGIN
                       WHERE s.target = a.target AND s.reaction + 0 = a.reaction LIMIT 1) IS NULL
                     OR (a.target IN (SELECT unnest(settle_targets))) IS NOT TRUE)
                AND a.target <> ALL (refused)) AS m;
-    -- Beyond the mark, and there is no such position in this log: as in weir.settle.
-    SELECT array_agg(DISTINCT a.target), max(a.to_position) INTO beyond, furthest
-      FROM unnest(advance_targets, advance_reactions, advance_to)
-           AS a (target, reaction, to_position)
-     CROSS JOIN LATERAL (SELECT s.mark FROM weir.subscriptions AS s
-                          WHERE s.target = a.target AND s.reaction + 0 = a.reaction
-                          LIMIT 1) AS s
-     WHERE s.mark < a.to_position AND a.target <> ALL (refused);
-    IF furthest > weir.log_end() THEN
+    -- There is no such position in this log: as in weir.settle.
+    last := weir.log_end();
+    IF (last >= ALL (advance_to)) IS NOT TRUE THEN
         SELECT refused || array_agg(m.target), statuses || array_agg(-11::bigint)
           INTO refused, statuses
           FROM (SELECT DISTINCT a.target
                   FROM unnest(advance_targets, advance_to) AS a (target, to_position)
-                 WHERE a.target = ANY (beyond) AND a.to_position > weir.log_end()) AS m;
+                 WHERE (a.to_position <= last) IS NOT TRUE AND a.target <> ALL (refused)) AS m;
     END IF;
 
     -- at <= mark always: a position beyond the mark takes the mark with it.

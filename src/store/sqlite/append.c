@@ -40,7 +40,7 @@ typedef struct appending {
     sqlite_store *store;
     sqlite_conn *conn;
     int64_t now_us;
-    int64_t keys_now_us; /* by which keys expire */
+    int64_t keys_now_us; /* by which keys expire: of the machine's clock */
     store_append *append;
     weir_arena *arena; /* reset for each append */
     judged_stream *streams;
@@ -162,6 +162,37 @@ static bool decode_result(store_append *append, weir_str bytes)
     return at == bytes.len;
 }
 
+/* The time of a replayed append: that of the events it wrote then. */
+static weir_status replayed_time(appending *a, weir_error *err)
+{
+    sqlite3_stmt *stmt = NULL;
+    int64_t created_us = 0;
+    weir_status status = WEIR_OK;
+    for (size_t i = 0; i < a->append->streams_count; i++) {
+        store_append_stream *stream = &a->append->streams[i];
+        bool row = false;
+        stream->created_us = 0;
+        if (stream->id == 0) {
+            continue;
+        }
+        if (created_us == 0) { /* the same for all events of an append */
+            status = weir__sqlite_statement(a->conn, sql_append_created, &stmt, err);
+            if (status != WEIR_OK) {
+                return status;
+            }
+            (void)sqlite3_bind_int64(stmt, 1, stream->id);
+            status = weir__sqlite_step(a->conn, stmt, &row, err);
+            if (status != WEIR_OK) {
+                return status;
+            }
+            created_us = row ? sqlite3_column_int64(stmt, 0) : 0;
+            weir__sqlite_done(stmt);
+        }
+        stream->created_us = created_us;
+    }
+    return WEIR_OK;
+}
+
 /* Whether the append was made before. */
 static weir_status judge_key(appending *a, weir_error *err)
 {
@@ -199,6 +230,9 @@ static weir_status judge_key(appending *a, weir_error *err)
     a->nothing_to_do = true;
 out:
     weir__sqlite_done(stmt);
+    if (status == WEIR_OK && append->replayed) {
+        status = replayed_time(a, err);
+    }
     return status;
 }
 
@@ -464,6 +498,7 @@ static void set_results(appending *a)
         append->streams[i].first = -1;
         append->streams[i].last = a->streams[i].version;
         append->streams[i].id = 0;
+        append->streams[i].created_us = 0;
     }
     if (a->nothing_to_do) {
         return;
@@ -474,6 +509,7 @@ static void set_results(appending *a)
         stream->last = first ? a->streams[append->events[i].stream_index].next : stream->last + 1;
         stream->first = first ? stream->last : stream->first;
         stream->id = a->conn->row.next + (int64_t)i;
+        stream->created_us = a->now_us;
     }
 }
 
@@ -605,56 +641,12 @@ static weir_status expire_keys(sqlite_conn *conn, int64_t now_us, weir_error *er
     return weir__sqlite_run(conn, stmt, err);
 }
 
-/* The time by which keys expire. The wall clock of one process may be days ahead, and takes store
- * time along, which never goes back. The keys of other processes must not expire early for that. So
- * this clock is set by the wall clock once for each start of the machine, at the first write, and
- * then follows the machine's own clock. That is the same for all processes and goes on while nobody
- * has the store open. If a later start sets it back, keys live longer. */
-static weir_status keys_now(sqlite_store *s, sqlite_conn *conn, int64_t *now_us, weir_error *err)
-{
-    const weir_clock *clock = s->options.clock;
-    const weir_str boot =
-        weir__str(clock == weir__clock_machine() ? weir__clock_boot_id() : "of a test");
-    weir_age_clock age = weir__age_clock_begin(clock);
-    sqlite3_stmt *stmt = NULL;
-    bool row = false;
-    weir_status status = weir__sqlite_statement(conn, sql_append_key_clock, &stmt, err);
-
-    if (status != WEIR_OK) {
-        return status;
-    }
-    weir__sqlite_bind_str(stmt, 1, boot);
-    (void)sqlite3_bind_int64(stmt, 2, age.boot_us);
-    status = weir__sqlite_step(conn, stmt, &row, err);
-    if (status != WEIR_OK) {
-        return status;
-    }
-    const bool found = row && boot.len > 0;
-    if (found) {
-        age.boot_us = sqlite3_column_int64(stmt, 0);
-        age.at_us = sqlite3_column_int64(stmt, 1);
-    }
-    weir__sqlite_done(stmt);
-    if (!found) {
-        status = weir__sqlite_statement(conn, sql_append_key_clock_set, &stmt, err);
-        if (status != WEIR_OK) {
-            return status;
-        }
-        weir__sqlite_bind_str(stmt, 1, boot);
-        (void)sqlite3_bind_int64(stmt, 2, age.boot_us);
-        (void)sqlite3_bind_int64(stmt, 3, age.at_us);
-        status = weir__sqlite_run(conn, stmt, err);
-    }
-    *now_us = weir__age_clock_now(&age, clock);
-    return status;
-}
-
 weir_status weir__sqlite_append_in(sqlite_store *s, sqlite_conn *conn, int64_t now_us,
                                    store_append *const *appends, size_t count, weir_error *err)
 {
     weir_arena arena = { 0 };
     int64_t keys_now_us = 0;
-    weir_status status = count > 0 ? keys_now(s, conn, &keys_now_us, err) : WEIR_OK;
+    weir_status status = count > 0 ? weir__sqlite_machine_now(s, conn, &keys_now_us, err) : WEIR_OK;
     bool refused = false;
     bool written = false;
 

@@ -27,6 +27,10 @@ INSERT INTO weir_categories (name) VALUES (?1);
 -- name: append_key
 SELECT expires, fingerprint, result FROM weir_keys WHERE key = ?1;
 
+-- When the append of a known key was made.
+-- name: append_created
+SELECT created FROM weir_events WHERE id = ?1;
+
 -- An expired key is unknown, and may still be there.
 -- name: append_key_new
 INSERT OR REPLACE INTO weir_keys (key, expires, fingerprint, result) VALUES (?1, ?2, ?3, ?4);
@@ -44,9 +48,3 @@ INSERT OR REPLACE INTO weir_reserved (key, stream) VALUES (?1, ?2);
 
 -- name: append_release
 DELETE FROM weir_reserved WHERE key = ?1;
-
--- name: append_key_clock
-SELECT boot_us, at_us FROM weir_key_clock WHERE one = 1 AND boot = ?1 AND boot_us <= ?2;
-
--- name: append_key_clock_set
-INSERT OR REPLACE INTO weir_key_clock (one, boot, boot_us, at_us) VALUES (1, ?1, ?2, ?3);

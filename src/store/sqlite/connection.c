@@ -18,7 +18,7 @@
 enum {
     CACHE_KIB_WRITER = 8192,
     CACHE_KIB_READER = 2048,
-    PAGE_BYTES = 4096,
+    PAGE_BYTES = SQLITE_PAGE_BYTES,
     WAL_KEPT_THRESHOLDS = 4, /* a WAL that a reader made longer is cut when it is started over */
 };
 

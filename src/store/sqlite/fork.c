@@ -26,6 +26,7 @@
 #include "base/error.h"
 #include "store/sqlite/sqlite_private.h"
 
+#include <string.h>
 #include <sys/stat.h>
 #include <unistd.h>
 
@@ -113,6 +114,20 @@ void weir__sqlite_handle_remove(sqlite_store *s)
     }
     s->listed = false;
     weir__unlock(&handles_mu);
+}
+
+bool weir__sqlite_handle_elsewhere(const sqlite_store *s, dev_t dev, ino_t ino)
+{
+    bool found = false;
+    weir__lock(&handles_mu);
+    for (const sqlite_store *other = handles; other != NULL && !found; other = other->next) {
+        /* Once it is at rest, its files are known and stay as they are. */
+        found = other != s && atomic_load(&other->at_rest) && other->files[0].name != NULL &&
+                other->files[0].dev == dev && other->files[0].ino == ino &&
+                strcmp(other->path, s->path) != 0;
+    }
+    weir__unlock(&handles_mu);
+    return found;
 }
 
 weir_status weir__sqlite_inherited_close(weir_error *err)

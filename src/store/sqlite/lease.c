@@ -40,7 +40,7 @@ typedef struct leasing {
     sqlite_conn *conn;
     const store_lease_request *request;
     store_known_reaction *known; /* owned: by reaction, for bsearch */
-    int64_t now_us;
+    sqlite_times now;
     bool sent_back;    /* some target has events that were sent back: rarely so */
     weir_arena *arena; /* of the list */
     candidate *due;    /* in the arena */
@@ -246,7 +246,10 @@ static weir_status open_cursor(const leasing *l, const char *sql, sqlite3_stmt *
     const weir_status status = weir__sqlite_statement(l->conn, sql, out, err);
     if (status == WEIR_OK) {
         weir__sqlite_bind_str(*out, 1, l->request->lane);
-        sqlite3_bind_int64(*out, 2, l->now_us);
+        sqlite3_bind_int64(*out, 2, l->now.machine_us);
+        if (sql == sql_lease_due) {
+            sqlite3_bind_int64(*out, 3, l->now.store_us);
+        }
     }
     return status;
 }
@@ -289,7 +292,7 @@ static weir_status block_lost(const leasing *l, const candidate *c, weir_error *
         return status;
     }
     sqlite3_bind_int64(stmt, 1, c->lease.target);
-    sqlite3_bind_int64(stmt, 2, l->now_us);
+    sqlite3_bind_int64(stmt, 2, l->now.store_us);
     sqlite3_bind_int64(stmt, 3, lost);
     weir__sqlite_bind_str(stmt, 4, weir__str(reason));
     return weir__sqlite_run(l->conn, stmt, err);
@@ -300,7 +303,7 @@ static weir_status take(const leasing *l, candidate *c, weir_error *err)
     sqlite3_stmt *stmt = NULL;
     c->lease.fence++;
     c->lease.token = l->conn->row.token;
-    c->lease.until_us = weir__sqlite_later(l->now_us, l->request->lease_us);
+    c->lease.until_us = weir__sqlite_later(l->now.store_us, l->request->lease_us);
     c->lease.lost += c->expired ? 1 : 0;
     weir_status status =
         weir__sqlite_statement(l->conn, c->due ? sql_lease_take_due : sql_lease_take, &stmt, err);
@@ -310,7 +313,7 @@ static weir_status take(const leasing *l, candidate *c, weir_error *err)
     sqlite3_bind_int64(stmt, 1, c->lease.target);
     sqlite3_bind_int64(stmt, 2, c->lease.fence);
     weir__sqlite_bind_str(stmt, 3, l->request->holder);
-    sqlite3_bind_int64(stmt, 4, c->lease.until_us);
+    sqlite3_bind_int64(stmt, 4, weir__sqlite_later(l->now.machine_us, l->request->lease_us));
     sqlite3_bind_int64(stmt, 5, c->lease.lost);
     return weir__sqlite_run(l->conn, stmt, err);
 }
@@ -467,10 +470,11 @@ void weir__sqlite_leases_clear(store_lease_list *list)
     list->leases_count = 0;
 }
 
-weir_status weir__sqlite_lease_in(sqlite_conn *conn, int64_t now_us, const store_lease_request *r,
-                                  store_lease_list *list, weir_error *err)
+weir_status weir__sqlite_lease_in(sqlite_conn *conn, const sqlite_times *now,
+                                  const store_lease_request *r, store_lease_list *list,
+                                  weir_error *err)
 {
-    leasing l = { .conn = conn, .request = r, .now_us = now_us, .arena = &list->arena };
+    leasing l = { .conn = conn, .request = r, .now = *now, .arena = &list->arena };
     WEIR_ASSERT(r->limit > 0 && r->limit <= STORE_LEASE_TARGETS_MAX);
     if (r->known_count > 0) {
         l.known = weir__calloc(r->known_count, sizeof *l.known);
@@ -493,17 +497,17 @@ weir_status weir__sqlite_lease(weir_store *base, const store_lease_request *r,
 {
     sqlite_store *s = (sqlite_store *)base;
     sqlite_conn *conn = NULL;
-    int64_t now_us = 0;
+    sqlite_times now = { 0 };
 
     weir__sqlite_leases_clear(list);
     if (r->limit == 0) {
         return WEIR_OK;
     }
-    weir_status status = weir__sqlite_write_begin(s, SQLITE_TX_DURABLE, &conn, &now_us, err);
+    weir_status status = weir__sqlite_hold_begin(s, SQLITE_TX_DURABLE, &conn, &now, err);
     if (status != WEIR_OK) {
         return status;
     }
-    status = weir__sqlite_lease_in(conn, now_us, r, list, err);
+    status = weir__sqlite_lease_in(conn, &now, r, list, err);
     status = weir__sqlite_write_end(s, status, false, err);
     if (status != WEIR_OK) {
         weir__sqlite_leases_clear(list);

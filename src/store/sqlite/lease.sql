@@ -1,6 +1,6 @@
 -- lease.sql - candidates in the three orders of leasing, each read from its index up to what is
 -- taken. No order needs sorting and no statement reads a target that is blocked, paused, deferred
--- or idle.
+-- or idle. ?2: now, of the machine's clock; ?3: of the store's.
 
 -- name: lease_lane_paused
 SELECT paused FROM weir_lanes WHERE lane = ?1;
@@ -30,7 +30,7 @@ SELECT id, name, priority, watermark, rank, fence, lost, holder IS NOT NULL
 -- name: lease_due
 SELECT id, name, priority, watermark, rank, fence, lost, holder IS NOT NULL
   FROM weir_targets INDEXED BY weir_targets_due
- WHERE lane = ?1 AND behind = 1 AND held = 0 AND due IS NOT NULL AND due <= ?2
+ WHERE lane = ?1 AND behind = 1 AND held = 0 AND due IS NOT NULL AND due <= ?3
    AND (holder IS NULL OR lease_until <= ?2)
  ORDER BY due, id;
 

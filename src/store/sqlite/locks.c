@@ -31,7 +31,8 @@ static weir_status prepare(sqlite_conn *conn, const char *sql, const lock_key *k
 /* ---- taking --------------------------------------------------------------------------------- */
 
 static weir_status read_row(const sqlite_conn *conn, sqlite3_stmt *stmt, weir_str name,
-                            weir_arena *arena, store_once *out, weir_error *err)
+                            const sqlite_times *now, weir_arena *arena, store_once *out,
+                            weir_error *err)
 {
     const store_once found = {
         .run = { .name = { weir__arena_copy(arena, name.ptr, name.len), name.len },
@@ -39,7 +40,7 @@ static weir_status read_row(const sqlite_conn *conn, sqlite3_stmt *stmt, weir_st
                  .fence = sqlite3_column_int64(stmt, FENCE),
                  .token = conn->row.token,
                  .since_us = sqlite3_column_int64(stmt, SINCE),
-                 .until_us = sqlite3_column_int64(stmt, UNTIL) },
+                 .until_us = weir__sqlite_held_until(now, sqlite3_column_int64(stmt, UNTIL)) },
         .state = (store_once_state)sqlite3_column_int(stmt, STATE),
         .exit_status = sqlite3_column_int64(stmt, EXIT_STATUS),
         .ended_us = sqlite3_column_int64(stmt, ENDED),
@@ -53,8 +54,8 @@ static weir_status read_row(const sqlite_conn *conn, sqlite3_stmt *stmt, weir_st
 }
 
 /* *found false: there is no row, *out is as it was. */
-static weir_status find(sqlite_conn *conn, const lock_key *key, weir_arena *arena, bool *found,
-                        store_once *out, weir_error *err)
+static weir_status find(sqlite_conn *conn, const lock_key *key, const sqlite_times *now,
+                        weir_arena *arena, bool *found, store_once *out, weir_error *err)
 {
     sqlite3_stmt *stmt = NULL;
     weir_status status = prepare(conn, sql_lock_find, key, &stmt, err);
@@ -63,15 +64,16 @@ static weir_status find(sqlite_conn *conn, const lock_key *key, weir_arena *aren
     }
     status = weir__sqlite_step(conn, stmt, found, err);
     if (status == WEIR_OK && *found) {
-        status = read_row(conn, stmt, key->name, arena, out, err);
+        status = read_row(conn, stmt, key->name, now, arena, out, err);
     }
     weir__sqlite_done(stmt);
     return status;
 }
 
-static bool is_live(const store_once *o, int64_t now_us)
+/* Its end has been brought to store time, so that is what to compare it with. */
+static bool is_live(const store_once *o, const sqlite_times *now)
 {
-    return o->state == STORE_ONCE_RUNNING && o->run.until_us > now_us;
+    return o->state == STORE_ONCE_RUNNING && o->run.until_us > now->store_us;
 }
 
 static weir_status put(sqlite_conn *conn, const lock_key *key, weir_str holder, int64_t now_us,
@@ -95,19 +97,20 @@ typedef struct lock_request {
 } lock_request;
 
 /* *held: it is another's, who is in *out. */
-static weir_status take_in(sqlite_conn *conn, const lock_request *q, int64_t now_us,
+static weir_status take_in(sqlite_conn *conn, const lock_request *q, const sqlite_times *now,
                            weir_arena *arena, store_once *out, bool *held, weir_error *err)
 {
     bool found = false;
     store_once is = { 0 };
-    weir_status status = find(conn, &q->key, arena, &found, &is, err);
-    if (status == WEIR_OK && found && (is_live(&is, now_us) || is.state == STORE_ONCE_DONE)) {
+    weir_status status = find(conn, &q->key, now, arena, &found, &is, err);
+    if (status == WEIR_OK && found && (is_live(&is, now) || is.state == STORE_ONCE_DONE)) {
         *held = is.state == STORE_ONCE_RUNNING;
     } else if (status == WEIR_OK) {
-        const int64_t until_us = q->lease_us == 0 ? 0 : weir__sqlite_later(now_us, q->lease_us);
-        status = put(conn, &q->key, q->holder, now_us, until_us, err);
+        const int64_t until_us =
+            q->lease_us == 0 ? 0 : weir__sqlite_later(now->machine_us, q->lease_us);
+        status = put(conn, &q->key, q->holder, now->store_us, until_us, err);
         if (status == WEIR_OK) {
-            status = find(conn, &q->key, arena, &found, &is, err);
+            status = find(conn, &q->key, now, arena, &found, &is, err);
         }
     }
     if (status == WEIR_OK) {
@@ -121,12 +124,12 @@ static weir_status take(weir_store *base, const lock_request *q, weir_arena *are
 {
     sqlite_store *s = (sqlite_store *)base;
     sqlite_conn *conn = NULL;
-    int64_t now_us = 0;
-    weir_status status = weir__sqlite_write_begin(s, SQLITE_TX_DURABLE, &conn, &now_us, err);
+    sqlite_times now = { 0 };
+    weir_status status = weir__sqlite_hold_begin(s, SQLITE_TX_DURABLE, &conn, &now, err);
     if (status != WEIR_OK) {
         return status;
     }
-    status = take_in(conn, q, now_us, arena, out, held, err);
+    status = take_in(conn, q, &now, arena, out, held, err);
     return weir__sqlite_write_end(s, status, false, err);
 }
 
@@ -175,7 +178,7 @@ typedef struct lock_change {
     weir_str output;
 } lock_change;
 
-static weir_status change_in(sqlite_conn *conn, const lock_change *c, int64_t now_us,
+static weir_status change_in(sqlite_conn *conn, const lock_change *c, const sqlite_times *now,
                              weir_error *err)
 {
     sqlite3_stmt *stmt = NULL;
@@ -185,10 +188,10 @@ static weir_status change_in(sqlite_conn *conn, const lock_change *c, int64_t no
     }
     sqlite3_bind_int64(stmt, 3, c->fence);
     if (c->sql == sql_lock_extend) {
-        sqlite3_bind_int64(stmt, 4, weir__sqlite_later(now_us, c->lease_us));
+        sqlite3_bind_int64(stmt, 4, weir__sqlite_later(now->machine_us, c->lease_us));
     } else if (c->sql == sql_once_end) {
         sqlite3_bind_int64(stmt, 4, c->exit_status);
-        sqlite3_bind_int64(stmt, 5, now_us);
+        sqlite3_bind_int64(stmt, 5, now->store_us);
         sqlite3_bind_blob64(stmt, 6, c->output.len == 0 ? "" : c->output.ptr, c->output.len,
                             SQLITE_STATIC);
     }
@@ -202,20 +205,20 @@ static weir_status change(weir_store *base, const lock_change *c, weir_error *er
 {
     sqlite_store *s = (sqlite_store *)base;
     sqlite_conn *conn = NULL;
-    int64_t now_us = 0;
-    weir_status status = weir__sqlite_write_begin(s, c->flags, &conn, &now_us, err);
+    sqlite_times now = { 0 };
+    weir_status status = weir__sqlite_hold_begin(s, c->flags, &conn, &now, err);
     if (status != WEIR_OK) {
         return status;
     }
     if (c->token != 0 && c->token != conn->row.token) { /* of the log before a restore */
         return weir__sqlite_write_end(s, weir__lock_lost(c->key.name, c->fence, err), false, err);
     }
-    status = change_in(conn, c, now_us, err);
+    status = change_in(conn, c, &now, err);
     if (status == WEIR_ELOST && c->sql == sql_once_end) {
         weir_arena arena = { 0 };
         store_once is = { 0 };
         bool found = false;
-        if (find(conn, &c->key, &arena, &found, &is, NULL) == WEIR_OK && found &&
+        if (find(conn, &c->key, &now, &arena, &found, &is, NULL) == WEIR_OK && found &&
             is.run.fence == c->fence) {
             status = WEIR_OK; /* it was finished before */
         }
@@ -270,23 +273,23 @@ weir_status weir__sqlite_once_finish(weir_store *base, weir_str key, int64_t fen
     return change(base, &c, err);
 }
 
-static weir_status forget_in(sqlite_conn *conn, const lock_key *key, int64_t now_us,
+static weir_status forget_in(sqlite_conn *conn, const lock_key *key, const sqlite_times *now,
                              weir_arena *arena, weir_error *err)
 {
     store_once is = { 0 };
     bool found = false;
-    const weir_status status = find(conn, key, arena, &found, &is, err);
+    const weir_status status = find(conn, key, now, arena, &found, &is, err);
     if (status != WEIR_OK) {
         return status;
     }
     if (!found) {
         return weir__once_unknown(key->name, err);
     }
-    if (is_live(&is, now_us)) {
+    if (is_live(&is, now)) {
         return weir__once_running(&is, err);
     }
     const lock_change c = { .sql = sql_lock_remove, .key = *key, .fence = is.run.fence };
-    return change_in(conn, &c, now_us, err);
+    return change_in(conn, &c, now, err);
 }
 
 weir_status weir__sqlite_once_forget(weir_store *base, weir_str key, weir_error *err)
@@ -294,12 +297,12 @@ weir_status weir__sqlite_once_forget(weir_store *base, weir_str key, weir_error 
     sqlite_store *s = (sqlite_store *)base;
     sqlite_conn *conn = NULL;
     weir_arena arena = { 0 };
-    int64_t now_us = 0;
-    weir_status status = weir__sqlite_write_begin(s, 0, &conn, &now_us, err);
+    sqlite_times now = { 0 };
+    weir_status status = weir__sqlite_hold_begin(s, 0, &conn, &now, err);
     if (status != WEIR_OK) {
         return status;
     }
-    status = forget_in(conn, &(lock_key){ .once = true, .name = key }, now_us, &arena, err);
+    status = forget_in(conn, &(lock_key){ .once = true, .name = key }, &now, &arena, err);
     status = weir__sqlite_write_end(s, status, false, err);
     weir__arena_free(&arena);
     return status;
@@ -308,7 +311,7 @@ weir_status weir__sqlite_once_forget(weir_store *base, weir_str key, weir_error 
 /* ---- listing -------------------------------------------------------------------------------- */
 
 /* The rows, one after another in `found`; their texts in the list's arena. */
-static weir_status locks_in(sqlite_conn *conn, int64_t now_us, weir_arena *arena,
+static weir_status locks_in(sqlite_conn *conn, const sqlite_times *now, weir_arena *arena,
                             weir_buffer *found, weir_error *err)
 {
     sqlite3_stmt *stmt = NULL;
@@ -317,7 +320,7 @@ static weir_status locks_in(sqlite_conn *conn, int64_t now_us, weir_arena *arena
     if (status != WEIR_OK) {
         return status;
     }
-    sqlite3_bind_int64(stmt, 1, now_us);
+    sqlite3_bind_int64(stmt, 1, now->machine_us);
     while (status == WEIR_OK) {
         status = weir__sqlite_step(conn, stmt, &row, err);
         if (status != WEIR_OK || !row) {
@@ -327,7 +330,8 @@ static weir_status locks_in(sqlite_conn *conn, int64_t now_us, weir_arena *arena
                                   .holder = weir__sqlite_column_copy(stmt, 1, arena),
                                   .fence = sqlite3_column_int64(stmt, 2),
                                   .since_us = sqlite3_column_int64(stmt, 3),
-                                  .until_us = sqlite3_column_int64(stmt, 4) };
+                                  .until_us =
+                                      weir__sqlite_held_until(now, sqlite3_column_int64(stmt, 4)) };
         if (lock.name.ptr == NULL || lock.holder.ptr == NULL ||
             !weir__buffer_add(found, &lock, sizeof lock)) {
             status = weir__fail(err, WEIR_ENOMEM, "could not allocate the list of locks");
@@ -342,7 +346,7 @@ weir_status weir__sqlite_locks(weir_store *base, store_lock_list *list, weir_err
     sqlite_store *s = (sqlite_store *)base;
     sqlite_conn *conn = NULL;
     weir_buffer found = { 0 };
-    int64_t now_us = 0;
+    sqlite_times now = { 0 };
 
     weir__arena_reset(&list->arena);
     list->locks = NULL;
@@ -351,9 +355,9 @@ weir_status weir__sqlite_locks(weir_store *base, store_lock_list *list, weir_err
     if (status != WEIR_OK) {
         return status;
     }
-    status = weir__sqlite_read_now(s, conn, &now_us, err);
+    status = weir__sqlite_read_times(s, conn, &now, err);
     if (status == WEIR_OK) {
-        status = locks_in(conn, now_us, &list->arena, &found, err);
+        status = locks_in(conn, &now, &list->arena, &found, err);
     }
     weir__sqlite_read_end(s, conn);
     if (status == WEIR_OK && found.len > 0) {
@@ -364,6 +368,86 @@ weir_status weir__sqlite_locks(weir_store *base, store_lock_list *list, weir_err
             memcpy(locks, found.ptr, found.len);
             list->locks = locks;
             list->locks_count = found.len / sizeof *locks;
+        }
+    }
+    weir__buffer_free(&found);
+    return status;
+}
+
+static weir_status fail_runs(weir_error *err)
+{
+    return weir__fail(err, WEIR_ENOMEM, "could not allocate the list of runs");
+}
+
+/* The runs, one after another in `found`; their texts in the arena. */
+static weir_status runs_in(sqlite_conn *conn, const store_pattern *match, int64_t limit,
+                           const sqlite_times *now, weir_arena *arena, weir_buffer *found,
+                           weir_error *err)
+{
+    sqlite3_stmt *stmt = NULL;
+    weir_status status = weir__sqlite_statement(conn, sql_once_runs, &stmt, err);
+    if (status != WEIR_OK) {
+        return status;
+    }
+    sqlite3_bind_int64(stmt, 1, now->machine_us);
+    while (status == WEIR_OK && limit > 0) {
+        bool row = true;
+        status = weir__sqlite_step(conn, stmt, &row, err);
+        if (status != WEIR_OK || !row) {
+            break;
+        }
+        if (match != NULL && !weir__pattern_matches(match, weir__sqlite_column_str(stmt, 0))) {
+            continue;
+        }
+        store_once run = {
+            .run = { .name = weir__sqlite_column_copy(stmt, 0, arena),
+                     .holder = weir__sqlite_column_copy(stmt, 1, arena),
+                     .fence = sqlite3_column_int64(stmt, 2),
+                     .since_us = sqlite3_column_int64(stmt, 3),
+                     .until_us = weir__sqlite_held_until(now, sqlite3_column_int64(stmt, 4)) },
+            .state = (store_once_state)sqlite3_column_int(stmt, 5),
+            .exit_status = sqlite3_column_int64(stmt, 6),
+            .ended_us = sqlite3_column_int64(stmt, 7),
+        };
+        run.state = weir__once_state_at(&run, now->store_us);
+        limit--;
+        if (run.run.name.ptr == NULL || run.run.holder.ptr == NULL ||
+            !weir__buffer_add(found, &run, sizeof run)) {
+            status = fail_runs(err);
+        }
+    }
+    weir__sqlite_done(stmt);
+    return status;
+}
+
+weir_status weir__sqlite_once_runs(weir_store *base, const store_pattern *match, int64_t limit,
+                                   store_once_list *list, weir_error *err)
+{
+    sqlite_store *s = (sqlite_store *)base;
+    sqlite_conn *conn = NULL;
+    weir_buffer found = { 0 };
+    sqlite_times now = { 0 };
+
+    weir__arena_reset(&list->arena);
+    list->runs = NULL;
+    list->runs_count = 0;
+    weir_status status = weir__sqlite_read_begin(s, &conn, err);
+    if (status != WEIR_OK) {
+        return status;
+    }
+    status = weir__sqlite_read_times(s, conn, &now, err);
+    if (status == WEIR_OK) {
+        status = runs_in(conn, match, limit, &now, &list->arena, &found, err);
+    }
+    weir__sqlite_read_end(s, conn);
+    if (status == WEIR_OK && found.len > 0) {
+        store_once *runs = weir__arena_alloc(&list->arena, found.len);
+        if (runs == NULL) {
+            status = fail_runs(err);
+        } else {
+            memcpy(runs, found.ptr, found.len);
+            list->runs = runs;
+            list->runs_count = found.len / sizeof *runs;
         }
     }
     weir__buffer_free(&found);

@@ -23,7 +23,14 @@ UPDATE weir_locks
    SET state = CASE ?4 WHEN 0 THEN 2 ELSE 3 END, exit_status = ?4, ended = ?5, output = ?6
  WHERE once = ?1 AND name = ?2 AND fence = ?3 AND state = 1;
 
--- ?1: now.
+-- ?1: now, of the machine's clock. The running ones first, then the newest.
+-- name: once_runs
+SELECT name, holder, fence, since, lease_until, state, exit_status, ended
+  FROM weir_locks
+ WHERE once = 1
+ ORDER BY state = 1 AND lease_until > ?1 DESC, since DESC, name;
+
+-- ?1: now, of the machine's clock.
 -- name: locks_list
 SELECT name, holder, fence, since, lease_until
   FROM weir_locks

@@ -124,13 +124,19 @@ static weir_status judge_files(const sqlite_store *s, weir_error *err)
 }
 
 /* Remembers which files we have open. Under the side lock, when SQLite has opened them all. */
-static weir_status note_files(sqlite_store *s, weir_error *err)
+static weir_status note_files(sqlite_store *s, const sqlite_conn *conn, weir_error *err)
 {
     static const char *const suffixes[SQLITE_FILES_COUNT] = { "", "-wal", "-shm" };
     const size_t len = strlen(s->path);
     const weir_status status = judge_files(s, err);
     if (status != WEIR_OK) {
         return status;
+    }
+    int moved = 0;
+    if (sqlite3_file_control(conn->db, "main", SQLITE_FCNTL_HAS_MOVED, &moved) == SQLITE_OK &&
+        moved != 0) {
+        return weir__fail(err, WEIR_EUNAVAILABLE,
+                          "\"%s\" was renamed or replaced while it was opened", s->given);
     }
     for (size_t i = 0; i < SQLITE_FILES_COUNT; i++) {
         struct stat st;
@@ -158,11 +164,17 @@ weir_status weir__sqlite_files_check(const sqlite_store *s, size_t count, weir_e
             continue;
         }
         const bool found = stat(file->name, &st) == 0;
+        if (found && i == 0 && st.st_size == 0) {
+            return weir__seal_fail_overwritten(s, err); /* never so while it is open */
+        }
         if (found ? st.st_dev != file->dev || st.st_ino != file->ino
                   : errno == ENOENT || errno == ENOTDIR) {
-            const weir_status status =
-                weir__fail(err, WEIR_EUNAVAILABLE, "\"%s\" was %s while the store was open",
-                           file->name, found ? "replaced" : "removed");
+            /* A reader may wait until the file is put back; meanwhile it keeps it from being
+             * opened under another name, without its log. */
+            const bool waits = !found && count == 1;
+            const weir_status status = weir__fail(err, waits ? WEIR_EUNAVAILABLE : WEIR_ECORRUPT,
+                                                  "\"%s\" was %s while the store was open",
+                                                  file->name, found ? "replaced" : "removed");
             weir__error_detail(err, "Nothing was written. Put the file back, or close the store "
                                     "and open it again to work with what is there now.");
             return status;
@@ -210,7 +222,8 @@ static void remove_file(const sqlite_store *s, const char *suffix)
 /* After a failure, with the side lock held. A store that is there, whoever made it, stays. */
 static void remove_what_we_made(sqlite_store *s, const found_files *found, weir_status status)
 {
-    if (!found->database) {
+    /* EUNAVAILABLE: the name no longer leads to what we have made. */
+    if (!found->database && !found->wal_bytes && status != WEIR_EUNAVAILABLE) {
         weir__sqlite_conn_close(&s->writer);
         remove_file(s, "-wal");
         remove_file(s, "-shm");
@@ -218,10 +231,27 @@ static void remove_what_we_made(sqlite_store *s, const found_files *found, weir_
         remove_file(s, "");
     }
     const bool no_store = !found->database || status == WEIR_ENOTFOUND || status == WEIR_EINVAL ||
-                          status == WEIR_ECORRUPT;
+                          status == WEIR_ECORRUPT || status == WEIR_EHELD;
     if (s->side.created && no_store) {
         weir__side_remove(&s->side);
     }
+}
+
+/* A database that was taken away has left its last commits here: SQLite would remove them. */
+static weir_status refuse_orphaned_wal(const sqlite_store *s, const found_files *found,
+                                       weir_error *err)
+{
+    if (found->database || !found->wal_bytes) {
+        return WEIR_OK;
+    }
+    const weir_status status =
+        weir__fail(err, WEIR_ECORRUPT, "there is no \"%s\", but \"%s-wal\" has commits of it",
+                   s->given, s->given);
+    weir__error_detail(err,
+                       "Nothing was made or removed. Put the file back, or move \"%s-wal\" away "
+                       "and keep it.",
+                       s->given);
+    return status;
 }
 
 static weir_status open_for_writing(sqlite_store *s, weir_error *err)
@@ -247,7 +277,13 @@ static weir_status open_for_writing(sqlite_store *s, weir_error *err)
     /* Again, now that nobody else is making or removing it. */
     status = look_at_files(s, &found, err);
     if (status == WEIR_OK) {
+        status = refuse_orphaned_wal(s, &found, err);
+    }
+    if (status == WEIR_OK) {
         status = weir__seal_check(s, &had_wal, err);
+    }
+    if (status == WEIR_OK) {
+        status = weir__sqlite_refuse_renamed(s, err);
     }
     if (status == WEIR_OK) {
         status = weir__sqlite_conn_open(s, create ? SQLITE_ROLE_CREATOR : SQLITE_ROLE_WRITER,
@@ -266,7 +302,7 @@ static weir_status open_for_writing(sqlite_store *s, weir_error *err)
         status = weir__sqlite_row_read(s, &s->writer, err);
     }
     if (status == WEIR_OK) {
-        status = note_files(s, err);
+        status = note_files(s, &s->writer, err);
     }
     if (status == WEIR_OK) {
         (void)weir__sqlite_clock(s, s->writer.row.clock_us);
@@ -299,7 +335,7 @@ static weir_status try_reading(sqlite_store *s, weir_error *err)
         status = weir__sqlite_row_read(s, conn, err);
     }
     if (status == WEIR_OK) {
-        status = note_files(s, err);
+        status = note_files(s, conn, err);
     }
     if (status == WEIR_OK) {
         (void)weir__sqlite_clock(s, conn->row.clock_us);
@@ -326,6 +362,9 @@ static weir_status open_for_reading(sqlite_store *s, weir_error *err)
     }
     bool had_wal = false;
     status = weir__seal_check(s, &had_wal, err);
+    if (status == WEIR_OK) {
+        status = weir__sqlite_refuse_renamed(s, err);
+    }
     if (status == WEIR_OK) {
         status = try_reading(s, err);
     }
@@ -443,7 +482,8 @@ weir_status weir__sqlite_open(weir_store **out, const store_options *options, we
         return status;
     }
     status = s->read_only ? open_for_reading(s, err) : open_for_writing(s, err);
-    if (status == WEIR_ENOTFOUND) {
+    if (status == WEIR_ENOTFOUND ||
+        (status == WEIR_ECORRUPT && !weir__sqlite_file_exists(s, "", NULL))) {
         status = explain_missing(s, status, err);
     }
     if (status != WEIR_OK) {

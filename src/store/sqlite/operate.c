@@ -97,7 +97,8 @@ static weir_status position_of_time(sqlite_conn *conn, int64_t time_us, int64_t 
 }
 
 typedef struct reset_item {
-    int64_t reaction, to, rule;
+    int64_t reaction, at, mark;
+    bool reroute; /* its events have to be routed again */
 } reset_item;
 
 /* The subscriptions to move, as reset_item. They are collected first: moving them writes to the
@@ -113,14 +114,16 @@ static weir_status reset_items(sqlite_conn *conn, int64_t target, int64_t positi
     }
     sqlite3_bind_int64(stmt, 1, target);
     sqlite3_bind_int64(stmt, 2, position);
+    sqlite3_bind_int64(stmt, 3, conn->row.head);
     for (;;) {
         status = weir__sqlite_step(conn, stmt, &row, err);
         if (status != WEIR_OK || !row) {
             break;
         }
         const reset_item item = { .reaction = sqlite3_column_int64(stmt, 0),
-                                  .to = sqlite3_column_int64(stmt, 1),
-                                  .rule = sqlite3_column_int64(stmt, 2) };
+                                  .at = sqlite3_column_int64(stmt, 1),
+                                  .mark = sqlite3_column_int64(stmt, 2),
+                                  .reroute = sqlite3_column_int(stmt, 3) != 0 };
         if (!weir__buffer_add(items, &item, sizeof item)) {
             status = weir__fail(err, WEIR_ENOMEM, "could not allocate a list of subscriptions");
             break;
@@ -136,14 +139,14 @@ static weir_status reset_work(sqlite_conn *conn, int64_t target, const reset_ite
 {
     bool found = false;
     int64_t reread_to = 0;
-    const int64_t values[] = { target, item->reaction, item->to };
+    const int64_t values[] = { target, item->reaction, item->at, conn->row.head };
     weir_status status = weir__sqlite_run_ints(conn, sql_reset_work, values, 3, err);
     if (status == WEIR_OK) {
         status = weir__sqlite_run_ints(conn, sql_reset_work_rows, values, 2, err);
     }
     if (status == WEIR_OK) {
         status =
-            weir__sqlite_get_int(conn, sql_reset_reread, &values[1], 2, &found, &reread_to, err);
+            weir__sqlite_get_int(conn, sql_reset_reread, &values[1], 3, &found, &reread_to, err);
     }
     if (status == WEIR_OK && reread_to == 0) {
         /* Nothing was routed yet, so there is nothing to read again. */
@@ -169,11 +172,12 @@ static weir_status reset(sqlite_conn *conn, int64_t target, const operating *o, 
     for (size_t at = 0; at < items.len && status == WEIR_OK; at += sizeof(reset_item)) {
         reset_item item;
         memcpy(&item, items.ptr + at, sizeof item);
-        if (item.rule == STORE_RULE_WORK) {
+        if (item.reroute) {
             status = reset_work(conn, target, &item, err);
         } else {
             status = weir__sqlite_run_ints(conn, sql_reset_at,
-                                           (int64_t[]){ target, item.reaction, item.to }, 3, err);
+                                           (int64_t[]){ target, item.reaction, item.at, item.mark },
+                                           4, err);
         }
     }
     if (status == WEIR_OK) {
@@ -318,6 +322,13 @@ static weir_status find_obstacle(sqlite_conn *conn, int64_t target, const target
     return status;
 }
 
+/* As weir__target_is_passed. */
+static bool is_passed(const target_row *row)
+{
+    return row->blocked && row->failure.reaction != 0 && row->failure.event != 0 &&
+           row->attempts == 0;
+}
+
 /* A target that is behind may have nothing in the way: a mark whose events the reaction no longer
  * wants. The next worker finds that out and settles it. */
 static weir_status skip(sqlite_conn *conn, int64_t target, const operating *o, int64_t now_us,
@@ -326,7 +337,7 @@ static weir_status skip(sqlite_conn *conn, int64_t target, const operating *o, i
     target_row row = { 0 };
     obstacle found = { 0 };
     weir_status status = read_row(conn, target, arena, &row, err);
-    if (status != WEIR_OK || !row.behind) {
+    if (status != WEIR_OK || !row.behind || is_passed(&row)) {
         *changed = false;
         return status;
     }
@@ -388,7 +399,7 @@ static bool would_change(const store_operate *op, const target_row *row)
 {
     switch (op->verb) {
     case STORE_UNBLOCK:
-        return row->blocked || row->due;
+        return (row->blocked || row->due) && !is_passed(row);
     case STORE_PRIORITIZE:
         return op->clear ? row->overridden : !row->overridden || row->override != op->priority;
     case STORE_PAUSE:

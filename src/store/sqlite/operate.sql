@@ -14,14 +14,28 @@ UPDATE weir_targets
 -- name: operate_prioritize
 UPDATE weir_targets SET override = ?2 WHERE id = ?1;
 
--- Subscriptions that lie above ?2, or above where their reaction began.
+-- Subscriptions that lie above ?2, or above where their reaction began, and what they become. No
+-- position is beyond what was routed of a log that ends at ?3, unless the log has lost its end: then
+-- it is repaired. A mark that its position has passed says nothing: any event that was routed may be
+-- one for it.
 -- name: reset_subscriptions
-SELECT s.reaction, max(?2, r.since), d.rule
-  FROM weir_subscriptions AS s
-  JOIN weir_reactions AS r ON r.id = s.reaction
-  JOIN weir_definitions AS d ON d.reaction = r.id AND d.number = r.number
- WHERE s.target = ?1 AND s.at > max(?2, r.since)
- ORDER BY s.reaction;
+WITH bounded AS (
+    SELECT s.reaction, s.at, s.mark, d.rule, r.since,
+           min(?3, max(r.routed, r.reread_to)) AS routed
+      FROM weir_subscriptions AS s
+      JOIN weir_reactions AS r ON r.id = s.reaction
+      JOIN weir_definitions AS d ON d.reaction = r.id AND d.number = r.number
+     WHERE s.target = ?1
+), moved AS (
+    SELECT *, min(at, max(min(?2, routed), since)) AS new_at FROM bounded
+), marked AS (
+    SELECT *, max(new_at, CASE WHEN at > mark THEN routed ELSE min(mark, routed) END) AS new_mark
+      FROM moved
+)
+SELECT reaction, new_at, new_mark, rule = 4 AND at > new_at
+  FROM marked
+ WHERE at > new_at OR mark <> new_mark
+ ORDER BY reaction;
 
 -- Whether there is something to clear on a target: see clear_target, clear_retries, clear_lease.
 -- name: reset_to_clear
@@ -32,7 +46,7 @@ SELECT holder IS NOT NULL OR blocked IS NOT NULL OR due IS NOT NULL OR lost <> 0
  WHERE id = ?1;
 
 -- name: reset_at
-UPDATE weir_subscriptions SET at = ?3 WHERE target = ?1 AND reaction = ?2;
+UPDATE weir_subscriptions SET at = ?3, mark = ?4 WHERE target = ?1 AND reaction = ?2;
 
 -- name: reset_work
 UPDATE weir_subscriptions
@@ -44,7 +58,7 @@ DELETE FROM weir_work WHERE target = ?1 AND reaction = ?2;
 
 -- name: reset_reread
 UPDATE weir_reactions
-   SET reread_to = max(reread_to, routed), routed = min(routed, ?2)
+   SET reread_to = min(?3, max(reread_to, routed)), routed = min(routed, ?2)
  WHERE id = ?1
 RETURNING reread_to;
 

@@ -9,6 +9,7 @@
 #include "base/error.h"
 #include "base/json.h"
 #include "base/str.h"
+#include "store/request.h"
 #include "store/sqlite/reactions_sql.h"
 #include "store/sqlite/targets.h"
 
@@ -65,7 +66,7 @@ out:
     return status;
 }
 
-/* One row of reaction_load or reaction_list. */
+/* One row of reaction_load or reaction_list; router_until_us as it is kept. */
 static weir_status read_reaction(sqlite3_stmt *stmt, weir_arena *arena, store_reaction *out,
                                  weir_error *err)
 {
@@ -127,6 +128,7 @@ weir_status weir__sqlite_reactions(weir_store *base, store_reaction_list *list, 
     sqlite_store *s = store_of(base);
     sqlite_conn *conn = NULL;
     sqlite3_stmt *stmt = NULL;
+    sqlite_times now = { 0 };
     weir_buffer found = { 0 };
     bool row = false;
 
@@ -137,7 +139,10 @@ weir_status weir__sqlite_reactions(weir_store *base, store_reaction_list *list, 
     if (status != WEIR_OK) {
         return status;
     }
-    status = weir__sqlite_statement(conn, sql_reaction_list, &stmt, err);
+    status = weir__sqlite_read_times(s, conn, &now, err);
+    if (status == WEIR_OK) {
+        status = weir__sqlite_statement(conn, sql_reaction_list, &stmt, err);
+    }
     while (status == WEIR_OK) {
         store_reaction reaction = { 0 };
         status = weir__sqlite_step(conn, stmt, &row, err);
@@ -145,6 +150,7 @@ weir_status weir__sqlite_reactions(weir_store *base, store_reaction_list *list, 
             break;
         }
         status = read_reaction(stmt, &list->arena, &reaction, err);
+        reaction.router_until_us = weir__sqlite_held_until(&now, reaction.router_until_us);
         if (status == WEIR_OK && !weir__buffer_add(&found, &reaction, sizeof reaction)) {
             status = weir__fail(err, WEIR_ENOMEM, "could not allocate the list of reactions");
         }
@@ -287,7 +293,10 @@ static weir_status reaction_add(sqlite_conn *conn, const store_reaction_declarat
     } else if (d->start == STORE_START_POSITION) {
         since = d->start_position;
     }
-    weir_status status = weir__sqlite_statement(conn, sql_reaction_insert, &stmt, err);
+    weir_status status = weir__start_check(since, conn->row.head, err);
+    if (status == WEIR_OK) {
+        status = weir__sqlite_statement(conn, sql_reaction_insert, &stmt, err);
+    }
     if (status != WEIR_OK) {
         return status;
     }
@@ -385,14 +394,15 @@ weir_status weir__sqlite_declare(weir_store *base, const store_reaction_declarat
     sqlite_conn *conn = NULL;
     weir_buffer names = { 0 };
     store_reaction reaction = { 0 };
-    int64_t now_us = 0, id = 0, number = 0;
+    sqlite_times now = { 0 };
+    int64_t id = 0, number = 0;
     bool changed = false;
 
     weir_status status = encode_names(d, &names, err);
     if (status != WEIR_OK) {
         goto out;
     }
-    status = weir__sqlite_write_begin(s, 0, &conn, &now_us, err);
+    status = weir__sqlite_hold_begin(s, 0, &conn, &now, err);
     if (status != WEIR_OK) {
         goto out;
     }
@@ -407,6 +417,7 @@ weir_status weir__sqlite_declare(weir_store *base, const store_reaction_declarat
     status = weir__sqlite_write_end(s, status, changed, err);
     if (status == WEIR_OK) {
         reaction.number = number;
+        reaction.router_until_us = weir__sqlite_held_until(&now, reaction.router_until_us);
         *out = reaction;
     }
 out:
@@ -466,7 +477,8 @@ static weir_status router_read(sqlite_conn *conn, int64_t reaction, router_row *
 
 /* One item. `item` is a copy: the caller's is written when all of it is committed. */
 static weir_status router_lease_one(sqlite_conn *conn, weir_str holder, int64_t lease_us,
-                                    int64_t now_us, store_router_lease *item, weir_error *err)
+                                    const sqlite_times *now, store_router_lease *item,
+                                    weir_error *err)
 {
     router_row row = { 0 };
     sqlite3_stmt *stmt = NULL;
@@ -475,7 +487,7 @@ static weir_status router_lease_one(sqlite_conn *conn, weir_str holder, int64_t 
         return status;
     }
     const bool ours = row.held && item->fence != 0 && row.fence == item->fence;
-    const bool live = row.held && row.until_us > now_us;
+    const bool live = row.held && row.until_us > now->machine_us;
     item->fence = 0;
     item->until_us = 0;
     if (lease_us == 0) {
@@ -486,14 +498,14 @@ static weir_status router_lease_one(sqlite_conn *conn, weir_str holder, int64_t 
         return WEIR_OK;
     }
     item->fence = ours ? row.fence : row.fence + 1;
-    item->until_us = weir__sqlite_later(now_us, lease_us);
+    item->until_us = weir__sqlite_later(now->store_us, lease_us);
     status = weir__sqlite_statement(conn, sql_router_take, &stmt, err);
     if (status != WEIR_OK) {
         return status;
     }
     sqlite3_bind_int64(stmt, 1, item->reaction);
     weir__sqlite_bind_str(stmt, 2, holder);
-    sqlite3_bind_int64(stmt, 3, item->until_us);
+    sqlite3_bind_int64(stmt, 3, weir__sqlite_later(now->machine_us, lease_us));
     sqlite3_bind_int64(stmt, 4, item->fence);
     return weir__sqlite_run(conn, stmt, err);
 }
@@ -504,7 +516,7 @@ weir_status weir__sqlite_router_lease(weir_store *base, weir_str holder, int64_t
     sqlite_store *s = store_of(base);
     sqlite_conn *conn = NULL;
     store_router_lease *results = NULL;
-    int64_t now_us = 0;
+    sqlite_times now = { 0 };
     weir_status status = WEIR_OK;
 
     if (count == 0) {
@@ -514,13 +526,13 @@ weir_status weir__sqlite_router_lease(weir_store *base, weir_str holder, int64_t
     if (results == NULL) {
         return weir__fail(err, WEIR_ENOMEM, "could not allocate %zu routers' leases", count);
     }
-    status = weir__sqlite_write_begin(s, SQLITE_TX_DURABLE, &conn, &now_us, err);
+    status = weir__sqlite_hold_begin(s, SQLITE_TX_DURABLE, &conn, &now, err);
     if (status != WEIR_OK) {
         goto out;
     }
     for (size_t i = 0; i < count && status == WEIR_OK; i++) {
         results[i] = items[i];
-        status = router_lease_one(conn, holder, lease_us, now_us, &results[i], err);
+        status = router_lease_one(conn, holder, lease_us, &now, &results[i], err);
     }
     /* What is given back can be taken at once by whoever waits for it. */
     status = weir__sqlite_write_end(s, status, lease_us == 0, err);

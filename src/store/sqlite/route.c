@@ -12,6 +12,7 @@
  */
 #include "base/error.h"
 #include "base/str.h"
+#include "store/beyond.h"
 #include "store/sqlite/route_sql.h"
 #include "store/sqlite/targets.h"
 
@@ -116,7 +117,9 @@ typedef struct kept_subscription {
 /* Those of one call, each in the one place where its names lead. */
 typedef struct route_marks {
     sqlite_conn *conn;
+    const store_route *route;
     const route_reaction *reactions;
+    int64_t now_us;
     kept_subscription *kept;
     size_t kept_count; /* a power of two */
     sqlite_ids touched;
@@ -224,11 +227,41 @@ static void raise_subscription(route_subscription *sub, const store_mark *mark)
     sub->priority = mark->priority;
 }
 
-static weir_status raise_mark(route_marks *m, const store_mark *mark, weir_error *err)
+/* Blocks a target whose position is beyond the log. */
+static weir_status block_beyond(route_marks *m, size_t index, const kept_subscription *k,
+                                weir_error *err)
 {
+    char text[STORE_BEYOND_TEXT_BYTES_MAX];
+    const store_mark *mark = &m->route->marks[index];
+    const store_route_step *step = &m->route->steps[mark->reaction_index];
+    sqlite3_stmt *stmt = NULL;
+    weir_status status = weir__sqlite_statement(m->conn, sql_route_block, &stmt, err);
+    if (status != WEIR_OK) {
+        return status;
+    }
+    sqlite3_bind_int64(stmt, 1, k->target);
+    sqlite3_bind_int64(stmt, 2, m->now_us);
+    weir__sqlite_bind_str(stmt, 3, weir__beyond_text(text, mark, step, k->sub.at, k->sub.mark));
+    sqlite3_bind_int64(stmt, 4, mark->first);
+    sqlite3_bind_int64(stmt, 5, step->reaction);
+    status = weir__sqlite_run(m->conn, stmt, err);
+    if (status == WEIR_OK && m->route->beyond != NULL && sqlite3_changes(m->conn->db) > 0) {
+        m->route->beyond[index] = true;
+    }
+    return status;
+}
+
+static weir_status raise_mark(route_marks *m, size_t index, weir_error *err)
+{
+    const store_mark *mark = &m->route->marks[index];
     const route_reaction *reaction = &m->reactions[mark->reaction_index];
     kept_subscription *k = NULL;
     weir_status status = keep_subscription(m, mark, &k, err);
+    if (status == WEIR_OK && k->sub.found &&
+        weir__mark_is_beyond(mark, &m->route->steps[mark->reaction_index], reaction->reread_to,
+                             k->sub.at, k->sub.mark)) {
+        status = block_beyond(m, index, k, err);
+    }
     if (status != WEIR_OK || (k->sub.found && mark->last <= k->sub.at)) {
         return status;
     }
@@ -250,9 +283,12 @@ static weir_status raise_mark(route_marks *m, const store_mark *mark, weir_error
 
 /* All marks, and then the rows of the targets they change. */
 static weir_status raise_marks(sqlite_conn *conn, const store_route *r,
-                               const route_reaction *reactions, size_t *bad_mark, weir_error *err)
+                               const route_reaction *reactions, int64_t now_us, size_t *bad_mark,
+                               weir_error *err)
 {
-    route_marks m = { .conn = conn, .reactions = reactions, .kept_count = 1 };
+    route_marks m = {
+        .conn = conn, .route = r, .reactions = reactions, .now_us = now_us, .kept_count = 1
+    };
     weir_status status = WEIR_OK;
     while (m.kept_count < r->marks_count && m.kept_count < KEPT_MAX) {
         m.kept_count *= 2;
@@ -262,7 +298,7 @@ static weir_status raise_marks(sqlite_conn *conn, const store_route *r,
         return weir__fail(err, WEIR_ENOMEM, "could not allocate %zu subscriptions", m.kept_count);
     }
     for (size_t i = 0; i < r->marks_count && status == WEIR_OK; i++) {
-        status = raise_mark(&m, &r->marks[i], err);
+        status = raise_mark(&m, i, err);
         if (status == WEIR_EINVAL && bad_mark != NULL) {
             *bad_mark = i;
         }
@@ -306,7 +342,7 @@ static weir_status route_in(sqlite_conn *conn, const store_route *r, route_react
         status = check_step(conn, &r->steps[i], &reactions[i], err);
     }
     if (status == WEIR_OK && r->marks_count > 0) {
-        status = raise_marks(conn, r, reactions, bad_mark, err);
+        status = raise_marks(conn, r, reactions, now_us, bad_mark, err);
     }
     for (size_t i = 0; i < r->parks_count && status == WEIR_OK; i++) {
         const store_park park = { .reaction = reactions[r->parks[i].reaction_index].id,

@@ -30,6 +30,13 @@ VALUES (?1, ?2, ?3), (?4, ?5, ?6), (?7, ?8, ?9), (?10, ?11, ?12),
        (?37, ?38, ?39), (?40, ?41, ?42), (?43, ?44, ?45), (?46, ?47, ?48)
     ON CONFLICT DO NOTHING;
 
+-- Not one that is blocked like this already: see weir__target_is_passed.
+-- name: route_block
+UPDATE weir_targets
+   SET held = 1, blocked = ?2, error = ?3, event = ?4, reaction = ?5, attempts = 0,
+       fence = fence + 1, holder = NULL, lease_until = 0
+ WHERE id = ?1 AND (blocked IS NULL OR reaction = 0 OR event = 0 OR attempts <> 0);
+
 -- name: route_advance
 UPDATE weir_reactions SET routed = ?2, reread_to = ?3 WHERE id = ?1;
 

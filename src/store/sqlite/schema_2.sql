@@ -11,8 +11,8 @@ CREATE TABLE weir_seal (
 
 INSERT INTO weir_seal (one, mark) VALUES (1, randomblob(16));
 
--- At most one row: the clock by which idempotency keys expire. at_us is its time when boottime of
--- the machine, as started with this boot, was boot_us (append.c).
+-- At most one row: the machine's clock, by which leases and idempotency keys end. at_us is its time
+-- when boottime of the machine, as started with this boot, was boot_us (machine.c).
 CREATE TABLE weir_key_clock (
     one INTEGER PRIMARY KEY CHECK (one = 1),
     boot TEXT NOT NULL,

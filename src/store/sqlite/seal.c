@@ -388,28 +388,63 @@ weir_status weir__seal_adopt(sqlite_store *s, bool had_wal, bool made, weir_erro
     return status;
 }
 
-weir_status weir__seal_running(sqlite_store *s, weir_error *err)
+weir_status weir__seal_fail_overwritten(const sqlite_store *s, weir_error *err)
+{
+    const weir_status status =
+        weir__fail(err, WEIR_ECORRUPT, "\"%s\" was overwritten while the store was open", s->given);
+    weir__error_detail(err, "Nothing was written. End every program that has the store open, then "
+                            "run weir restore FILE.");
+    return status;
+}
+
+static bool was_overwritten(const sqlite_store *s, sqlite_conn *conn)
 {
     record r;
-    struct stat st;
-    weir_status status = WEIR_OK;
-    if (s->writer.db == NULL || stat(s->path, &st) != 0 || weir__mtime_ns(&st) == s->written_ns) {
-        return WEIR_OK;
-    }
     const int fd = wal_open(s);
     const wal_header wal = wal_look(fd);
     const bool swapped =
-        record_read(s, &r) && wal.page_bytes != 0 && !wal_belongs(&r, fd, &wal, &s->writer);
+        record_read(s, &r) && wal.page_bytes != 0 && !wal_belongs(&r, fd, &wal, conn);
     if (fd >= 0) {
         (void)close(fd);
     }
-    if (swapped) {
-        status = weir__fail(err, WEIR_EUNAVAILABLE,
-                            "\"%s\" was overwritten while the store was open", s->given);
-        weir__error_detail(err, "Nothing was written. End every program that has the store open, "
-                                "then run weir restore FILE.");
-    } else {
-        s->written_ns = weir__mtime_ns(&st); /* another process has checkpointed */
+    return swapped;
+}
+
+weir_status weir__seal_running(sqlite_store *s, weir_error *err)
+{
+    struct stat st;
+    if (s->writer.db == NULL || stat(s->path, &st) != 0 || weir__mtime_ns(&st) == s->written_ns) {
+        return WEIR_OK;
+    }
+    if (was_overwritten(s, &s->writer)) {
+        return weir__seal_fail_overwritten(s, err);
+    }
+    s->written_ns = weir__mtime_ns(&st); /* another process has checkpointed */
+    return WEIR_OK;
+}
+
+/* Without a WAL the file itself has the last mark, unless another program has moved its page
+ * (VACUUM). So this alone is no reason to refuse. */
+static bool has_lost_mark(const sqlite_store *s, sqlite_conn *conn)
+{
+    record r;
+    unsigned char tail[TAIL_BYTES];
+    return wal_now(s).page_bytes == 0 && record_read(s, &r) && r.page != 0 &&
+           memcmp(r.after, mark_any, MARK_BYTES) != 0 &&
+           file_tail(conn, r.page, SQLITE_PAGE_BYTES, tail) &&
+           !mark_found(r.after, tail, sizeof tail);
+}
+
+weir_status weir__seal_explain(sqlite_store *s, sqlite_conn *conn, weir_status status,
+                               weir_error *err)
+{
+    /* The side file belongs to whoever has the slot. */
+    if (status == WEIR_ECORRUPT && conn->db != NULL &&
+        weir__sqlite_slot_take(s, weir__sqlite_deadline(s), NULL) == WEIR_OK) {
+        if (was_overwritten(s, conn) || has_lost_mark(s, conn)) {
+            status = weir__seal_fail_overwritten(s, err);
+        }
+        weir__sqlite_slot_give(s);
     }
     return status;
 }

@@ -26,9 +26,14 @@ weir_status weir__seal_check(sqlite_store *s, bool *had_wal, weir_error *err);
  * gets a new epoch; one without a record gets one. Either gets another mark, and a checkpoint.
  * made: by this opening. */
 weir_status weir__seal_adopt(sqlite_store *s, bool had_wal, bool made, weir_error *err);
-/* While it is open: WEIR_EUNAVAILABLE when the database file was overwritten in place. Looks at its
+/* While it is open: WEIR_ECORRUPT when the database file was overwritten in place. Looks at its
  * content only when its time of change is another one. */
 weir_status weir__seal_running(sqlite_store *s, weir_error *err);
+weir_status weir__seal_fail_overwritten(const sqlite_store *s, weir_error *err);
+/* A reader was told that the database is damaged (WEIR_ECORRUPT): if it was overwritten, says that
+ * instead. Without the side lock: it decides about the words only. */
+weir_status weir__seal_explain(sqlite_store *s, sqlite_conn *conn, weir_status status,
+                               weir_error *err);
 /* Before a checkpoint, on the writer, outside of a transaction. False: there must be none. */
 bool weir__seal_renew(sqlite_store *s);
 /* After the database file was written: its time of change is ours. */

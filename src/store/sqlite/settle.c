@@ -247,7 +247,7 @@ static weir_status fail_target(sqlite_conn *conn, int64_t target, const store_fa
     return weir__sqlite_run(conn, stmt, err);
 }
 
-static weir_status end_lease(sqlite_conn *conn, const store_settle *settle, int64_t now_us,
+static weir_status end_lease(sqlite_conn *conn, const store_settle *settle, const sqlite_times *now,
                              weir_error *err)
 {
     switch (settle->end) {
@@ -256,13 +256,14 @@ static weir_status end_lease(sqlite_conn *conn, const store_settle *settle, int6
     case STORE_END_KEEP:
         return weir__sqlite_run_ints(
             conn, sql_end_keep,
-            (int64_t[]){ settle->target, weir__sqlite_later(now_us, settle->lease_us) }, 2, err);
+            (int64_t[]){ settle->target, weir__sqlite_later(now->machine_us, settle->lease_us) }, 2,
+            err);
     case STORE_END_DEFER:
         return weir__sqlite_run_ints(conn, sql_end_defer,
                                      (int64_t[]){ settle->target, settle->until_us }, 2, err);
     case STORE_END_BLOCK:
-        return weir__sqlite_run_ints(conn, sql_end_block, (int64_t[]){ settle->target, now_us }, 2,
-                                     err);
+        return weir__sqlite_run_ints(conn, sql_end_block,
+                                     (int64_t[]){ settle->target, now->store_us }, 2, err);
     }
     return weir__fail(err, WEIR_EINVAL, "unknown end of a lease: %d", (int)settle->end);
 }
@@ -276,14 +277,14 @@ static bool is_plain(const store_settle *settle)
 }
 
 static weir_status end_plainly(sqlite_conn *conn, const sqlite_target *t,
-                               const store_settle *settle, int64_t now_us, bool advanced,
+                               const store_settle *settle, const sqlite_times *now, bool advanced,
                                bool *behind, weir_error *err)
 {
     const bool kept = settle->end == STORE_END_KEEP;
     const sqlite_derived should = weir__sqlite_target_derived(t);
     const int64_t values[] = { t->id,
                                kept,
-                               kept ? weir__sqlite_later(now_us, settle->lease_us) : 0,
+                               kept ? weir__sqlite_later(now->machine_us, settle->lease_us) : 0,
                                advanced ? 0 : t->lost,
                                should.watermark,
                                should.behind,
@@ -296,12 +297,13 @@ static weir_status end_plainly(sqlite_conn *conn, const sqlite_target *t,
 }
 
 /* The end of a settle that parks, fails, defers or blocks. */
-static weir_status end_with_trouble(sqlite_conn *conn, const store_settle *settle, int64_t now_us,
-                                    bool failed, bool *behind, weir_error *err)
+static weir_status end_with_trouble(sqlite_conn *conn, const store_settle *settle,
+                                    const sqlite_times *now, bool failed, bool *behind,
+                                    weir_error *err)
 {
     weir_status status = WEIR_OK;
     for (size_t i = 0; i < settle->parks_count && status == WEIR_OK; i++) {
-        status = weir__sqlite_park(conn, settle->target, &settle->parks[i], now_us, err);
+        status = weir__sqlite_park(conn, settle->target, &settle->parks[i], now->store_us, err);
     }
     for (size_t i = 0; i < settle->parked_done_count && status == WEIR_OK; i++) {
         status =
@@ -312,14 +314,14 @@ static weir_status end_with_trouble(sqlite_conn *conn, const store_settle *settl
         status = fail_target(conn, settle->target, &settle->failure, err);
     }
     if (status == WEIR_OK) {
-        status = end_lease(conn, settle, now_us, err);
+        status = end_lease(conn, settle, now, err);
     }
     return status == WEIR_OK ? weir__sqlite_derive(conn, settle->target, behind, err) : status;
 }
 
 /* What a settle changes besides its appends. */
 static weir_status settle_target(sqlite_conn *conn, sqlite_target *t, const store_settle *settle,
-                                 int64_t now_us, bool *behind, weir_error *err)
+                                 const sqlite_times *now, bool *behind, weir_error *err)
 {
     const bool failed = settle->failure.reaction != 0 || settle->end == STORE_END_BLOCK;
     const bool plain = is_plain(settle);
@@ -334,8 +336,8 @@ static weir_status settle_target(sqlite_conn *conn, sqlite_target *t, const stor
     if (status != WEIR_OK) {
         return status;
     }
-    status = plain ? end_plainly(conn, t, settle, now_us, advanced, behind, err)
-                   : end_with_trouble(conn, settle, now_us, failed, behind, err);
+    status = plain ? end_plainly(conn, t, settle, now, advanced, behind, err)
+                   : end_with_trouble(conn, settle, now, failed, behind, err);
     *behind = *behind && !t->paused;
     return status;
 }
@@ -350,8 +352,8 @@ static weir_status load_and_judge(sqlite_conn *conn, const store_settle *settle,
                : status;
 }
 
-weir_status weir__sqlite_settle_plain(sqlite_conn *conn, const store_settle *settle, int64_t now_us,
-                                      bool *behind, weir_error *err)
+weir_status weir__sqlite_settle_plain(sqlite_conn *conn, const store_settle *settle,
+                                      const sqlite_times *now, bool *behind, weir_error *err)
 {
     sqlite_target t;
     WEIR_ASSERT(settle->sql == NULL && settle->appends_count == 0 && is_plain(settle) &&
@@ -361,7 +363,7 @@ weir_status weir__sqlite_settle_plain(sqlite_conn *conn, const store_settle *set
         status = check_subscriptions(&t, settle, err);
     }
     if (status == WEIR_OK) {
-        status = settle_target(conn, &t, settle, now_us, behind, err);
+        status = settle_target(conn, &t, settle, now, behind, err);
     }
     weir__sqlite_target_free(&t);
     return status;
@@ -372,10 +374,10 @@ weir_status weir__sqlite_settle(weir_store *base, store_settle *settle, weir_err
     sqlite_store *s = (sqlite_store *)base;
     sqlite_conn *conn = NULL;
     sqlite_target t = { 0 };
-    int64_t now_us = 0;
+    sqlite_times now = { 0 };
     bool behind = false;
 
-    weir_status status = weir__sqlite_write_begin(s, 0, &conn, &now_us, err);
+    weir_status status = weir__sqlite_hold_begin(s, 0, &conn, &now, err);
     if (status != WEIR_OK) {
         return status;
     }
@@ -384,20 +386,20 @@ weir_status weir__sqlite_settle(weir_store *base, store_settle *settle, weir_err
         status = load_and_judge(conn, settle, &t, err);
     }
     if (status == WEIR_OK) {
-        status = run_appends(s, conn, now_us, settle, err);
+        status = run_appends(s, conn, now.store_us, settle, err);
     }
     if (status == WEIR_OK) {
         status = check_subscriptions(&t, settle, err);
     }
     if (status == WEIR_OK) {
-        status = settle_target(conn, &t, settle, now_us, &behind, err);
+        status = settle_target(conn, &t, settle, &now, &behind, err);
     }
     weir__sqlite_target_free(&t);
     status = weir__sqlite_write_end(s, status, weir__settle_gives_work(settle, behind), err);
     if (status == WEIR_OK) {
         settle->behind = behind;
         settle->lease_until_us =
-            settle->end == STORE_END_KEEP ? weir__sqlite_later(now_us, settle->lease_us) : 0;
+            settle->end == STORE_END_KEEP ? weir__sqlite_later(now.store_us, settle->lease_us) : 0;
     }
     return status;
 }
@@ -411,7 +413,7 @@ static weir_status fenced(weir_store *base, int64_t lease_us, store_fenced *item
     sqlite_store *s = (sqlite_store *)base;
     sqlite_conn *conn = NULL;
     store_fenced *results = NULL;
-    int64_t now_us = 0;
+    sqlite_times now = { 0 };
     const bool release = lease_us < 0;
 
     if (count == 0) {
@@ -421,7 +423,7 @@ static weir_status fenced(weir_store *base, int64_t lease_us, store_fenced *item
     if (results == NULL) {
         return weir__fail(err, WEIR_ENOMEM, "could not allocate %zu answers", count);
     }
-    weir_status status = weir__sqlite_write_begin(s, 0, &conn, &now_us, err);
+    weir_status status = weir__sqlite_hold_begin(s, 0, &conn, &now, err);
     if (status != WEIR_OK) {
         goto out;
     }
@@ -434,9 +436,11 @@ static weir_status fenced(weir_store *base, int64_t lease_us, store_fenced *item
         } else if (status == WEIR_OK && release) {
             status = weir__sqlite_run_ints(conn, sql_end_release, &items[i].target, 1, err);
         } else if (status == WEIR_OK) {
-            results[i].until_us = weir__sqlite_later(now_us, lease_us);
+            results[i].until_us = weir__sqlite_later(now.store_us, lease_us);
             status = weir__sqlite_run_ints(
-                conn, sql_end_keep, (int64_t[]){ items[i].target, results[i].until_us }, 2, err);
+                conn, sql_end_keep,
+                (int64_t[]){ items[i].target, weir__sqlite_later(now.machine_us, lease_us) }, 2,
+                err);
         }
     }
     status = weir__sqlite_write_end(s, status, release, err);

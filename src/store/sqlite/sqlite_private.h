@@ -16,6 +16,7 @@ enum {
     SQLITE_SCHEMA_FIRST = 1,   /* what schema.sql and targets_schema.sql make */
     SQLITE_SCHEMA_VERSION = 2, /* and the steps of schema.c lead to           */
     SQLITE_READERS_MAX = 8,
+    SQLITE_PAGE_BYTES = 4096, /* of the database */
     SQLITE_CHECKPOINT_PAGES_DEFAULT = 4000,
     SQLITE_CHECKPOINT_ON_CLOSE_PAGES = 1000,
     SQLITE_CATEGORIES_CACHED_MAX = 256,
@@ -134,6 +135,12 @@ void weir__sqlite_handle_remove(sqlite_store *s); /* one that was never added is
 /* Before a handle is opened: closes the connections that a forked child has from its parent.
  * WEIR_EMISUSE when one of them was in use at that moment. */
 weir_status weir__sqlite_inherited_close(weir_error *err);
+/* Whether another handle of this process has that file open under another name. */
+bool weir__sqlite_handle_elsewhere(const sqlite_store *s, dev_t dev, ino_t ino);
+
+/* other_name.c. Before SQLite opens the database, under the side lock. WEIR_EHELD: it was renamed,
+ * and somebody has it open under its old name. */
+weir_status weir__sqlite_refuse_renamed(sqlite_store *s, weir_error *err);
 
 /* open.c. A handle that knows where its store is but has nothing open. Ended by base.ops->close. */
 weir_status weir__sqlite_place(sqlite_store **out, const store_options *options, weir_error *err);
@@ -148,8 +155,9 @@ weir_status weir__sqlite_guest_open(sqlite_store **out, const store_options *opt
  * one. */
 bool weir__sqlite_file_exists(const sqlite_store *s, const char *suffix, bool *has_bytes);
 
-/* WEIR_EUNAVAILABLE when one of the first `count` files was removed or replaced since the handle
- * was opened: SQLite would go on with the one that nobody finds any more. */
+/* WEIR_ECORRUPT when one of the first `count` files was removed or replaced since the handle was
+ * opened, or the database emptied: SQLite would go on with the one that nobody finds any more. If
+ * only the database is asked for (count 1), and it was removed, it is WEIR_EUNAVAILABLE. */
 weir_status weir__sqlite_files_check(const sqlite_store *s, size_t count, weir_error *err);
 
 /* What to do about a database that is damaged. */

@@ -23,6 +23,7 @@ typedef struct sqlite_row {
     int64_t next;         /* position of the next event                               */
     int64_t version_base; /* version of a stream's first event: 0 outside of tests    */
     int64_t token;        /* of every lease and lock: made of the epoch, never 0      */
+    int64_t machine_us;   /* machine.c; 0: nobody has asked in this transaction       */
 } sqlite_row;
 
 /* A connection and its prepared statements. Belongs to one thread at a time. */
@@ -67,6 +68,27 @@ weir_status weir__sqlite_read_now(sqlite_store *s, sqlite_conn *conn, int64_t *n
                                   weir_error *err);
 
 const store_options *weir__sqlite_options(const sqlite_store *s);
+
+/* ---- how long something is held (machine.c) ------------------------------------------------ */
+
+/* Both times of a transaction. store_us: when something happens, and when what was deferred is due.
+ * machine_us: who may hold what; every column that says until when a lease lasts is of that clock.
+ */
+typedef struct sqlite_times {
+    int64_t store_us, machine_us;
+} sqlite_times;
+
+/* The machine's clock, inside a transaction. One that writes sets it, if it is the first since the
+ * machine was started, and then ends every lease. */
+weir_status weir__sqlite_machine_now(sqlite_store *s, sqlite_conn *conn, int64_t *now_us,
+                                     weir_error *err);
+/* weir__sqlite_write_begin and weir__sqlite_read_now, with both times. */
+weir_status weir__sqlite_hold_begin(sqlite_store *s, uint32_t flags, sqlite_conn **conn,
+                                    sqlite_times *now, weir_error *err);
+weir_status weir__sqlite_read_times(sqlite_store *s, sqlite_conn *conn, sqlite_times *now,
+                                    weir_error *err);
+/* The end of a lease, as the store keeps it, in store time: for those who ask. */
+int64_t weir__sqlite_held_until(const sqlite_times *now, int64_t until_us);
 
 /* ---- statements (statement.c) ------------------------------------------------------------- */
 
@@ -187,6 +209,8 @@ weir_status weir__sqlite_once_extend(weir_store *base, weir_str key, int64_t fen
 weir_status weir__sqlite_once_finish(weir_store *base, weir_str key, int64_t fence, int64_t token,
                                      int64_t exit_status, weir_str output, weir_error *err);
 weir_status weir__sqlite_once_forget(weir_store *base, weir_str key, weir_error *err);
+weir_status weir__sqlite_once_runs(weir_store *base, const store_pattern *match, int64_t limit,
+                                   store_once_list *list, weir_error *err);
 /* The targets' part of check: findings about targets, subscriptions, work rows and parked
  * events. */
 weir_status weir__sqlite_check_targets(sqlite_store *s, sqlite_conn *conn, store_finding_fn fn,

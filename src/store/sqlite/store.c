@@ -277,4 +277,5 @@ const weir_store_ops weir__sqlite_ops = {
     .once_extend = weir__sqlite_once_extend,
     .once_finish = weir__sqlite_once_finish,
     .once_forget = weir__sqlite_once_forget,
+    .once_runs = weir__sqlite_once_runs,
 };

@@ -205,11 +205,11 @@ static store_target_state state_of(const store_target *t, bool lane_paused)
     return t->behind ? STORE_TARGET_READY : STORE_TARGET_IDLE;
 }
 
-static weir_status read_target_row(sqlite3_stmt *stmt, int64_t now_us, weir_arena *arena,
+static weir_status read_target_row(sqlite3_stmt *stmt, const sqlite_times *now, weir_arena *arena,
                                    store_target *t, weir_error *err)
 {
-    const bool live =
-        sqlite3_column_type(stmt, 9) != SQLITE_NULL && sqlite3_column_int64(stmt, 10) > now_us;
+    const int64_t until_us = sqlite3_column_int64(stmt, 10);
+    const bool live = sqlite3_column_type(stmt, 9) != SQLITE_NULL && until_us > now->machine_us;
     const int64_t due_us = sqlite3_column_int64(stmt, 11); /* NULL reads as 0 */
     *t = (store_target){
         .id = sqlite3_column_int64(stmt, 0),
@@ -221,8 +221,8 @@ static weir_status read_target_row(sqlite3_stmt *stmt, int64_t now_us, weir_aren
         .behind = sqlite3_column_int(stmt, 6) != 0,
         .fence = sqlite3_column_int64(stmt, 7),
         .lost = sqlite3_column_int64(stmt, 8),
-        .leased_until_us = live ? sqlite3_column_int64(stmt, 10) : 0,
-        .due_us = due_us > now_us ? due_us : 0,
+        .leased_until_us = live ? weir__sqlite_held_until(now, until_us) : 0,
+        .due_us = due_us > now->store_us ? due_us : 0,
         .blocked = sqlite3_column_type(stmt, 12) != SQLITE_NULL,
         .blocked_us = sqlite3_column_int64(stmt, 12),
         .error = weir__sqlite_column_copy(stmt, 13, arena),
@@ -270,6 +270,7 @@ static weir_status read_subscriptions(sqlite_conn *conn, weir_arena *arena, stor
             .retries = sqlite3_column_int64(stmt, 6),
             .priority = sqlite3_column_int64(stmt, 7),
             .retired = sqlite3_column_int(stmt, 8) != 0,
+            .routed = sqlite3_column_int64(stmt, 9),
         };
         if (sub.reaction_name.ptr == NULL || sub.source.ptr == NULL || sub.value.ptr == NULL ||
             !weir__buffer_add(&found, &sub, sizeof sub)) {
@@ -293,8 +294,8 @@ static weir_status read_subscriptions(sqlite_conn *conn, weir_arena *arena, stor
     return status;
 }
 
-static weir_status read_target(sqlite_conn *conn, int64_t id, int64_t now_us, weir_arena *arena,
-                               store_target *out, weir_error *err)
+static weir_status read_target(sqlite_conn *conn, int64_t id, const sqlite_times *now,
+                               weir_arena *arena, store_target *out, weir_error *err)
 {
     sqlite3_stmt *stmt = NULL;
     bool row = false;
@@ -307,7 +308,7 @@ static weir_status read_target(sqlite_conn *conn, int64_t id, int64_t now_us, we
     if (status == WEIR_OK && !row) {
         status = weir__fail(err, WEIR_ECORRUPT, "no target with id %lld", (long long)id);
     } else if (status == WEIR_OK) {
-        status = read_target_row(stmt, now_us, arena, out, err);
+        status = read_target_row(stmt, now, arena, out, err);
     }
     weir__sqlite_done(stmt);
     return status == WEIR_OK ? read_subscriptions(conn, arena, out, err) : status;
@@ -322,10 +323,10 @@ static weir_status targets_in(sqlite_store *s, sqlite_conn *conn, const store_ta
                                       ? (size_t)q->limit
                                       : STORE_CHUNK_EVENTS_MAX,
                          .looked_max = STORE_CHUNK_EVENTS_MAX };
-    int64_t now_us = 0;
+    sqlite_times now = { 0 };
     store_target *targets = NULL;
     size_t count = 0;
-    weir_status status = weir__sqlite_read_now(s, conn, &now_us, err);
+    weir_status status = weir__sqlite_read_times(s, conn, &now, err);
     if (status == WEIR_OK) {
         status = weir__sqlite_walk(conn, &walk, &chunk->arena, err);
     }
@@ -339,7 +340,7 @@ static weir_status targets_in(sqlite_store *s, sqlite_conn *conn, const store_ta
         goto out;
     }
     for (size_t i = 0; i < count && status == WEIR_OK; i++) {
-        status = read_target(conn, weir__sqlite_ids_get(&walk.ids, i), now_us, &chunk->arena,
+        status = read_target(conn, weir__sqlite_ids_get(&walk.ids, i), &now, &chunk->arena,
                              &targets[i], err);
     }
     if (status == WEIR_OK) {
@@ -373,7 +374,7 @@ weir_status weir__sqlite_targets(weir_store *base, const store_targets_query *q,
 
 /* ---- lanes --------------------------------------------------------------------------------- */
 
-static weir_status read_lanes(sqlite_conn *conn, int64_t now_us, weir_arena *arena,
+static weir_status read_lanes(sqlite_conn *conn, const sqlite_times *now, weir_arena *arena,
                               weir_buffer *found, weir_error *err)
 {
     sqlite3_stmt *stmt = NULL;
@@ -382,7 +383,8 @@ static weir_status read_lanes(sqlite_conn *conn, int64_t now_us, weir_arena *are
     if (status != WEIR_OK) {
         return status;
     }
-    sqlite3_bind_int64(stmt, 1, now_us);
+    sqlite3_bind_int64(stmt, 1, now->machine_us);
+    sqlite3_bind_int64(stmt, 2, now->store_us);
     for (;;) {
         status = weir__sqlite_step(conn, stmt, &row, err);
         if (status != WEIR_OK || !row) {
@@ -395,9 +397,10 @@ static weir_status read_lanes(sqlite_conn *conn, int64_t now_us, weir_arena *are
                                   .ready = sqlite3_column_int64(stmt, 4),
                                   .leased = sqlite3_column_int64(stmt, 5),
                                   .blocked = sqlite3_column_int64(stmt, 6),
-                                  .deferred = sqlite3_column_int64(stmt, 7),
-                                  .lag = sqlite3_column_int64(stmt, 8),
-                                  .oldest_us = sqlite3_column_int64(stmt, 9) };
+                                  .retrying = sqlite3_column_int64(stmt, 7),
+                                  .deferred = sqlite3_column_int64(stmt, 8),
+                                  .lag = sqlite3_column_int64(stmt, 9),
+                                  .oldest_us = sqlite3_column_int64(stmt, 10) };
         if (lane.lane.ptr == NULL || lane.paused_by.ptr == NULL ||
             !weir__buffer_add(found, &lane, sizeof lane)) {
             status = weir__fail(err, WEIR_ENOMEM, "could not copy a lane");
@@ -413,7 +416,7 @@ weir_status weir__sqlite_lanes(weir_store *base, store_lane_list *list, weir_err
     sqlite_store *s = (sqlite_store *)base;
     sqlite_conn *conn = NULL;
     weir_buffer found = { 0 };
-    int64_t now_us = 0;
+    sqlite_times now = { 0 };
 
     weir__arena_reset(&list->arena);
     list->lanes = NULL;
@@ -422,9 +425,9 @@ weir_status weir__sqlite_lanes(weir_store *base, store_lane_list *list, weir_err
     if (status != WEIR_OK) {
         return status;
     }
-    status = weir__sqlite_read_now(s, conn, &now_us, err);
+    status = weir__sqlite_read_times(s, conn, &now, err);
     if (status == WEIR_OK) {
-        status = read_lanes(conn, now_us, &list->arena, &found, err);
+        status = read_lanes(conn, &now, &list->arena, &found, err);
     }
     weir__sqlite_read_end(s, conn);
     if (status == WEIR_OK && found.len > 0) {
@@ -489,7 +492,7 @@ weir_status weir__sqlite_lane_pause(weir_store *base, weir_str lane, bool paused
 
 /* ---- poll ---------------------------------------------------------------------------------- */
 
-/* The single integer of a statement with parameters (lane, now). */
+/* The single integer of a statement with parameters (lane, now), of the clock it goes by. */
 static weir_status poll_value(sqlite_conn *conn, const char *sql, weir_str lane, int64_t now_us,
                               bool *found, int64_t *value, weir_error *err)
 {
@@ -515,8 +518,8 @@ static int64_t least(int64_t a, int64_t b)
     return a < b ? a : b;
 }
 
-static weir_status poll_lane(sqlite_conn *conn, weir_str lane, bool paused, store_poll *poll,
-                             weir_error *err)
+static weir_status poll_lane(sqlite_conn *conn, weir_str lane, bool paused, const sqlite_times *now,
+                             store_poll *poll, weir_error *err)
 {
     bool found = false;
     int64_t value = 0;
@@ -524,26 +527,26 @@ static weir_status poll_lane(sqlite_conn *conn, weir_str lane, bool paused, stor
         return WEIR_OK; /* nothing of it can be leased, now or when it is due */
     }
     weir_status status =
-        poll_value(conn, sql_poll_lease_end, lane, poll->now_us, &found, &value, err);
+        poll_value(conn, sql_poll_lease_end, lane, now->machine_us, &found, &value, err);
     if (status != WEIR_OK) {
         return status;
     }
     if (found) {
-        poll->lease_end_us = least(poll->lease_end_us, value);
+        poll->lease_end_us = least(poll->lease_end_us, weir__sqlite_held_until(now, value));
     }
-    status = poll_value(conn, sql_poll_due_next, lane, poll->now_us, &found, &value, err);
+    status = poll_value(conn, sql_poll_due_next, lane, now->store_us, &found, &value, err);
     if (status != WEIR_OK) {
         return status;
     }
     if (found) {
         poll->due_us = least(poll->due_us, value);
     }
-    status = poll_value(conn, sql_poll_due, lane, poll->now_us, &found, &value, err);
+    status = poll_value(conn, sql_poll_due, lane, now->store_us, &found, &value, err);
     if (status != WEIR_OK) {
         return status;
     }
     poll->ready = poll->ready || found;
-    status = poll_value(conn, sql_poll_ready, lane, poll->now_us, &found, &value, err);
+    status = poll_value(conn, sql_poll_ready, lane, now->machine_us, &found, &value, err);
     poll->ready = poll->ready || (status == WEIR_OK && found);
     return status;
 }
@@ -569,13 +572,15 @@ static weir_status poll_least(sqlite_conn *conn, const char *sql, int64_t now_us
     return status;
 }
 
-static weir_status poll_in(sqlite_conn *conn, store_poll *poll, weir_error *err)
+static weir_status poll_in(sqlite_conn *conn, const sqlite_times *now, store_poll *poll,
+                           weir_error *err)
 {
     sqlite3_stmt *stmt = NULL;
     bool row = false;
     weir_status status = poll_least(conn, sql_poll_routed, 0, &poll->routed_least, err);
     if (status == WEIR_OK) {
-        status = poll_least(conn, sql_poll_router_end, poll->now_us, &poll->router_end_us, err);
+        status = poll_least(conn, sql_poll_router_end, now->machine_us, &poll->router_end_us, err);
+        poll->router_end_us = weir__sqlite_held_until(now, poll->router_end_us);
     }
     if (status == WEIR_OK) {
         status = weir__sqlite_statement(conn, sql_poll_lanes, &stmt, err);
@@ -590,7 +595,7 @@ static weir_status poll_in(sqlite_conn *conn, store_poll *poll, weir_error *err)
             break;
         }
         status = poll_lane(conn, weir__sqlite_column_str(stmt, 0), sqlite3_column_int(stmt, 1) != 0,
-                           poll, err);
+                           now, poll, err);
         if (status != WEIR_OK) {
             break;
         }
@@ -608,19 +613,21 @@ weir_status weir__sqlite_poll(weir_store *base, store_poll *poll, weir_error *er
                           .due_us = INT64_MAX,
                           .lease_end_us = INT64_MAX,
                           .router_end_us = INT64_MAX };
+    sqlite_times now = { 0 };
     weir_status status = weir__sqlite_read_begin(s, &conn, err);
     if (status != WEIR_OK) {
         return status;
     }
     result.head = conn->row.head;
     result.safe = conn->row.head;
-    status = weir__sqlite_read_now(s, conn, &result.now_us, err);
+    status = weir__sqlite_read_times(s, conn, &now, err);
+    result.now_us = now.store_us;
     if (status == WEIR_OK) {
         status = weir__sqlite_epoch(conn, result.epoch, sizeof result.epoch, err);
     }
     if (status == WEIR_OK) {
         memcpy(result.log, result.epoch, sizeof result.log);
-        status = poll_in(conn, &result, err);
+        status = poll_in(conn, &now, &result, err);
     }
     weir__sqlite_read_end(s, conn);
     if (status == WEIR_OK) {

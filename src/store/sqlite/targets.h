@@ -88,7 +88,8 @@ void weir__sqlite_ids_sort(sqlite_ids *ids);
 
 /* ---- reactions.c --------------------------------------------------------------------------- */
 
-/* A reaction with its current definition, texts in the arena. ENOTFOUND. */
+/* A reaction with its current definition, texts in the arena; router_until_us is as it is kept, of
+ * the machine's clock. ENOTFOUND. */
 weir_status weir__sqlite_reaction_load(sqlite_conn *conn, int64_t reaction, weir_arena *arena,
                                        store_reaction *out, weir_error *err);
 
@@ -113,16 +114,17 @@ weir_status weir__sqlite_clear(sqlite_conn *conn, int64_t target, bool take, wei
 
 /* Settles what has nothing but advances and ends with a release. ELOST, ENOTFOUND: nothing was
  * written, the transaction can go on. *behind: as in store_settle. */
-weir_status weir__sqlite_settle_plain(sqlite_conn *conn, const store_settle *settle, int64_t now_us,
-                                      bool *behind, weir_error *err);
+weir_status weir__sqlite_settle_plain(sqlite_conn *conn, const store_settle *settle,
+                                      const sqlite_times *now, bool *behind, weir_error *err);
 
 /* ---- lease.c ------------------------------------------------------------------------------- */
 
 /* Empties the list. */
 void weir__sqlite_leases_clear(store_lease_list *list);
 /* Leases into an empty list; r->limit is not 0. The transaction is SQLITE_TX_DURABLE. */
-weir_status weir__sqlite_lease_in(sqlite_conn *conn, int64_t now_us, const store_lease_request *r,
-                                  store_lease_list *list, weir_error *err);
+weir_status weir__sqlite_lease_in(sqlite_conn *conn, const sqlite_times *now,
+                                  const store_lease_request *r, store_lease_list *list,
+                                  weir_error *err);
 
 /* ---- fetch.c ------------------------------------------------------------------------------- */
 

@@ -22,29 +22,34 @@ SELECT t.id, t.name, t.lane, t.priority, t.override IS NOT NULL, t.watermark, t.
  WHERE t.id = ?1;
 
 -- name: target_subscriptions
-SELECT s.reaction, r.name, s.source, s.value, s.at, s.mark, s.retries, s.priority, r.retired
+SELECT s.reaction, r.name, s.source, s.value, s.at, s.mark, s.retries, s.priority, r.retired,
+       max(r.routed, r.reread_to)
   FROM weir_subscriptions AS s
   JOIN weir_reactions AS r ON r.id = s.reaction
  WHERE s.target = ?1
  ORDER BY s.reaction;
 
--- Counted by state: leased, blocked, paused, deferred, ready, idle, the first that holds.
+-- Counted by state: leased, blocked, paused, retrying, deferred, ready, idle, the first that holds.
+-- ?1: now, of the machine's clock; ?2: of the store's.
 -- name: lane_list
 SELECT l.lane, l.paused, l.paused_by, coalesce(c.targets, 0), coalesce(c.ready, 0),
-       coalesce(c.leased, 0), coalesce(c.blocked, 0), coalesce(c.deferred, 0), coalesce(w.lag, 0),
+       coalesce(c.leased, 0), coalesce(c.blocked, 0), coalesce(c.retrying, 0),
+       coalesce(c.deferred, 0), coalesce(w.lag, 0),
        coalesce((SELECT created FROM weir_events WHERE id > w.least ORDER BY id LIMIT 1), 0)
   FROM weir_lanes AS l
   LEFT JOIN (SELECT lane,
                     count(*) AS targets,
                     sum(live) AS leased,
                     sum(NOT live AND stuck) AS blocked,
-                    sum(NOT live AND NOT stuck AND NOT off AND later) AS deferred,
+                    sum(NOT live AND NOT stuck AND NOT off AND later AND failed) AS retrying,
+                    sum(NOT live AND NOT stuck AND NOT off AND later AND NOT failed) AS deferred,
                     sum(NOT live AND NOT stuck AND NOT off AND NOT later AND behind) AS ready
                FROM (SELECT t.lane, t.behind,
                             t.holder IS NOT NULL AND t.lease_until > ?1 AS live,
                             t.blocked IS NOT NULL AS stuck,
                             t.paused OR p.paused AS off,
-                            t.due IS NOT NULL AND t.due > ?1 AS later
+                            t.due IS NOT NULL AND t.due > ?2 AS later,
+                            t.event <> 0 AND t.error <> '' AS failed
                        FROM weir_targets AS t
                       CROSS JOIN weir_lanes AS p ON p.lane = t.lane)
               GROUP BY lane) AS c ON c.lane = l.lane

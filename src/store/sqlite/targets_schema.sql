@@ -1,6 +1,7 @@
 -- targets_schema.sql - reactions, targets, subscriptions: the part of schema 1 that workers use.
 --
--- Positions are ids of weir_events, times are microseconds of the store's clock, flags are 0 or 1.
+-- Positions are ids of weir_events, times are microseconds of the store's clock, but lease_until and
+-- router_until are of the machine's (machine.c); flags are 0 or 1.
 -- Rows of weir_reactions, weir_targets and weir_lanes are never deleted: fences and definition
 -- numbers must not start again.
 

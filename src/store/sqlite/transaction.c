@@ -206,17 +206,22 @@ static weir_status begin_immediate(sqlite_store *s, uint32_t flags, weir_error *
     return status;
 }
 
+static weir_status refuse_damaged(const sqlite_store *s, weir_error *err)
+{
+    if (!atomic_load(&s->damaged)) {
+        return WEIR_OK;
+    }
+    const weir_status damaged =
+        weir__fail(err, WEIR_ECORRUPT, "\"%s\" is damaged, nothing is written to it", s->given);
+    weir__error_detail(err, SQLITE_DAMAGED_DETAIL);
+    return damaged;
+}
+
 weir_status weir__sqlite_write_begin_until(sqlite_store *s, uint32_t flags, int64_t deadline_us,
                                            sqlite_conn **conn, int64_t *now_us, weir_error *err)
 {
     if (s->read_only) {
         return weir__fail(err, WEIR_EMISUSE, "the store was opened for reading only");
-    }
-    if (atomic_load(&s->damaged)) {
-        const weir_status damaged =
-            weir__fail(err, WEIR_ECORRUPT, "\"%s\" is damaged, nothing is written to it", s->given);
-        weir__error_detail(err, SQLITE_DAMAGED_DETAIL);
-        return damaged;
     }
     weir_status status = weir__sqlite_slot_take(s, deadline_us, err);
     if (status != WEIR_OK) {
@@ -234,6 +239,10 @@ weir_status weir__sqlite_write_begin_until(sqlite_store *s, uint32_t flags, int6
         status = weir__sqlite_files_check(s, SQLITE_FILES_COUNT, err);
         if (status == WEIR_OK) {
             status = weir__seal_running(s, err);
+        }
+        /* Only now: a file that was overwritten looks damaged as well, and that says less. */
+        if (status == WEIR_OK) {
+            status = refuse_damaged(s, err);
         }
         if (status == WEIR_OK) {
             status = begin_immediate(s, flags, err);
@@ -408,6 +417,7 @@ weir_status weir__sqlite_read_begin(sqlite_store *s, sqlite_conn **conn, weir_er
         status = weir__sqlite_row_read(s, taken, err);
     }
     if (status != WEIR_OK) {
+        status = weir__seal_explain(s, taken, status, err);
         weir__sqlite_read_end(s, taken);
         return status;
     }

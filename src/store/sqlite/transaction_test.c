@@ -444,9 +444,9 @@ static void C12_a_file_that_was_overwritten_in_place_is_written_no_more(void **s
     assert_int_equal(testing_append(t->store, "order-1", &t->err), WEIR_OK);
     shell(t, "cp", ".good", "");
     for (int i = 0; i < 2; i++) {
-        assert_int_equal(testing_append(t->store, "order-1", &t->err), WEIR_EUNAVAILABLE);
+        assert_int_equal(testing_append(t->store, "order-1", &t->err), WEIR_ECORRUPT);
         assert_non_null(strstr(t->err.message, "was overwritten"));
-        assert_int_equal(testing_append(other, "order-1", &t->err), WEIR_EUNAVAILABLE);
+        assert_int_equal(testing_append(other, "order-1", &t->err), WEIR_ECORRUPT);
     }
     testing_close(&t->store);
     testing_close(&other); /* the last one: it must not bring its WAL into that file either */
@@ -597,18 +597,40 @@ static void C12_nothing_is_acknowledged_into_a_file_that_was_taken_away(void **s
     assert_int_equal(testing_append(t->store, "order-1", &t->err), WEIR_OK);
     for (size_t i = 0; i < 3; i++) {
         move(t, suffixes[i], "-away");
-        assert_int_equal(testing_append(t->store, "order-1", &t->err), WEIR_EUNAVAILABLE);
+        assert_int_equal(testing_append(t->store, "order-1", &t->err), WEIR_ECORRUPT);
         assert_non_null(strstr(t->err.message, testing_file(t, suffixes[i])));
         /* nor when there is another one in its place */
         FILE *file = fopen(testing_file(t, suffixes[i]), "w");
         assert_non_null(file);
         (void)fclose(file);
-        assert_int_equal(testing_append(t->store, "order-1", &t->err), WEIR_EUNAVAILABLE);
+        assert_int_equal(testing_append(t->store, "order-1", &t->err), WEIR_ECORRUPT);
         move(t, "-away", suffixes[i]);
         assert_int_equal(testing_append(t->store, "order-1", &t->err), WEIR_OK);
     }
     assert_int_equal(testing_head(t->store), 4);
     assert_string_equal(testing_check(t->store), "");
+}
+
+/* Locks of this process do not show that it has the file open itself. */
+static void C12_a_second_name_is_refused_in_the_same_process(void **state)
+{
+    testing *t = *state;
+    weir_store *second = NULL;
+    char path[sizeof t->path + 8];
+    store_options options = t->options;
+    (void)snprintf(path, sizeof path, "%s-moved", t->path);
+    options.path = weir__str(path);
+    assert_int_equal(testing_append(t->store, "order-1", &t->err), WEIR_OK);
+    move(t, "", "-moved");
+    assert_int_equal(weir__sqlite_open(&second, &options, &t->err), WEIR_EHELD);
+    assert_non_null(strstr(t->err.message, "open under another name"));
+    move(t, "-moved", "");
+    assert_int_equal(testing_append(t->store, "order-1", &t->err), WEIR_OK);
+    testing_close(&t->store);
+    move(t, "", "-moved");
+    assert_int_equal(weir__sqlite_open(&second, &options, &t->err), WEIR_OK);
+    assert_int_equal(testing_head(second), 2);
+    testing_close(&second);
 }
 
 static void C16_a_reader_is_told_that_its_database_was_replaced(void **state)
@@ -620,7 +642,7 @@ static void C16_a_reader_is_told_that_its_database_was_replaced(void **state)
     (void)snprintf(sql, sizeof sql, "VACUUM INTO '%s-backup'", t->path);
     testing_sql(t, sql);
     move(t, "-backup", "");
-    assert_int_equal(t->store->ops->positions(t->store, &positions, &t->err), WEIR_EUNAVAILABLE);
+    assert_int_equal(t->store->ops->positions(t->store, &positions, &t->err), WEIR_ECORRUPT);
 }
 
 #define TEST(name) cmocka_unit_test_setup_teardown(name, testing_setup, testing_teardown)
@@ -629,6 +651,7 @@ int main(int argc, char **argv)
 {
     const struct CMUnitTest tests[] = {
         TEST(C12_nothing_is_acknowledged_into_a_file_that_was_taken_away),
+        TEST(C12_a_second_name_is_refused_in_the_same_process),
         TEST(C16_a_reader_is_told_that_its_database_was_replaced),
         TEST(a_failed_transaction_leaves_nothing_and_keeps_its_error),
         TEST(another_writer_waits_until_its_deadline_and_writes_nothing),

@@ -11,12 +11,12 @@ typedef struct turn_answer {
     bool behind;
 } turn_answer;
 
-static weir_status turn_in(sqlite_conn *conn, int64_t now_us, store_settle *const *settles,
+static weir_status turn_in(sqlite_conn *conn, const sqlite_times *now, store_settle *const *settles,
                            size_t count, turn_answer *answers, weir_error *err)
 {
     for (size_t i = 0; i < count; i++) {
         const weir_status status =
-            weir__sqlite_settle_plain(conn, settles[i], now_us, &answers[i].behind, err);
+            weir__sqlite_settle_plain(conn, settles[i], now, &answers[i].behind, err);
         if (status != WEIR_OK && status != WEIR_ELOST && status != WEIR_ENOTFOUND) {
             return status;
         }
@@ -31,7 +31,7 @@ weir_status weir__sqlite_turn(weir_store *base, store_settle *const *settles, si
 {
     sqlite_store *s = (sqlite_store *)base;
     sqlite_conn *conn = NULL;
-    int64_t now_us = 0;
+    sqlite_times now = { 0 };
     const bool leases = lease != NULL && lease->limit > 0;
 
     weir__sqlite_leases_clear(list);
@@ -46,13 +46,13 @@ weir_status weir__sqlite_turn(weir_store *base, store_settle *const *settles, si
         status = weir__fail(err, WEIR_ENOMEM, "could not allocate %zu answers", settles_count);
         goto out;
     }
-    status = weir__sqlite_write_begin(s, leases ? SQLITE_TX_DURABLE : 0, &conn, &now_us, err);
+    status = weir__sqlite_hold_begin(s, leases ? SQLITE_TX_DURABLE : 0, &conn, &now, err);
     if (status != WEIR_OK) {
         goto out;
     }
-    status = turn_in(conn, now_us, settles, settles_count, answers, err);
+    status = turn_in(conn, &now, settles, settles_count, answers, err);
     if (status == WEIR_OK && leases) {
-        status = weir__sqlite_lease_in(conn, now_us, lease, list, err);
+        status = weir__sqlite_lease_in(conn, &now, lease, list, err);
     }
     for (size_t i = 0; i < settles_count; i++) {
         if (answers[i].behind) {

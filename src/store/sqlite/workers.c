@@ -36,7 +36,8 @@ static bool encode_known(const store_worker *worker, weir_buffer *out)
 typedef struct beat {
     const store_worker *worker;
     weir_buffer lanes, known;
-    int64_t now_us, until_us;
+    sqlite_times now;
+    int64_t until_us; /* of the machine's clock */
 } beat;
 
 static weir_status write_row(sqlite_conn *conn, const char *sql, const beat *b, weir_error *err)
@@ -52,11 +53,11 @@ static weir_status write_row(sqlite_conn *conn, const char *sql, const beat *b, 
     weir__sqlite_bind_str(stmt, 4, (weir_str){ b->lanes.ptr, b->lanes.len });
     weir__sqlite_bind_str(stmt, 5, (weir_str){ b->known.ptr, b->known.len });
     sqlite3_bind_int64(stmt, 6, b->worker->draining ? 1 : 0);
-    sqlite3_bind_int64(stmt, 7, b->now_us);
+    sqlite3_bind_int64(stmt, 7, b->now.store_us);
     sqlite3_bind_int64(stmt, 8, b->until_us);
     weir__sqlite_bind_str(stmt, 9, b->worker->metrics);
     if (sqlite3_bind_parameter_count(stmt) >= 10) {
-        sqlite3_bind_int64(stmt, 10, b->now_us - STORE_WORKER_KEPT_US);
+        sqlite3_bind_int64(stmt, 10, b->now.machine_us - STORE_WORKER_KEPT_US);
     }
     return weir__sqlite_run(conn, stmt, err);
 }
@@ -92,14 +93,15 @@ weir_status weir__sqlite_worker_beat(weir_store *base, const store_worker *worke
         status = weir__fail(err, WEIR_ENOMEM, "could not allocate a worker's lists");
         goto out;
     }
-    status = weir__sqlite_write_begin(s, SQLITE_TX_HINT, &conn, &b.now_us, err);
+    status = weir__sqlite_hold_begin(s, SQLITE_TX_HINT, &conn, &b.now, err);
     if (status != WEIR_OK) {
         goto out;
     }
-    b.until_us = weir__sqlite_later(b.now_us, lease_us);
+    b.until_us = weir__sqlite_later(b.now.machine_us, lease_us);
     status = lease_us != 0 ? renew(conn, &b, err) : gone(conn, worker->name, err);
     if (status == WEIR_OK) {
-        const int64_t which[] = { b.now_us - STORE_WORKER_KEPT_US, STORE_WORKERS_FORGOTTEN_MAX };
+        const int64_t which[] = { b.now.machine_us - STORE_WORKER_KEPT_US,
+                                  STORE_WORKERS_FORGOTTEN_MAX };
         status = weir__sqlite_run_ints(conn, sql_workers_forget, which, 2, err);
     }
     status = weir__sqlite_write_end(s, status, false, err);
@@ -171,15 +173,15 @@ static weir_status decode_known(weir_str array, weir_arena *arena, store_worker 
     return WEIR_OK;
 }
 
-static weir_status read_worker(sqlite3_stmt *stmt, weir_arena *arena, store_worker *out,
-                               weir_error *err)
+static weir_status read_worker(sqlite3_stmt *stmt, const sqlite_times *now, weir_arena *arena,
+                               store_worker *out, weir_error *err)
 {
     *out = (store_worker){ .id = sqlite3_column_int64(stmt, 0),
                            .name = weir__sqlite_column_copy(stmt, 1, arena),
                            .host = weir__sqlite_column_copy(stmt, 2, arena),
                            .pid = sqlite3_column_int64(stmt, 3),
                            .since_us = sqlite3_column_int64(stmt, 6),
-                           .until_us = sqlite3_column_int64(stmt, 7),
+                           .until_us = weir__sqlite_held_until(now, sqlite3_column_int64(stmt, 7)),
                            .draining = sqlite3_column_int(stmt, 8) != 0,
                            .holds = sqlite3_column_int64(stmt, 9),
                            .metrics = weir__sqlite_column_copy(stmt, 10, arena) };
@@ -192,7 +194,7 @@ static weir_status read_worker(sqlite3_stmt *stmt, weir_arena *arena, store_work
 }
 
 /* The rows, one after another in `found`; their texts and lists in the list's arena. */
-static weir_status workers_in(sqlite_conn *conn, int64_t now_us, store_worker_list *list,
+static weir_status workers_in(sqlite_conn *conn, const sqlite_times *now, store_worker_list *list,
                               weir_buffer *found, weir_error *err)
 {
     sqlite3_stmt *stmt = NULL;
@@ -201,8 +203,8 @@ static weir_status workers_in(sqlite_conn *conn, int64_t now_us, store_worker_li
     if (status != WEIR_OK) {
         return status;
     }
-    sqlite3_bind_int64(stmt, 1, now_us - STORE_WORKER_KEPT_US);
-    sqlite3_bind_int64(stmt, 2, now_us);
+    sqlite3_bind_int64(stmt, 1, now->machine_us - STORE_WORKER_KEPT_US);
+    sqlite3_bind_int64(stmt, 2, now->machine_us);
     sqlite3_bind_int64(stmt, 3, list->count_holds ? 1 : 0);
     while (status == WEIR_OK) {
         store_worker worker = { 0 };
@@ -210,7 +212,7 @@ static weir_status workers_in(sqlite_conn *conn, int64_t now_us, store_worker_li
         if (status != WEIR_OK || !row) {
             break;
         }
-        status = read_worker(stmt, &list->arena, &worker, err);
+        status = read_worker(stmt, now, &list->arena, &worker, err);
         if (status == WEIR_OK && !weir__buffer_add(found, &worker, sizeof worker)) {
             status = weir__fail(err, WEIR_ENOMEM, "could not allocate the list of workers");
         }
@@ -224,7 +226,7 @@ weir_status weir__sqlite_workers(weir_store *base, store_worker_list *list, weir
     sqlite_store *s = (sqlite_store *)base;
     sqlite_conn *conn = NULL;
     weir_buffer found = { 0 };
-    int64_t now_us = 0;
+    sqlite_times now = { 0 };
 
     weir__arena_reset(&list->arena);
     list->workers = NULL;
@@ -233,9 +235,9 @@ weir_status weir__sqlite_workers(weir_store *base, store_worker_list *list, weir
     if (status != WEIR_OK) {
         return status;
     }
-    status = weir__sqlite_read_now(s, conn, &now_us, err);
+    status = weir__sqlite_read_times(s, conn, &now, err);
     if (status == WEIR_OK) {
-        status = workers_in(conn, now_us, list, &found, err);
+        status = workers_in(conn, &now, list, &found, err);
     }
     weir__sqlite_read_end(s, conn);
     if (status == WEIR_OK && found.len > 0) {

@@ -1,5 +1,6 @@
 -- workers.sql - who works on the store.
--- ?7 is now; ?10: who ended at or before that was forgotten, and begins anew.
+-- ?7 is now; ?8: when it ends; ?10: who ended at or before that was forgotten, and begins anew. The
+-- last two are of the machine's clock.
 
 -- name: worker_renew
 UPDATE weir_workers
@@ -20,7 +21,7 @@ DELETE FROM weir_workers WHERE name = ?1;
 DELETE FROM weir_workers
  WHERE id IN (SELECT id FROM weir_workers WHERE lease_until <= ?1 LIMIT ?2);
 
--- ?2: now; ?3: whether to count what they hold. Leases are found by their index, which has no other
+-- ?1: who ended later is listed; ?2: now, both of the machine's clock; ?3: whether to count what they hold. Leases are found by their index, which has no other
 -- rows.
 -- name: workers_list
 SELECT w.id, w.name, w.host, w.pid, w.lanes, w.known, w.since, w.lease_until, w.draining,
