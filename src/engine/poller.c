@@ -272,15 +272,19 @@ static int64_t poller_step(task *t)
     const int64_t now_us = weir__task_now(t);
     const bool draining = weir__worker_draining(p->worker);
     const bool beats = can_beat(p->worker);
+    const bool beat_is_due = beats && (now_us >= p->beat_us || draining != p->beat_draining);
 
     if (now_us < p->retry_us) {
         return p->retry_us;
     }
     take_hints(p, now_us);
     if (p->lane_index > 0 || now_us >= p->poll_us) {
-        return poll_step(p);
+        const int64_t next_us = poll_step(p);
+        /* A poll that fails over and over must not keep the beat back. A read may wait for a file
+         * that was removed; only a write finds out that the store is gone for good. */
+        return next_us == TASK_NOW || !beat_is_due ? next_us : beat_step(p, draining, now_us);
     }
-    if (beats && (now_us >= p->beat_us || draining != p->beat_draining)) {
+    if (beat_is_due) {
         return beat_step(p, draining, now_us);
     }
     return beats ? least(p->poll_us, p->beat_us) : p->poll_us;
