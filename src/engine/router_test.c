@@ -268,29 +268,6 @@ static void a_store_that_is_away_is_tried_again_for_ever_and_told_once(bool sqli
     kit_close(s);
 }
 
-/* Only a write finds out that a file was removed for good: a read waits for it. */
-static void C41_polls_that_fail_do_not_keep_the_beat_back(bool sqlite)
-{
-    weir_store *s = kit_open(sqlite);
-    const fault_plan away = { .verb = FAULT_POLL,
-                              .action = FAULT_FAIL_BEFORE,
-                              .nth = 1,
-                              .count = 1000000,
-                              .status = WEIR_EUNAVAILABLE };
-    const fault_plan back = { 0 };
-
-    kit_reaction(&a, "constant", "Placed", "all");
-    kit_start(&a, s, NULL);
-    kit_run(&a, 1000000);
-    weir__fault_set(s, &away);
-    const uint64_t beats = weir__fault_calls(s, FAULT_WORKER_BEAT);
-    kit_run(&a, 60000000);
-    assert_true(weir__fault_calls(s, FAULT_WORKER_BEAT) - beats >= 5);
-    weir__fault_set(s, &back);
-    kit_stop(&a);
-    kit_close(s);
-}
-
 static void a_worker_ends_although_the_store_is_away(bool sqlite)
 {
     weir_store *s = kit_open(sqlite);
@@ -969,8 +946,6 @@ int main(void)
         { "an event read again is not parked again", an_event_read_again_is_not_parked_again },
         { "a store that is away is tried again for ever and told once",
           a_store_that_is_away_is_tried_again_for_ever_and_told_once },
-        { "C41_polls_that_fail_do_not_keep_the_beat_back",
-          C41_polls_that_fail_do_not_keep_the_beat_back },
         { "a worker ends although the store is away", a_worker_ends_although_the_store_is_away },
         { "processes with different reactions do not pass over each others events",
           processes_with_different_reactions_do_not_pass_over_each_others_events },

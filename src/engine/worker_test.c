@@ -401,6 +401,29 @@ static void a_worker_is_known_while_it_lives(bool sqlite)
     kit_close(s);
 }
 
+/* Only a write finds out that a file was removed for good: a read waits for it. */
+static void C41_polls_that_fail_do_not_keep_the_beat_back(bool sqlite)
+{
+    weir_store *s = kit_open(sqlite);
+    const fault_plan away = { .verb = FAULT_POLL,
+                              .action = FAULT_FAIL_BEFORE,
+                              .nth = 1,
+                              .count = 1000000,
+                              .status = WEIR_EUNAVAILABLE };
+    const fault_plan back = { 0 };
+
+    kit_reaction(&a, "constant", "Placed", "all");
+    kit_start(&a, s, NULL);
+    kit_run(&a, 1000000);
+    weir__fault_set(s, &away);
+    const uint64_t beats = weir__fault_calls(s, FAULT_WORKER_BEAT);
+    kit_run(&a, 60000000);
+    assert_true(weir__fault_calls(s, FAULT_WORKER_BEAT) - beats >= 5);
+    weir__fault_set(s, &back);
+    kit_stop(&a);
+    kit_close(s);
+}
+
 static void names_of_workers_differ_and_fit(bool sqlite)
 {
     weir_store *s = kit_open(sqlite);
@@ -496,6 +519,8 @@ int main(void)
         { "out of work is what a poll after the question says",
           out_of_work_is_what_a_poll_after_the_question_says },
         { "a worker is known while it lives", a_worker_is_known_while_it_lives },
+        { "C41_polls_that_fail_do_not_keep_the_beat_back",
+          C41_polls_that_fail_do_not_keep_the_beat_back },
         { "names of workers differ and fit", names_of_workers_differ_and_fit },
         { "drained it is idle, and closing gives everything back",
           drained_it_is_idle_and_closing_gives_everything_back },
