@@ -231,8 +231,10 @@ static int64_t poll_step(poller *p)
     const int64_t asked = weir__worker_log_ask(w);
     if (w->store->ops->poll(w->store, &answer, &err) != WEIR_OK) {
         p->lane_index = 0;
+        p->poll_failed = true;
         return failed(p, &err);
     }
+    p->poll_failed = false;
     succeeded(p);
     (void)weir__worker_log_is(w, asked, answer.epoch, answer.log);
     add_answer(p, &answer);
@@ -278,12 +280,13 @@ static int64_t poller_step(task *t)
         return p->retry_us;
     }
     take_hints(p, now_us);
-    if (p->lane_index > 0 || now_us >= p->poll_us) {
-        const int64_t next_us = poll_step(p);
-        /* A poll that fails over and over must not keep the beat back. A read may wait for a file
-         * that was removed; only a write finds out that the store is gone for good. */
-        return next_us == TASK_NOW || !beat_is_due ? next_us : beat_step(p, draining, now_us);
+    /* A read may wait for a file that was removed; only a write finds out that the store is gone for
+     * good. So while polls fail, a beat that is due takes turns with them. */
+    const bool polls = p->lane_index > 0 || now_us >= p->poll_us;
+    if (polls && !(beat_is_due && p->poll_failed)) {
+        return poll_step(p);
     }
+    p->poll_failed = false;
     if (beat_is_due) {
         return beat_step(p, draining, now_us);
     }

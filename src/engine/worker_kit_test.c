@@ -39,12 +39,15 @@ static const weir_clock hand_clock = { .wall_us = hand_wall,
 
 /* ---- the store ---------------------------------------------------------------------------- */
 
+static uint64_t kit_starts; /* of workers since kit_open: what they draw at random begins with it */
+
 weir_store *kit_open(bool sqlite)
 {
     char path[128] = "";
     weir_store *inner = NULL, *store = NULL;
     weir_error err;
 
+    kit_starts = 0;
     dir[0] = '\0';
     if (sqlite) {
         (void)snprintf(dir, sizeof dir, "/tmp/weir-worker-XXXXXX");
@@ -178,7 +181,7 @@ void kit_start(kit_process *p, weir_store *s, const worker_options *options)
 
     o.log = hand_log;
     o.log_ctx = p;
-    p->random = (uint64_t)(uintptr_t)p;
+    p->random = ++kit_starts;
     p->scheduler = (scheduler){ .wake = hand_wake, .random = hand_random, .clock = &hand_clock };
     if (weir__registry_declare(&p->reactions, s, false, &err) != WEIR_OK ||
         weir__worker_open(&p->worker, s, &p->reactions, &o, &p->scheduler, &err) != WEIR_OK) {
