@@ -20,7 +20,11 @@
 
 enum {
     ENTRIES_BYTES = 4096,
-    STAT_BYTES = 512,  /* what we want from it is among the first 100      */
+    STAT_BYTES = 1024, /* a name, and less than 20 numbers                 */
+    STAT_STATE = 3,    /* where the state stands, as proc(5) counts        */
+    STAT_PARENT = 4,
+    STAT_GROUP = 5,
+    STAT_THREADS = 20,
     DEPTH_MAX = 10000, /* of a chain of parents: more than that is no chain */
 };
 
@@ -35,7 +39,7 @@ enum { ENTRY_NAME = 19 }; /* offset of the name, which is not aligned */
 
 typedef struct tree_process {
     pid_t parent, group;
-    bool alive; /* not a zombie */
+    bool alive; /* one of its threads is */
 } tree_process;
 
 /* The text of a number, at the end of *path. */
@@ -70,6 +74,16 @@ static pid_t number_read(const char **at)
     return number;
 }
 
+/* A number of /proc/PID/stat; `state` is where its third field stands. */
+static pid_t stat_number(const char *state, int field)
+{
+    for (int i = STAT_STATE; i < field; i++) {
+        state += strcspn(state, " ");
+        state += strspn(state, " ");
+    }
+    return number_read(&state);
+}
+
 /* false: there is no such process, or it cannot be looked at. */
 static bool process_read(pid_t pid, tree_process *out)
 {
@@ -91,10 +105,11 @@ static bool process_read(pid_t pid, tree_process *out)
     if (at == NULL || at[1] != ' ' || at[2] == '\0') {
         return false;
     }
-    out->alive = at[2] != 'Z' && at[2] != 'X';
-    at += 3;
-    out->parent = number_read(&at);
-    out->group = number_read(&at);
+    const char *state = at + 2;
+    out->parent = stat_number(state, STAT_PARENT);
+    out->group = stat_number(state, STAT_GROUP);
+    /* A process whose first thread has ended is called a zombie while its other threads run. */
+    out->alive = (*state != 'Z' && *state != 'X') || stat_number(state, STAT_THREADS) > 1;
     return true;
 }
 

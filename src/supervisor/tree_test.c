@@ -5,11 +5,14 @@
  */
 #include "supervisor/tree.h"
 
+#include <pthread.h>
 #include <setjmp.h>
 #include <signal.h>
 #include <stdarg.h>
 #include <stddef.h>
 #include <stdint.h>
+#include <stdio.h>
+#include <string.h>
 #include <sys/resource.h>
 #include <sys/wait.h>
 #include <unistd.h>
@@ -43,6 +46,47 @@ static void a_child_is_found_and_signalled(void **state)
     assert_int_equal(waitpid(pid, &wait_status, 0), pid);
     assert_true(WIFSIGNALED(wait_status));
     assert_int_equal(weir__tree_signal(SIGTERM, 0, NULL), 0);
+}
+
+static void *pause_for_ever(void *arg)
+{
+    for (;;) {
+        (void)pause();
+    }
+    return arg;
+}
+
+/* /proc calls a process whose first thread has ended a zombie, although the others run. */
+static void C44_a_process_whose_first_thread_has_ended_is_found_and_ended(void **state)
+{
+    (void)state;
+    int wait_status = 0;
+    siginfo_t how = { 0 };
+    char path[64], text[8] = "";
+    const pid_t pid = fork();
+    if (pid == 0) {
+        pthread_t other;
+        if (pthread_create(&other, NULL, pause_for_ever, NULL) != 0) {
+            _exit(1);
+        }
+        pthread_exit(NULL);
+    }
+    assert_true(pid > 0);
+    (void)snprintf(path, sizeof path, "/proc/%d/task/%d/status", (int)pid, (int)pid);
+    do { /* until its first thread has ended */
+        char line[256];
+        FILE *file = fopen(path, "r");
+        assert_non_null(file);
+        while (fgets(line, sizeof line, file) != NULL && sscanf(line, "State: %7s", text) != 1) {
+        }
+        (void)fclose(file);
+        assert_int_equal(waitid(P_PID, (id_t)pid, &how, WEXITED | WNOHANG | WNOWAIT), 0);
+        assert_int_equal(how.si_pid, 0);
+    } while (strcmp(text, "Z") != 0);
+    assert_int_equal(weir__tree_signal(SIGKILL, 0, NULL), 1);
+    assert_int_equal(waitpid(pid, &wait_status, 0), pid);
+    assert_true(WIFSIGNALED(wait_status));
+    assert_int_equal(weir__tree_signal(SIGKILL, 0, NULL), 0);
 }
 
 /* With so many descriptors free: 0 when the answer is `expected`. */
@@ -100,6 +144,7 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(a_child_is_found_and_signalled),
+        cmocka_unit_test(C44_a_process_whose_first_thread_has_ended_is_found_and_ended),
         cmocka_unit_test(without_descriptors_nobody_is_called_gone),
         cmocka_unit_test(what_is_skipped_does_not_count),
     };
