@@ -108,12 +108,12 @@ static void valid_text_of_any_length_is_valid(void **state)
 static void characters_that_nobody_sees_are_escaped_and_nothing_else(void **state)
 {
     (void)state;
-    static const uint32_t hidden[] = { 0xAD,   0x34F,  0x61C,  0x180E, 0x200B, 0x200F,
-                                       0x2028, 0x2029, 0x202A, 0x202E, 0x2060, 0x2066,
-                                       0x2069, 0xFEFF, 0xFFF9, 0xFFFB, 0xE0001 };
-    static const uint32_t seen[] = {
-        'a', 0xA0, 0xAC, 0xAE, 0x200A, 0x2010, 0x2027, 0x202F, 0x1F600
-    };
+    static const uint32_t hidden[] = { 0xAD,   0x34F,  0x61C,  0x115F,  0x1160,  0x17B4,  0x180B,
+                                       0x180E, 0x200B, 0x200F, 0x2028,  0x2029,  0x202A,  0x202E,
+                                       0x2060, 0x2066, 0x2069, 0x2800,  0x3164,  0xFE0F,  0xFEFF,
+                                       0xFFA0, 0xFFF9, 0xFFFB, 0x1BCA0, 0x1D173, 0xE0001, 0xE0100 };
+    static const uint32_t seen[] = { 'a',    0xA0,   0xAC,   0xAE,   0x1100, 0x200A,
+                                     0x2010, 0x2027, 0x202F, 0x2801, 0xFE10, 0x1F600 };
     weir_buffer out = { 0 };
     for (size_t i = 0; i < sizeof hidden / sizeof hidden[0]; i++) {
         assert_true(weir__utf8_hidden(hidden[i]));
