@@ -1,7 +1,7 @@
 #!/usr/bin/env python3
 """embed_sql.py - turns .sql files into a C header of string constants.
 
-    embed_sql.py OUT.h IN.sql...
+    embed_sql.py OUT.h [--words WORDS.sql]... IN.sql...
 
 An input file is a sequence of named statements, each introduced by a marker on a line of its own:
 
@@ -13,9 +13,21 @@ statements (a schema, say): what is between two markers is one constant. Comment
 are left out, everything else stays as it is. SQL lives in .sql files so that it can be read,
 formatted and explained as SQL.
 
+What several statements share stands once, in a file of words. A constant is a number or a literal
+that means something; a fragment is any piece of SQL, and may contain words itself:
+
+    -- constant: rule_work 4
+    -- fragment: is_free
+    (t.holder IS NULL OR t.lease_until <= started)
+
+Outside of literals, `{is_free}` stands for it; its second and later lines are indented like the line
+it is put into. The header also has `#define SQL_RULE_WORK 4` for constants that are numbers, so that
+C can check that they mean the same there.
+
 Refused, with file and line: SQL before the first marker, a name that is not a C identifier, the
 same name twice, a statement without SQL in it, a comment or literal that is never closed, a
-literal that goes over a line break (it would lose its empty lines).
+literal that goes over a line break (it would lose its empty lines), a word that nobody has
+defined or that contains itself.
 """
 
 import os
@@ -23,6 +35,8 @@ import re
 import sys
 
 MARKER = re.compile(r"^\s*--\s*name\s*:\s*(.*?)\s*$")
+WORD_MARKER = re.compile(r"^\s*--\s*(constant|fragment)\s*:\s*(.*?)\s*$")
+WORD = re.compile(r"\{([a-z][a-z0-9_]*)\}")
 IDENTIFIER = re.compile(r"^[a-z][a-z0-9_]*$")
 CLOSING = {"'": "'", '"': '"', "`": "`", "[": "]"}
 
@@ -62,27 +76,80 @@ def without_comments(text, where, first_line):
     return [part for part in lines if part]
 
 
-def statements(path):
-    """Yields (name, line number, [sql line, ...]) for each marker of a file."""
+def parts(path, marker, first):
+    """Yields (match, where, [sql line, ...]) for each marker of a file; `first` is where it must begin."""
     where = os.path.basename(path)
     with open(path, encoding="utf-8") as f:
         lines = f.read().split("\n")
-    name, start, body = None, 0, []
-    for number, line in enumerate(lines + ["-- name: end_of_file"], 1):
-        marker = MARKER.match(line)
-        if not marker:
+    found, start, body = None, 0, []
+    for number, line in enumerate(lines + [None], 1):
+        match = line is not None and marker.match(line)
+        if line is not None and not match:
             body.append(line)
             continue
         sql = without_comments("\n".join(body), where, start + 1)
-        if name is not None:
-            if not any(re.search(r"[^\s;]", part) for part in sql):
-                raise SqlError(f"{where}:{start}: statement {name} is empty")
-            yield name, start, sql
+        if found:
+            yield found, f"{where}:{start}", sql
         elif sql:
-            raise SqlError(f"{where}:1: SQL before the first '-- name:' marker")
-        if number <= len(lines) and not IDENTIFIER.match(marker.group(1)):
-            raise SqlError(f"{where}:{number}: bad statement name {marker.group(1)!r}")
-        name, start, body = marker.group(1), number, []
+            raise SqlError(f"{where}:1: SQL before the first {first} marker")
+        found, start, body = match, number, []
+
+
+def statements(path, words):
+    """Yields (name, place, [sql line, ...]) for each statement of a file."""
+    for match, where, sql in parts(path, MARKER, "'-- name:'"):
+        name = match.group(1)
+        if not IDENTIFIER.match(name):
+            raise SqlError(f"{where}: bad statement name {name!r}")
+        if not any(re.search(r"[^\s;]", part) for part in sql):
+            raise SqlError(f"{where}: statement {name} is empty")
+        yield name, where, words.put_into(sql, where, ())
+
+
+class Words:
+    """What `{name}` stands for."""
+
+    def __init__(self):
+        self.constants = {}  # name -> text
+        self.fragments = {}  # name -> (place, [sql line, ...])
+
+    def read(self, path):
+        for match, where, sql in parts(path, WORD_MARKER, "'-- constant:' or '-- fragment:'"):
+            kind, rest = match.groups()
+            name, _, value = rest.partition(" ")
+            if not IDENTIFIER.match(name) or (kind == "fragment") == bool(value):
+                raise SqlError(f"{where}: bad {kind} {rest!r}")
+            if name in self.constants or name in self.fragments:
+                raise SqlError(f"{where}: {name} is defined twice")
+            if bool(sql) != (kind == "fragment"):
+                raise SqlError(f"{where}: {kind} {name} has {'SQL' if sql else 'no SQL'}")
+            if kind == "constant":
+                self.constants[name] = value.strip()
+            else:
+                self.fragments[name] = (where, sql)
+
+    def put_into(self, lines, where, inside):
+        """`lines` with every word replaced; inside: the fragments they belong to."""
+        out = []
+        for line in lines:
+            indent = " " * (len(line) - len(line.lstrip()))
+            text, end = "", 0
+            for match in WORD.finditer(line):
+                name = match.group(1)
+                if line.count("'", 0, match.start()) % 2 == 1:
+                    continue
+                if name in inside:
+                    raise SqlError(f"{where}: {name} contains itself")
+                if name in self.constants:
+                    word = self.constants[name]
+                elif name in self.fragments:
+                    place, body = self.fragments[name]
+                    word = ("\n" + indent).join(self.put_into(body, place, inside + (name,)))
+                else:
+                    raise SqlError(f"{where}: nobody has defined {{{name}}}")
+                text, end = text + line[end : match.start()] + word, match.end()
+            out += (text + line[end:]).split("\n")
+        return out
 
 
 def c_literal(line):
@@ -92,16 +159,21 @@ def c_literal(line):
     return '"' + escaped.replace("\t", "\\t") + '\\n"'
 
 
-def render(out_path, in_paths):
+def render(out_path, words_paths, in_paths):
     """The text of the header."""
     guard = re.sub(r"[^A-Z0-9]+", "_", "WEIR_" + os.path.basename(out_path).upper())
     files = ", ".join(os.path.basename(p) for p in in_paths)
     text = [f"/* Generated from {files} by embed_sql.py: edit those. */"]
     text += [f"#ifndef {guard}", f"#define {guard}", ""]
+    words = Words()
+    for path in words_paths:
+        words.read(path)
+    for name, value in words.constants.items():
+        if re.fullmatch(r"-?[0-9]+", value):
+            text.append(f"#define SQL_{name.upper()} {value}")
     seen = {}
     for path in in_paths:
-        for name, line, sql in statements(path):
-            here = f"{os.path.basename(path)}:{line}"
+        for name, here, sql in statements(path, words):
             if name in seen:
                 raise SqlError(f"{here}: statement {name} is already at {seen[name]}")
             seen[name] = here
@@ -115,11 +187,15 @@ def render(out_path, in_paths):
 
 
 def main(argv):
-    if len(argv) < 3:
-        print("usage: embed_sql.py OUT.h IN.sql...", file=sys.stderr)
+    words_paths, in_paths = [], argv[2:]
+    while len(in_paths) > 1 and in_paths[0] == "--words":
+        words_paths.append(in_paths[1])
+        del in_paths[:2]
+    if not in_paths:
+        print("usage: embed_sql.py OUT.h [--words WORDS.sql]... IN.sql...", file=sys.stderr)
         return 2
     try:
-        text = render(argv[1], argv[2:])
+        text = render(argv[1], words_paths, in_paths)
     except (SqlError, OSError, UnicodeDecodeError) as error:
         print(f"embed_sql.py: {error}", file=sys.stderr)
         return 1

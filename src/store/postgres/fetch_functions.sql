@@ -59,7 +59,7 @@ LANGUAGE plpgsql STABLE
 AS $$
 BEGIN
     RAISE EXCEPTION 'target % has no subscription of reaction %', of_target, of_reaction
-        USING ERRCODE = 'WR006';
+        USING ERRCODE = {error_notfound};
 END
 $$;
 
@@ -107,12 +107,12 @@ AS $$
      -- its source allows: a stream, a category (a prefix beyond the first '-' lies inside of
      -- one).
      CROSS JOIN LATERAL (
-           SELECT CASE WHEN s.rule <> 0 THEN s.rule
+           SELECT CASE WHEN s.rule <> {rule_constant} THEN s.rule
                        WHEN p.exact IS NOT NULL THEN 1
                        WHEN strpos(p.prefix, '-') > 0 THEN 2
                        WHEN cardinality(s.names) <= 16 THEN 5
                        ELSE 0 END AS way,
-                  CASE WHEN s.rule <> 0 THEN s.value
+                  CASE WHEN s.rule <> {rule_constant} THEN s.value
                        WHEN p.exact IS NOT NULL THEN p.exact
                        ELSE split_part(p.prefix, '-', 1) END AS value
            OFFSET 0) AS w
@@ -135,10 +135,7 @@ AS $$
               FROM weir.events AS e
              WHERE w.way = 1
                AND e.stream = w.value AND e.version >= v.first_version AND e.id + 0 <= u.up_to
-               AND ((s.names IS NULL AND NOT starts_with(e.name, '$'))
-                    OR e.name = ANY (s.names))
-               AND (p.exact IS NULL OR e.stream = p.exact)
-               AND (p.prefix IS NULL OR starts_with(e.stream, p.prefix))
+               AND {is_wanted_by_item}
              ORDER BY e.stream, e.version
              LIMIT u.most)
            UNION ALL
@@ -147,10 +144,7 @@ AS $$
              WHERE w.way = 2
                AND (split_part(e.stream, '-', 1), e.id) > (w.value, u.after_id)
                AND (split_part(e.stream, '-', 1), e.id) <= (w.value, u.up_to)
-               AND ((s.names IS NULL AND NOT starts_with(e.name, '$'))
-                    OR e.name = ANY (s.names))
-               AND (p.exact IS NULL OR e.stream = p.exact)
-               AND (p.prefix IS NULL OR starts_with(e.stream, p.prefix))
+               AND {is_wanted_by_item}
              ORDER BY split_part(e.stream, '-', 1), e.id
              LIMIT u.most)
            UNION ALL
@@ -159,10 +153,7 @@ AS $$
              WHERE w.way = 3
                AND (e.name, e.id) > (w.value, u.after_id)
                AND (e.name, e.id) <= (w.value, u.up_to)
-               AND ((s.names IS NULL AND NOT starts_with(e.name, '$'))
-                    OR e.name = ANY (s.names))
-               AND (p.exact IS NULL OR e.stream = p.exact)
-               AND (p.prefix IS NULL OR starts_with(e.stream, p.prefix))
+               AND {is_wanted_by_item}
              ORDER BY e.name, e.id
              LIMIT u.most)
            UNION ALL
@@ -173,10 +164,7 @@ AS $$
              WHERE w.way = 4
                AND (k.target, k.reaction, k.event) > (u.target, u.reaction, u.after_id)
                AND (k.target, k.reaction, k.event) <= (u.target, u.reaction, u.up_to)
-               AND ((s.names IS NULL AND NOT starts_with(e.name, '$'))
-                    OR e.name = ANY (s.names))
-               AND (p.exact IS NULL OR e.stream = p.exact)
-               AND (p.prefix IS NULL OR starts_with(e.stream, p.prefix))
+               AND {is_wanted_by_item}
              ORDER BY k.target, k.reaction, k.event
              LIMIT u.most)
            UNION ALL
@@ -214,9 +202,7 @@ RETURNS TABLE (
     event_stream text, event_name text, event_data json, event_meta json, judge text)
 LANGUAGE plpgsql STABLE SECURITY DEFINER
 SET search_path = pg_catalog, pg_temp
-SET plan_cache_mode = force_generic_plan
-SET enable_seqscan = off SET enable_bitmapscan = off SET enable_sort = off
-SET enable_hashjoin = off SET enable_mergejoin = off SET enable_material = off SET jit = off
+{in_index_order}
 AS $$
 DECLARE
     missing record;
@@ -259,9 +245,7 @@ RETURNS TABLE (
     event_stream text, event_name text, event_data json, event_meta json, judge text)
 LANGUAGE plpgsql STABLE SECURITY DEFINER
 SET search_path = pg_catalog, pg_temp
-SET plan_cache_mode = force_generic_plan
-SET enable_seqscan = off SET enable_bitmapscan = off SET enable_sort = off
-SET enable_hashjoin = off SET enable_mergejoin = off SET enable_material = off SET jit = off
+{in_index_order}
 AS $$
 DECLARE
     its_reaction bigint := item_reactions[1];
@@ -286,30 +270,19 @@ BEGIN
             prefix := left(its_source, -1);
         END IF;
         -- One target for everything is found by its stream, or by its only name.
-        IF its_rule = 0 AND exact IS NOT NULL THEN
-            its_rule := 1;
+        IF its_rule = {rule_constant} AND exact IS NOT NULL THEN
+            its_rule := {rule_stream};
             fixed := exact;
-        ELSIF its_rule = 0 AND cardinality(its_names) = 1
+        ELSIF its_rule = {rule_constant} AND cardinality(its_names) = 1
             AND coalesce(strpos(prefix, '-'), 0) = 0 THEN
-            its_rule := 3;
+            its_rule := {rule_name};
             fixed := its_names[1];
         END IF;
     END IF;
 
-    IF its_rule = 1 THEN
+    IF its_rule = {rule_stream} THEN
         RETURN QUERY
-        SELECT u.place::integer - 1, e.id, e.version, e.created, e.stream, e.name,
-               weir.small_text(e.data, e.meta, small_bytes),
-               weir.small_text(e.meta, e.data, small_bytes), judge
-          FROM unnest(item_targets, item_afters, item_up_tos, item_limits)
-               WITH ORDINALITY AS u (target, after_id, up_to, most, place)
-         CROSS JOIN LATERAL (
-               SELECT coalesce((SELECT coalesce(fixed, s.value)
-                                  FROM weir.subscriptions AS s
-                                 WHERE s.target = u.target AND s.reaction + 0 = its_reaction
-                                 LIMIT 1),
-                               weir.no_subscription(u.target, its_reaction)) AS value
-               OFFSET 0) AS w
+        {small_events_of_items}
          -- What was handled last is mostly an event of the stream, or the next one is.
          CROSS JOIN LATERAL (
                SELECT coalesce(
@@ -328,53 +301,25 @@ BEGIN
                SELECT x.id, x.version, x.created, x.stream, x.name, x.data, x.meta
                  FROM weir.events AS x
                 WHERE x.stream = w.value AND x.version >= v.first_version AND x.id + 0 <= u.up_to
-                  AND ((its_names IS NULL AND NOT starts_with(x.name, '$'))
-                       OR x.name = ANY (its_names))
-                  AND (exact IS NULL OR x.stream = exact)
-                  AND (prefix IS NULL OR starts_with(x.stream, prefix))
+                  AND {is_wanted}
                 ORDER BY x.stream, x.version
                 LIMIT u.most) AS e
          LIMIT room;
-    ELSIF its_rule = 3 THEN
+    ELSIF its_rule = {rule_name} THEN
         RETURN QUERY
-        SELECT u.place::integer - 1, e.id, e.version, e.created, e.stream, e.name,
-               weir.small_text(e.data, e.meta, small_bytes),
-               weir.small_text(e.meta, e.data, small_bytes), judge
-          FROM unnest(item_targets, item_afters, item_up_tos, item_limits)
-               WITH ORDINALITY AS u (target, after_id, up_to, most, place)
-         CROSS JOIN LATERAL (
-               SELECT coalesce((SELECT coalesce(fixed, s.value)
-                                  FROM weir.subscriptions AS s
-                                 WHERE s.target = u.target AND s.reaction + 0 = its_reaction
-                                 LIMIT 1),
-                               weir.no_subscription(u.target, its_reaction)) AS value
-               OFFSET 0) AS w
+        {small_events_of_items}
          CROSS JOIN LATERAL (
                SELECT x.id, x.version, x.created, x.stream, x.name, x.data, x.meta
                  FROM weir.events AS x
                 WHERE (x.name, x.id) > (w.value, u.after_id)
                   AND (x.name, x.id) <= (w.value, u.up_to)
-                  AND ((its_names IS NULL AND NOT starts_with(x.name, '$'))
-                       OR x.name = ANY (its_names))
-                  AND (exact IS NULL OR x.stream = exact)
-                  AND (prefix IS NULL OR starts_with(x.stream, prefix))
+                  AND {is_wanted}
                 ORDER BY x.name, x.id
                 LIMIT u.most) AS e
          LIMIT room;
-    ELSIF its_rule = 4 THEN
+    ELSIF its_rule = {rule_work} THEN
         RETURN QUERY
-        SELECT u.place::integer - 1, e.id, e.version, e.created, e.stream, e.name,
-               weir.small_text(e.data, e.meta, small_bytes),
-               weir.small_text(e.meta, e.data, small_bytes), judge
-          FROM unnest(item_targets, item_afters, item_up_tos, item_limits)
-               WITH ORDINALITY AS u (target, after_id, up_to, most, place)
-         CROSS JOIN LATERAL (
-               SELECT coalesce((SELECT s.value
-                                  FROM weir.subscriptions AS s
-                                 WHERE s.target = u.target AND s.reaction + 0 = its_reaction
-                                 LIMIT 1),
-                               weir.no_subscription(u.target, its_reaction)) AS value
-               OFFSET 0) AS w
+        {small_events_of_items}
          CROSS JOIN LATERAL (
                SELECT x.id, x.version, x.created, x.stream, x.name, x.data, x.meta
                  FROM weir.work AS k
@@ -383,10 +328,7 @@ BEGIN
                 WHERE w.value IS NOT NULL
                   AND (k.target, k.reaction, k.event) > (u.target, its_reaction, u.after_id)
                   AND (k.target, k.reaction, k.event) <= (u.target, its_reaction, u.up_to)
-                  AND ((its_names IS NULL AND NOT starts_with(x.name, '$'))
-                       OR x.name = ANY (its_names))
-                  AND (exact IS NULL OR x.stream = exact)
-                  AND (prefix IS NULL OR starts_with(x.stream, prefix))
+                  AND {is_wanted}
                 ORDER BY k.target, k.reaction, k.event
                 LIMIT u.most) AS e
          LIMIT room;

@@ -33,9 +33,7 @@ RETURNS TABLE (
     work_source text, work_value text)
 LANGUAGE plpgsql VOLATILE SECURITY DEFINER
 SET search_path = pg_catalog, pg_temp
-SET plan_cache_mode = force_generic_plan
-SET enable_seqscan = off SET enable_bitmapscan = off SET enable_sort = off
-SET enable_hashjoin = off SET enable_mergejoin = off SET enable_material = off SET jit = off
+{in_index_order}
 AS $$
 DECLARE
     started bigint;
@@ -86,20 +84,9 @@ BEGIN
                   FROM weir.targets AS t
                  WHERE t.lane = of_lane AND t.behind AND NOT t.held
                    AND t.due IS NOT NULL AND t.due <= started
-                   AND (t.holder IS NULL OR t.lease_until <= started)
+                   AND {is_free}
                    AND t.id <> ALL (due_ids)
-                   AND coalesce(
-                           (SELECT true
-                              FROM weir.subscriptions AS s
-                             WHERE s.target = t.id AND s.at < s.mark
-                               AND s.reaction + 0 = ANY (live)
-                             LIMIT 1),
-                           (SELECT true
-                              FROM weir.parked AS p
-                             WHERE p.target = t.id AND p.sent_back AND p.reaction + 0 = ANY (live)
-                             ORDER BY p.target, p.event, p.reaction
-                             LIMIT 1),
-                           false)
+                   AND {has_live_work}
                  ORDER BY t.due, t.id
                  LIMIT wanted - considered
                    FOR NO KEY UPDATE OF t SKIP LOCKED)
@@ -112,72 +99,21 @@ BEGIN
             asked := room;
             IF step = 1 THEN
                 WITH arm AS MATERIALIZED (
-                    SELECT t.id
-                      FROM weir.targets AS t
-                     WHERE t.lane = of_lane AND t.behind AND NOT t.held AND t.due IS NULL
-                       AND (t.holder IS NULL OR t.lease_until <= started)
-                       AND t.id <> ALL (chosen)
-                       AND coalesce(
-                               (SELECT true
-                                  FROM weir.subscriptions AS s
-                                 WHERE s.target = t.id AND s.at < s.mark
-                                   AND s.reaction + 0 = ANY (live)
-                                 LIMIT 1),
-                               (SELECT true
-                                  FROM weir.parked AS p
-                                 WHERE p.target = t.id AND p.sent_back
-                                   AND p.reaction + 0 = ANY (live)
-                                 ORDER BY p.target, p.event, p.reaction
-                                 LIMIT 1),
-                               false)
+                    {ready_targets}
                      ORDER BY t.rank DESC, t.id DESC
                      LIMIT asked
                        FOR NO KEY UPDATE OF t SKIP LOCKED)
                 SELECT array_agg(arm.id) INTO found FROM arm;
             ELSIF step = 2 THEN
                 WITH arm AS MATERIALIZED (
-                    SELECT t.id
-                      FROM weir.targets AS t
-                     WHERE t.lane = of_lane AND t.behind AND NOT t.held AND t.due IS NULL
-                       AND (t.holder IS NULL OR t.lease_until <= started)
-                       AND t.id <> ALL (chosen)
-                       AND coalesce(
-                               (SELECT true
-                                  FROM weir.subscriptions AS s
-                                 WHERE s.target = t.id AND s.at < s.mark
-                                   AND s.reaction + 0 = ANY (live)
-                                 LIMIT 1),
-                               (SELECT true
-                                  FROM weir.parked AS p
-                                 WHERE p.target = t.id AND p.sent_back
-                                   AND p.reaction + 0 = ANY (live)
-                                 ORDER BY p.target, p.event, p.reaction
-                                 LIMIT 1),
-                               false)
+                    {ready_targets}
                      ORDER BY t.rank, t.id
                      LIMIT asked
                        FOR NO KEY UPDATE OF t SKIP LOCKED)
                 SELECT array_agg(arm.id) INTO found FROM arm;
             ELSE
                 WITH arm AS MATERIALIZED (
-                    SELECT t.id
-                      FROM weir.targets AS t
-                     WHERE t.lane = of_lane AND t.behind AND NOT t.held AND t.due IS NULL
-                       AND (t.holder IS NULL OR t.lease_until <= started)
-                       AND t.id <> ALL (chosen)
-                       AND coalesce(
-                               (SELECT true
-                                  FROM weir.subscriptions AS s
-                                 WHERE s.target = t.id AND s.at < s.mark
-                                   AND s.reaction + 0 = ANY (live)
-                                 LIMIT 1),
-                               (SELECT true
-                                  FROM weir.parked AS p
-                                 WHERE p.target = t.id AND p.sent_back
-                                   AND p.reaction + 0 = ANY (live)
-                                 ORDER BY p.target, p.event, p.reaction
-                                 LIMIT 1),
-                               false)
+                    {ready_targets}
                      ORDER BY t.priority DESC, t.rank, t.id
                      LIMIT asked
                        FOR NO KEY UPDATE OF t SKIP LOCKED)
@@ -194,20 +130,8 @@ BEGIN
                       FROM weir.targets AS t
                      WHERE t.id = ANY (due_ids || found) AND t.id <> ALL (chosen)
                        AND t.behind AND NOT t.held AND (t.due IS NULL OR t.due <= started)
-                       AND (t.holder IS NULL OR t.lease_until <= started)
-                       AND coalesce(
-                               (SELECT true
-                                  FROM weir.subscriptions AS s
-                                 WHERE s.target = t.id AND s.at < s.mark
-                                   AND s.reaction + 0 = ANY (live)
-                                 LIMIT 1),
-                               (SELECT true
-                                  FROM weir.parked AS p
-                                 WHERE p.target = t.id AND p.sent_back
-                                   AND p.reaction + 0 = ANY (live)
-                                 ORDER BY p.target, p.event, p.reaction
-                                 LIMIT 1),
-                               false)
+                       AND {is_free}
+                       AND {has_live_work}
                      ORDER BY CASE WHEN step >= 3 THEN t.priority END DESC,
                               CASE WHEN step = 1 THEN -t.rank ELSE t.rank END,
                               CASE WHEN step = 1 THEN -t.id ELSE t.id END
@@ -273,9 +197,7 @@ RETURNS TABLE (
     router_end bigint)
 LANGUAGE plpgsql STABLE SECURITY DEFINER
 SET search_path = pg_catalog, pg_temp
-SET plan_cache_mode = force_generic_plan
-SET enable_seqscan = off SET enable_bitmapscan = off SET enable_sort = off
-SET enable_hashjoin = off SET enable_mergejoin = off SET enable_material = off SET jit = off
+{in_index_order}
 AS $$
 BEGIN
     now_us := weir.clock_us();

@@ -1,6 +1,6 @@
 -- locks_functions.sql - named locks and keys of once: see LOCKS and ONCE in store.h.
 --
--- A row is somebody's while its state is 1, and keeps others out while its lease has not ended. Its
+-- A row is somebody's while its state is `lock_held`, and keeps others out while its lease has not ended. Its
 -- row lock comes first, and then whatever is decided: the time and the fence are read with the row
 -- in hand, so that of two that take a name one after the other the second has the later time and
 -- the larger fence. A fence that was taken before the row (in an INSERT that may have to wait) could
@@ -13,7 +13,7 @@ CREATE OR REPLACE FUNCTION weir.check_lock_lease(lease_us bigint) RETURNS void
 LANGUAGE plpgsql IMMUTABLE AS $$
 BEGIN
     IF (lease_us >= 0) IS NOT TRUE THEN
-        RAISE EXCEPTION 'a lease of % us is none', lease_us USING ERRCODE = 'WR002';
+        RAISE EXCEPTION 'a lease of % us is none', lease_us USING ERRCODE = {error_invalid};
     END IF;
 END
 $$;
@@ -23,10 +23,8 @@ CREATE OR REPLACE FUNCTION weir.lock_take(
 RETURNS TABLE (taken boolean, holder_now text, fence_now bigint, since_now bigint, until_now bigint,
                state_now integer, exit_status_now bigint, ended_now bigint, output_now bytea,
                token_now bigint)
-LANGUAGE plpgsql VOLATILE SECURITY DEFINER
-SET search_path = pg_catalog, pg_temp
-SET lock_timeout = '5s'
-SET enable_seqscan = off SET enable_bitmapscan = off
+{writing}
+{no_scans}
 AS $$
 DECLARE
     started bigint;
@@ -52,9 +50,9 @@ BEGIN
                               WHEN lease_us > 9223372036854775807 - started
                               THEN 9223372036854775807
                               ELSE started + lease_us END,
-           state = 1, exit_status = 0, ended = 0, output = ''
+           state = {lock_held}, exit_status = 0, ended = 0, output = ''
      WHERE k.once = is_once AND k.name = its_name
-       AND NOT (k.state = 2 OR (k.state = 1 AND k.lease_until > started));
+       AND NOT (k.state = {lock_done} OR (k.state = {lock_held} AND k.lease_until > started));
     taken := FOUND;
     RETURN QUERY
         SELECT taken, k.holder, k.fence, k.since, k.lease_until, k.state, k.exit_status, k.ended,
@@ -67,10 +65,8 @@ $$;
 CREATE OR REPLACE FUNCTION weir.lock_extend(
     is_once boolean, its_name text, its_fence bigint, its_token bigint, lease_us bigint)
 RETURNS boolean
-LANGUAGE plpgsql VOLATILE SECURITY DEFINER
-SET search_path = pg_catalog, pg_temp
-SET lock_timeout = '5s'
-SET enable_seqscan = off SET enable_bitmapscan = off
+{writing}
+{no_scans}
 AS $$
 DECLARE
     started bigint := weir.clock_us();
@@ -83,7 +79,7 @@ BEGIN
                               THEN 9223372036854775807
                               ELSE started + lease_us END
      WHERE k.once = is_once AND k.name = its_name AND k.fence = its_fence
-       AND (its_token = 0 OR k.token = its_token) AND k.state = 1;
+       AND (its_token = 0 OR k.token = its_token) AND k.state = {lock_held};
     RETURN FOUND;
 END
 $$;
@@ -91,10 +87,8 @@ $$;
 CREATE OR REPLACE FUNCTION weir.lock_release(
     its_name text, its_fence bigint, its_token bigint)
 RETURNS boolean
-LANGUAGE plpgsql VOLATILE SECURITY DEFINER
-SET search_path = pg_catalog, pg_temp
-SET lock_timeout = '5s'
-SET enable_seqscan = off SET enable_bitmapscan = off
+{writing}
+{no_scans}
 AS $$
 BEGIN
     PERFORM weir.commit_durably();
@@ -108,18 +102,16 @@ $$;
 CREATE OR REPLACE FUNCTION weir.once_finish(
     its_name text, its_fence bigint, its_token bigint, its_exit_status bigint, its_output bytea)
 RETURNS boolean
-LANGUAGE plpgsql VOLATILE SECURITY DEFINER
-SET search_path = pg_catalog, pg_temp
-SET lock_timeout = '5s'
-SET enable_seqscan = off SET enable_bitmapscan = off
+{writing}
+{no_scans}
 AS $$
 BEGIN
     PERFORM weir.commit_durably();
     UPDATE weir.locks AS k
-       SET state = CASE its_exit_status WHEN 0 THEN 2 ELSE 3 END, exit_status = its_exit_status,
+       SET state = CASE its_exit_status WHEN 0 THEN {lock_done} ELSE {lock_failed} END, exit_status = its_exit_status,
            ended = weir.clock_us(), output = its_output
      WHERE k.once AND k.name = its_name AND k.fence = its_fence
-       AND (its_token = 0 OR k.token = its_token) AND k.state = 1;
+       AND (its_token = 0 OR k.token = its_token) AND k.state = {lock_held};
     -- With that fence and not running any more: it was finished before.
     RETURN FOUND OR EXISTS (SELECT
                               FROM weir.locks AS k
@@ -131,10 +123,8 @@ $$;
 -- No row: there is no such key. Else taken says whether it was forgotten.
 CREATE OR REPLACE FUNCTION weir.once_forget(its_name text)
 RETURNS TABLE (taken boolean, holder_now text, fence_now bigint, since_now bigint, until_now bigint)
-LANGUAGE plpgsql VOLATILE SECURITY DEFINER
-SET search_path = pg_catalog, pg_temp
-SET lock_timeout = '5s'
-SET enable_seqscan = off SET enable_bitmapscan = off
+{writing}
+{no_scans}
 AS $$
 DECLARE
     l record;
@@ -147,7 +137,7 @@ BEGIN
     IF NOT FOUND THEN
         RETURN;
     END IF;
-    taken := l.state <> 1 OR l.lease_until <= weir.clock_us();
+    taken := l.state <> {lock_held} OR l.lease_until <= weir.clock_us();
     IF taken THEN
         DELETE FROM weir.locks AS k WHERE k.once AND k.name = its_name;
     END IF;

@@ -35,9 +35,7 @@ $$;
 -- their leases as well, so that the holder's next write is refused.
 CREATE OR REPLACE FUNCTION weir.clear_targets(the_targets bigint[], take boolean) RETURNS void
 LANGUAGE plpgsql VOLATILE
-SET plan_cache_mode = force_generic_plan
-SET enable_seqscan = off SET enable_bitmapscan = off
-SET enable_hashjoin = off SET enable_mergejoin = off SET jit = off
+{by_index}
 AS $$
 BEGIN
     UPDATE weir.targets AS t
@@ -53,17 +51,13 @@ BEGIN
 END
 $$;
 
--- UNBLOCK (1), PRIORITIZE (4), PAUSE (5), RESUME (6): how many targets it changed. new_override
+-- UNBLOCK, PRIORITIZE, PAUSE, RESUME: how many targets it changed. new_override
 -- NULL: back to what the reactions declare.
 CREATE OR REPLACE FUNCTION weir.operate(
     verb integer, the_targets bigint[], only_blocked boolean, new_override bigint, paused_by text)
 RETURNS bigint
-LANGUAGE plpgsql VOLATILE SECURITY DEFINER
-SET search_path = pg_catalog, pg_temp
-SET lock_timeout = '5s'
-SET plan_cache_mode = force_generic_plan
-SET enable_seqscan = off SET enable_bitmapscan = off
-SET enable_hashjoin = off SET enable_mergejoin = off SET jit = off
+{writing}
+{by_index}
 AS $$
 DECLARE
     changing bigint[];
@@ -74,21 +68,21 @@ BEGIN
                         FROM weir.targets AS t
                        WHERE t.id = ANY (changing)
                          AND CASE verb
-                             WHEN 1 THEN (t.blocked IS NOT NULL OR t.due IS NOT NULL)
+                             WHEN {verb_unblock} THEN (t.blocked IS NOT NULL OR t.due IS NOT NULL)
                                  AND NOT weir.is_passed(t.blocked, t.reaction, t.event, t.attempts)
-                             WHEN 4 THEN t.override IS DISTINCT FROM new_override
-                             WHEN 5 THEN NOT t.paused
-                             WHEN 6 THEN t.paused
+                             WHEN {verb_prioritize} THEN t.override IS DISTINCT FROM new_override
+                             WHEN {verb_pause} THEN NOT t.paused
+                             WHEN {verb_resume} THEN t.paused
                              END);
-    IF verb = 1 THEN
+    IF verb = {verb_unblock} THEN
         PERFORM weir.clear_targets(changing, false);
-    ELSIF verb = 4 THEN
+    ELSIF verb = {verb_prioritize} THEN
         UPDATE weir.targets AS t SET override = new_override WHERE t.id = ANY (changing);
     ELSE
         UPDATE weir.targets AS t
-           SET paused = (verb = 5),
-               paused_by = CASE WHEN verb = 5 THEN operate.paused_by ELSE '' END,
-               held = (t.blocked IS NOT NULL OR verb = 5)
+           SET paused = (verb = {verb_pause}),
+               paused_by = CASE WHEN verb = {verb_pause} THEN operate.paused_by ELSE '' END,
+               held = (t.blocked IS NOT NULL OR verb = {verb_pause})
          WHERE t.id = ANY (changing);
     END IF;
     PERFORM weir.derive(changing);
@@ -101,18 +95,14 @@ $$;
 -- log, unless the log has lost its end: then it is repaired, and so is its mark. A mark that its
 -- position has passed says nothing: any event that was routed may be one for it. Every target is
 -- cleared. Events that only the
--- router finds (rule 4) have to be routed again: their reactions are locked first, and since which
+-- router finds (rule WORK) have to be routed again: their reactions are locked first, and since which
 -- these are is known only when the targets are locked, a subscription that turned up in between makes
 -- the call start again (40001).
 CREATE OR REPLACE FUNCTION weir.operate_reset(
     the_targets bigint[], only_blocked boolean, to_position bigint)
 RETURNS bigint
-LANGUAGE plpgsql VOLATILE SECURITY DEFINER
-SET search_path = pg_catalog, pg_temp
-SET lock_timeout = '5s'
-SET plan_cache_mode = force_generic_plan
-SET enable_seqscan = off SET enable_bitmapscan = off
-SET enable_hashjoin = off SET enable_mergejoin = off SET jit = off
+{writing}
+{by_index}
 AS $$
 DECLARE
     log_end bigint := weir.log_end();
@@ -139,7 +129,7 @@ BEGIN
                                     ON d.reaction = r.id AND d.number = r.number
                               WHERE r.id = s.reaction
                               LIMIT 1) AS x
-         WHERE x.rule = 4 AND s.at > greatest(least(to_position, x.routed, log_end), x.since));
+         WHERE x.rule = {rule_work} AND s.at > greatest(least(to_position, x.routed, log_end), x.since));
     PERFORM 1
        FROM weir.reactions AS r
       WHERE r.id = ANY (routed_again)
@@ -149,7 +139,7 @@ BEGIN
     log_end := weir.log_end(); -- their marks do not move any more
 
     SELECT array_agg(s.target), array_agg(s.reaction), array_agg(a.new_at), array_agg(a.new_mark),
-           array_agg(x.rule = 4 AND s.at > a.new_at)
+           array_agg(x.rule = {rule_work} AND s.at > a.new_at)
       INTO item_targets, item_reactions, item_positions, item_marks, item_routed
       FROM unnest(locked) AS u (id)
      CROSS JOIN LATERAL (SELECT i.target, i.reaction, i.at, i.mark
@@ -221,9 +211,7 @@ $$;
 -- says what it saw, and is told to choose again when it is no longer so.
 CREATE OR REPLACE FUNCTION weir.skip_state(the_target bigint) RETURNS text
 LANGUAGE plpgsql STABLE
-SET plan_cache_mode = force_generic_plan
-SET enable_seqscan = off SET enable_bitmapscan = off
-SET enable_hashjoin = off SET enable_mergejoin = off SET jit = off
+{by_index}
 AS $$
 BEGIN
     RETURN (SELECT concat_ws(' ', t.fence, t.behind, t.blocked, t.event, t.reaction, t.attempts,
@@ -249,12 +237,8 @@ CREATE OR REPLACE FUNCTION weir.operate_skip(
     the_targets bigint[], states text[], the_reactions bigint[], the_events bigint[],
     the_attempts bigint[])
 RETURNS SETOF bigint
-LANGUAGE plpgsql VOLATILE SECURITY DEFINER
-SET search_path = pg_catalog, pg_temp
-SET lock_timeout = '5s'
-SET plan_cache_mode = force_generic_plan
-SET enable_seqscan = off SET enable_bitmapscan = off
-SET enable_hashjoin = off SET enable_mergejoin = off SET jit = off
+{writing}
+{by_index}
 AS $$
 DECLARE
     now_us bigint;
@@ -349,9 +333,7 @@ $$;
 
 -- Pauses or resumes a lane by its own row; whether it did.
 CREATE OR REPLACE FUNCTION weir.lane_pause(the_lane text, pause boolean, who text) RETURNS boolean
-LANGUAGE plpgsql VOLATILE SECURITY DEFINER
-SET search_path = pg_catalog, pg_temp
-SET lock_timeout = '5s'
+{writing}
 AS $$
 BEGIN
     PERFORM weir.commit_durably();
@@ -372,9 +354,7 @@ $$;
 
 -- Sends a parked event back to its reaction; whether it was not so before.
 CREATE OR REPLACE FUNCTION weir.parked_retry(the_parked bigint) RETURNS boolean
-LANGUAGE plpgsql VOLATILE SECURITY DEFINER
-SET search_path = pg_catalog, pg_temp
-SET lock_timeout = '5s'
+{writing}
 AS $$
 DECLARE
     its_target bigint;
@@ -383,11 +363,11 @@ BEGIN
     SELECT p.target INTO its_target FROM weir.parked AS p WHERE p.id = the_parked;
     IF its_target = 0 THEN
         RAISE EXCEPTION 'parked event % was parked while routing and has no target', the_parked
-            USING ERRCODE = 'WR018';
+            USING ERRCODE = {error_misuse};
     END IF;
     PERFORM 1 FROM weir.targets AS t WHERE t.id = its_target FOR NO KEY UPDATE;
     IF NOT EXISTS (SELECT 1 FROM weir.parked AS p WHERE p.id = the_parked) THEN
-        RAISE EXCEPTION 'no parked event with id %', the_parked USING ERRCODE = 'WR006';
+        RAISE EXCEPTION 'no parked event with id %', the_parked USING ERRCODE = {error_notfound};
     END IF;
     UPDATE weir.parked AS p SET sent_back = true WHERE p.id = the_parked AND NOT p.sent_back;
     IF NOT FOUND THEN
@@ -399,9 +379,7 @@ END
 $$;
 
 CREATE OR REPLACE FUNCTION weir.parked_drop(the_parked bigint) RETURNS void
-LANGUAGE plpgsql VOLATILE SECURITY DEFINER
-SET search_path = pg_catalog, pg_temp
-SET lock_timeout = '5s'
+{writing}
 AS $$
 DECLARE
     its_target bigint;
@@ -412,7 +390,7 @@ BEGIN
     PERFORM 1 FROM weir.targets AS t WHERE t.id = its_target FOR NO KEY UPDATE;
     DELETE FROM weir.parked AS p WHERE p.id = the_parked RETURNING p.sent_back INTO was_sent_back;
     IF NOT FOUND THEN
-        RAISE EXCEPTION 'no parked event with id %', the_parked USING ERRCODE = 'WR006';
+        RAISE EXCEPTION 'no parked event with id %', the_parked USING ERRCODE = {error_notfound};
     END IF;
     IF was_sent_back THEN
         PERFORM weir.derive(ARRAY[its_target]);
@@ -424,9 +402,7 @@ $$;
 CREATE OR REPLACE FUNCTION weir.snapshot_put(
     the_stream text, the_version bigint, the_revision text, the_data bytea)
 RETURNS void
-LANGUAGE plpgsql VOLATILE SECURITY DEFINER
-SET search_path = pg_catalog, pg_temp
-SET lock_timeout = '5s'
+{writing}
 AS $$
 BEGIN
     PERFORM weir.commit_durably();
@@ -435,7 +411,7 @@ BEGIN
     IF (the_version BETWEEN 0 AND (SELECT s.version FROM weir.streams AS s
                                     WHERE s.name = the_stream)) IS NOT TRUE THEN
         RAISE EXCEPTION 'stream "%" has no version %', the_stream, the_version
-            USING ERRCODE = 'WR002';
+            USING ERRCODE = {error_invalid};
     END IF;
     INSERT INTO weir.snapshots AS k (stream, version, revision, data)
     VALUES (the_stream, the_version, the_revision, the_data)
@@ -448,9 +424,7 @@ $$;
 -- Drops the snapshots of a category ('': of all streams) whose revision is another one; how many. A
 -- category is the names that are it, or begin with it and a '-' (the byte before '.').
 CREATE OR REPLACE FUNCTION weir.snapshot_drop(category text, keep_revision text) RETURNS bigint
-LANGUAGE plpgsql VOLATILE SECURITY DEFINER
-SET search_path = pg_catalog, pg_temp
-SET lock_timeout = '5s'
+{writing}
 AS $$
 DECLARE
     dropped bigint;

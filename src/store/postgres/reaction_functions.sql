@@ -45,9 +45,7 @@ $$;
 -- subscriptions, once for each of its elements.
 CREATE OR REPLACE FUNCTION weir.derive(target_ids bigint[]) RETURNS void
 LANGUAGE plpgsql VOLATILE
-SET plan_cache_mode = force_generic_plan
-SET enable_seqscan = off SET enable_bitmapscan = off
-SET enable_hashjoin = off SET enable_mergejoin = off SET enable_material = off SET jit = off
+{by_index_unkept}
 AS $$
 DECLARE
     wrong bigint[];
@@ -74,9 +72,7 @@ $$;
 -- subscription of it can be added meanwhile.
 CREATE OR REPLACE FUNCTION weir.derive_reaction(of_reaction bigint) RETURNS void
 LANGUAGE plpgsql VOLATILE
-SET plan_cache_mode = force_generic_plan
-SET enable_seqscan = off SET enable_bitmapscan = off
-SET enable_hashjoin = off SET enable_mergejoin = off SET enable_material = off SET jit = off
+{by_index_unkept}
 AS $$
 DECLARE
     ids bigint[];
@@ -100,9 +96,7 @@ RETURNS TABLE (
     given bigint, changed boolean, id bigint, name text, number bigint, since bigint,
     routed bigint, reread_to bigint, retired boolean, router text, router_until bigint,
     router_fence bigint, names text, source text, rule integer, rule_text text, attempts bigint)
-LANGUAGE plpgsql VOLATILE SECURITY DEFINER
-SET search_path = pg_catalog, pg_temp
-SET lock_timeout = '5s'
+{writing}
 AS $$
 #variable_conflict use_column
 DECLARE
@@ -115,9 +109,9 @@ BEGIN
     PERFORM weir.check_names('reaction', ARRAY[its_name], false);
     PERFORM weir.check_names('event name', given_names, true);
     PERFORM weir.check_names('source', ARRAY[given_source], true);
-    IF (given_rule BETWEEN 0 AND 4) IS NOT TRUE THEN
+    IF (given_rule BETWEEN {rule_constant} AND {rule_work}) IS NOT TRUE THEN
         RAISE EXCEPTION 'rule % of reaction "%" is none', given_rule, its_name
-            USING ERRCODE = 'WR002';
+            USING ERRCODE = {error_invalid};
     END IF;
     PERFORM weir.source_matches(given_source, ''); -- raises if it is a pattern that cannot be
     IF given_names IS NOT NULL THEN
@@ -136,7 +130,7 @@ BEGIN
         IF (begins BETWEEN 0 AND weir.log_end()) IS NOT TRUE THEN
             RAISE EXCEPTION 'it cannot begin at %, the log ends at %: write from: start, from: now '
                             'or a position up to %', begins, weir.log_end(), weir.log_end()
-                USING ERRCODE = 'WR002';
+                USING ERRCODE = {error_invalid};
         END IF;
         INSERT INTO weir.reactions AS r (name, number, since, routed)
         VALUES (its_name, 0, begins, begins)
@@ -177,9 +171,7 @@ END
 $$;
 
 CREATE OR REPLACE FUNCTION weir.retire(its_name text) RETURNS void
-LANGUAGE plpgsql VOLATILE SECURITY DEFINER
-SET search_path = pg_catalog, pg_temp
-SET lock_timeout = '5s'
+{writing}
 AS $$
 DECLARE
     reaction_id bigint;
@@ -192,7 +184,7 @@ BEGIN
      WHERE r.name = its_name
        FOR NO KEY UPDATE;
     IF NOT FOUND THEN
-        RAISE EXCEPTION 'no reaction "%"', its_name USING ERRCODE = 'WR006';
+        RAISE EXCEPTION 'no reaction "%"', its_name USING ERRCODE = {error_notfound};
     END IF;
     IF NOT was_retired THEN
         UPDATE weir.reactions AS r SET retired = true WHERE r.id = reaction_id;
@@ -206,9 +198,7 @@ $$;
 CREATE OR REPLACE FUNCTION weir.router_lease(
     by_holder text, lease_us bigint, reaction_ids bigint[], held_fences bigint[])
 RETURNS TABLE (fence bigint, until bigint)
-LANGUAGE plpgsql VOLATILE SECURITY DEFINER
-SET search_path = pg_catalog, pg_temp
-SET lock_timeout = '5s'
+{writing}
 AS $$
 DECLARE
     started bigint;

@@ -45,12 +45,8 @@ CREATE OR REPLACE FUNCTION weir.route(
     mark_firsts bigint[], mark_lasts bigint[], event_marks integer[], event_ids bigint[],
     park_steps integer[], park_events bigint[], park_errors text[], read_place bigint DEFAULT 0)
 RETURNS text
-LANGUAGE plpgsql VOLATILE SECURITY DEFINER
-SET search_path = pg_catalog, pg_temp
-SET lock_timeout = '5s'
-SET plan_cache_mode = force_generic_plan
-SET enable_seqscan = off SET enable_bitmapscan = off
-SET enable_hashjoin = off SET enable_mergejoin = off SET enable_material = off SET jit = off
+{writing}
+{by_index_unkept}
 AS $$
 DECLARE
     r record;
@@ -81,7 +77,7 @@ BEGIN
         FOR NO KEY UPDATE;
     IF read_place <> 0 AND read_place <> weir.server() + (SELECT s.number FROM weir.store AS s) THEN
         RAISE EXCEPTION 'what is routed was read from another server, or before this one started'
-            USING ERRCODE = 'WR003';
+            USING ERRCODE = {error_conflict};
     END IF;
 
     last := weir.log_end();
@@ -97,18 +93,18 @@ BEGIN
      LIMIT 1;
     IF FOUND THEN
         IF r.id IS NULL THEN
-            RAISE EXCEPTION 'no reaction with id %', r.reaction USING ERRCODE = 'WR003';
+            RAISE EXCEPTION 'no reaction with id %', r.reaction USING ERRCODE = {error_conflict};
         ELSIF r.retired THEN
-            RAISE EXCEPTION 'reaction "%" is retired', r.name USING ERRCODE = 'WR003';
+            RAISE EXCEPTION 'reaction "%" is retired', r.name USING ERRCODE = {error_conflict};
         ELSIF r.current_number IS DISTINCT FROM r.number THEN
             RAISE EXCEPTION 'reaction "%" has definition %, routed with %',
-                r.name, r.current_number, r.number USING ERRCODE = 'WR003';
+                r.name, r.current_number, r.number USING ERRCODE = {error_conflict};
         ELSIF r.routed = r.begins THEN
             RAISE EXCEPTION 'reaction "%" cannot be routed from % to %: the log ends at %',
-                r.name, r.begins, r.ends, last USING ERRCODE = 'WR003';
+                r.name, r.begins, r.ends, last USING ERRCODE = {error_conflict};
         END IF;
         RAISE EXCEPTION 'reaction "%" is routed up to %, expected %', r.name, r.routed, r.begins
-            USING ERRCODE = 'WR003';
+            USING ERRCODE = {error_conflict};
     END IF;
     SELECT array_agg(d.rule ORDER BY s.place),
            array_agg(l.reread_to ORDER BY s.place),
@@ -122,7 +118,7 @@ BEGIN
       WHERE NOT EXISTS (SELECT FROM weir.events AS e WHERE e.id = k.event)
       LIMIT 1;
     IF FOUND THEN
-        RAISE EXCEPTION 'what cannot be routed is no event of this log' USING ERRCODE = 'WR003';
+        RAISE EXCEPTION 'what cannot be routed is no event of this log' USING ERRCODE = {error_conflict};
     END IF;
     -- Steps are known to be there.
     IF (weir.is_list(step_reactions, cardinality(step_reactions))
@@ -146,7 +142,7 @@ BEGIN
         AND NOT EXISTS (SELECT FROM unnest(mark_firsts, mark_lasts) AS m (begins, final)
                          WHERE m.begins > m.final)) IS NOT TRUE THEN
         RAISE EXCEPTION 'what is routed does not lie in the log, which ends at %', last
-            USING ERRCODE = 'WR003';
+            USING ERRCODE = {error_conflict};
     END IF;
     IF mark_count > 0 THEN
         PERFORM weir.check_names('source', mark_sources, true);
@@ -163,8 +159,8 @@ BEGIN
           LIMIT 1;
         IF FOUND THEN
             -- A lane that does not fit is refused before anything is written. The lane of a target
-            -- that is new is that of the first mark that makes it. 4 is the rule WORK: what is read
-            -- again was routed before, and makes nothing.
+            -- that is new is that of the first mark that makes it. What is read again by the rule WORK was
+            -- routed before, and makes nothing.
             SELECT w.*
               INTO r
               FROM (SELECT m.place, m.name, m.lane, ids[m.name + 1] AS id,
@@ -172,7 +168,7 @@ BEGIN
                                OVER (PARTITION BY m.name ORDER BY NOT m.makes, m.place)) AS has,
                            min(m.place) FILTER (WHERE m.makes) OVER (PARTITION BY m.name) AS made_at
                       FROM (SELECT u.place, u.name, u.lane,
-                                   NOT (rules[u.step + 1] = 4 AND u.final <= rereads[u.step + 1])
+                                   NOT (rules[u.step + 1] = {rule_work} AND u.final <= rereads[u.step + 1])
                                        AS makes
                               FROM unnest(mark_steps, mark_names, mark_lanes, mark_lasts)
                                    WITH ORDINALITY AS u (step, name, lane, final, place)) AS m) AS w
@@ -182,7 +178,7 @@ BEGIN
             IF FOUND THEN
                 RAISE EXCEPTION 'target "%" is in lane "%", not in "%"',
                     names[r.name + 1], r.has, r.lane
-                    USING ERRCODE = 'WR002', DETAIL = (r.place - 1)::text;
+                    USING ERRCODE = {error_invalid}, DETAIL = (r.place - 1)::text;
             END IF;
 
             -- A new target is inserted with what weir.derive will nearly always find right: written
@@ -199,7 +195,7 @@ BEGIN
                            WITH ORDINALITY
                            AS u (step, name, lane, priority, begins, final, place)
                      WHERE ids[u.name + 1] IS NULL
-                       AND NOT (rules[u.step + 1] = 4 AND u.final <= rereads[u.step + 1])
+                       AND NOT (rules[u.step + 1] = {rule_work} AND u.final <= rereads[u.step + 1])
                      ORDER BY u.name, u.place) AS n;
         END IF;
     END IF;
@@ -272,7 +268,7 @@ BEGIN
             IF FOUND THEN
                 RAISE EXCEPTION 'target "%" is in lane "%", not in "%"',
                     names[r.name + 1], lanes[r.name + 1], r.lane
-                    USING ERRCODE = 'WR002', DETAIL = (r.place - 1)::text;
+                    USING ERRCODE = {error_invalid}, DETAIL = (r.place - 1)::text;
             END IF;
         END IF;
     END IF;
@@ -313,7 +309,7 @@ BEGIN
                                     END AS fresh,
                                s.at AS was_at, s.mark AS was_mark, s.priority AS was_priority,
                                greatest(s.at, -1,
-                                        CASE WHEN rules[m.step + 1] = 4
+                                        CASE WHEN rules[m.step + 1] = {rule_work}
                                                   AND s.was_reset IS NOT TRUE
                                              THEN rereads[m.step + 1] END) AS floor
                           FROM unnest(mark_steps, mark_names, mark_rounds, mark_priorities,
@@ -363,7 +359,7 @@ BEGIN
             touched := touched || changed;
             beyond := beyond || met;
 
-            IF 4 = ANY (rules) THEN
+            IF {rule_work} = ANY (rules) THEN
                 -- Beyond its mark a subscription has none. ON CONFLICT would cost as much again.
                 INSERT INTO weir.work (target, reaction, event)
                 SELECT w.target, w.reaction, w.event
@@ -371,7 +367,7 @@ BEGIN
                                step_reactions[mark_steps[e.mark + 1] + 1] AS reaction
                           FROM unnest(event_marks, event_ids) AS e (mark, event)
                          WHERE e.event > floors[e.mark + 1] AND mark_rounds[e.mark + 1] = this_round
-                           AND rules[mark_steps[e.mark + 1] + 1] = 4
+                           AND rules[mark_steps[e.mark + 1] + 1] = {rule_work}
                         OFFSET 0) AS w
                  WHERE w.target IS NOT NULL
                    AND (w.event > coalesce(had[w.mark + 1], 0)
@@ -421,9 +417,7 @@ CREATE OR REPLACE FUNCTION weir.subscribe(
     target_name text, in_lane text, for_reaction bigint, its_priority bigint, its_source text,
     its_value text, begins bigint)
 RETURNS bigint
-LANGUAGE plpgsql VOLATILE SECURITY DEFINER
-SET search_path = pg_catalog, pg_temp
-SET lock_timeout = '5s'
+{writing}
 AS $$
 DECLARE
     target_id bigint;
@@ -436,12 +430,12 @@ BEGIN
     PERFORM weir.check_names('value', array_remove(ARRAY[its_value], ''), true);
     IF (begins BETWEEN 0 AND weir.log_end()) IS NOT TRUE THEN
         RAISE EXCEPTION 'a subscription cannot begin at %: the log ends at %', begins,
-            weir.log_end() USING ERRCODE = 'WR002';
+            weir.log_end() USING ERRCODE = {error_invalid};
     END IF;
     -- Against a retire that looks for the reaction's targets.
     PERFORM FROM weir.reactions AS r WHERE r.id = for_reaction FOR NO KEY UPDATE;
     IF NOT FOUND THEN
-        RAISE EXCEPTION 'no reaction with id %', for_reaction USING ERRCODE = 'WR006';
+        RAISE EXCEPTION 'no reaction with id %', for_reaction USING ERRCODE = {error_notfound};
     END IF;
     IF NOT EXISTS (SELECT FROM weir.targets AS t WHERE t.name = target_name) THEN
         INSERT INTO weir.lanes (lane)
@@ -458,7 +452,7 @@ BEGIN
        FOR NO KEY UPDATE;
     IF has <> in_lane THEN
         RAISE EXCEPTION 'target "%" is in lane "%", not in "%"', target_name, has, in_lane
-            USING ERRCODE = 'WR002';
+            USING ERRCODE = {error_invalid};
     END IF;
     -- A subscription that is there already keeps its position.
     INSERT INTO weir.subscriptions (target, reaction, at, mark, priority, source, value)

@@ -33,6 +33,20 @@
 #include <inttypes.h>
 #include <stdio.h>
 
+/* What words.sql calls by a name means the same here. */
+_Static_assert(SQL_RULE_CONSTANT == STORE_RULE_CONSTANT && SQL_RULE_STREAM == STORE_RULE_STREAM &&
+                   SQL_RULE_CATEGORY == STORE_RULE_CATEGORY && SQL_RULE_NAME == STORE_RULE_NAME &&
+                   SQL_RULE_WORK == STORE_RULE_WORK,
+               "the rules of words.sql");
+_Static_assert(SQL_VERB_UNBLOCK == STORE_UNBLOCK && SQL_VERB_PRIORITIZE == STORE_PRIORITIZE &&
+                   SQL_VERB_PAUSE == STORE_PAUSE && SQL_VERB_RESUME == STORE_RESUME,
+               "the verbs of words.sql");
+_Static_assert(SQL_LOCK_HELD == STORE_ONCE_RUNNING && SQL_LOCK_DONE == STORE_ONCE_DONE &&
+                   SQL_LOCK_FAILED == STORE_ONCE_FAILED,
+               "the states of words.sql");
+_Static_assert(SQL_STATUS_NOTFOUND == WEIR_ENOTFOUND && SQL_STATUS_LOST == WEIR_ELOST,
+               "the statuses of words.sql");
+
 /* 2: clients of schema 1 name a lease by its fence alone, which is not enough (schema_2.sql). */
 static const pg_schema_step steps[] = {
     { .version = 2, .change = sql_schema_2 },

@@ -2,7 +2,7 @@
 -- later is in schema_2.sql.
 --
 -- Everything lives in one PostgreSQL schema. It is written `weir.` in all .sql files of this
--- directory, so that they run as they stand; schema.c puts another name in its place when the store
+-- directory; schema.c puts another name in its place when the store
 -- URL asks for one. `weir.` must therefore never stand for anything else, comments apart.
 --
 -- What must stay true:

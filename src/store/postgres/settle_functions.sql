@@ -31,19 +31,19 @@ LANGUAGE plpgsql VOLATILE
 AS $$
 BEGIN
     IF found_fence IS NULL THEN
-        RAISE EXCEPTION 'no target with id %', the_target USING ERRCODE = 'WR006';
+        RAISE EXCEPTION 'no target with id %', the_target USING ERRCODE = {error_notfound};
     ELSIF found_fence IS DISTINCT FROM the_fence THEN
         RAISE EXCEPTION 'the lease is lost: fence %, the target is at %', the_fence, found_fence
-            USING ERRCODE = 'WR011';
+            USING ERRCODE = {error_lost};
     ELSIF is_held IS NOT TRUE THEN
         RAISE EXCEPTION 'the lease is lost: nobody holds fence %', the_fence
-            USING ERRCODE = 'WR011';
+            USING ERRCODE = {error_lost};
     ELSIF the_token <> 0 AND found_token <> the_token THEN
         RAISE EXCEPTION 'the lease is lost: fence % was taken again on this log', the_fence
-            USING ERRCODE = 'WR011';
+            USING ERRCODE = {error_lost};
     ELSIF found_log <> weir.log() THEN
         RAISE EXCEPTION 'the lease is lost: fence % was taken on a log that was cut off',
-            the_fence USING ERRCODE = 'WR011';
+            the_fence USING ERRCODE = {error_lost};
     END IF;
 END
 $$;
@@ -61,9 +61,7 @@ CREATE OR REPLACE FUNCTION weir.park(
     the_errors text[], now_us bigint)
 RETURNS void
 LANGUAGE plpgsql VOLATILE
-SET plan_cache_mode = force_generic_plan
-SET enable_seqscan = off SET enable_bitmapscan = off
-SET enable_hashjoin = off SET enable_mergejoin = off SET jit = off
+{by_index}
 AS $$
 BEGIN
     FOR i IN 1 .. cardinality(the_targets) LOOP
@@ -75,7 +73,7 @@ BEGIN
            AND p.event = the_events[i];
         IF NOT FOUND THEN
             IF NOT EXISTS (SELECT FROM weir.events AS e WHERE e.id = the_events[i]) THEN
-                RAISE EXCEPTION 'no event with position %', the_events[i] USING ERRCODE = 'WR006';
+                RAISE EXCEPTION 'no event with position %', the_events[i] USING ERRCODE = {error_notfound};
             END IF;
             INSERT INTO weir.parked (reaction, target, event, attempts, parked, error)
             VALUES (the_reactions[i], the_targets[i], the_events[i], the_attempts[i], now_us,
@@ -100,9 +98,7 @@ $$;
 -- Locks these targets in the order of their names. Ids of no target are passed over.
 CREATE OR REPLACE FUNCTION weir.lock_targets(the_targets bigint[]) RETURNS void
 LANGUAGE plpgsql VOLATILE
-SET plan_cache_mode = force_generic_plan
-SET enable_seqscan = off SET enable_bitmapscan = off
-SET enable_hashjoin = off SET enable_mergejoin = off SET jit = off
+{by_index}
 AS $$
 DECLARE
     next_target bigint;
@@ -133,12 +129,8 @@ CREATE OR REPLACE FUNCTION weir.settle(
     fails boolean, failure_reaction bigint, failure_event bigint, failure_error text,
     ends integer, lease_us bigint, until_us bigint,
     OUT lease_end bigint, OUT is_behind boolean)
-LANGUAGE plpgsql VOLATILE SECURITY DEFINER
-SET search_path = pg_catalog, pg_temp
-SET lock_timeout = '5s'
-SET plan_cache_mode = force_generic_plan
-SET enable_seqscan = off SET enable_bitmapscan = off
-SET enable_hashjoin = off SET enable_mergejoin = off SET jit = off
+{writing}
+{by_index}
 AS $$
 DECLARE
     now_us bigint;
@@ -181,7 +173,7 @@ BEGIN
      LIMIT 1;
     IF missing IS NOT NULL THEN
         RAISE EXCEPTION 'target % has no subscription of reaction %', the_target, missing
-            USING ERRCODE = 'WR006';
+            USING ERRCODE = {error_notfound};
     END IF;
 
     -- at <= mark always: a position beyond the mark takes the mark with it. A mark may itself lie
@@ -190,7 +182,7 @@ BEGIN
         SELECT max(u.to_position) INTO furthest FROM unnest(advance_to) AS u (to_position);
         IF furthest > weir.log_end() THEN
             RAISE EXCEPTION 'the lease is lost: it was settled at %, beyond the end of the log (%)',
-                furthest, weir.log_end() USING ERRCODE = 'WR011';
+                furthest, weir.log_end() USING ERRCODE = {error_lost};
         END IF;
         FOR moved IN
             UPDATE weir.subscriptions AS s
@@ -318,12 +310,8 @@ $$;
 CREATE OR REPLACE FUNCTION weir.fenced(
     the_targets bigint[], the_fences bigint[], the_tokens bigint[], lease_us bigint)
 RETURNS TABLE (status integer, lease_end bigint)
-LANGUAGE plpgsql VOLATILE SECURITY DEFINER
-SET search_path = pg_catalog, pg_temp
-SET lock_timeout = '5s'
-SET plan_cache_mode = force_generic_plan
-SET enable_seqscan = off SET enable_bitmapscan = off
-SET enable_hashjoin = off SET enable_mergejoin = off SET jit = off
+{writing}
+{by_index}
 AS $$
 DECLARE
     now_us bigint;

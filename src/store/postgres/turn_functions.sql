@@ -28,12 +28,8 @@ RETURNS TABLE (
     leased_until bigint, leased_watermark bigint, leased_priority bigint, leased_lost bigint, kind integer,
     of_reaction bigint, first_number bigint, second_number bigint, third_number bigint,
     work_source text, work_value text)
-LANGUAGE plpgsql VOLATILE SECURITY DEFINER
-SET search_path = pg_catalog, pg_temp
-SET lock_timeout = '5s'
-SET plan_cache_mode = force_generic_plan
-SET enable_seqscan = off SET enable_bitmapscan = off SET enable_sort = off
-SET enable_hashjoin = off SET enable_mergejoin = off SET enable_material = off SET jit = off
+{writing}
+{in_index_order}
 AS $$
 DECLARE
     refused bigint[];            -- targets whose settle writes nothing, with
@@ -60,16 +56,16 @@ BEGIN
     SELECT coalesce(array_agg(j.target), '{}'), array_agg(j.status)
       INTO refused, statuses
       FROM (SELECT u.target,
-                   CASE WHEN t.fence IS NULL THEN -6
+                   CASE WHEN t.fence IS NULL THEN {status_notfound}
                         WHEN t.fence IS DISTINCT FROM u.fence OR t.holder IS NULL OR t.log <> this_log
-                            OR (u.token <> 0 AND t.token <> u.token) THEN -11
+                            OR (u.token <> 0 AND t.token <> u.token) THEN {status_lost}
                         ELSE 0 END AS status
               FROM unnest(settle_targets, settle_fences, settle_tokens)
                    AS u (target, fence, token)
               LEFT JOIN LATERAL (SELECT x.fence, x.token, x.log, x.holder FROM weir.targets AS x
                                   WHERE x.id = u.target LIMIT 1) AS t ON true) AS j
      WHERE j.status <> 0;
-    SELECT refused || array_agg(m.target), statuses || array_agg(-6::bigint)
+    SELECT refused || array_agg(m.target), statuses || array_agg({status_notfound}::bigint)
       INTO refused, statuses
       FROM (SELECT DISTINCT a.target
               FROM unnest(advance_targets, advance_reactions) AS a (target, reaction)
@@ -81,7 +77,7 @@ BEGIN
     -- There is no such position in this log: as in weir.settle.
     last := weir.log_end();
     IF (last >= ALL (advance_to)) IS NOT TRUE THEN
-        SELECT refused || array_agg(m.target), statuses || array_agg(-11::bigint)
+        SELECT refused || array_agg(m.target), statuses || array_agg({status_lost}::bigint)
           INTO refused, statuses
           FROM (SELECT DISTINCT a.target
                   FROM unnest(advance_targets, advance_to) AS a (target, to_position)
@@ -109,13 +105,13 @@ BEGIN
       INTO moved_targets, moved_reactions, moved_to
       FROM moved AS m;
 
-    -- Only reactions whose rule is WORK (4) have work rows, or had it once.
+    -- Only reactions whose rule is WORK have work rows, or had it once.
     with_work := ARRAY(SELECT d.reaction
                          FROM weir.definitions AS d
                         WHERE d.reaction = ANY (ARRAY(SELECT DISTINCT u.reaction
                                                         FROM unnest(moved_reactions)
                                                              AS u (reaction)))
-                          AND d.rule = 4);
+                          AND d.rule = {rule_work});
     IF with_work <> '{}' THEN
         DELETE FROM weir.work AS k
          WHERE k.ctid = ANY (ARRAY(

@@ -41,11 +41,11 @@ BEGIN
     LOOP
         -- Up to here nothing of the stream can be unhandled.
         handled := CASE r.rule
-            WHEN 1 THEN (SELECT min(s.at) FROM weir.subscriptions AS s
+            WHEN {rule_stream} THEN (SELECT min(s.at) FROM weir.subscriptions AS s
                           WHERE s.reaction = r.id AND s.value = stream_name)
-            WHEN 2 THEN (SELECT min(s.at) FROM weir.subscriptions AS s
+            WHEN {rule_category} THEN (SELECT min(s.at) FROM weir.subscriptions AS s
                           WHERE s.reaction = r.id AND s.value = split_part(stream_name, '-', 1))
-            WHEN 4 THEN r.since
+            WHEN {rule_work} THEN r.since
             ELSE (SELECT min(s.at) FROM weir.subscriptions AS s WHERE s.reaction = r.id)
         END;
         handled := greatest(least(coalesce(handled, r.routed), r.routed), r.since);
@@ -67,9 +67,9 @@ BEGIN
             AND CASE WHEN r.names IS NULL THEN left(e.name, 1) <> '$'
                      ELSE e.name = ANY (r.names) END
             AND (e.id > r.routed OR CASE r.rule
-                WHEN 3 THEN e.id > (SELECT min(s.at) FROM weir.subscriptions AS s
+                WHEN {rule_name} THEN e.id > (SELECT min(s.at) FROM weir.subscriptions AS s
                                      WHERE s.reaction = r.id AND s.value = e.name)
-                WHEN 4 THEN EXISTS (SELECT FROM weir.work AS w
+                WHEN {rule_work} THEN EXISTS (SELECT FROM weir.work AS w
                                      WHERE w.reaction = r.id AND w.event = e.id)
                 ELSE true END)
           LIMIT 1;

@@ -10,9 +10,7 @@ CREATE OR REPLACE FUNCTION weir.worker_beat(
     its_numbers bigint[], is_draining boolean, lease_us bigint, kept_us bigint, forget_max bigint,
     its_metrics text)
 RETURNS void
-LANGUAGE plpgsql VOLATILE SECURITY DEFINER
-SET search_path = pg_catalog, pg_temp
-SET lock_timeout = '5s'
+{writing}
 AS $$
 DECLARE
     started bigint := weir.clock_us();
@@ -30,7 +28,7 @@ BEGIN
        OR array_position(its_reactions, NULL) IS NOT NULL
        OR array_position(its_numbers, NULL) IS NOT NULL THEN
         RAISE EXCEPTION 'worker "%" says what cannot be kept', its_name
-            USING ERRCODE = 'WR002',
+            USING ERRCODE = {error_invalid},
                   HINT = 'Nothing of it may be null, no time is negative, and each reaction has '
                          'one number.';
     END IF;
