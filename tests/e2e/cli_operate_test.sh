@@ -82,7 +82,7 @@ answers() {
     state worker w-mail mail 60 mail
     why mail-order-1
     is "why: ready" "$reason: $answer" "ready: mail-order-1 is ready: the next free one of 1 worker of its lane takes it"
-    is "with the worker as evidence" "$(member .evidence.workers.0 <<<"$out")" '{"worker": "w-mail", "host": "h", "pid": 42}'
+    is "with the worker as evidence" "$(member .evidence.workers.0 <<<"$out")" '{"worker": "w-mail", "host": "h", "pid": 4194304}'
     state declare audit stream 'order-*' && state route audit mail mail-
     why mail-order-1
     like "why: ready, and one reaction is known to none" "$reason: $answer" '^ready: .*; but its reaction audit is handled by none of them$'
@@ -91,7 +91,7 @@ answers() {
     ok "a lease" state hold mail-order-1 w-mail 60
     fence=$out
     why mail-order-1
-    like "why: leased" "$reason: $answer" "^leased: mail-order-1 is leased by w-mail on host h \(process 42\); the lease ends or is renewed $time_re$"
+    like "why: leased" "$reason: $answer" "^leased: mail-order-1 is leased by w-mail on host h \(process 4194304\); the lease ends or is renewed $time_re$"
     is "the fence is evidence" "$(member .evidence.fence <<<"$out")" "$fence"
     ok "somebody the list does not know" state hold mail-order-3 stranger 60
     why mail-order-3

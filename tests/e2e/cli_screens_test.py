@@ -224,6 +224,8 @@ def handlers_that_fail(story):
     story.quiet("append", "order-6", "OrderPaid", "{}")
     story.state("route", "mail", "mail", "mail-")
     story.state("worker", "w1", "mail", "36000", "mail")
+    # As wide as any name of a worker, so that the one that ran here does not decide what has room.
+    story.state("worker", "weir@host-2:4194304:0123456789abcdef", "mail", "36000", "mail")
     story.state("hold", "mail-order-4", "w1", "10800")
     story.state("defer", "mail-order-5", "18000", "the mail server said: come back later")
     story.quiet("pause", "mail-order-6")

@@ -14,7 +14,7 @@
  *   target_state worker HOLDER LANE SECONDS [REACTION...]
  *
  * The store is $WEIR_STORE. Each is what a worker does, through the port, in a process of its own;
- * a worker is on host "h" and has the pid 42.
+ * a worker is on host "h" and has the greatest pid there is, so that no other is wider.
  */
 #include "api/api.h"
 #include "base/clock.h"
@@ -30,7 +30,7 @@ enum {
     LONG_US = 60 * SECOND_US,
     LOST_MAX = 3,
     WORKER_REACTIONS_MAX = 8,
-    WORKER_PID = 42,
+    WORKER_PID = 4194304,
 };
 
 static weir_store *store;
