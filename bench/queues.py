@@ -137,9 +137,9 @@ def recommended(store, lease):
 
 # Name, workers, rows at a time, rows, finished one by one, least of raw.
 WORK = (
-    ("one at a time, 1 worker", 1, 1, 3000, 1, 0.8),
-    ("one at a time, 4 workers", 4, 1, 8000, 1, 0.8),
-    ("in hundreds, 1 worker", 1, 100, 50000, 0, 0.8),
+    ("one at a time, 1 worker", 1, 1, 3000, 1, 0.85),
+    ("one at a time, 4 workers", 4, 1, 8000, 1, 0.85),
+    ("in hundreds, 1 worker", 1, 100, 50000, 0, 0.85),
     ("taken in hundreds, finished one by one", 1, 100, 5000, 1, None),
 )
 

@@ -1,32 +1,35 @@
 /* raw_postgres.c - the reference for PostgreSQL: the least code that does the same durable work.
  *
  *     raw_postgres init --url CONNINFO                          an empty schema "raw"
- *     raw_postgres bare --url CONNINFO --count N                N INSERTs, one to a transaction
- *     raw_postgres append --url CONNINFO --count N --batch B    B to a transaction, one statement,
- *                                                               versions checked
- *     raw_postgres many --url CONNINFO --count N --callers C    C connections, each with one call
- *                                                               at a time: shared lock, head row,
- *                                                               version check
+ *     raw_postgres append --url CONNINFO --statement S, and the load of load.h
+ *                                                               one transaction per append, one
+ *                                                               connection per caller
+ *     raw_postgres group --url CONNINFO --writers W, and the load of load.h
+ *                                                               group commit over W connections
+ *                                                               (raw_group.h): one statement per
+ *                                                               transaction, versions checked
  *     raw_postgres fill --url CONNINFO --count N                one stream of N events, to be read
  *     raw_postgres read --url CONNINFO                          reads it, by version, in one SELECT
  *
- * Statements are prepared, parameters and results binary. No keys, no categories, no validation.
+ * S names one of `statements` below: a bare INSERT, a version check under a shared lock, or a
+ * function of a peer whose schema exists. All are prepared and called in the same way. Raw has no
+ * keys, no categories and no validation.
  */
 #include "bench.h"
+#include "raw_group.h"
 
 #include <arpa/inet.h>
 #include <endian.h>
 #include <libpq-fe.h>
-#include <pthread.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
 enum {
-    CONNECTIONS_MAX = 64,
     OID_INT8 = 20,
     OID_TEXT = 25,
     OID_JSON = 114,
+    OID_JSONB = 3802,
     OID_INT8S = 1016,
     OID_TEXTS = 1009,
     OID_JSONS = 199
@@ -37,31 +40,35 @@ static const char schema[] =
     "CREATE TABLE raw.events (id bigserial PRIMARY KEY, stream text COLLATE \"C\" NOT NULL,"
     " version bigint NOT NULL, name text NOT NULL, data json NOT NULL, meta json NOT NULL,"
     " created timestamptz NOT NULL DEFAULT clock_timestamp(), UNIQUE (stream, version));"
-    "CREATE TABLE raw.streams (name text COLLATE \"C\" PRIMARY KEY, version bigint NOT NULL)"
-    " WITH (fillfactor = 70);"
-    "CREATE FUNCTION raw.append(s text, expected bigint, n text, d json, m json) RETURNS bigint"
+    "CREATE FUNCTION raw.append(s text, v bigint, n text, d json, m json) RETURNS bigint"
     " LANGUAGE plpgsql AS $$ DECLARE head bigint; position bigint; BEGIN"
     "  PERFORM pg_advisory_xact_lock_shared(1, 1);"
-    "  SELECT version INTO head FROM raw.streams WHERE name = s FOR NO KEY UPDATE;"
-    "  IF NOT FOUND THEN INSERT INTO raw.streams VALUES (s, -1); head := -1; END IF;"
-    "  IF head <> expected THEN RETURN -1; END IF;"
-    "  INSERT INTO raw.events (stream, version, name, data, meta)"
-    "   VALUES (s, head + 1, n, d, m) RETURNING id INTO position;"
-    "  UPDATE raw.streams SET version = head + 1 WHERE name = s;"
+    "  SELECT version INTO head FROM raw.events WHERE stream = s ORDER BY version DESC LIMIT 1;"
+    "  IF coalesce(head, -1) + 1 <> v THEN RAISE EXCEPTION 'a version is not as expected'; END IF;"
+    "  INSERT INTO raw.events (stream, version, name, data, meta) VALUES (s, v, n, d, m)"
+    "   RETURNING id INTO position;"
     "  RETURN position; END $$;";
 
-static const char insert_bare[] = "INSERT INTO raw.events (stream, version, name, data, meta)"
-                                  " VALUES ($1, $2, $3, $4, $5)";
-static const char insert_batch[] =
+/* $1 stream, $2 version, $3 name, $4 data, $5 meta. */
+static const struct statement {
+    const char *name, *sql;
+    Oid json;
+} statements[] = {
+    { "bare",
+      "INSERT INTO raw.events (stream, version, name, data, meta) VALUES ($1, $2, $3, $4, $5)",
+      OID_JSON },
+    { "checked", "SELECT raw.append($1, $2, $3, $4, $5)", OID_JSON },
+    { "pgmq", "SELECT * FROM pgmq.send('jobs', $4)", OID_JSONB },
+    { "message-db",
+      "SELECT write_message(CAST(gen_random_uuid() AS varchar), $1, $3, $4, $5, $2 - 1)",
+      OID_JSONB },
+};
+static const char insert_group[] =
     "INSERT INTO raw.events (stream, version, name, data, meta)"
     " SELECT e.stream, e.version, e.name, e.data, e.meta"
     " FROM unnest($1, $2, $3, $4, $5) AS e (stream, version, name, data, meta)"
     " WHERE e.version = 1 + coalesce((SELECT max(x.version) FROM raw.events AS x"
     "                                  WHERE x.stream = e.stream), -1)";
-static const char insert_checked[] = "SELECT raw.append($1, $2, $3, $4, $5)";
-
-static const Oid types_one[] = { OID_TEXT, OID_INT8, OID_TEXT, OID_JSON, OID_JSON };
-static const Oid types_many[] = { OID_TEXTS, OID_INT8S, OID_TEXTS, OID_JSONS, OID_JSONS };
 
 static PGconn *connect_to(const char *url)
 {
@@ -83,23 +90,32 @@ static void prepare(PGconn *c, const char *sql, const Oid *types)
     PQclear(r);
 }
 
-/* One event; the affected rows or the function's answer say whether it was written. */
-static void append_one(PGconn *c, const char *stream, size_t stream_len, int64_t version,
-                       int64_t number, int checked)
+static void *statement_open(const char *url, const char *name)
 {
+    for (size_t i = 0; i < sizeof statements / sizeof statements[0]; i++) {
+        const struct statement *s = &statements[i];
+        if (strcmp(name, s->name) == 0) {
+            PGconn *c = connect_to(url);
+            prepare(c, s->sql, (const Oid[]){ OID_TEXT, OID_INT8, OID_TEXT, s->json, s->json });
+            return c;
+        }
+    }
+    bench_must(0, "no such statement");
+    return NULL;
+}
+
+static void append_one(void *caller, const bench_event *e)
+{
+    PGconn *c = caller;
     char data[BENCH_DATA_BYTES];
-    const size_t data_len = bench_data(data, number);
-    const uint64_t big = htobe64((uint64_t)version);
-    const char *values[] = { stream, (const char *)&big, "OrderPlaced", data, bench_meta };
-    const int lengths[] = { (int)stream_len, 8, 11, (int)data_len, (int)strlen(bench_meta) };
-    const int formats[] = { 1, 1, 1, 1, 1 };
+    const uint64_t big = htobe64((uint64_t)e->version);
+    const char *values[] = { e->stream, (const char *)&big, "OrderPlaced", data, bench_meta };
+    const int lengths[] = { 0, 8, 0, 0, 0 };
+    const int formats[] = { 0, 1, 0, 0, 0 };
+    (void)bench_data(data, e->number);
     PGresult *r = PQexecPrepared(c, "s", 5, values, lengths, formats, 1);
     must(c, r);
-    if (checked) {
-        uint64_t id;
-        memcpy(&id, PQgetvalue(r, 0, 0), sizeof id);
-        bench_must((int64_t)be64toh(id) > 0, "a version is not as expected");
-    }
+    bench_must(strcmp(PQcmdTuples(r), "1") == 0, "an event was not written");
     PQclear(r);
 }
 
@@ -142,102 +158,72 @@ static void array_end(array *a)
     memcpy(a->bytes + 12, &big, sizeof big);
 }
 
-static void append_batch(PGconn *c, array arrays[5], int64_t batch)
+typedef struct writer {
+    PGconn *c;
+    array arrays[5];
+} writer;
+
+static void write_group(void *ctx, const group_item *items, int64_t count)
 {
+    static const Oid elements[] = { OID_TEXT, OID_INT8, OID_TEXT, OID_JSON, OID_JSON };
+    static const int formats[] = { 1, 1, 1, 1, 1 };
+    writer *w = ctx;
+    array *arrays = w->arrays;
+    char data[BENCH_DATA_BYTES];
     const char *values[5];
     int lengths[5];
-    const int formats[] = { 1, 1, 1, 1, 1 };
+    for (int i = 0; i < 5; i++) {
+        array_reset(&arrays[i], elements[i]);
+    }
+    for (const group_item *item = items; item != NULL; item = item->next) {
+        const bench_event *e = item->event;
+        const uint64_t version = htobe64((uint64_t)e->version);
+        push(&arrays[0], e->stream, e->stream_len);
+        push(&arrays[1], &version, sizeof version);
+        push(&arrays[2], "OrderPlaced", 11);
+        push(&arrays[3], data, bench_data(data, e->number));
+        push(&arrays[4], bench_meta, strlen(bench_meta));
+    }
     for (int i = 0; i < 5; i++) {
         array_end(&arrays[i]);
         values[i] = arrays[i].bytes;
         lengths[i] = (int)arrays[i].len;
     }
-    PGresult *r = PQexecPrepared(c, "s", 5, values, lengths, formats, 1);
-    must(c, r);
-    bench_must(atoll(PQcmdTuples(r)) == batch, "a version is not as expected");
+    PGresult *r = PQexecPrepared(w->c, "s", 5, values, lengths, formats, 1);
+    must(w->c, r);
+    bench_must(atoll(PQcmdTuples(r)) == count, "a version is not as expected");
     PQclear(r);
 }
 
-static void append_many(PGconn *c, int64_t count, int64_t batch)
+static void group_append(int argc, char **argv, const char *url)
 {
-    static array arrays[5];
-    static const Oid elements[] = { OID_TEXT, OID_INT8, OID_TEXT, OID_JSON, OID_JSON };
-    char name[BENCH_NAME_BYTES], data[BENCH_DATA_BYTES];
-    prepare(c, insert_batch, types_many);
-    for (int64_t done = 0; done < count; done += batch) {
-        for (int i = 0; i < 5; i++) {
-            array_reset(&arrays[i], elements[i]);
-        }
-        for (int64_t i = done; i < done + batch; i++) {
-            const size_t len = bench_stream(name, i);
-            const uint64_t version = htobe64((uint64_t)(i / BENCH_STREAMS));
-            push(&arrays[0], name, len);
-            push(&arrays[1], &version, sizeof version);
-            push(&arrays[2], "OrderPlaced", 11);
-            push(&arrays[3], data, bench_data(data, i));
-            push(&arrays[4], bench_meta, strlen(bench_meta));
-        }
-        append_batch(c, arrays, batch);
+    static const Oid types[] = { OID_TEXTS, OID_INT8S, OID_TEXTS, OID_JSONS, OID_JSONS };
+    static writer writers[GROUP_WRITERS_MAX];
+    void *list[GROUP_WRITERS_MAX];
+    const int64_t count = bench_number(argc, argv, "writers", 1);
+    bench_must(count >= 1 && count <= GROUP_WRITERS_MAX, "1 to 4 writers");
+    for (int64_t i = 0; i < count; i++) {
+        writers[i].c = connect_to(url);
+        prepare(writers[i].c, insert_group, types);
+        list[i] = &writers[i];
     }
+    const int64_t callers = bench_number(argc, argv, "callers", 1);
+    group_run(argc, argv, write_group, list, count, (callers + count - 1) / count);
 }
 
-static void fill(PGconn *c, int64_t count)
+static void fill(const char *url, int64_t count)
 {
+    PGconn *c = statement_open(url, "bare");
     PGresult *r = PQexec(c, "BEGIN");
     must(c, r);
     PQclear(r);
-    prepare(c, insert_bare, types_one);
     for (int64_t i = 0; i < count; i++) {
-        append_one(c, "long-1", 6, i, i, 0);
+        append_one(c, &(bench_event){ .stream = "long-1", .version = i, .number = i });
     }
     r = PQexec(c, "COMMIT");
     must(c, r);
     PQclear(r);
-}
-
-static void bare(PGconn *c, int64_t count)
-{
-    char name[BENCH_NAME_BYTES];
-    prepare(c, insert_bare, types_one);
-    for (int64_t i = 0; i < count; i++) {
-        const size_t len = bench_stream(name, i);
-        append_one(c, name, len, i / BENCH_STREAMS, i, 0);
-    }
-}
-
-typedef struct caller {
-    const char *url;
-    int64_t number, callers, count;
-} caller;
-
-static void *caller_main(void *arg)
-{
-    const caller *me = arg;
-    char name[BENCH_NAME_BYTES];
-    PGconn *c = connect_to(me->url);
-    const int64_t own = (BENCH_STREAMS - me->number + me->callers - 1) / me->callers;
-    prepare(c, insert_checked, types_one);
-    for (int64_t i = 0; i < me->count; i++) {
-        const size_t len = bench_stream(name, me->number + i % own * me->callers);
-        append_one(c, name, len, i / own - 1, i, 1);
-    }
     PQfinish(c);
-    return NULL;
-}
-
-static int64_t many(const char *url, int64_t count, int64_t callers)
-{
-    pthread_t threads[CONNECTIONS_MAX];
-    caller list[CONNECTIONS_MAX];
-    bench_must(callers >= 1 && callers <= CONNECTIONS_MAX, "1 to 64 callers");
-    for (int64_t i = 0; i < callers; i++) {
-        list[i] = (caller){ .url = url, .number = i, .callers = callers, .count = count / callers };
-        bench_must(pthread_create(&threads[i], NULL, caller_main, &list[i]) == 0, "no thread");
-    }
-    for (int64_t i = 0; i < callers; i++) {
-        (void)pthread_join(threads[i], NULL);
-    }
-    return count / callers * callers;
 }
 
 static int64_t read_all(PGconn *c)
@@ -262,33 +248,50 @@ static int64_t read_all(PGconn *c)
     return count;
 }
 
+typedef struct target {
+    const char *url, *statement;
+} target;
+
+static void *caller_open(void *ctx)
+{
+    const target *t = ctx;
+    return statement_open(t->url, t->statement);
+}
+
+static void caller_close(void *caller)
+{
+    PQfinish(caller);
+}
+
 int main(int argc, char **argv)
 {
+    static const bench_side side = { .open = caller_open,
+                                     .append = append_one,
+                                     .close = caller_close };
     bench_must(argc > 1, "usage: see raw_postgres.c");
     const char *verb = argv[1];
-    const char *url = bench_text(argc, argv, "url", "");
-    int64_t count = bench_number(argc, argv, "count", 10000);
-    PGconn *c = connect_to(url);
-    if (strcmp(verb, "init") == 0) {
-        PGresult *r = PQexec(c, schema);
-        must(c, r);
-        PQclear(r);
-        PQfinish(c);
-        return 0;
-    }
-    const bench_timer t = bench_start();
-    if (strcmp(verb, "bare") == 0) {
-        bare(c, count);
-    } else if (strcmp(verb, "append") == 0) {
-        append_many(c, count, bench_number(argc, argv, "batch", 16));
-    } else if (strcmp(verb, "many") == 0) {
-        count = many(url, count, bench_number(argc, argv, "callers", 16));
+    target t = { .url = bench_text(argc, argv, "url", ""),
+                 .statement = bench_text(argc, argv, "statement", "bare") };
+    if (strcmp(verb, "append") == 0) {
+        bench_load_run(argc, argv, &side, &t);
+    } else if (strcmp(verb, "group") == 0) {
+        group_append(argc, argv, t.url);
     } else if (strcmp(verb, "fill") == 0) {
-        fill(c, count);
+        const int64_t count = bench_number(argc, argv, "count", 10000);
+        const bench_timer started = bench_start();
+        fill(t.url, count);
+        bench_report(started, count);
     } else {
-        count = read_all(c);
+        PGconn *c = connect_to(t.url);
+        if (strcmp(verb, "init") == 0) {
+            PGresult *r = PQexec(c, schema);
+            must(c, r);
+            PQclear(r);
+        } else {
+            const bench_timer started = bench_start();
+            bench_report(started, read_all(c));
+        }
+        PQfinish(c);
     }
-    bench_report(t, count);
-    PQfinish(c);
-    return 0;
+    return 0; /* what is open ends with the process */
 }

@@ -1,32 +1,21 @@
 /* weir_store.c - the same work as the raw programs, through libweir.
  *
- *     weir_store append --url URL --count N --callers C [--from F]   N appends, C threads
- *     weir_store one --url URL --count N --callers C                 the same, all to one stream,
+ *     weir_store append --url URL, and the load of load.h            callers are threads
+ *     weir_store many --url URL, and the load of load.h              callers are processes
+ *     weir_store one --url URL, and the load of load.h               threads, all to one stream,
  *                                                                    which may have any version
- *     weir_store many --url URL --count N --callers C                N appends, C processes
  *     weir_store fill --url URL --count N                            one stream of N events
  *     weir_store read --url URL                                      reads it, by version
  *     weir_store log --url URL                                       reads everything, by position
  *
- * Every append expects the exact version of its stream. --from: how many events per stream are
- * there already, when appending to a store that was filled before.
+ * Every other append expects the exact version of its stream.
  */
 #include "bench.h"
+#include "load.h"
 #include "weir.h"
 
-#include <pthread.h>
-#include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
-#include <sys/wait.h>
-#include <unistd.h>
-
-enum { CALLERS_MAX = 256 };
-
-typedef struct caller {
-    weir *store;
-    int64_t number, callers, count, from;
-    int one_stream;
-} caller;
 
 /* An expected version that is none. */
 enum { ANY = -2 };
@@ -58,66 +47,39 @@ static void append(weir *w, weir_str stream, int64_t expected, int64_t number)
     weir_append_result_free(out);
 }
 
-/* A caller has the streams whose number modulo the callers is its own, so versions can be
- * expected. */
-static void *caller_main(void *arg)
+static void append_event(void *caller, const bench_event *e)
 {
-    const caller *c = arg;
-    char name[BENCH_NAME_BYTES];
-    const int64_t own = (BENCH_STREAMS - c->number + c->callers - 1) / c->callers;
-    for (int64_t i = 0; i < c->count; i++) {
-        if (c->one_stream) {
-            append(c->store, text("only-1", 6), ANY, i);
-            continue;
-        }
-        const size_t len = bench_stream(name, c->number + i % own * c->callers);
-        append(c->store, text(name, len), c->from + i / own - 1, i);
-    }
-    return NULL;
+    append(caller, text(e->stream, e->stream_len), e->version - 1, e->number);
 }
 
-static int64_t append_many(weir *w, int64_t count, int64_t callers, int64_t from, int one_stream)
+static void append_to_one(void *caller, const bench_event *e)
 {
-    pthread_t threads[CALLERS_MAX];
-    caller list[CALLERS_MAX];
-    bench_must(callers >= 1 && callers <= CALLERS_MAX, "1 to 256 callers");
-    for (int64_t i = 0; i < callers; i++) {
-        list[i] = (caller){ .store = w,
-                            .number = i,
-                            .callers = callers,
-                            .count = count / callers,
-                            .from = from,
-                            .one_stream = one_stream };
-        bench_must(pthread_create(&threads[i], NULL, caller_main, &list[i]) == 0, "no thread");
-    }
-    for (int64_t i = 0; i < callers; i++) {
-        (void)pthread_join(threads[i], NULL);
-    }
-    return count / callers * callers;
+    append(caller, text("only-1", 6), ANY, e->number);
 }
 
-/* Each process has a handle and streams of its own. */
-static int64_t append_processes(const char *url, int64_t count, int64_t callers)
+static weir *store_open(const char *url)
 {
-    for (int64_t i = 0; i < callers; i++) {
-        const pid_t pid = fork();
-        bench_must(pid >= 0, "cannot start a process");
-        if (pid == 0) {
-            caller c = { .number = i, .callers = callers, .count = count / callers };
-            weir_error err;
-            const weir_options o = { WEIR_OPTIONS_INIT, .store_url = url };
-            const int32_t rc = weir_open(&o, &c.store, &err);
-            bench_must(rc == WEIR_OK, rc == WEIR_OK ? "" : err.message);
-            (void)caller_main(&c);
-            weir_close(c.store);
-            _exit(0);
-        }
-    }
-    for (int64_t i = 0; i < callers; i++) {
-        int status = 0;
-        bench_must(wait(&status) > 0 && status == 0, "a process failed");
-    }
-    return count / callers * callers;
+    weir *w = NULL;
+    weir_error err;
+    const weir_options o = { WEIR_OPTIONS_INIT, .store_url = url };
+    const int32_t rc = weir_open(&o, &w, &err);
+    bench_must(rc == WEIR_OK, rc == WEIR_OK ? "" : err.message);
+    return w;
+}
+
+static void *handle_open(void *ctx)
+{
+    return store_open(ctx);
+}
+
+static void handle_close(void *caller)
+{
+    weir_close(caller);
+}
+
+static void *handle_share(void *ctx)
+{
+    return ctx;
 }
 
 static void fill(weir *w, int64_t count)
@@ -168,32 +130,33 @@ static int64_t read_all(weir *w, int whole_log)
 
 int main(int argc, char **argv)
 {
-    weir *w = NULL;
-    weir_error err;
+    static const bench_side many = {
+        .open = handle_open, .append = append_event, .close = handle_close, .processes = true
+    };
+    static const bench_side threads = { .open = handle_share, .append = append_event };
+    static const bench_side one = { .open = handle_share, .append = append_to_one };
     bench_must(argc > 1, "usage: see weir_store.c");
     const char *verb = argv[1];
-    const int64_t count = bench_number(argc, argv, "count", 10000);
-    const weir_options o = { WEIR_OPTIONS_INIT,
-                             .store_url = bench_text(argc, argv, "url", "sqlite:weir-bench.db") };
-    int64_t events = count;
+    char *url = strdup(bench_text(argc, argv, "url", "sqlite:weir-bench.db"));
     if (strcmp(verb, "many") == 0) { /* before anything is open: it forks */
-        const bench_timer t = bench_start();
-        events = append_processes(o.store_url, count, bench_number(argc, argv, "callers", 16));
-        bench_report(t, events);
+        bench_load_run(argc, argv, &many, url);
+        free(url);
         return 0;
     }
-    const int32_t rc = weir_open(&o, &w, &err);
-    bench_must(rc == WEIR_OK, rc == WEIR_OK ? "" : err.message);
-    const bench_timer t = bench_start();
+    weir *w = store_open(url);
     if (strcmp(verb, "append") == 0 || strcmp(verb, "one") == 0) {
-        events = append_many(w, count, bench_number(argc, argv, "callers", 1),
-                             bench_number(argc, argv, "from", 0), strcmp(verb, "one") == 0);
-    } else if (strcmp(verb, "fill") == 0) {
-        fill(w, count);
+        bench_load_run(argc, argv, strcmp(verb, "one") == 0 ? &one : &threads, w);
     } else {
-        events = read_all(w, strcmp(verb, "log") == 0);
+        int64_t events = bench_number(argc, argv, "count", 10000);
+        const bench_timer t = bench_start();
+        if (strcmp(verb, "fill") == 0) {
+            fill(w, events);
+        } else {
+            events = read_all(w, strcmp(verb, "log") == 0);
+        }
+        bench_report(t, events);
     }
-    bench_report(t, events);
     weir_close(w);
+    free(url);
     return 0;
 }
