@@ -134,7 +134,7 @@ typedef struct poller {
     int64_t ask_number;     /* as worker.ask_number when this cycle began */
     int64_t routed_ours;    /* the same of worker.routed_ours             */
     bool beat_draining;     /* what the last beat said */
-    bool poll_failed;       /* the last try was a poll, and failed: a beat that is due comes first */
+    bool poll_failed;       /* the last try was a poll, and failed */
     int64_t retry_us;       /* mono: the store failed: not before */
     int attempt;
 } poller;
