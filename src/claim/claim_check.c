@@ -4,6 +4,7 @@
 #define _GNU_SOURCE /* memrchr */
 
 #include "base/assert.h"
+#include "base/sql.h"
 #include "base/str.h"
 #include "claim/claim_private.h"
 
@@ -232,13 +233,13 @@ static weir_status check_written(const claim_spec *c, weir_error *err)
 
 /* A name stands in SQL, in any case of letters, by itself or between quotes. Strings count too:
  * better a mistake that is not noticed than a claim that is refused. */
-static bool mentions(weir_str sql, weir_str name)
+static bool sql_mentions(weir_str sql, weir_str name)
 {
     for (size_t i = 0; i + name.len <= sql.len; i++) {
         const char before = i == 0 ? ' ' : sql.ptr[i - 1];
         const char after = i + name.len == sql.len ? ' ' : sql.ptr[i + name.len];
-        if (strncasecmp(sql.ptr + i, name.ptr, name.len) == 0 && !weir__claim_is_name(before) &&
-            !weir__claim_is_name(after)) {
+        if (strncasecmp(sql.ptr + i, name.ptr, name.len) == 0 && !weir__sql_is_name_byte(before) &&
+            !weir__sql_is_name_byte(after)) {
             return true;
         }
     }
@@ -261,13 +262,13 @@ static weir_status check_marks(const claim_spec *c, weir_error *err)
     const weir_str where = c->request->where;
     const char *flag;
     const table_column *column;
-    bool looks = c->request->hold || c->lease != NULL || mentions(where, weir__str("select")) ||
-                 mentions(where, table_name(c->table));
+    bool looks = c->request->hold || c->lease != NULL || sql_mentions(where, weir__str("select")) ||
+                 sql_mentions(where, table_name(c->table));
     for (size_t i = 0; !looks && (column = written_column(c, i, &flag)) != NULL; i++) {
-        looks = mentions(where, column->name);
+        looks = sql_mentions(where, column->name);
     }
     for (size_t i = 0; !looks && i < c->table->columns_count; i++) {
-        looks = c->table->columns[i].generated && mentions(where, c->table->columns[i].name);
+        looks = c->table->columns[i].generated && sql_mentions(where, c->table->columns[i].name);
     }
     if (looks) {
         return WEIR_OK;

@@ -6,6 +6,7 @@
  * the second is a finding, and it is gone once they are there.
  */
 #include "base/sha256.h"
+#include "base/sql.h"
 #include "base/str.h"
 #include "claim/claim_model.h"
 
@@ -37,7 +38,7 @@ static weir_str cut_name(weir_str *text)
         name = (weir_str){ .ptr = text->ptr + 1,
                            .len = end == NULL ? 0 : (size_t)(end - text->ptr) - 1 };
     } else {
-        while (name.len < text->len && weir__claim_is_name(text->ptr[name.len])) {
+        while (name.len < text->len && weir__sql_is_name_byte(text->ptr[name.len])) {
             name.len++;
         }
     }
@@ -56,7 +57,7 @@ static bool is_value(weir_str text)
     }
     for (size_t i = first == ':' ? 1 : 0; i < text.len && plain; i++) {
         const bool digit = text.ptr[i] >= '0' && text.ptr[i] <= '9';
-        plain = digit || (first == ':' && weir__claim_is_name(text.ptr[i]));
+        plain = digit || (first == ':' && weir__sql_is_name_byte(text.ptr[i]));
     }
     return plain && text.len > 0;
 }
@@ -308,7 +309,7 @@ static bool add_finding(claim_plan *plan, const explainer *e, const char *rule,
     return ok;
 }
 
-static bool compare(claim_plan *plan, const explainer *e, probe_kind kind)
+static bool costs_compare(claim_plan *plan, const explainer *e, probe_kind kind)
 {
     const probe_cost *before = &e->before[kind];
     const probe_cost *after = &e->after[kind];
@@ -341,7 +342,7 @@ static bool add_findings(claim_plan *plan, const explainer *e)
     bool ok = true;
     for (int kind = 0; kind < PROBES && ok; kind++) {
         const size_t count = plan->findings_count;
-        ok = compare(plan, e, (probe_kind)kind);
+        ok = costs_compare(plan, e, (probe_kind)kind);
         /* What counts is found by the index that finds expired claims. */
         const bool found = plan->findings_count > count;
         wanted[kind == PROBE_HELD ? PROBE_EXPIRED : kind] |= found;

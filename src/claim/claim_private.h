@@ -69,8 +69,6 @@ weir_status weir__claim_scan_next(claim_scan *s, claim_piece *piece, bool *found
 /* The end of the part up to the next AND outside of parentheses, and where the one after it begins:
  * at the end of all, both are that. */
 weir_status weir__claim_scan_and(claim_scan *s, size_t *end, size_t *next, weir_error *err);
-/* A letter of a name that needs no quotes. */
-bool weir__claim_is_name(char c);
 
 /* ---- a request that was checked (claim_check.c) --------------------------------------------- */
 

@@ -93,6 +93,12 @@ static void C39_what_only_looks_like_a_parameter_is_none(void **state)
     expect_on(TABLE_POSTGRES, "type'\\' || :b", "type'\\' || <b>");
     expect_on(TABLE_SQLITE, "[:a] || `:b` || :c", "[:a] || `:b` || <c>");
     expect_on(TABLE_POSTGRES, "a[:i]", "a[<i>]");
+    expect_on(TABLE_POSTGRES, "E'''\\'' || :b", "E'''\\'' || <b>");
+    expect_on(TABLE_POSTGRES, "E'a'\n'\\'' || :b", "E'a'\n'\\'' || <b>");
+    expect_on(TABLE_POSTGRES, "a$E'\\' || :b", "a$E'\\' || <b>");
+    expect_on(TABLE_POSTGRES, "a$$ = :b AND c$$", "a$$ = <b> AND c$$");
+    expect_on(TABLE_POSTGRES, "x -- :a\r = :b", "x -- :a\r = <b>");
+    expect_on(TABLE_SQLITE, "x -- :a\r = :b", "x -- :a\r = :b");
 }
 
 static void what_reaches_out_is_refused(void **state)
@@ -112,6 +118,37 @@ static void what_reaches_out_is_refused(void **state)
     refused_on(TABLE_SQLITE, "[a", "a name in quotes does not end");
     refused("x = $1", "parameters have names here");
     assert_string_equal(scanned(TABLE_POSTGRES, "a$1 = 2", NULL), "a$1 = 2");
+}
+
+/* What PostgreSQL takes for code is not hidden in what looks like a string or a comment. */
+static void C39_what_reaches_out_is_not_hidden(void **state)
+{
+    static const char closed[] = "a parenthesis is closed that was not opened";
+
+    (void)state;
+    refused_on(TABLE_POSTGRES, "E'''\\'') OR (true) -- '", closed);
+    refused_on(TABLE_POSTGRES, "E'a'\n'\\'') OR (true) -- '", closed);
+    refused_on(TABLE_POSTGRES, "a$E'\\') OR (true) -- '", closed);
+    refused_on(TABLE_POSTGRES, "1 -- \r) OR (1", closed);
+    refused("1$1", "parameters have names here");
+}
+
+static void a_nul_is_refused_wherever_it_is(void **state)
+{
+    static const weir_str texts[] = { { .ptr = "a\0b", .len = 3 },
+                                      { .ptr = "'\0'", .len = 3 },
+                                      { .ptr = "/*\0*/", .len = 5 },
+                                      { .ptr = "\"\0\"", .len = 3 } };
+
+    (void)state;
+    for (size_t i = 0; i < sizeof texts / sizeof texts[0]; i++) {
+        claim_scan scan = { .sql = texts[i] };
+        claim_piece piece;
+        weir_error err;
+        bool found = true;
+        assert_int_equal(weir__claim_scan_next(&scan, &piece, &found, &err), WEIR_EINVAL);
+        assert_string_equal(err.message, "a NUL byte");
+    }
 }
 
 /* The parts between ANDs, each between brackets. */
@@ -150,6 +187,8 @@ int main(void)
         cmocka_unit_test(parameters_are_found),
         cmocka_unit_test(C39_what_only_looks_like_a_parameter_is_none),
         cmocka_unit_test(what_reaches_out_is_refused),
+        cmocka_unit_test(C39_what_reaches_out_is_not_hidden),
+        cmocka_unit_test(a_nul_is_refused_wherever_it_is),
         cmocka_unit_test(conditions_are_told_apart),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

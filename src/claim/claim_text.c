@@ -4,6 +4,7 @@
  * INVARIANT  Running out of memory is remembered and told when the statement is run; until then
  * nothing needs to look.
  */
+#include "base/sql.h"
 #include "base/str.h"
 #include "claim/claim_private.h"
 
@@ -82,6 +83,12 @@ void weir__claim_add_value(claim_text *t, const table_value *value, const table_
     }
 }
 
+/* What a value would become one token with: BETWEEN$1, E'...', U&'...'. */
+static bool is_joining(char c)
+{
+    return weir__sql_is_name_byte(c) || c == '$' || c == '&';
+}
+
 void weir__claim_add_sql(claim_text *t, weir_str sql, const claim_param *params,
                          size_t params_count)
 {
@@ -92,6 +99,9 @@ void weir__claim_add_sql(claim_text *t, weir_str sql, const claim_param *params,
         if (!piece.param) {
             weir__claim_add_str(t, piece.text);
             continue;
+        }
+        if (t->sql.len > 0 && is_joining(t->sql.ptr[t->sql.len - 1])) {
+            weir__claim_add(t, " ");
         }
         for (size_t i = 0; i < params_count; i++) {
             if (weir__str_equal(params[i].name, piece.text)) {

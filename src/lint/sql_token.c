@@ -1,13 +1,14 @@
 /* sql_token.c - text into tokens.
  *
- * What belongs to a token is decided as PostgreSQL's scanner does it: block comments nest, a string
- * ends at a quote that is not doubled (in E'' nor escaped), $tag$ ends at the same $tag$, an
- * operator ends before a comment and before a sign that belongs to a number. Beside SQL there may
- * be lines for psql and sqlite3, the data of COPY ... FROM STDIN, and the holes of templates.
+ * Strings, names and comments are those of base/sql.h. Other tokens are as PostgreSQL's scanner has
+ * them: an operator ends before a comment and before a sign that belongs to a number. Beside SQL
+ * there may be lines for psql and sqlite3, the data of COPY ... FROM STDIN, and the holes of
+ * templates.
  */
 #include "lint/sql_token.h"
 
 #include "base/assert.h"
+#include "base/sql.h"
 
 #include <strings.h>
 
@@ -28,19 +29,9 @@ typedef struct scanner {
     weir_error *err;
 } scanner;
 
-static bool is_letter(char c)
-{
-    return (c >= 'a' && c <= 'z') || (c >= 'A' && c <= 'Z') || c == '_' || (c & 0x80) != 0;
-}
-
 static bool is_digit(char c)
 {
     return c >= '0' && c <= '9';
-}
-
-static bool is_part(char c)
-{
-    return is_letter(c) || is_digit(c);
 }
 
 static bool is_space(char c)
@@ -54,7 +45,7 @@ static bool is_op_char(char c)
 }
 
 /* The byte `n` further on; NUL past the end. */
-static char peek(const scanner *s, size_t n)
+static char byte_at(const scanner *s, size_t n)
 {
     return (size_t)(s->end - s->at) > n ? s->at[n] : '\0';
 }
@@ -64,20 +55,20 @@ static weir_status no_memory(const scanner *s)
     return weir__fail(s->err, WEIR_ENOMEM, "out of memory");
 }
 
-static weir_status bad(scanner *s, uint32_t line, const char *what)
+static weir_status scan_fail(scanner *s, uint32_t line, const char *what)
 {
     s->bad_line = line;
     return weir__fail(s->err, WEIR_EINVAL, "%s", what);
 }
 
-static const sql_token *last(const scanner *s)
+static const sql_token *token_last(const scanner *s)
 {
     const size_t count = weir__sql_tokens_count(s->out);
     return count == 0 ? NULL : weir__sql_token(s->out, count - 1);
 }
 
 /* Moves on by `len` bytes, counting lines. */
-static void advance(scanner *s, size_t len)
+static void bytes_skip(scanner *s, size_t len)
 {
     for (size_t i = 0; i < len; i++) {
         s->line += s->at[i] == '\n' ? 1 : 0;
@@ -85,7 +76,7 @@ static void advance(scanner *s, size_t len)
     s->at += len;
 }
 
-static weir_str lower(const scanner *s, weir_str text)
+static weir_str text_lower(const scanner *s, weir_str text)
 {
     size_t i = 0;
 
@@ -114,7 +105,7 @@ static weir_status close_parenthesis(scanner *s, sql_token *t, size_t index)
     size_t partner;
 
     if (s->open.len == 0) {
-        return bad(s, t->line, "a parenthesis is closed that was not opened");
+        return scan_fail(s, t->line, "a parenthesis is closed that was not opened");
     }
     s->open.len -= sizeof partner;
     memcpy(&partner, s->open.ptr + s->open.len, sizeof partner);
@@ -131,7 +122,7 @@ static weir_status check_parentheses(scanner *s)
         return WEIR_OK;
     }
     memcpy(&index, s->open.ptr + s->open.len - sizeof index, sizeof index);
-    return bad(s, weir__sql_token(s->out, index)->line, "this parenthesis is not closed");
+    return scan_fail(s, weir__sql_token(s->out, index)->line, "this parenthesis is not closed");
 }
 
 static bool is_char(const sql_token *t, char c)
@@ -140,7 +131,7 @@ static bool is_char(const sql_token *t, char c)
 }
 
 /* Follows COPY ... FROM STDIN and CREATE RULE through a statement. */
-static void watch(scanner *s, const sql_token *t)
+static void statement_follow(scanner *s, const sql_token *t)
 {
     if (is_char(t, ';') && s->open.len == 0) {
         s->at_start = true;
@@ -154,15 +145,15 @@ static void watch(scanner *s, const sql_token *t)
     } else if (s->copying == 2) {
         s->copying = weir__sql_is_word(t, "stdin") ? 3 : 1;
     }
-    if (weir__sql_is_word(t, "rule") && last(s) != NULL) {
-        const sql_token *before = last(s);
+    if (weir__sql_is_word(t, "rule") && token_last(s) != NULL) {
+        const sql_token *before = token_last(s);
         s->in_rule = weir__sql_is_word(before, "create") || weir__sql_is_word(before, "replace");
     }
     s->at_start = false;
 }
 
 /* Adds the token of the next `len` bytes. name: see sql_token; body: where its contents begin. */
-static weir_status add(scanner *s, sql_kind kind, size_t len, weir_str name, size_t body)
+static weir_status token_add(scanner *s, sql_kind kind, size_t len, weir_str name, size_t body)
 {
     const size_t index = weir__sql_tokens_count(s->out);
     sql_token t = {
@@ -175,15 +166,15 @@ static weir_status add(scanner *s, sql_kind kind, size_t len, weir_str name, siz
         t.body_line += s->at[i] == '\n' ? 1 : 0;
     }
     if (kind == SQL_WORD) {
-        t.name = lower(s, t.text);
+        t.name = text_lower(s, t.text);
         if (t.name.ptr == NULL) {
             return no_memory(s);
         }
     }
-    watch(s, &t);
+    statement_follow(s, &t);
     if (is_char(&t, '(')) {
         if (s->open.len / sizeof index >= SQL_DEPTH_MAX) {
-            return bad(s, s->line, "parentheses are nested more than 200 deep");
+            return scan_fail(s, s->line, "parentheses are nested more than 200 deep");
         }
         if (!weir__buffer_add(&s->open, &index, sizeof index)) {
             return no_memory(s);
@@ -198,19 +189,19 @@ static weir_status add(scanner *s, sql_kind kind, size_t len, weir_str name, siz
     }
     s->section = false;
     s->line_start = false;
-    advance(s, len);
+    bytes_skip(s, len);
     return status;
 }
 
-static weir_status add_plain(scanner *s, sql_kind kind, size_t len)
+static weir_status plain_add(scanner *s, sql_kind kind, size_t len)
 {
-    return add(s, kind, len, (weir_str){ 0 }, 0);
+    return token_add(s, kind, len, (weir_str){ 0 }, 0);
 }
 
 /* ---- comments -------------------------------------------------------------------------------- */
 
 /* What a comment may say to us. */
-static weir_status hear(scanner *s, const char *from, const char *to)
+static weir_status comment_read(scanner *s, const char *from, const char *to)
 {
     static const char allow[] = "weir:allow";
     static const char name[] = "name:";
@@ -236,97 +227,39 @@ static weir_status hear(scanner *s, const char *from, const char *to)
     return WEIR_OK;
 }
 
-static weir_status line_comment(scanner *s)
+static weir_status comment_skip(scanner *s, const sql_part *part)
 {
-    const char *newline = memchr(s->at, '\n', (size_t)(s->end - s->at));
-    const char *to = newline == NULL ? s->end : newline;
-    const weir_status status = hear(s, s->at, to);
-
-    advance(s, (size_t)(to - s->at));
-    return status;
-}
-
-static weir_status block_comment(scanner *s)
-{
-    const char *p = s->at;
-    size_t depth = 0;
-
-    do {
-        if (s->end - p < 2) {
-            return bad(s, s->line, "the comment that begins here does not end");
-        }
-        if (p[0] == '/' && p[1] == '*') {
-            depth++;
-            p += 2;
-        } else if (p[0] == '*' && p[1] == '/') {
-            depth--;
-            p += 2;
-        } else {
-            p++;
-        }
-    } while (depth > 0);
-    const weir_status status = hear(s, s->at, p);
-    advance(s, (size_t)(p - s->at));
+    if (part->endless) {
+        return scan_fail(s, s->line, "the comment that begins here does not end");
+    }
+    const weir_status status = comment_read(s, s->at, s->at + part->len);
+    bytes_skip(s, part->len);
     return status;
 }
 
 /* ---- quotes ---------------------------------------------------------------------------------- */
 
-/* The token of `prefix` bytes and then a quote. */
-static weir_status quoted(scanner *s, sql_kind kind, size_t prefix, bool escapes)
+static sql_part part_at(const scanner *s, size_t n)
 {
-    const char quote = s->at[prefix];
-    const char *body = s->at + prefix + 1;
-    const char *p = body;
-
-    for (;; p++) {
-        if (p >= s->end) {
-            return bad(s, s->line,
-                       kind == SQL_QUOTED ? "the quoted name that begins here does not end"
-                                          : "the string that begins here does not end");
-        }
-        if (escapes && *p == '\\' && p + 1 < s->end) {
-            p++;
-        } else if (*p == quote) {
-            if (p + 1 < s->end && p[1] == quote) {
-                p++;
-            } else {
-                break;
-            }
-        }
-    }
-    return add(s, kind, (size_t)(p + 1 - s->at), (weir_str){ body, (size_t)(p - body) },
-               prefix + 1);
+    return weir__sql_part((weir_str){ s->at, (size_t)(s->end - s->at) }, n, SQL_FLAVOR_ANY);
 }
 
-/* How long the $tag$ at `at` is; 0: there is none. */
-static size_t dollar_tag(const scanner *s)
+/* The token of `prefix` bytes and the part with quotes behind them. */
+static weir_status quoted_add(scanner *s, sql_kind kind, size_t prefix, const sql_part *part)
 {
-    size_t n = 1;
+    const size_t opening = prefix + part->opening;
 
-    if (is_letter(peek(s, n))) {
-        while (is_part(peek(s, n))) {
-            n++;
-        }
+    if (part->endless) {
+        return scan_fail(s, s->line,
+                         part->kind == SQL_PART_QUOTED
+                             ? "the quoted name that begins here does not end"
+                         : part->kind == SQL_PART_DOLLAR
+                             ? "the dollar-quoted string that begins here does not end"
+                             : "the string that begins here does not end");
     }
-    return peek(s, n) == '$' ? n + 1 : 0;
-}
-
-static weir_status dollar(scanner *s, size_t tag)
-{
-    const char *body = s->at + tag;
-
-    for (const char *p = body; (size_t)(s->end - p) >= tag; p++) {
-        p = memchr(p, '$', (size_t)(s->end - p) - tag + 1);
-        if (p == NULL) {
-            break;
-        }
-        if (memcmp(p, s->at, tag) == 0) {
-            return add(s, SQL_DOLLAR, (size_t)(p - s->at) + tag,
-                       (weir_str){ body, (size_t)(p - body) }, tag);
-        }
-    }
-    return bad(s, s->line, "the dollar-quoted string that begins here does not end");
+    return token_add(s, kind, prefix + part->len,
+                     (weir_str){ s->at + opening, part->len - part->opening - part->closing },
+                     opening);
 }
 
 /* ---- parameters and holes -------------------------------------------------------------------- */
@@ -340,7 +273,7 @@ static bool wants_value(const scanner *s)
                                           "select", "returning", "on",   "by",     "first",
                                           "next",   "any",       "from", "update", "into",
                                           "as",     "is",        "over", "having", "using" };
-    const sql_token *t = last(s);
+    const sql_token *t = token_last(s);
 
     if (t == NULL) {
         return true;
@@ -359,19 +292,19 @@ static bool wants_value(const scanner *s)
 /* Letters and digits from byte `n` on. */
 static size_t part_end(const scanner *s, size_t n)
 {
-    while (is_part(peek(s, n))) {
+    while (weir__sql_is_name_byte(byte_at(s, n))) {
         n++;
     }
     return n;
 }
 
 /* {name}, ${name}, #{name}, {{ name }}: `n` is where the brace is. 0: it is none. */
-static size_t braces(const scanner *s, size_t n)
+static size_t braces_len(const scanner *s, size_t n)
 {
     size_t depth = 0;
 
     for (;; n++) {
-        const char c = peek(s, n);
+        const char c = byte_at(s, n);
         if (c == '\0' || c == '\n' || c == ';' || c == '\'') {
             return 0;
         }
@@ -383,101 +316,86 @@ static size_t braces(const scanner *s, size_t n)
 }
 
 /* How long the parameter or hole at `at` is, and which it is; 0: there is none. */
-static size_t parameter(const scanner *s, sql_kind *kind)
+static size_t parameter_len(const scanner *s, sql_kind *kind)
 {
-    const char c = *s->at, next = peek(s, 1);
+    const char c = *s->at, next = byte_at(s, 1);
     size_t n = 0;
 
     *kind = SQL_PARAM;
     if (c == '$' || (c == ':' && next != ':' && next != '=')) {
         n = part_end(s, 1);
         n = n > 1 && (c == '$' || !is_digit(next)) ? n : 0;
-    } else if ((c == '?' || (c == '@' && is_letter(next))) && wants_value(s)) {
+    } else if ((c == '?' || (c == '@' && weir__sql_is_letter(next))) && wants_value(s)) {
         n = part_end(s, 1);
     } else if (c == '%' && wants_value(s)) {
-        if (next == 's' && !is_part(peek(s, 2))) {
+        if (next == 's' && !weir__sql_is_name_byte(byte_at(s, 2))) {
             n = 2;
-        } else if (next == '(' && peek(s, part_end(s, 2)) == ')') {
+        } else if (next == '(' && byte_at(s, part_end(s, 2)) == ')') {
             n = part_end(s, 2) + 2;
-            n = peek(s, n - 1) == 's' ? n : 0;
+            n = byte_at(s, n - 1) == 's' ? n : 0;
         }
     }
     if (n == 0) {
         *kind = SQL_HOLE;
-        if (c == '<' && is_letter(next) && peek(s, part_end(s, 1)) == '>' &&
-            peek(s, part_end(s, 1) + 1) != '>' && peek(s, part_end(s, 1) + 1) != '=') {
+        if (c == '<' && weir__sql_is_letter(next) && byte_at(s, part_end(s, 1)) == '>' &&
+            byte_at(s, part_end(s, 1) + 1) != '>' && byte_at(s, part_end(s, 1) + 1) != '=') {
             n = part_end(s, 1) + 1;
         } else if (c == '{' || ((c == '$' || c == '#') && next == '{')) {
-            n = braces(s, c == '{' ? 0 : 1);
+            n = braces_len(s, c == '{' ? 0 : 1);
         }
     }
     return n;
 }
 
-/* ---- words, numbers, operators --------------------------------------------------------------- */
+/* ---- numbers, operators ---------------------------------------------------------------------- */
 
-static weir_status word(scanner *s)
-{
-    const char c = *s->at, next = peek(s, 1);
-
-    if (next == '\'' && strchr("eEbBxXnN", c) != NULL) {
-        return quoted(s, SQL_STRING, 1, c == 'e' || c == 'E');
-    }
-    if ((c == 'u' || c == 'U') && next == '&' && (peek(s, 2) == '\'' || peek(s, 2) == '"')) {
-        return quoted(s, peek(s, 2) == '"' ? SQL_QUOTED : SQL_STRING, 2, false);
-    }
-    size_t n = 1;
-    while (is_part(peek(s, n)) || peek(s, n) == '$') {
-        n++;
-    }
-    return add_plain(s, SQL_WORD, n);
-}
-
-static weir_status number(scanner *s)
+static weir_status number_add(scanner *s)
 {
     size_t n = part_end(s, 0);
 
     /* 1..10 of a loop is two numbers. */
-    if (peek(s, n) == '.' && peek(s, n + 1) != '.') {
+    if (byte_at(s, n) == '.' && byte_at(s, n + 1) != '.') {
         n = part_end(s, n + 1);
     }
-    const char e = peek(s, n - 1);
-    if ((e == 'e' || e == 'E') && (peek(s, n) == '+' || peek(s, n) == '-') &&
-        is_digit(peek(s, n + 1)) && peek(s, 1) != 'x') {
+    const char e = byte_at(s, n - 1);
+    if ((e == 'e' || e == 'E') && (byte_at(s, n) == '+' || byte_at(s, n) == '-') &&
+        is_digit(byte_at(s, n + 1)) && byte_at(s, 1) != 'x') {
         n = part_end(s, n + 1);
     }
-    return add_plain(s, SQL_NUMBER, n);
+    return plain_add(s, SQL_NUMBER, n);
 }
 
 /* Whether byte `n` begins a parameter or a hole that stands right behind an operator. */
 static bool begins_value(const scanner *s, size_t n)
 {
-    const char c = peek(s, n), after = peek(s, n + 1);
+    const char c = byte_at(s, n), after = byte_at(s, n + 1);
 
-    return (c == '?' && peek(s, 0) != '@') || (c == '#' && after == '{') ||
-           (c == '@' && is_letter(after)) || (c == '<' && is_letter(after) && peek(s, 0) == '=') ||
-           (c == '%' && (after == '(' || (after == 's' && !is_part(peek(s, n + 2)))));
+    return (c == '?' && byte_at(s, 0) != '@') || (c == '#' && after == '{') ||
+           (c == '@' && weir__sql_is_letter(after)) ||
+           (c == '<' && weir__sql_is_letter(after) && byte_at(s, 0) == '=') ||
+           (c == '%' &&
+            (after == '(' || (after == 's' && !weir__sql_is_name_byte(byte_at(s, n + 2)))));
 }
 
-static weir_status operator(scanner *s)
+static weir_status operator_add(scanner *s)
 {
     size_t n = 0;
     bool special = false; /* has a character after which + and - may end an operator */
 
-    while (is_op_char(peek(s, n)) && !(peek(s, n) == '-' && peek(s, n + 1) == '-') &&
-           !(peek(s, n) == '/' && peek(s, n + 1) == '*') && !(n > 0 && begins_value(s, n))) {
-        special = special || strchr("~!@#%^&|?", peek(s, n)) != NULL;
+    while (is_op_char(byte_at(s, n)) && !(byte_at(s, n) == '-' && byte_at(s, n + 1) == '-') &&
+           !(byte_at(s, n) == '/' && byte_at(s, n + 1) == '*') && !(n > 0 && begins_value(s, n))) {
+        special = special || strchr("~!@#%^&|?", byte_at(s, n)) != NULL;
         n++;
     }
-    while (n > 1 && !special && (peek(s, n - 1) == '+' || peek(s, n - 1) == '-')) {
+    while (n > 1 && !special && (byte_at(s, n - 1) == '+' || byte_at(s, n - 1) == '-')) {
         n--;
     }
     if (n == 0) {
-        const char next = peek(s, 1);
+        const char next = byte_at(s, 1);
         n = (*s->at == ':' && (next == ':' || next == '=')) || (*s->at == '.' && next == '.') ? 2
                                                                                               : 1;
     }
-    return add_plain(s, SQL_OP, n);
+    return plain_add(s, SQL_OP, n);
 }
 
 /* ---- what is not SQL ------------------------------------------------------------------------- */
@@ -490,49 +408,49 @@ static size_t line_rest(const scanner *s)
 
 /* A command for psql, from the backslash to the end of the line. Those that send what has been
  * typed so far end a statement; the others may stand in the middle of one. */
-static weir_status meta(scanner *s)
+static weir_status meta_read(scanner *s)
 {
     static const char *const sending[] = { "\\g",     "\\gx",           "\\gset", "\\gexec",
                                            "\\gdesc", "\\crosstabview", "\\watch" };
     const size_t len = line_rest(s);
     weir_status status = WEIR_OK;
 
-    if (peek(s, 1) == ';') {
+    if (byte_at(s, 1) == ';') {
         s->at++;
-        return add_plain(s, SQL_OP, 1);
+        return plain_add(s, SQL_OP, 1);
     }
     const size_t name = part_end(s, 1);
     for (size_t i = 0; i < sizeof sending / sizeof sending[0] && !s->at_start; i++) {
         if (name == strlen(sending[i]) && memcmp(s->at, sending[i], name) == 0) {
             const sql_token end = { .kind = SQL_OP, .line = s->line, .text = { ";", 1 } };
-            watch(s, &end);
+            statement_follow(s, &end);
             status = check_parentheses(s);
             if (status == WEIR_OK && !weir__buffer_add(&s->out->tokens, &end, sizeof end)) {
                 status = no_memory(s);
             }
-            advance(s, len);
+            bytes_skip(s, len);
             return status;
         }
     }
     if (s->at_start) {
-        status = add_plain(s, SQL_META, len);
+        status = plain_add(s, SQL_META, len);
         s->at_start = true;
         return status;
     }
-    advance(s, len);
+    bytes_skip(s, len);
     return WEIR_OK;
 }
 
 /* The lines behind COPY ... FROM STDIN; up to and with the one that is \. alone. */
 static void copy_data(scanner *s)
 {
-    advance(s, line_rest(s));
+    bytes_skip(s, line_rest(s));
     while (s->at < s->end) {
-        advance(s, 1);
+        bytes_skip(s, 1);
         const size_t len = line_rest(s);
         const bool ends = len >= 2 && memcmp(s->at, "\\.", 2) == 0 &&
                           (len == 2 || (len == 3 && s->at[2] == '\r'));
-        advance(s, len);
+        bytes_skip(s, len);
         if (ends) {
             return;
         }
@@ -541,53 +459,57 @@ static void copy_data(scanner *s)
 
 /* ---- the whole ------------------------------------------------------------------------------- */
 
-static weir_status next(scanner *s)
+/* Code that is neither a word nor a number. */
+static weir_status byte_read(scanner *s)
 {
     const char c = *s->at;
     sql_kind kind = SQL_PARAM;
-    size_t n;
 
     if (is_space(c)) {
         s->line_start = s->line_start || c == '\n';
-        advance(s, 1);
+        bytes_skip(s, 1);
         return WEIR_OK;
     }
-    if (c == '-' && peek(s, 1) == '-') {
-        return line_comment(s);
-    }
-    if (c == '/' && peek(s, 1) == '*') {
-        return block_comment(s);
-    }
-    if (c == '\'') {
-        return quoted(s, SQL_STRING, 0, false);
-    }
-    if (c == '"' || c == '`') {
-        return quoted(s, SQL_QUOTED, 0, false);
-    }
     if (c == '\\') {
-        return meta(s);
+        return meta_read(s);
     }
-    if (c == '.' && s->at_start && s->line_start && is_letter(peek(s, 1))) {
-        const weir_status status = add_plain(s, SQL_META, line_rest(s));
+    if (c == '.' && s->at_start && s->line_start && weir__sql_is_letter(byte_at(s, 1))) {
+        const weir_status status = plain_add(s, SQL_META, line_rest(s));
         s->at_start = true;
         return status;
     }
-    if (c == '$' && (n = dollar_tag(s)) > 0) {
-        return dollar(s, n);
+    if (c == ':' && (byte_at(s, 1) == '\'' || byte_at(s, 1) == '"')) {
+        const sql_part part = part_at(s, 1);
+        return quoted_add(s, SQL_PARAM, 1, &part);
     }
-    if (c == ':' && (peek(s, 1) == '\'' || peek(s, 1) == '"')) {
-        return quoted(s, SQL_PARAM, 1, false);
+    const size_t n = parameter_len(s, &kind);
+    if (n > 0) {
+        return plain_add(s, kind, n);
     }
-    if ((n = parameter(s, &kind)) > 0) {
-        return add_plain(s, kind, n);
+    return c == '.' && is_digit(byte_at(s, 1)) ? number_add(s) : operator_add(s);
+}
+
+static weir_status token_read(scanner *s)
+{
+    const sql_part part = part_at(s, 0);
+
+    switch (part.kind) {
+    case SQL_PART_BYTE:
+        break;
+    case SQL_PART_WORD:
+        return plain_add(s, SQL_WORD, part.len);
+    case SQL_PART_NUMBER:
+        return number_add(s);
+    case SQL_PART_COMMENT:
+        return comment_skip(s, &part);
+    case SQL_PART_STRING:
+        return quoted_add(s, SQL_STRING, 0, &part);
+    case SQL_PART_DOLLAR:
+        return quoted_add(s, SQL_DOLLAR, 0, &part);
+    case SQL_PART_QUOTED:
+        return quoted_add(s, SQL_QUOTED, 0, &part);
     }
-    if (is_letter(c)) {
-        return word(s);
-    }
-    if (is_digit(c) || (c == '.' && is_digit(peek(s, 1)))) {
-        return number(s);
-    }
-    return operator(s);
+    return byte_read(s);
 }
 
 /* UTF-8 without NUL, and past the mark that some editors put in front. */
@@ -601,8 +523,8 @@ static weir_status check_bytes(scanner *s)
     if (nul == NULL && valid == (size_t)(s->end - s->at)) {
         return WEIR_OK;
     }
-    advance(s, nul != NULL ? (size_t)(nul - s->at) : valid);
-    return bad(s, s->line, nul != NULL ? "there is a NUL byte in it" : "it is not UTF-8");
+    bytes_skip(s, nul != NULL ? (size_t)(nul - s->at) : valid);
+    return scan_fail(s, s->line, nul != NULL ? "there is a NUL byte in it" : "it is not UTF-8");
 }
 
 weir_status weir__sql_tokenize(weir_str text, uint32_t line, weir_arena *arena, sql_tokens *out,
@@ -620,12 +542,12 @@ weir_status weir__sql_tokenize(weir_str text, uint32_t line, weir_arena *arena, 
     weir_status status = WEIR_OK;
 
     if (text.len > SQL_BYTES_MAX) {
-        status = bad(&s, line, "there are more than 64 MiB of it");
+        status = scan_fail(&s, line, "there are more than 64 MiB of it");
     } else {
         status = check_bytes(&s);
     }
     while (status == WEIR_OK && s.at < s.end) {
-        status = next(&s);
+        status = token_read(&s);
         if (status == WEIR_OK && s.at_start && s.copying == 3) {
             s.copying = 0;
             copy_data(&s);

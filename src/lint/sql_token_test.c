@@ -48,6 +48,7 @@ static void strings_end_where_the_database_ends_them(void **state)
                         "s:'a''b' s:'c\\' s:E'd\\'' s:e'e''f' s:U&'g' s:B'1' s:N'h'");
     assert_string_equal(shown("\"a\"\"b\" U&\"c\" `d`"), "q:\"a\"\"b\" q:U&\"c\" q:`d`");
     assert_string_equal(shown("type'x' x'1f'"), "w:type s:'x' s:x'1f'");
+    assert_string_equal(shown("E'a'\n'\\'' b"), "s:E'a'\n'\\'' w:b");
     assert_string_equal(shown("'a\n"), "line 1: the string that begins here does not end");
     assert_string_equal(shown("\n E'a\\'"), "line 2: the string that begins here does not end");
 }
@@ -57,6 +58,7 @@ static void comments_nest_and_are_no_tokens(void **state)
     (void)state;
     assert_string_equal(shown("a -- b ' \n c /* d /* e */ f */ g"), "w:a w:c w:g");
     assert_string_equal(shown("a--b"), "w:a");
+    assert_string_equal(shown("a--b\rc"), "w:a w:c");
     assert_string_equal(shown("1/*a*/+/*b*/2 - -3 4--5"), "n:1 o:+ n:2 o:- o:- n:3 n:4");
     assert_string_equal(shown("a\n/* /* */"), "line 2: the comment that begins here does not end");
     assert_string_equal(shown("/*/ a"), "line 1: the comment that begins here does not end");

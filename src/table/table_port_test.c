@@ -228,6 +228,8 @@ static void what_is_in_quotes_is_no_parameter(void **state)
                                 &one, 1),
                      WEIR_OK);
     expect_rows(f, "{\"$3\\\"?\":\"$2 :a '?\",\"@x$9\":1,\"#$1\":5,\"two\":2}");
+    assert_int_equal(try_values(f, "SELECT $1 AS a$1", &one, 1), WEIR_OK);
+    expect_rows(f, "{\"a$1\":1}");
     assert_int_equal(try_sql(f, "SELECT 'open $1"), WEIR_EIO);
     assert_int_equal(try_sql(f, "SELECT 1 /* open $1"), WEIR_OK);
 }

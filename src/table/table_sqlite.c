@@ -17,6 +17,7 @@
 #include "base/error.h"
 #include "base/json.h"
 #include "base/sha256.h"
+#include "base/sql.h"
 #include "base/str.h"
 #include "base/thread.h"
 #include "store/sqlite/sqlite_private.h"
@@ -129,35 +130,16 @@ static weir_status failed(sqlite_session *s, weir_error *err, const char *what)
 
 /* ---- statements ------------------------------------------------------------------------------ */
 
-/* Where what begins at `at` and is no code ends: a string, a name in quotes, a comment. Or `at`. */
-static size_t skip_quoted(const char *sql, size_t at)
-{
-    const char open = sql[at];
-    if (open == '-' && sql[at + 1] == '-') {
-        return at + strcspn(sql + at, "\n");
-    }
-    if (open == '/' && sql[at + 1] == '*') {
-        const char *end = strstr(sql + at + 2, "*/");
-        return end == NULL ? at + strlen(sql + at) : (size_t)(end - sql) + 2;
-    }
-    if (open != '\'' && open != '"' && open != '`' && open != '[') {
-        return at;
-    }
-    /* A doubled quote is the end of one and the beginning of the next. */
-    const char *end = strchr(sql + at + 1, open == '[' ? ']' : open);
-    return end == NULL ? at + strlen(sql + at) : (size_t)(end - sql) + 1;
-}
-
 /* $1 is a name to SQLite, which it looks for among all others, each time: ten thousand of them take
  * seconds. ?1 is a number. EINVAL: a parameter that is neither, and so has no value. */
 static weir_status number_parameters(weir_buffer *out, const char *sql, size_t values_count,
                                      weir_error *err)
 {
+    const weir_str text = weir__str(sql);
     bool ok = true;
-    size_t at = 0;
-    while (sql[at] != '\0' && ok) {
-        size_t end = skip_quoted(sql, at);
-        if (end == at && strchr("$?:@#", sql[at]) != NULL) {
+    for (size_t at = 0; at < text.len && ok;) {
+        const sql_part part = weir__sql_part(text, at, SQL_FLAVOR_SQLITE);
+        if (part.kind == SQL_PART_BYTE && strchr("$?:@#", sql[at]) != NULL) {
             const size_t digits = strspn(sql + at + 1, "0123456789");
             int64_t number = 0;
             if (sql[at] != '$' ||
@@ -170,9 +152,8 @@ static weir_status number_parameters(weir_buffer *out, const char *sql, size_t v
             at += 1 + digits;
             continue;
         }
-        end = end == at ? at + 1 : end;
-        ok = weir__buffer_add(out, sql + at, end - at);
-        at = end;
+        ok = weir__buffer_add(out, sql + at, part.len);
+        at += part.len;
     }
     return ok && weir__buffer_add(out, "", 1)
                ? WEIR_OK

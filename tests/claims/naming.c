@@ -342,6 +342,21 @@ static void C39_a_condition_is_one_expression(void **state)
     }
 }
 
+static void C39_a_parameter_stands_right_behind_a_word(void **state)
+{
+    kit *k = *state;
+    const claim_param params[] = {
+        { .name = weir__str("low"), .value = { .kind = TABLE_INTEGER, .number = 2 } },
+        { .name = weir__str("high"), .value = { .kind = TABLE_INTEGER, .number = 3 } },
+    };
+    kit_jobs(k, 4);
+    claim_request r = kit_request(k, 10);
+    r.where = weir__str("status = 'pending' AND id BETWEEN:low AND:high");
+    r.params = params;
+    r.params_count = 2;
+    assert_string_equal(kit_claim(k, &r), "2 3");
+}
+
 /* Between two claims of one session, by another connection. */
 static void C39_a_table_that_another_has_changed_is_seen_as_it_is(void **state)
 {
@@ -394,6 +409,7 @@ const kit_case kit_naming[] = {
     KIT_TEST(C39_values_are_values_whatever_is_in_them, ON_ALL),
     KIT_TEST(C39_a_nul_is_refused, ON_ALL),
     KIT_TEST(C39_a_condition_is_one_expression, ON_ALL),
+    KIT_TEST(C39_a_parameter_stands_right_behind_a_word, ON_ALL),
     KIT_TEST(C39_a_table_that_another_has_changed_is_seen_as_it_is, ON_SQLITE),
 };
 const size_t kit_naming_count = sizeof kit_naming / sizeof kit_naming[0];
