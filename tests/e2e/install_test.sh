@@ -35,6 +35,9 @@ ok "the shared library exports those" diff "$tmp/declared" "$tmp/exported"
 nm -g --defined-only "$lib/libweir.a" 2>/dev/null | awk 'NF == 3 { print $3 }' |
     grep -vE '^(weir_|weir__)' >"$tmp/foreign"
 ok "the archive defines no name outside weir_" test ! -s "$tmp/foreign"
+# What is above api in tools/check-layers.sh belongs to the program alone.
+ok "the archive has parts, named after their directories" grep -q '^api_' <(ar t "$lib/libweir.a")
+is "none of them is the program's" "$(ar t "$lib/libweir.a" | grep -E '^(cli|lint|race)_')" ""
 
 export PKG_CONFIG_PATH=$lib/pkgconfig PKG_CONFIG_SYSROOT_DIR=$root LD_LIBRARY_PATH=$lib
 read -ra flags <<<"$(pkg-config --cflags --libs libweir)"
