@@ -61,19 +61,19 @@ static void requests(claimer *w, const queue_options *options)
     w->request = (claim_request){ .table = str("jobs"),
                                   .where = str("status = 'pending'"),
                                   .limit = options->limit,
-                                  .set = &claimed,
-                                  .set_count = 1,
+                                  .writes.set = &claimed,
+                                  .writes.set_count = 1,
                                   .by = w->by,
                                   .lease_us = options->lease ? QUEUE_LEASE_US : 0 };
     w->finish = (finish_request){ .table = str("jobs"),
                                   .key_count = 1,
                                   .kind = FINISH_DONE,
                                   .by = w->by,
-                                  .set = &done,
-                                  .set_count = 1 };
+                                  .writes.set = &done,
+                                  .writes.set_count = 1 };
     w->back = w->finish;
     w->back.kind = FINISH_RELEASE;
-    w->back.set = &pending;
+    w->back.writes.set = &pending;
 }
 
 static void *worker_open(const queue_options *options, const char *name)

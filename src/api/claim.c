@@ -42,7 +42,6 @@ struct weir_rows {
     int64_t *fences;
     weir_str *times;       /* of the claims; may be empty */
     finish_request finish; /* what is the same for all of them */
-    int64_t lease_us;
 };
 
 /* ---- handles -------------------------------------------------------------------------------- */
@@ -232,19 +231,10 @@ static weir_status value_take(const weir_value *in, weir_value *v, table_value *
     return WEIR_OK;
 }
 
-/* What is written: values and expressions, in the arena. */
-typedef struct writes {
-    claim_set *set;
-    size_t set_count;
-    claim_set_sql *sql;
-    size_t sql_count;
-    claim_param *params;
-    size_t params_count;
-} writes;
-
+/* What is written, in the arena. */
 static weir_status writes_take(const weir_value *const *set, size_t set_count,
                                const weir_value *const *params, size_t params_count,
-                               weir_arena *arena, writes *out, weir_error *err)
+                               weir_arena *arena, claim_writes *out, weir_error *err)
 {
     weir_status status = WEIR_OK;
     weir_value v = { 0 };
@@ -254,26 +244,26 @@ static weir_status writes_take(const weir_value *const *set, size_t set_count,
         return weir__fail(err, WEIR_EINVAL, "values or parameters are NULL or more than %d",
                           CLAIM_COLUMNS_MAX);
     }
-    *out = (writes){ .set = weir__arena_alloc(arena, (set_count + 1) * sizeof *out->set),
-                     .sql = weir__arena_alloc(arena, (set_count + 1) * sizeof *out->sql),
-                     .params = weir__arena_alloc(arena, (params_count + 1) * sizeof *out->params) };
-    if (out->set == NULL || out->sql == NULL || out->params == NULL) {
+    claim_set *values = weir__arena_alloc(arena, (set_count + 1) * sizeof *values);
+    claim_set_sql *sql = weir__arena_alloc(arena, (set_count + 1) * sizeof *sql);
+    claim_param *given = weir__arena_alloc(arena, (params_count + 1) * sizeof *given);
+    if (values == NULL || sql == NULL || given == NULL) {
         return weir__fail(err, WEIR_ENOMEM, "out of memory");
     }
+    *out = (claim_writes){ .set = values, .set_sql = sql, .params = given };
     for (size_t i = 0; status == WEIR_OK && i < set_count; i++) {
-        claim_set *s = &out->set[out->set_count];
+        claim_set *s = &values[out->set_count];
         status = value_take(set[i], &v, &s->value, true, err);
         if (status == WEIR_OK && v.kind == WEIR_VALUE_SQL) {
-            out->sql[out->sql_count++] = (claim_set_sql){ .column = v.name, .sql = v.text };
+            sql[out->set_sql_count++] = (claim_set_sql){ .column = v.name, .sql = v.text };
         } else if (status == WEIR_OK) {
             s->column = v.name;
             out->set_count++;
         }
     }
     for (size_t i = 0; status == WEIR_OK && i < params_count; i++) {
-        claim_param *p = &out->params[i];
-        status = value_take(params[i], &v, &p->value, false, err);
-        p->name = v.name;
+        status = value_take(params[i], &v, &given[i].value, false, err);
+        given[i].name = v.name;
         out->params_count++;
     }
     return status;
@@ -304,6 +294,76 @@ static weir_status order_take(const weir_claim *c, weir_arena *arena, claim_requ
     r->order = order;
     r->order_count = c->order_count;
     return status;
+}
+
+/* ---- the request ---------------------------------------------------------------------------- */
+
+static weir_status claim_check(const weir_claim *c, weir_error *err)
+{
+    const uint32_t known = WEIR_CLAIM_WAIT | WEIR_CLAIM_NOWAIT | WEIR_CLAIM_HOLD |
+                           WEIR_CLAIM_PORTABLE | WEIR_CLAIM_NO_BY | WEIR_CLAIM_NO_AT;
+    const uint32_t both = WEIR_CLAIM_WAIT | WEIR_CLAIM_NOWAIT;
+
+    if ((c->flags & ~known) != 0 || (c->flags & both) == both) {
+        return weir__fail(err, WEIR_EINVAL,
+                          "weir_claim has flags that are unknown, or exclude "
+                          "each other");
+    }
+    if (c->limit < 0 || c->wait_us < WEIR_NONE) {
+        return weir__fail(err, WEIR_EINVAL,
+                          "weir_claim has limit %" PRId64 " and wait_us %" PRId64
+                          ", allowed are 0 or more, and 0, more or WEIR_NONE",
+                          c->limit, c->wait_us);
+    }
+    return c->table.len > 0 ? WEIR_OK : weir__fail(err, WEIR_EINVAL, "weir_claim has no table");
+}
+
+/* Inside, a name that is empty and not NULL stands for no column. */
+static weir_str column_of(weir_str name, bool none)
+{
+    static const weir_str by_default = { 0 };
+
+    if (none) {
+        return CLAIM_NO_COLUMN;
+    }
+    return name.len == 0 ? by_default : name;
+}
+
+/* What is asked for, as src/claim/ has it. It borrows from *claim and lives in the arena. */
+static weir_status request_take(const weir_claim *claim, weir_arena *arena, claim_request *out,
+                                weir_error *err)
+{
+    weir_claim c = { 0 };
+    weir_status status = weir__struct_copy(&c, sizeof c, claim, "weir_claim", err);
+
+    if (status == WEIR_OK) {
+        status = claim_check(&c, err);
+    }
+    if (status != WEIR_OK) {
+        return status;
+    }
+    *out = (claim_request){
+        .table = c.table,
+        .where = c.where,
+        .limit = c.limit == 0 ? 1 : c.limit,
+        .by = c.by,
+        .by_column = column_of(c.by_column, (c.flags & WEIR_CLAIM_NO_BY) != 0),
+        .at_column = column_of(c.at_column, (c.flags & WEIR_CLAIM_NO_AT) != 0),
+        .lease_us = c.lease_us,
+        .lease_column = column_of(c.lease_column, false),
+        .fence_column = c.fence_column,
+        .attempts_column = c.attempts_column,
+        .max_per_column = c.max_per_column,
+        .max_per = c.max_per,
+        .mode = (c.flags & WEIR_CLAIM_WAIT) != 0     ? CLAIM_WAIT
+                : (c.flags & WEIR_CLAIM_NOWAIT) != 0 ? CLAIM_NOWAIT
+                                                     : CLAIM_SKIP,
+        .wait_us = c.wait_us,
+        .path = (c.flags & WEIR_CLAIM_PORTABLE) != 0 ? CLAIM_PATH_PORTABLE : CLAIM_PATH_DEFAULT,
+        .hold = (c.flags & WEIR_CLAIM_HOLD) != 0,
+    };
+    status = writes_take(c.set, c.set_count, c.params, c.params_count, arena, &out->writes, err);
+    return status == WEIR_OK ? order_take(&c, arena, out, err) : status;
 }
 
 /* ---- rows ----------------------------------------------------------------------------------- */
@@ -341,23 +401,16 @@ static bool str_keep(weir_arena *arena, weir_str *s)
 static bool claim_keep(weir_rows *rows, const claim_request *r)
 {
     finish_request *f = &rows->finish;
-    claim_set *held = weir__arena_alloc(&rows->arena, (r->set_count + 1) * sizeof *held);
-    const bool by = !(r->by_column.len == 0 && r->by_column.ptr != NULL);
+    const size_t count = r->writes.set_count;
+    claim_set *held = weir__arena_alloc(&rows->arena, (count + 1) * sizeof *held);
     bool ok = held != NULL;
 
-    *f = (finish_request){ .table = r->table,
-                           .by = by ? r->by : (weir_str){ .len = 0 },
-                           .by_column = r->by_column,
-                           .at_column = r->at_column,
-                           .fence_column = r->fence_column,
-                           .lease_column = r->lease_us > 0 ? r->lease_column : CLAIM_NO_COLUMN,
-                           .held = held,
-                           .held_count = r->set_count };
-    for (size_t i = 0; ok && i < r->set_count; i++) {
-        held[i] = r->set[i];
+    *f = weir__claim_finish_of(r);
+    f->held = held;
+    for (size_t i = 0; ok && i < count; i++) {
+        held[i] = r->writes.set[i];
         ok = str_keep(&rows->arena, &held[i].column) && str_keep(&rows->arena, &held[i].value.text);
     }
-    rows->lease_us = r->lease_us;
     return ok && str_keep(&rows->arena, &f->table) && str_keep(&rows->arena, &f->by) &&
            str_keep(&rows->arena, &f->by_column) && str_keep(&rows->arena, &f->at_column) &&
            str_keep(&rows->arena, &f->fence_column) && str_keep(&rows->arena, &f->lease_column);
@@ -398,67 +451,6 @@ static bool rows_keep(weir_rows *rows, const table_info *table, const claim_requ
     return ok;
 }
 
-/* Inside, a name that is empty and not NULL stands for no column. */
-static weir_str column_of(weir_str name, bool none)
-{
-    static const weir_str by_default = { 0 };
-
-    if (none) {
-        return CLAIM_NO_COLUMN;
-    }
-    return name.len == 0 ? by_default : name;
-}
-
-static claim_request request_of(const weir_claim *c, const writes *w)
-{
-    return (claim_request){
-        .table = c->table,
-        .where = c->where,
-        .params = w->params,
-        .params_count = w->params_count,
-        .limit = c->limit == 0 ? 1 : c->limit,
-        .set = w->set,
-        .set_count = w->set_count,
-        .set_sql = w->sql,
-        .set_sql_count = w->sql_count,
-        .by = c->by,
-        .by_column = column_of(c->by_column, (c->flags & WEIR_CLAIM_NO_BY) != 0),
-        .at_column = column_of(c->at_column, (c->flags & WEIR_CLAIM_NO_AT) != 0),
-        .lease_us = c->lease_us,
-        .lease_column = column_of(c->lease_column, false),
-        .fence_column = c->fence_column,
-        .attempts_column = c->attempts_column,
-        .max_per_column = c->max_per_column,
-        .max_per = c->max_per,
-        .mode = (c->flags & WEIR_CLAIM_WAIT) != 0     ? CLAIM_WAIT
-                : (c->flags & WEIR_CLAIM_NOWAIT) != 0 ? CLAIM_NOWAIT
-                                                      : CLAIM_SKIP,
-        .wait_us = c->wait_us,
-        .path = (c->flags & WEIR_CLAIM_PORTABLE) != 0 ? CLAIM_PATH_PORTABLE : CLAIM_PATH_DEFAULT,
-        .hold = (c->flags & WEIR_CLAIM_HOLD) != 0,
-    };
-}
-
-static weir_status claim_check(const weir_claim *c, weir_error *err)
-{
-    const uint32_t known = WEIR_CLAIM_WAIT | WEIR_CLAIM_NOWAIT | WEIR_CLAIM_HOLD |
-                           WEIR_CLAIM_PORTABLE | WEIR_CLAIM_NO_BY | WEIR_CLAIM_NO_AT;
-    const uint32_t both = WEIR_CLAIM_WAIT | WEIR_CLAIM_NOWAIT;
-
-    if ((c->flags & ~known) != 0 || (c->flags & both) == both) {
-        return weir__fail(err, WEIR_EINVAL,
-                          "weir_claim has flags that are unknown, or exclude "
-                          "each other");
-    }
-    if (c->limit < 0 || c->wait_us < WEIR_NONE) {
-        return weir__fail(err, WEIR_EINVAL,
-                          "weir_claim has limit %" PRId64 " and wait_us %" PRId64
-                          ", allowed are 0 or more, and 0, more or WEIR_NONE",
-                          c->limit, c->wait_us);
-    }
-    return c->table.len > 0 ? WEIR_OK : weir__fail(err, WEIR_EINVAL, "weir_claim has no table");
-}
-
 static weir_status claim_with(table_session *s, const claim_request *r, weir_rows *rows,
                               weir_error *err)
 {
@@ -482,8 +474,7 @@ int32_t weir_claim_rows(weir_tables *ticket, const weir_claim *claim, weir_rows 
                         weir_error *err)
 {
     tables_core *t = NULL;
-    weir_claim c = { 0 };
-    writes w = { 0 };
+    claim_request r = { .limit = 0 };
     weir_arena arena = { 0 };
     table_session *s = NULL;
     weir_rows *rows = NULL;
@@ -492,17 +483,8 @@ int32_t weir_claim_rows(weir_tables *ticket, const weir_claim *claim, weir_rows 
     if (status != WEIR_OK) {
         return status;
     }
-    status = weir__struct_copy(&c, sizeof c, claim, "weir_claim", err);
-    if (status == WEIR_OK) {
-        status = out == NULL ? weir__fail(err, WEIR_EINVAL, "out is NULL") : claim_check(&c, err);
-    }
-    if (status == WEIR_OK) {
-        status = writes_take(c.set, c.set_count, c.params, c.params_count, &arena, &w, err);
-    }
-    claim_request r = request_of(&c, &w);
-    if (status == WEIR_OK) {
-        status = order_take(&c, &arena, &r, err);
-    }
+    status = out == NULL ? weir__fail(err, WEIR_EINVAL, "out is NULL")
+                         : request_take(claim, &arena, &r, err);
     if (status == WEIR_OK) {
         rows = weir__calloc(1, sizeof *rows);
         status =
@@ -527,7 +509,7 @@ int32_t weir_rows_finish(weir_tables *ticket, const weir_rows *rows, size_t row,
 {
     tables_core *t = NULL;
     weir_finish f = { 0 };
-    writes w = { 0 };
+    claim_writes w = { 0 };
     weir_arena arena = { 0 };
     table_session *s = NULL;
     weir_status status = tables_enter(ticket, &t, err);
@@ -557,13 +539,8 @@ int32_t weir_rows_finish(weir_tables *ticket, const weir_rows *rows, size_t row,
         r.at = rows->times[row];
         r.has_fence = rows->has_fence;
         r.fence = rows->has_fence ? rows->fences[row] : 0;
-        r.lease_us = f.lease_us == 0 ? rows->lease_us : f.lease_us;
-        r.set = w.set;
-        r.set_count = w.set_count;
-        r.set_sql = w.sql;
-        r.set_sql_count = w.sql_count;
-        r.params = w.params;
-        r.params_count = w.params_count;
+        r.lease_us = f.lease_us == 0 ? r.lease_us : f.lease_us;
+        r.writes = w;
         status = weir__claim_words(weir__claim_finish(s, &r, NULL, err), err);
         session_give(t, s, status);
     }

@@ -60,6 +60,16 @@ typedef struct claim_set_sql {
     weir_str sql;
 } claim_set_sql;
 
+/* What is written to a row. */
+typedef struct claim_writes {
+    const claim_set *set;
+    size_t set_count;
+    const claim_set_sql *set_sql;
+    size_t set_sql_count;
+    const claim_param *params; /* for :name in set_sql, and in a claim's own SQL; unused: EINVAL */
+    size_t params_count;
+} claim_writes;
+
 typedef enum claim_mode {
     CLAIM_SKIP = 0, /* what others hold is left out */
     CLAIM_WAIT,     /* for them, wait_us in all */
@@ -72,23 +82,25 @@ typedef enum claim_path {
     CLAIM_PATH_PORTABLE,    /* select, then guarded updates; runs anywhere */
 } claim_path;
 
-/* Everything is borrowed. Zero is the default of every field. An empty name is the default name of
- * the column; the name "" with ptr not NULL means: do not stamp (CLAIM_NO_COLUMN). */
+/* The name of a column that is "" with ptr not NULL: do not stamp. */
 #define CLAIM_NO_COLUMN ((weir_str){ .ptr = "", .len = 0 })
 
+static inline bool weir__claim_no_column(weir_str name)
+{
+    return name.len == 0 && name.ptr != NULL;
+}
+
+/* A claim: the command line, weir.yaml and weir.h fill it in, and the statements are made of it.
+ * Everything is borrowed. Zero is the default of every field; an empty name of a column stands for
+ * its default name. */
 typedef struct claim_request {
-    weir_str table;            /* as for weir__table_describe */
-    weir_str where;            /* SQL; empty: every row. :name is a parameter */
-    weir_str expired_where;    /* SQL: what expired claims must fulfil too; empty: nothing more */
-    const claim_param *params; /* for :name in where, expired_where and set_sql; unused: EINVAL */
-    size_t params_count;
+    weir_str table;         /* as for weir__table_describe */
+    weir_str where;         /* SQL; empty: every row. :name is a parameter */
+    weir_str expired_where; /* SQL: what expired claims must fulfil too; empty: nothing more */
+    claim_writes writes;
     const claim_order *order; /* the primary key is always the last tie-break */
     size_t order_count;
     int64_t limit;
-    const claim_set *set;
-    size_t set_count;
-    const claim_set_sql *set_sql;
-    size_t set_sql_count;
     weir_str by;              /* the holder; empty: nobody is stamped */
     weir_str by_column;       /* claimed_by */
     weir_str at_column;       /* claimed_at */
@@ -151,6 +163,10 @@ void weir__claim_plan_free(claim_plan *plan);
 weir_status weir__claim_path_choose(const claim_request *request, table_dialect dialect,
                                     claim_path *out, weir_error *err);
 
+/* The column that a flag such as --by-column stands for: of the name given, or of the default name.
+ * NULL: the table has none, or none is wanted. */
+const table_column *weir__claim_column_of(const table_info *table, const char *flag, weir_str name);
+
 /* ---- finishing ------------------------------------------------------------------------------ */
 
 typedef enum finish_kind {
@@ -182,15 +198,14 @@ typedef struct finish_request {
     int64_t lease_us;      /* EXTEND */
     const claim_set *held; /* what the row must still have: the `set` of its claim; may be empty */
     size_t held_count;
-    const claim_set *set;
-    size_t set_count;
-    const claim_set_sql *set_sql;
-    size_t set_sql_count;
-    const claim_param *params; /* for set_sql */
-    size_t params_count;
+    claim_writes writes;
     int64_t wait_us; /* for somebody's lock of the row, then EHELD; 0: as long as it takes. SQLite:
                         as its URL says */
 } finish_request;
+
+/* What finishes any row of a claim: guarded by all that the claim says, with its lease, and without
+ * a key, a kind and writes. */
+finish_request weir__claim_finish_of(const claim_request *claim);
 
 /* When a row was claimed, from its cells as they were claimed: for finish_request.at. It tells
  * apart two claims with the same fence, which happens when a failover loses one of them. Empty: it

@@ -12,9 +12,36 @@
 #include <string.h>
 #include <strings.h>
 
-#define DEFAULT_BY    "claimed_by"
-#define DEFAULT_AT    "claimed_at"
-#define DEFAULT_LEASE "locked_until"
+/* Columns that Weir fills itself. */
+typedef struct own_column {
+    const char *flag, *name;       /* name: the default; NULL: there is none */
+    const char *postgres, *sqlite; /* types */
+} own_column;
+
+static const own_column own_columns[] = {
+    { "--by-column", "claimed_by", "text", "TEXT" },
+    { "--at-column", "claimed_at", "timestamptz", "TEXT" },
+    { "--lease-column", "locked_until", "timestamptz", "TEXT" },
+    { "--fence-column", NULL, "bigint NOT NULL DEFAULT 0", "INTEGER NOT NULL DEFAULT 0" },
+    { "--attempts-column", NULL, "bigint NOT NULL DEFAULT 0", "INTEGER NOT NULL DEFAULT 0" },
+};
+
+static const own_column *own_column_of(const char *flag)
+{
+    size_t i = 0;
+    while (strcmp(own_columns[i].flag, flag) != 0) {
+        i++;
+        WEIR_ASSERT(i < sizeof own_columns / sizeof own_columns[0]);
+    }
+    return &own_columns[i];
+}
+
+const table_column *weir__claim_column_of(const table_info *table, const char *flag, weir_str name)
+{
+    const weir_str usual = weir__str(own_column_of(flag)->name);
+    return weir__claim_no_column(name) ? NULL
+                                       : weir__table_column(table, name.len > 0 ? name : usual);
+}
 
 weir_status weir__claim_column(const table_info *table, const char *flag, weir_str name, bool write,
                                const table_column **out, weir_error *err)
@@ -37,25 +64,16 @@ weir_status weir__claim_column(const table_info *table, const char *flag, weir_s
 weir_status weir__claim_own_column(const table_info *table, table_dialect dialect, const char *flag,
                                    weir_str name, const table_column **out, weir_error *err)
 {
-    static const struct {
-        const char *flag, *postgres, *sqlite;
-    } types[] = {
-        { "--by-column", "text", "TEXT" },
-        { "--at-column", "timestamptz", "TEXT" },
-        { "--lease-column", "timestamptz", "TEXT" },
-        { "--fence-column", "bigint NOT NULL DEFAULT 0", "INTEGER NOT NULL DEFAULT 0" },
-        { "--attempts-column", "bigint NOT NULL DEFAULT 0", "INTEGER NOT NULL DEFAULT 0" },
-    };
+    const own_column *own = own_column_of(flag);
+    name = name.len > 0 ? name : weir__str(own->name);
     const weir_status status = weir__claim_column(table, flag, name, true, out, err);
 
-    for (size_t i = 0; i < sizeof types / sizeof types[0] && status != WEIR_OK; i++) {
-        if (strcmp(types[i].flag, flag) == 0 && weir__table_column(table, name) == NULL) {
-            weir__error_detail(err,
-                               "Add it with ALTER TABLE %.*s ADD COLUMN \"%.*s\" %s; or name "
-                               "another column.",
-                               (int)table->quoted.len, table->quoted.ptr, (int)name.len, name.ptr,
-                               dialect == TABLE_POSTGRES ? types[i].postgres : types[i].sqlite);
-        }
+    if (status != WEIR_OK && weir__table_column(table, name) == NULL) {
+        weir__error_detail(err,
+                           "Add it with ALTER TABLE %.*s ADD COLUMN \"%.*s\" %s; or name "
+                           "another column.",
+                           (int)table->quoted.len, table->quoted.ptr, (int)name.len, name.ptr,
+                           dialect == TABLE_POSTGRES ? own->postgres : own->sqlite);
     }
     return status;
 }
@@ -109,14 +127,12 @@ static weir_status check_stamps(claim_spec *c, weir_error *err)
     const claim_request *r = c->request;
     weir_status status = WEIR_OK;
     if (r->by.len > 0 && !weir__claim_no_column(r->by_column)) {
-        status = weir__claim_own_column(c->table, c->dialect, "--by-column",
-                                        r->by_column.len > 0 ? r->by_column : weir__str(DEFAULT_BY),
-                                        &c->by, err);
+        status =
+            weir__claim_own_column(c->table, c->dialect, "--by-column", r->by_column, &c->by, err);
     }
     if (status == WEIR_OK && r->by.len > 0 && !weir__claim_no_column(r->at_column)) {
-        status = weir__claim_own_column(c->table, c->dialect, "--at-column",
-                                        r->at_column.len > 0 ? r->at_column : weir__str(DEFAULT_AT),
-                                        &c->at, err);
+        status =
+            weir__claim_own_column(c->table, c->dialect, "--at-column", r->at_column, &c->at, err);
     }
     if (status == WEIR_OK && c->at != NULL) {
         status = check_clock(c, "--at-column", c->at, &c->at_clock, err);
@@ -126,9 +142,8 @@ static weir_status check_stamps(claim_spec *c, weir_error *err)
                             r->lease_us);
     }
     if (status == WEIR_OK && r->lease_us > 0) {
-        status = weir__claim_own_column(
-            c->table, c->dialect, "--lease-column",
-            r->lease_column.len > 0 ? r->lease_column : weir__str(DEFAULT_LEASE), &c->lease, err);
+        status = weir__claim_own_column(c->table, c->dialect, "--lease-column", r->lease_column,
+                                        &c->lease, err);
     }
     if (status == WEIR_OK && c->lease != NULL) {
         status = check_clock(c, "--lease-column", c->lease, &c->lease_clock, err);
@@ -145,20 +160,21 @@ static weir_status check_set(claim_spec *c, weir_error *err)
 {
     const claim_request *r = c->request;
     weir_status status = WEIR_OK;
-    if (r->set_count > CLAIM_COLUMNS_MAX || r->set_sql_count > CLAIM_COLUMNS_MAX ||
+    if (r->writes.set_count > CLAIM_COLUMNS_MAX || r->writes.set_sql_count > CLAIM_COLUMNS_MAX ||
         r->order_count > CLAIM_COLUMNS_MAX) {
         return weir__fail(err, WEIR_EINVAL,
                           "--set, --set-sql, --order: allowed are %d columns each",
                           CLAIM_COLUMNS_MAX);
     }
-    for (size_t i = 0; i < r->set_count && status == WEIR_OK; i++) {
-        status = weir__claim_column(c->table, "--set", r->set[i].column, true, &c->set[i], err);
+    for (size_t i = 0; i < r->writes.set_count && status == WEIR_OK; i++) {
+        status =
+            weir__claim_column(c->table, "--set", r->writes.set[i].column, true, &c->set[i], err);
         if (status == WEIR_OK) {
-            status = check_value("--set", r->set[i].column, &r->set[i].value, err);
+            status = check_value("--set", r->writes.set[i].column, &r->writes.set[i].value, err);
         }
     }
-    for (size_t i = 0; i < r->set_sql_count && status == WEIR_OK; i++) {
-        status = weir__claim_column(c->table, "--set-sql", r->set_sql[i].column, true,
+    for (size_t i = 0; i < r->writes.set_sql_count && status == WEIR_OK; i++) {
+        status = weir__claim_column(c->table, "--set-sql", r->writes.set_sql[i].column, true,
                                     &c->set_sql[i], err);
     }
     return status;
@@ -175,16 +191,16 @@ static const table_column *written_column(const claim_spec *c, size_t index, con
                    { c->lease, "--lease-column" },
                    { c->fence, "--fence-column" },
                    { c->attempts, "--attempts-column" } };
-    if (index < c->request->set_count) {
+    if (index < c->request->writes.set_count) {
         *flag = "--set";
         return c->set[index];
     }
-    index -= c->request->set_count;
-    if (index < c->request->set_sql_count) {
+    index -= c->request->writes.set_count;
+    if (index < c->request->writes.set_sql_count) {
         *flag = "--set-sql";
         return c->set_sql[index];
     }
-    index -= c->request->set_sql_count;
+    index -= c->request->writes.set_sql_count;
     for (size_t i = 0; i < sizeof others / sizeof others[0]; i++) {
         if (others[i].column != NULL && index-- == 0) {
             *flag = others[i].flag;
@@ -353,29 +369,31 @@ static weir_status check_params(const claim_spec *c, weir_error *err)
 {
     const claim_request *r = c->request;
     bool used[CLAIM_COLUMNS_MAX] = { 0 };
-    if (r->params_count > CLAIM_COLUMNS_MAX) {
+    if (r->writes.params_count > CLAIM_COLUMNS_MAX) {
         return weir__fail(err, WEIR_EINVAL, "--param: allowed are %d", CLAIM_COLUMNS_MAX);
     }
-    weir_status status = weir__claim_check_sql("--where", r->where, c->dialect, r->params,
-                                               r->params_count, used, err);
+    weir_status status = weir__claim_check_sql("--where", r->where, c->dialect, r->writes.params,
+                                               r->writes.params_count, used, err);
     if (status == WEIR_OK) {
-        status = weir__claim_check_sql("--expired-where", r->expired_where, c->dialect, r->params,
-                                       r->params_count, used, err);
+        status = weir__claim_check_sql("--expired-where", r->expired_where, c->dialect,
+                                       r->writes.params, r->writes.params_count, used, err);
     }
-    for (size_t i = 0; i < r->set_sql_count && status == WEIR_OK; i++) {
-        if (r->set_sql[i].sql.len == 0) {
+    for (size_t i = 0; i < r->writes.set_sql_count && status == WEIR_OK; i++) {
+        if (r->writes.set_sql[i].sql.len == 0) {
             return weir__fail(err, WEIR_EINVAL, "--set-sql: no expression for \"%.*s\"",
-                              (int)r->set_sql[i].column.len, r->set_sql[i].column.ptr);
+                              (int)r->writes.set_sql[i].column.len,
+                              r->writes.set_sql[i].column.ptr);
         }
-        status = weir__claim_check_sql("--set-sql", r->set_sql[i].sql, c->dialect, r->params,
-                                       r->params_count, used, err);
+        status = weir__claim_check_sql("--set-sql", r->writes.set_sql[i].sql, c->dialect,
+                                       r->writes.params, r->writes.params_count, used, err);
     }
-    for (size_t i = 0; i < r->params_count && status == WEIR_OK; i++) {
+    for (size_t i = 0; i < r->writes.params_count && status == WEIR_OK; i++) {
         if (!used[i]) {
             status = weir__fail(err, WEIR_EINVAL, "--param: :%.*s is used nowhere",
-                                (int)r->params[i].name.len, r->params[i].name.ptr);
+                                (int)r->writes.params[i].name.len, r->writes.params[i].name.ptr);
         } else {
-            status = check_value("--param", r->params[i].name, &r->params[i].value, err);
+            status =
+                check_value("--param", r->writes.params[i].name, &r->writes.params[i].value, err);
         }
     }
     return status;
@@ -392,7 +410,7 @@ static weir_status check_max_per(claim_spec *c, weir_error *err)
                           "--max-per counts what is marked as held, and --hold "
                           "marks nothing");
     }
-    if (r->set_count == 0 && c->lease == NULL) {
+    if (r->writes.set_count == 0 && c->lease == NULL) {
         return weir__fail(err, WEIR_EINVAL,
                           "--max-per needs --set or --lease, by which to see what "
                           "is held");

@@ -99,8 +99,8 @@ static weir_status add_usable(explainer *e, weir_str part, weir_error *err)
     claim_text t = { .dialect = e->model.c->dialect, .literals = true };
     claim_text condition = { .dialect = e->model.c->dialect, .literals = true };
     bool taken = false;
-    weir__claim_add_sql(&condition, part, e->model.c->request->params,
-                        e->model.c->request->params_count);
+    weir__claim_add_sql(&condition, part, e->model.c->request->writes.params,
+                        e->model.c->request->writes.params_count);
     weir__claim_add(&t, "CREATE INDEX %sweir_try ON ",
                     e->model.c->dialect == TABLE_SQLITE ? "temp." : "");
     weir__claim_add_str(&t, e->model.c->dialect == TABLE_SQLITE
@@ -184,7 +184,7 @@ static void add_index_of(claim_text *t, const explainer *e, probe_kind kind)
     if (kind == PROBE_READY) {
         add_ready_columns(t, e);
     } else {
-        for (size_t i = 0; i < c->request->set_count; i++) {
+        for (size_t i = 0; i < c->request->writes.set_count; i++) {
             if (can_index(e, c->set[i])) {
                 weir__claim_add(t, "%s", count++ == 0 ? "" : ", ");
                 weir__claim_add_str(t, c->set[i]->quoted);
@@ -197,7 +197,7 @@ static void add_index_of(claim_text *t, const explainer *e, probe_kind kind)
     }
     weir__claim_add(t, ")");
     /* Without values by which to tell a claimed row, --where is also what expired ones fulfil. */
-    if (e->ready.len > 0 && (kind == PROBE_READY || c->request->set_count == 0)) {
+    if (e->ready.len > 0 && (kind == PROBE_READY || c->request->writes.set_count == 0)) {
         weir__claim_add(t, " WHERE ");
         weir__claim_add_str(t, weir__claim_buffer_str(&e->ready));
     }

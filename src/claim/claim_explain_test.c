@@ -68,8 +68,8 @@ static claim_request pending(void)
     return (claim_request){ .table = STR("my jobs"),
                             .where = STR("status = 'pending'"),
                             .limit = 10,
-                            .set = claimed,
-                            .set_count = 1 };
+                            .writes.set = claimed,
+                            .writes.set_count = 1 };
 }
 
 static void explain(fixture *f, const claim_request *r, const char *rules)
@@ -197,8 +197,8 @@ static void parameters_are_values_in_the_index(void **state)
     claim_request r = pending();
     r.where = STR("status = :s AND priority < abs(random()) AND tenant BETWEEN 'a' AND 'b' "
                   "AND CASE WHEN id > 0 AND 1 THEN 1 END");
-    r.params = &param;
-    r.params_count = 1;
+    r.writes.params = &param;
+    r.writes.params_count = 1;
     mended(*state, &r, "sequential-scan",
            "WHERE status = 'it''s' AND tenant BETWEEN 'a' AND 'b' AND "
            "CASE WHEN id > 0 AND 1 THEN 1 END;\n");

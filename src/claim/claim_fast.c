@@ -29,7 +29,8 @@ static weir_status run_fast(table_session *s, const claim_spec *c, claim_lock lo
 {
     /* A parameter in --where may decide which index is the right one. */
     claim_text t = { .dialect = c->dialect,
-                     .again = c->request->params_count == 0 && c->request->exclude_count == 0 };
+                     .again =
+                         c->request->writes.params_count == 0 && c->request->exclude_count == 0 };
     weir__claim_add_fast(&t, c, lock, limit, true);
     const weir_status status = weir__claim_text_run(&t, s, 0, rows, err);
     weir__claim_text_free(&t);
@@ -84,8 +85,8 @@ static weir_status wait_for_rows(table_session *s, const claim_spec *c, claim_de
     return status;
 }
 
-static weir_status rounds(table_session *s, claim_spec *c, claim_found *found, claim_found *taken,
-                          weir_error *err)
+static weir_status rounds_run(table_session *s, claim_spec *c, claim_found *found,
+                              claim_found *taken, weir_error *err)
 {
     const claim_lock lock = weir__claim_lock_of(c->request);
     const bool waits = lock == CLAIM_LOCK_WAIT;
@@ -127,7 +128,7 @@ static weir_status in_rounds(table_session *s, const claim_spec *c, table_result
     claim_spec rest = *c;
     weir_status status = weir__claim_begin(s, CLAIM_BUSY_TIMEOUT, err);
     if (status == WEIR_OK) {
-        status = rounds(s, &rest, &found, &taken, err);
+        status = rounds_run(s, &rest, &found, &taken, err);
     }
     if (status == WEIR_OK) {
         status = weir__claim_reread(s, c, &found, result, err);

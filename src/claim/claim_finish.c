@@ -16,6 +16,8 @@
 
 enum { SHOWN_BYTES = 200 };
 
+static const weir_str by_default = { .len = 0 };
+
 /* A finish that was checked. */
 typedef struct finish_spec {
     const finish_request *request;
@@ -32,12 +34,12 @@ typedef struct finish_spec {
 
 /* The column that was named, or the one of the default name if it is there. */
 static weir_status optional_column(const finish_spec *f, const char *flag, weir_str name,
-                                   const char *otherwise, const table_column **out, weir_error *err)
+                                   const table_column **out, weir_error *err)
 {
     if (name.len > 0) {
         return weir__claim_own_column(f->table, f->dialect, flag, name, out, err);
     }
-    *out = weir__claim_no_column(name) ? NULL : weir__table_column(f->table, weir__str(otherwise));
+    *out = weir__claim_column_of(f->table, flag, name);
     return WEIR_OK;
 }
 
@@ -45,7 +47,7 @@ static weir_status check_lease(finish_spec *f, weir_error *err)
 {
     const finish_request *r = f->request;
     const weir_status status =
-        optional_column(f, "--lease-column", r->lease_column, "locked_until", &f->lease, err);
+        optional_column(f, "--lease-column", r->lease_column, &f->lease, err);
     if (status != WEIR_OK) {
         return status;
     }
@@ -64,8 +66,8 @@ static weir_status check_lease(finish_spec *f, weir_error *err)
                           "--lease-column: without one there is no lease to extend");
     }
     if (r->kind == FINISH_EXTEND && f->lease == NULL) {
-        return weir__claim_own_column(f->table, f->dialect, "--lease-column",
-                                      weir__str("locked_until"), &f->lease, err);
+        return weir__claim_own_column(f->table, f->dialect, "--lease-column", by_default, &f->lease,
+                                      err);
     }
     if (r->kind == FINISH_EXTEND && r->lease_us <= 0) {
         return weir__fail(err, WEIR_EINVAL, "--lease: %" PRId64 " us, allowed is more than 0",
@@ -77,10 +79,9 @@ static weir_status check_lease(finish_spec *f, weir_error *err)
 static weir_status check_guards(finish_spec *f, weir_error *err)
 {
     const finish_request *r = f->request;
-    weir_status status = optional_column(f, "--by-column", r->by_column, "claimed_by", &f->by, err);
+    weir_status status = optional_column(f, "--by-column", r->by_column, &f->by, err);
     if (status == WEIR_OK && r->by.len > 0 && f->by == NULL) {
-        return weir__claim_own_column(f->table, f->dialect, "--by-column", weir__str("claimed_by"),
-                                      &f->by, err);
+        return weir__claim_own_column(f->table, f->dialect, "--by-column", by_default, &f->by, err);
     }
     if (status == WEIR_OK && r->has_fence) {
         if (r->fence_column.len == 0) {
@@ -91,7 +92,7 @@ static weir_status check_guards(finish_spec *f, weir_error *err)
                                         &f->fence, err);
     }
     if (status == WEIR_OK) {
-        status = optional_column(f, "--at-column", r->at_column, "claimed_at", &f->at, err);
+        status = optional_column(f, "--at-column", r->at_column, &f->at, err);
     }
     if (status == WEIR_OK) {
         status = check_lease(f, err);
@@ -109,29 +110,30 @@ static weir_status check_sets(finish_spec *f, weir_error *err)
     const finish_request *r = f->request;
     bool used[CLAIM_COLUMNS_MAX] = { 0 };
     weir_status status = WEIR_OK;
-    if (r->set_count > CLAIM_COLUMNS_MAX || r->set_sql_count > CLAIM_COLUMNS_MAX ||
-        r->held_count > CLAIM_COLUMNS_MAX || r->params_count > CLAIM_COLUMNS_MAX) {
+    if (r->writes.set_count > CLAIM_COLUMNS_MAX || r->writes.set_sql_count > CLAIM_COLUMNS_MAX ||
+        r->held_count > CLAIM_COLUMNS_MAX || r->writes.params_count > CLAIM_COLUMNS_MAX) {
         return weir__fail(err, WEIR_EINVAL, "--set, --set-sql, --param: allowed are %d each",
                           CLAIM_COLUMNS_MAX);
     }
-    for (size_t i = 0; i < r->set_count && status == WEIR_OK; i++) {
-        status = weir__claim_column(f->table, "--set", r->set[i].column, true, &f->set[i], err);
+    for (size_t i = 0; i < r->writes.set_count && status == WEIR_OK; i++) {
+        status =
+            weir__claim_column(f->table, "--set", r->writes.set[i].column, true, &f->set[i], err);
     }
     for (size_t i = 0; i < r->held_count && status == WEIR_OK; i++) {
         status = weir__claim_column(f->table, "--set", r->held[i].column, false, &f->held[i], err);
     }
-    for (size_t i = 0; i < r->set_sql_count && status == WEIR_OK; i++) {
-        status = weir__claim_column(f->table, "--set-sql", r->set_sql[i].column, true,
+    for (size_t i = 0; i < r->writes.set_sql_count && status == WEIR_OK; i++) {
+        status = weir__claim_column(f->table, "--set-sql", r->writes.set_sql[i].column, true,
                                     &f->set_sql[i], err);
         if (status == WEIR_OK) {
-            status = weir__claim_check_sql("--set-sql", r->set_sql[i].sql, f->dialect, r->params,
-                                           r->params_count, used, err);
+            status = weir__claim_check_sql("--set-sql", r->writes.set_sql[i].sql, f->dialect,
+                                           r->writes.params, r->writes.params_count, used, err);
         }
     }
-    for (size_t i = 0; i < r->params_count && status == WEIR_OK; i++) {
+    for (size_t i = 0; i < r->writes.params_count && status == WEIR_OK; i++) {
         if (!used[i]) {
             status = weir__fail(err, WEIR_EINVAL, "--param: :%.*s is used nowhere",
-                                (int)r->params[i].name.len, r->params[i].name.ptr);
+                                (int)r->writes.params[i].name.len, r->writes.params[i].name.ptr);
         }
     }
     return status;
@@ -188,14 +190,14 @@ static bool add_set(claim_text *t, const table_column *column, size_t *count)
     return true;
 }
 
-static bool sets(const finish_spec *f, const table_column *column)
+static bool is_set(const finish_spec *f, const table_column *column)
 {
-    for (size_t i = 0; i < f->request->set_count; i++) {
+    for (size_t i = 0; i < f->request->writes.set_count; i++) {
         if (f->set[i] == column) {
             return true;
         }
     }
-    for (size_t i = 0; i < f->request->set_sql_count; i++) {
+    for (size_t i = 0; i < f->request->writes.set_sql_count; i++) {
         if (f->set_sql[i] == column) {
             return true;
         }
@@ -208,17 +210,17 @@ static size_t add_sets(claim_text *t, const finish_spec *f)
 {
     const finish_request *r = f->request;
     size_t count = 0;
-    for (size_t i = 0; i < r->set_count; i++) {
+    for (size_t i = 0; i < r->writes.set_count; i++) {
         (void)add_set(t, f->set[i], &count);
-        weir__claim_add_value(t, &r->set[i].value, f->set[i]);
+        weir__claim_add_value(t, &r->writes.set[i].value, f->set[i]);
     }
-    for (size_t i = 0; i < r->set_sql_count; i++) {
+    for (size_t i = 0; i < r->writes.set_sql_count; i++) {
         (void)add_set(t, f->set_sql[i], &count);
         weir__claim_add(t, "(");
-        weir__claim_add_sql(t, r->set_sql[i].sql, r->params, r->params_count);
+        weir__claim_add_sql(t, r->writes.set_sql[i].sql, r->writes.params, r->writes.params_count);
         weir__claim_add(t, "\n)");
     }
-    if (!sets(f, f->lease) && add_set(t, f->lease, &count)) {
+    if (!is_set(f, f->lease) && add_set(t, f->lease, &count)) {
         if (r->kind == FINISH_EXTEND) {
             weir__claim_add_time(t, f->lease_clock, NULL, r->lease_us);
         } else if (r->kind == FINISH_RELEASE) {
@@ -233,7 +235,7 @@ static size_t add_sets(claim_text *t, const finish_spec *f)
     }
     const table_column *cleared[] = { f->by, f->at };
     for (size_t i = 0; i < 2 && r->kind == FINISH_RELEASE; i++) {
-        if (!sets(f, cleared[i]) && add_set(t, cleared[i], &count)) {
+        if (!is_set(f, cleared[i]) && add_set(t, cleared[i], &count)) {
             weir__claim_add(t, "NULL");
         }
     }
@@ -369,13 +371,27 @@ static weir_status why_not(table_session *s, const finish_spec *f, weir_error *e
     return status;
 }
 
+finish_request weir__claim_finish_of(const claim_request *claim)
+{
+    return (finish_request){ .table = claim->table,
+                             .by = weir__claim_no_column(claim->by_column) ? by_default : claim->by,
+                             .by_column = claim->by_column,
+                             .at_column = claim->at_column,
+                             .fence_column = claim->fence_column,
+                             .lease_column =
+                                 claim->lease_us > 0 ? claim->lease_column : CLAIM_NO_COLUMN,
+                             .lease_us = claim->lease_us,
+                             .held = claim->writes.set,
+                             .held_count = claim->writes.set_count };
+}
+
 weir_str weir__claim_time(const claim_request *request, const table_info *table,
                           const table_cell *cells)
 {
     /* A column that the request names may be one that the row's own program writes too. */
     const table_column *at = request->by.len == 0 || request->at_column.ptr != NULL
                                  ? NULL
-                                 : weir__table_column(table, weir__str("claimed_at"));
+                                 : weir__claim_column_of(table, "--at-column", by_default);
     const weir_str unknown = { .len = 0 };
     if (at == NULL || cells[at - table->columns].null) {
         return unknown;
@@ -557,7 +573,7 @@ static weir_status finish_checked(table_session *s, const finish_spec *f, table_
     return status;
 }
 
-static weir_status check(table_session *s, finish_spec *f, weir_error *err)
+static weir_status finish_check(table_session *s, finish_spec *f, weir_error *err)
 {
     weir_status status = weir__table_described(s, f->request->table, &f->table, err);
     if (status == WEIR_OK) {
@@ -614,7 +630,7 @@ weir_status weir__claim_finish_batch(table_session *s, const finish_request *req
     for (size_t i = 0; i < batch->count; i++) {
         finished[i] = false;
     }
-    weir_status status = check(s, &f, err);
+    weir_status status = finish_check(s, &f, err);
     if (status == WEIR_OK) {
         status = check_batch(&f, batch, err);
     }
@@ -636,7 +652,7 @@ weir_status weir__claim_finish(table_session *s, const finish_request *request,
     weir_error local = { 0 };
     err = err == NULL ? &local : err;
     finish_spec f = { .request = request, .dialect = weir__table_session_dialect(s) };
-    weir_status status = check(s, &f, err);
+    weir_status status = finish_check(s, &f, err);
     if (status == WEIR_OK) {
         status = check_key(&f, err);
     }

@@ -112,8 +112,8 @@ static void refused(fixture *f, const finish_request *r, weir_status status, con
 static void done_writes_and_ends_the_lease(void **state)
 {
     finish_request r = finish(FINISH_DONE, &first);
-    r.set = &done;
-    r.set_count = 1;
+    r.writes.set = &done;
+    r.writes.set_count = 1;
     gives(*state, &r,
           "{\"id\":1,\"status\":\"done\",\"claimed_by\":\"w1\",\"claimed_at\":\"then\","
           "\"locked_until\":null,\"fence\":7}");
@@ -125,10 +125,10 @@ static void release_takes_the_holder_out(void **state)
     const claim_param pend = { .name = STR("a"), .value = TEXT("pend") };
     fixture *f = *state;
     finish_request r = finish(FINISH_RELEASE, &first);
-    r.set_sql = &back;
-    r.set_sql_count = 1;
-    r.params = &pend;
-    r.params_count = 1;
+    r.writes.set_sql = &back;
+    r.writes.set_sql_count = 1;
+    r.writes.params = &pend;
+    r.writes.params_count = 1;
     assert_int_equal(weir__claim_finish(f->s, &r, NULL, &f->err), WEIR_OK);
     run(f, "SELECT status, claimed_by, claimed_at, fence FROM jobs WHERE id = 1");
     expect_row(f, "{\"status\":\"pending\",\"claimed_by\":null,\"claimed_at\":null,\"fence\":7}");
@@ -142,8 +142,8 @@ static void C38_what_is_released_is_free_at_once(void **state)
                                   .where = STR("status = 'pending' AND id = 1"),
                                   .expired_where = STR("id = 1"),
                                   .limit = 1,
-                                  .set = &held,
-                                  .set_count = 1,
+                                  .writes.set = &held,
+                                  .writes.set_count = 1,
                                   .by = STR("w2"),
                                   .lease_us = 60 * SECOND };
     r.held = &held;
@@ -162,8 +162,8 @@ static void without_a_lease_the_values_of_the_claim_are_a_guard(void **state)
     r.by = (weir_str){ 0 };
     r.held = &held;
     r.held_count = 1;
-    r.set = &done;
-    r.set_count = 1;
+    r.writes.set = &done;
+    r.writes.set_count = 1;
     refused(f, &r, WEIR_EINVAL,
             "--by or --fence is missing"); /* its lease may have ended meanwhile */
     r.lease_column = CLAIM_NO_COLUMN;
@@ -186,8 +186,8 @@ static void C38_what_has_no_lease_is_not_extended(void **state)
 {
     fixture *f = *state;
     finish_request r = finish(FINISH_DONE, &first);
-    r.set = &done;
-    r.set_count = 1;
+    r.writes.set = &done;
+    r.writes.set_count = 1;
     assert_int_equal(weir__claim_finish(f->s, &r, NULL, &f->err), WEIR_OK);
     r = finish(FINISH_EXTEND, &first);
     r.lease_us = 60 * SECOND;
@@ -200,8 +200,8 @@ static void C38_who_no_longer_holds_it_is_refused(void **state)
 {
     fixture *f = *state;
     finish_request r = finish(FINISH_DONE, &first);
-    r.set = &done;
-    r.set_count = 1;
+    r.writes.set = &done;
+    r.writes.set_count = 1;
     r.by = STR("w2");
     refused(f, &r, WEIR_ELOST, "row 1 of jobs is not held by \"w2\": it is \"w1\"'s");
     r.by = (weir_str){ 0 };
@@ -236,8 +236,8 @@ static void a_row_that_is_not_there_is_told(void **state)
 static void a_lease_column_may_be_left_out(void **state)
 {
     finish_request r = finish(FINISH_DONE, &second);
-    r.set = &done;
-    r.set_count = 1;
+    r.writes.set = &done;
+    r.writes.set_count = 1;
     r.lease_column = CLAIM_NO_COLUMN;
     gives(*state, &r,
           "{\"id\":2,\"status\":\"done\",\"claimed_by\":\"w1\",\"claimed_at\":\"then\","
@@ -297,8 +297,8 @@ static void C38_of_many_only_what_is_still_yours_is_finished(void **state)
     fixture *f = *state;
     bool finished[3] = { false, true, true };
     finish_request r = finish(FINISH_DONE, NULL);
-    r.set = &done;
-    r.set_count = 1;
+    r.writes.set = &done;
+    r.writes.set_count = 1;
     const finish_batch batch = { .keys = three, .count = 3 };
     /* The lease of the second has ended, the third is nobody's. */
     assert_int_equal(weir__claim_finish_batch(f->s, &r, &batch, finished, &f->err), WEIR_OK);
@@ -314,8 +314,8 @@ static void C38_each_of_many_has_its_own_fence(void **state)
     const int64_t fences[] = { 7, 6 };
     run(f, "UPDATE jobs SET locked_until = NULL");
     finish_request r = finish(FINISH_DONE, NULL);
-    r.set = &done;
-    r.set_count = 1;
+    r.writes.set = &done;
+    r.writes.set_count = 1;
     r.has_fence = true;
     r.fence_column = STR("fence");
     const finish_batch batch = { .keys = three, .fences = fences, .count = 2 };
@@ -332,8 +332,8 @@ static void an_error_finishes_none_of_many(void **state)
     run(f, "CREATE TRIGGER no BEFORE UPDATE ON jobs WHEN old.id = 2 BEGIN"
            " SELECT raise(FAIL, 'no'); END");
     finish_request r = finish(FINISH_DONE, NULL);
-    r.set = &done;
-    r.set_count = 1;
+    r.writes.set = &done;
+    r.writes.set_count = 1;
     finish_batch batch = { .keys = three, .count = 3 };
     assert_int_equal(weir__claim_finish_batch(f->s, &r, &batch, finished, &f->err), WEIR_EIO);
     assert_false(finished[0] || finished[1] || finished[2]);
@@ -355,8 +355,8 @@ static void as_many_as_a_claim_and_no_more(void **state)
         keys[i] = (table_value){ .kind = TABLE_INTEGER, .number = (int64_t)i + 1 };
     }
     finish_request r = finish(FINISH_DONE, NULL);
-    r.set = &done;
-    r.set_count = 1;
+    r.writes.set = &done;
+    r.writes.set_count = 1;
     finish_batch batch = { .keys = keys, .count = MOST };
     assert_int_equal(weir__claim_finish_batch(f->s, &r, &batch, finished, &f->err), WEIR_OK);
     assert_true(finished[0] && !finished[1] && !finished[MOST - 1]);

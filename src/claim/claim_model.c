@@ -33,7 +33,7 @@ weir_str weir__claim_trimmed(weir_str s)
     return s;
 }
 
-static bool contains(weir_str s, const char *part)
+static bool text_contains(weir_str s, const char *part)
 {
     const size_t len = strlen(part);
     for (size_t i = 0; i + len <= s.len; i++) {
@@ -52,7 +52,7 @@ bool weir__claim_has_probe(const claim_spec *c, probe_kind kind)
     case PROBE_EXPIRED:
         return c->lease != NULL;
     case PROBE_HELD:
-        return c->per != NULL && c->request->set_count > 0;
+        return c->per != NULL && c->request->writes.set_count > 0;
     case PROBES:
         break;
     }
@@ -278,7 +278,7 @@ static weir_status read_sqlite(claim_model *m, const table_result *plan, probe_c
         const weir_str line = plan->cells[(i + 1) * plan->columns_count - 1].text;
         const weir_str index = index_in(line, "INDEX ");
         bool partial = false;
-        if (contains(line, "TEMP B-TREE FOR") && contains(line, "ORDER BY")) {
+        if (text_contains(line, "TEMP B-TREE FOR") && text_contains(line, "ORDER BY")) {
             cost->sorts++;
         } else if (weir__str_starts_with(line, weir__str("SCAN ")) && index.len == 0) {
             cost->scans++;
@@ -298,7 +298,7 @@ typedef struct pg_scan {
 } pg_scan;
 
 /* Filter: ((a) AND (b)) */
-static size_t conditions(weir_str line)
+static size_t conditions_count(weir_str line)
 {
     size_t count = 1;
     for (size_t i = 0; i + 7 <= line.len; i++) {
@@ -334,7 +334,7 @@ static weir_status read_postgres(claim_model *m, const table_result *plan, probe
             scan.condition =
                 scan.condition || weir__str_starts_with(line, weir__str("Index Cond:"));
             scan.filters +=
-                weir__str_starts_with(line, weir__str("Filter:")) ? conditions(line) : 0;
+                weir__str_starts_with(line, weir__str("Filter:")) ? conditions_count(line) : 0;
             continue;
         }
         if (i > 0) {

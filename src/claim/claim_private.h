@@ -89,7 +89,7 @@ typedef struct claim_spec {
     int64_t limit;
     claim_order_column order[CLAIM_ORDER_MAX]; /* the key's columns come last */
     size_t order_count;
-    const table_column *set[CLAIM_COLUMNS_MAX]; /* of request->set */
+    const table_column *set[CLAIM_COLUMNS_MAX]; /* of request->writes */
     const table_column *set_sql[CLAIM_COLUMNS_MAX];
     const table_column *by, *at, *lease, *fence, *attempts, *per; /* NULL: none */
     claim_clock at_clock, lease_clock;
@@ -103,18 +103,14 @@ weir_status weir__claim_check(const claim_request *request, const table_info *ta
 /* A column by the name that a flag has given. EINVAL: none, or one that cannot be written. */
 weir_status weir__claim_column(const table_info *table, const char *flag, weir_str name, bool write,
                                const table_column **out, weir_error *err);
-/* The same for a column that Weir fills itself: if it is missing, the error has the statement that
- * adds it. */
+/* The same for a column that Weir fills itself, and that may have a default name: if it is missing,
+ * the error has the statement that adds it. */
 weir_status weir__claim_own_column(const table_info *table, table_dialect dialect, const char *flag,
                                    weir_str name, const table_column **out, weir_error *err);
 /* SQL of the user's: it reads, and has a value for each of its parameters; used: which were. */
 weir_status weir__claim_check_sql(const char *flag, weir_str sql, table_dialect dialect,
                                   const claim_param *params, size_t params_count, bool *used,
                                   weir_error *err);
-static inline bool weir__claim_no_column(weir_str name)
-{
-    return name.len == 0 && name.ptr != NULL;
-}
 
 /* ---- writing statements (claim_text.c) ------------------------------------------------------ */
 

@@ -73,7 +73,7 @@ void weir__claim_add_where(claim_text *t, const claim_spec *c, weir_str where)
         return;
     }
     weir__claim_add(t, "(");
-    weir__claim_add_sql(t, where, c->request->params, c->request->params_count);
+    weir__claim_add_sql(t, where, c->request->writes.params, c->request->writes.params_count);
     weir__claim_add(t, "\n)"); /* after a comment to the end of the line */
 }
 
@@ -83,9 +83,9 @@ void weir__claim_add_held(claim_text *t, const claim_spec *c)
 {
     const bool literals = t->literals;
     t->literals = true;
-    for (size_t i = 0; i < c->request->set_count; i++) {
+    for (size_t i = 0; i < c->request->writes.set_count; i++) {
         weir__claim_add(t, "%s", i == 0 ? "" : " AND ");
-        weir__claim_add_equal(t, c->set[i], &c->request->set[i].value);
+        weir__claim_add_equal(t, c->set[i], &c->request->writes.set[i].value);
     }
     t->literals = literals;
 }
@@ -100,7 +100,7 @@ static void add_lease_past(claim_text *t, const claim_spec *c, const char *now)
 /* An expired claim, whatever else it must fulfil. */
 void weir__claim_add_ended(claim_text *t, const claim_spec *c, const char *now)
 {
-    if (c->request->set_count > 0) {
+    if (c->request->writes.set_count > 0) {
         weir__claim_add_held(t, c);
     } else {
         weir__claim_add_where(t, c, c->request->where);
@@ -127,7 +127,7 @@ static void add_condition(claim_text *t, const claim_spec *c, int arm, const cha
         return;
     }
     weir__claim_add(t, " AND ");
-    if (c->request->set_count == 0) { /* what has a lease that is past is an expired claim */
+    if (c->request->writes.set_count == 0) { /* what has a lease that is past is an expired claim */
         weir__claim_add_str(t, c->lease->quoted);
         weir__claim_add(t, " IS NULL");
         return;
@@ -203,10 +203,10 @@ static void add_not_full(claim_text *t, const claim_spec *c)
 static bool key_written(const claim_spec *c)
 {
     bool written = false;
-    for (size_t i = 0; i < c->request->set_count; i++) {
+    for (size_t i = 0; i < c->request->writes.set_count; i++) {
         written = written || c->set[i]->key > 0;
     }
-    for (size_t i = 0; i < c->request->set_sql_count; i++) {
+    for (size_t i = 0; i < c->request->writes.set_sql_count; i++) {
         written = written || c->set_sql[i]->key > 0;
     }
     return written;
@@ -275,15 +275,15 @@ static void add_held_counts(claim_text *t, const claim_spec *c)
     weir__claim_add(t, "\n  WHERE ");
     weir__claim_add_held(t, c);
     if (c->lease != NULL) {
-        weir__claim_add(t, "%s", c->request->set_count > 0 ? " AND (" : "");
-        if (c->request->set_count > 0) {
+        weir__claim_add(t, "%s", c->request->writes.set_count > 0 ? " AND (" : "");
+        if (c->request->writes.set_count > 0) {
             weir__claim_add_str(t, c->lease->quoted);
             weir__claim_add(t, " IS NULL OR ");
         }
         weir__claim_add_str(t, c->lease->quoted);
         weir__claim_add(t, " > ");
         weir__claim_add_time(t, c->lease_clock, NOW, 0);
-        weir__claim_add(t, "%s", c->request->set_count > 0 ? ")" : "");
+        weir__claim_add(t, "%s", c->request->writes.set_count > 0 ? ")" : "");
     }
     weir__claim_add(t, "\n  GROUP BY ");
     weir__claim_add_str(t, c->per->quoted);
@@ -418,14 +418,14 @@ void weir__claim_add_update(claim_text *t, const claim_spec *c, const char *now)
     bool first = true;
     weir__claim_add(t, "UPDATE ");
     weir__claim_add_str(t, c->table->quoted);
-    for (size_t i = 0; i < r->set_count; i++) {
+    for (size_t i = 0; i < r->writes.set_count; i++) {
         add_column_is(t, c->set[i], &first);
-        weir__claim_add_value(t, &r->set[i].value, c->set[i]);
+        weir__claim_add_value(t, &r->writes.set[i].value, c->set[i]);
     }
-    for (size_t i = 0; i < r->set_sql_count; i++) {
+    for (size_t i = 0; i < r->writes.set_sql_count; i++) {
         add_column_is(t, c->set_sql[i], &first);
         weir__claim_add(t, "(");
-        weir__claim_add_sql(t, r->set_sql[i].sql, r->params, r->params_count);
+        weir__claim_add_sql(t, r->writes.set_sql[i].sql, r->writes.params, r->writes.params_count);
         weir__claim_add(t, "\n)");
     }
     if (c->by != NULL) {

@@ -50,11 +50,11 @@ static bool kind_of_claim(unsigned number, claim_request *r, table_dialect *dial
 {
     *r = (claim_request){ .table = STR("jobs"),
                           .where = STR("status = :s"),
-                          .params = params,
-                          .params_count = 1,
+                          .writes.params = params,
+                          .writes.params_count = 1,
                           .limit = 7,
-                          .set = claimed,
-                          .set_count = 1 };
+                          .writes.set = claimed,
+                          .writes.set_count = 1 };
     *dialect = number & 1 ? TABLE_SQLITE : TABLE_POSTGRES;
     r->lease_us = number & 2 ? SECOND : 0;
     r->order = order;

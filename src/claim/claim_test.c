@@ -94,8 +94,8 @@ static claim_request pending(const fixture *f, int64_t limit)
     return (claim_request){ .table = STR("jobs"),
                             .where = STR("status = 'pending'"),
                             .limit = limit,
-                            .set = claimed,
-                            .set_count = 1,
+                            .writes.set = claimed,
+                            .writes.set_count = 1,
                             .path = f->path };
 }
 
@@ -213,8 +213,8 @@ static void the_order_is_that_of_before_the_claim(void **state)
     claim_request r = pending(f, 3);
     r.order = order;
     r.order_count = 1;
-    r.set_sql = set_sql;
-    r.set_sql_count = 1;
+    r.writes.set_sql = set_sql;
+    r.writes.set_sql_count = 1;
     claims(f, &r, "10 9 8");
     expect(f, "attempts", "0 0 0");
 }
@@ -241,10 +241,10 @@ static void what_is_written_by_a_claim(void **state)
                                    { .name = STR("first"), .value = NUMBER(1) } };
     claim_request r = pending(f, 2);
     r.where = STR("status = 'pending' AND id > :first -- :not");
-    r.set_sql = set_sql;
-    r.set_sql_count = 1;
-    r.params = params;
-    r.params_count = 2;
+    r.writes.set_sql = set_sql;
+    r.writes.set_sql_count = 1;
+    r.writes.params = params;
+    r.writes.params_count = 2;
     r.by = STR("w1");
     r.fence_column = STR("fence");
     r.attempts_column = STR("attempts");
@@ -409,8 +409,8 @@ static void C39_names_are_identifiers_and_values_are_values(void **state)
                         .where = STR("\"to\" = ''"),
                         .order = order,
                         .order_count = 1,
-                        .set = set,
-                        .set_count = 1,
+                        .writes.set = set,
+                        .writes.set_count = 1,
                         .limit = 2,
                         .path = f->path };
     claim(f, &r);
@@ -444,11 +444,11 @@ static void mistakes_are_told_with_their_flag(void **state)
     r.where = STR("status = :id");
     refused(f, &r, "--where: there is no --param for :id");
     const claim_param unused = { .name = STR("x"), .value = TEXT("1") };
-    r.params = &unused;
-    r.params_count = 1;
+    r.writes.params = &unused;
+    r.writes.params_count = 1;
     r.where = STR("status = ':x'");
     refused(f, &r, "--param: :x is used nowhere");
-    r.params_count = 0;
+    r.writes.params_count = 0;
     r.where = STR("status) OR (1");
     refused(f, &r, "--where: a parenthesis is closed");
     r.where = STR("nope = 1 AND status = ''");
@@ -458,12 +458,12 @@ static void mistakes_are_told_with_their_flag(void **state)
     r.where = (weir_str){ 0 };
     refused(f, &r, "--where looks at nothing that the claim writes");
     const claim_set id = { .column = STR("id"), .value = NUMBER(4) };
-    r.set = &id;
+    r.writes.set = &id;
     refused(f, &r, "--set: column \"id\" of bad is part of the primary key");
     const claim_set generated = { .column = STR("g"), .value = NUMBER(4) };
-    r.set = &generated;
+    r.writes.set = &generated;
     refused(f, &r, "--set: column \"g\" of bad is generated");
-    r.set_count = 0;
+    r.writes.set_count = 0;
     refused(f, &r, "--set: nothing would be written");
     const claim_order order = { .column = STR("nope") };
     r = pending(f, 1);
@@ -483,16 +483,16 @@ static void C39_a_value_with_a_nul_in_it_is_refused(void **state)
     ten_jobs(f);
     claim_request r = pending(f, 1);
     const claim_set set = { .column = STR("status"), .value = TEXT("a\\\0b") };
-    r.set = &set;
-    r.set_count = 1;
+    r.writes.set = &set;
+    r.writes.set_count = 1;
     r.lease_us = SECOND; /* with which the value is compared, too */
     assert_int_equal(try_claim(f, &r), WEIR_EINVAL);
     assert_string_equal(f->err.message, "--set: the value of \"status\" has a NUL byte in it");
     r = pending(f, 1);
     const claim_param name = { .name = STR("t"), .value = TEXT("a\0b") };
     r.where = STR("status = 'pending' AND tenant <> :t");
-    r.params = &name;
-    r.params_count = 1;
+    r.writes.params = &name;
+    r.writes.params_count = 1;
     assert_int_equal(try_claim(f, &r), WEIR_EINVAL);
     assert_string_equal(f->err.message, "--param: the value of \"t\" has a NUL byte in it");
     expect_sql(f, "SELECT count(*) AS n FROM jobs WHERE claimed_by IS NOT NULL", "0");
@@ -523,8 +523,8 @@ static void what_is_shown_does_what_it_says(void **state)
     run(f, "UPDATE jobs SET tenant = 'a''c' WHERE id > 1");
     claim_request r = pending(f, 2);
     r.where = STR("status = 'pending' AND tenant = :t");
-    r.params = &name;
-    r.params_count = 1;
+    r.writes.params = &name;
+    r.writes.params_count = 1;
     r.by = STR("it's me");
     r.lease_us = 60 * SECOND;
     assert_int_equal(weir__table_describe(f->s, STR("jobs"), &arena, &table, &f->err), WEIR_OK);

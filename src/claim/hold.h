@@ -33,7 +33,7 @@ typedef struct hold_options {
     const table_info *table;
     const char *command;
     int64_t deadline_us;            /* 0: none                                       */
-    runner_writes done;             /* written as well when the command has succeeded */
+    claim_writes done;              /* written as well when the command has succeeded */
     const atomic_bool *interrupted; /* true: end the command and roll back           */
     /* The row is locked, and its command not begun. false: it is not wanted after all, and is let
      * go. NULL: every row is wanted. */

@@ -226,7 +226,7 @@ out:
     return status;
 }
 
-static weir_status done_add(writing *w, const runner_writes *done, weir_error *err)
+static weir_status done_add(writing *w, const claim_writes *done, weir_error *err)
 {
     weir_status status = WEIR_OK;
 
@@ -248,7 +248,7 @@ static weir_status done_add(writing *w, const runner_writes *done, weir_error *e
         if (status == WEIR_OK) {
             weir__claim_add(&w->text, "(");
             weir__claim_add_sql(&w->text, done->set_sql[i].sql, done->params, done->params_count);
-            weir__claim_add(&w->text, ")");
+            weir__claim_add(&w->text, "\n)");
         }
     }
     return status;

@@ -19,7 +19,7 @@ enum { LOOK_MS = 50 };
 
 /* ---- outcomes ------------------------------------------------------------------------------- */
 
-static void settle(runner *r, runner_row *row, runner_outcome outcome, weir_str why)
+static void row_settle(runner *r, runner_row *row, runner_outcome outcome, weir_str why)
 {
     const uint64_t one = 1;
 
@@ -50,13 +50,13 @@ static bool settle_begin(runner *r, runner_row *row)
     return lost;
 }
 
-static bool has_writes(const runner_writes *w)
+static bool has_writes(const claim_writes *w)
 {
     return w->set_count > 0 || w->set_sql_count > 0;
 }
 
 /* Writes an outcome; what cannot be written is told as failed, or as lost. */
-static void settle_with(runner *r, runner_row *row, finish_kind kind, const runner_writes *writes,
+static void settle_with(runner *r, runner_row *row, finish_kind kind, const claim_writes *writes,
                         runner_outcome outcome, weir_str why)
 {
     char text[sizeof((weir_error *)NULL)->message * 2];
@@ -64,7 +64,7 @@ static void settle_with(runner *r, runner_row *row, finish_kind kind, const runn
 
     const weir_status status = weir__runner_write(r, row, kind, writes, &err);
     if (status == WEIR_OK) {
-        settle(r, row, outcome, why);
+        row_settle(r, row, outcome, why);
         return;
     }
     const char *said = outcome == RUNNER_DONE       ? "the command has succeeded"
@@ -73,7 +73,7 @@ static void settle_with(runner *r, runner_row *row, finish_kind kind, const runn
     const int len = outcome == RUNNER_FAILED ? (int)why.len : (int)strlen(said);
     (void)snprintf(text, sizeof text, "%.*s%s but this could not be written: %s", len, said,
                    len == 0 ? "" : ",", err.message);
-    settle(r, row, status == WEIR_ELOST ? RUNNER_LOST : RUNNER_FAILED, weir__str(text));
+    row_settle(r, row, status == WEIR_ELOST ? RUNNER_LOST : RUNNER_FAILED, weir__str(text));
 }
 
 static void settle_released(runner *r, runner_row *row, runner_outcome outcome, weir_str why)
@@ -83,14 +83,14 @@ static void settle_released(runner *r, runner_row *row, runner_outcome outcome, 
 
 /* ---- children ------------------------------------------------------------------------------- */
 
-static void judge(runner *r, runner_row *row, const child_result *result)
+static void row_judge(runner *r, runner_row *row, const child_result *result)
 {
     switch ((child_kind)result->kind) {
     case CHILD_DONE:
         if (has_writes(&r->o->done)) {
             settle_with(r, row, FINISH_DONE, &r->o->done, RUNNER_DONE, (weir_str){ .len = 0 });
         } else {
-            settle(r, row, RUNNER_DONE, (weir_str){ .len = 0 });
+            row_settle(r, row, RUNNER_DONE, (weir_str){ .len = 0 });
         }
         return;
     case CHILD_INTERRUPTED:
@@ -104,7 +104,7 @@ static void judge(runner *r, runner_row *row, const child_result *result)
     if (has_writes(&r->o->failed)) {
         settle_with(r, row, FINISH_FAIL, &r->o->failed, RUNNER_FAILED, result->why);
     } else {
-        settle(r, row, RUNNER_FAILED, result->why);
+        row_settle(r, row, RUNNER_FAILED, result->why);
     }
 }
 
@@ -159,11 +159,11 @@ static void row_run(runner *r, runner_row *row, child_result *result)
         weir__unlock(&r->mu);
     }
     if (settle_begin(r, row)) {
-        settle(r, row, RUNNER_LOST, weir__str(row->why));
+        row_settle(r, row, RUNNER_LOST, weir__str(row->why));
     } else if (status != WEIR_OK) { /* nothing was run: the row is not to blame */
         settle_released(r, row, RUNNER_FAILED, weir__str(err.message));
     } else {
-        judge(r, row, result);
+        row_judge(r, row, result);
     }
 }
 
@@ -189,13 +189,13 @@ static runner_row *row_take(runner *r, bool *run)
 static void row_release(runner *r, runner_row *row)
 {
     if (settle_begin(r, row)) {
-        settle(r, row, RUNNER_LOST, weir__str(row->why));
+        row_settle(r, row, RUNNER_LOST, weir__str(row->why));
     } else {
         settle_released(r, row, RUNNER_RELEASED, weir__str("it was not begun before the stop"));
     }
 }
 
-static void *work(void *ctx)
+static void *worker_run(void *ctx)
 {
     runner *r = ctx;
     child_result result = { .kind = 0 };
@@ -276,7 +276,7 @@ static bool is_over(runner *r, bool stop)
     return over;
 }
 
-static void supervise(runner *r)
+static void rows_supervise(runner *r)
 {
     const weir_clock *clock = weir__clock_machine();
     int64_t stop_until_us = INT64_MAX; /* set by the first stop */
@@ -403,7 +403,7 @@ static weir_status crew_start(crew *c, runner *r, size_t parallel, weir_error *e
         status = crew_add(c, release_rest, r, err);
     }
     for (size_t i = 0; status == WEIR_OK && i < parallel; i++) {
-        status = crew_add(c, work, r, err);
+        status = crew_add(c, worker_run, r, err);
     }
     return status;
 }
@@ -417,7 +417,7 @@ static weir_status run_with(runner *r, size_t parallel, weir_error *err)
         status = rows_claim(r, err);
     }
     if (status == WEIR_OK && r->count > 0) {
-        supervise(r);
+        rows_supervise(r);
     }
     weir__lock(&r->mu);
     r->ended = true;

@@ -37,15 +37,6 @@ typedef enum runner_outcome {
     RUNNER_OUTCOMES,
 } runner_outcome;
 
-typedef struct runner_writes {
-    const claim_set *set;
-    size_t set_count;
-    const claim_set_sql *set_sql;
-    size_t set_sql_count;
-    const claim_param *params; /* for set_sql */
-    size_t params_count;
-} runner_writes;
-
 /* A row that is not done, and why. On any thread, several at a time. */
 typedef void (*runner_told_fn)(void *ctx, const table_result *rows, size_t row,
                                runner_outcome outcome, weir_str why);
@@ -63,7 +54,7 @@ typedef struct runner_options {
     int stop_fd;             /* readable: stop; read. A second time: at once. -1: none */
     const atomic_bool *stop; /* true: stop, if that was not said before; NULL: none */
     /* What is written; nothing at all: the row stays as it was claimed. */
-    runner_writes done, failed, released;
+    claim_writes done, failed, released;
     runner_told_fn told;
     void *told_ctx;
     child_stdout_fn stdout_cb; /* on any thread, several at a time */

@@ -65,7 +65,7 @@ typedef struct runner {
 /* runner_write.c. What was decided about a row, written; tried again while that makes sense and the
  * row is still ours. */
 weir_status weir__runner_write(runner *r, runner_row *row, finish_kind kind,
-                               const runner_writes *writes, weir_error *err);
+                               const claim_writes *writes, weir_error *err);
 /* The request that finishes a row, guarded by all that is known of its claim. */
 finish_request weir__runner_finish(const runner *r, const runner_row *row, finish_kind kind);
 

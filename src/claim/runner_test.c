@@ -130,8 +130,8 @@ static claim_request request_of(int64_t limit, int64_t lease_us)
     return (claim_request){ .table = STR("jobs"),
                             .where = STR("status = 'new'"),
                             .limit = limit,
-                            .set = claimed,
-                            .set_count = 1,
+                            .writes.set = claimed,
+                            .writes.set_count = 1,
                             .by = STR("me"),
                             .lease_us = lease_us,
                             .fence_column = STR("fence") };

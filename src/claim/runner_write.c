@@ -12,26 +12,15 @@
 
 finish_request weir__runner_finish(const runner *r, const runner_row *row, finish_kind kind)
 {
-    const claim_request *q = r->o->request;
-    const bool by = !(q->by_column.len == 0 && q->by_column.ptr != NULL);
+    finish_request f = weir__claim_finish_of(r->o->request);
 
-    return (finish_request){
-        .table = q->table,
-        .key = row->key,
-        .key_count = r->o->table->key_count,
-        .kind = kind,
-        .by = by ? q->by : (weir_str){ .len = 0 },
-        .by_column = q->by_column,
-        .at_column = q->at_column,
-        .at = row->at,
-        .has_fence = row->has_fence,
-        .fence = row->fence,
-        .fence_column = q->fence_column,
-        .lease_column = q->lease_us > 0 ? q->lease_column : CLAIM_NO_COLUMN,
-        .lease_us = q->lease_us,
-        .held = q->set,
-        .held_count = q->set_count,
-    };
+    f.key = row->key;
+    f.key_count = r->o->table->key_count;
+    f.kind = kind;
+    f.at = row->at;
+    f.has_fence = row->has_fence;
+    f.fence = row->fence;
+    return f;
 }
 
 static table_session *session_take(runner *r)
@@ -78,25 +67,20 @@ static bool is_worth_more(weir_status status, finish_request *f)
 {
     if (status == WEIR_EUNKNOWN) {
         f->held_count = 0;
-        return f->set_sql_count == 0 && (f->by.len > 0 || f->has_fence);
+        return f->writes.set_sql_count == 0 && (f->by.len > 0 || f->has_fence);
     }
     return status == WEIR_EUNAVAILABLE || status == WEIR_ECONFLICT || status == WEIR_EHELD ||
            status == WEIR_EBUSY;
 }
 
 weir_status weir__runner_write(runner *r, runner_row *row, finish_kind kind,
-                               const runner_writes *writes, weir_error *err)
+                               const claim_writes *writes, weir_error *err)
 {
     finish_request f = weir__runner_finish(r, row, kind);
     int64_t until_us = weir__clock_boot() + WRITE_PATIENCE_US;
     weir_status status;
 
-    f.set = writes->set;
-    f.set_count = writes->set_count;
-    f.set_sql = writes->set_sql;
-    f.set_sql_count = writes->set_sql_count;
-    f.params = writes->params;
-    f.params_count = writes->params_count;
+    f.writes = *writes;
     weir__lock(&r->mu);
     if (row->held_until_us < INT64_MAX) {
         until_us = row->held_until_us;

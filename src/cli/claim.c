@@ -80,7 +80,7 @@ static int check_hold(const cli *c)
     return CLI_DONE;
 }
 
-static int check(const cli *c)
+static int flags_check(const cli *c)
 {
     static const char *const shows[] = { "dry-run", "sql", "explain" };
     static const char *const running[] = { "parallel", "deadline", "budget",
@@ -121,14 +121,6 @@ static int check(const cli *c)
 
 /* ---- the request ---------------------------------------------------------------------------- */
 
-static bool has_column(const table_info *t, weir_str given, const char *usual)
-{
-    if (given.len == 0 && given.ptr != NULL) {
-        return false;
-    }
-    return weir__table_column(t, given.len > 0 ? given : weir__str(usual)) != NULL;
-}
-
 /* Commands that are run are run by somebody, whose name is made up if the table has a place for
  * it. */
 static void make_holder(claim_run *k)
@@ -139,8 +131,8 @@ static void make_holder(claim_run *k)
     (void)snprintf(k->holder, sizeof k->holder, "%s-%d-%08x", host, (int)getpid(),
                    (unsigned)weir__random_u64());
     k->request.by = weir__str(k->holder);
-    if (!has_column(&k->place.table, k->request.at_column, "claimed_at") &&
-        k->request.at_column.len == 0) {
+    if (k->request.at_column.len == 0 &&
+        weir__claim_column_of(&k->place.table, "--at-column", k->request.at_column) == NULL) {
         k->request.at_column = CLAIM_NO_COLUMN;
     }
 }
@@ -149,9 +141,8 @@ static int check_guard(const claim_run *k)
 {
     const claim_request *r = &k->request;
     const table_spec *s = &k->options.spec;
-    const bool by = r->by.len > 0 && !(r->by_column.len == 0 && r->by_column.ptr != NULL);
 
-    if (by || r->fence_column.len > 0) {
+    if (weir__claim_finish_of(r).by.len > 0 || r->fence_column.len > 0) {
         return CLI_DONE;
     }
     if (r->lease_us > 0) {
@@ -160,8 +151,8 @@ static int check_guard(const claim_run *k)
                                "no column claimed_by; name one with --by-column or --fence-column",
                                (int)k->place.table.shown.len, k->place.table.shown.ptr);
     }
-    if (s->claimed.set_count == 0 &&
-        (s->done.set_count + s->done.sql_count + s->failed.set_count + s->failed.sql_count) > 0) {
+    if (r->writes.set_count == 0 && (s->done.set_count + s->done.set_sql_count +
+                                     s->failed.set_count + s->failed.set_sql_count) > 0) {
         return weir__cli_usage(k->c, "--done and --fail need to know a claim again: give --set, "
                                      "--by-column or --fence-column");
     }
@@ -180,8 +171,8 @@ static int make_request(claim_run *k)
     if (weir__cli_has(c, "hold")) {
         *r = (claim_request){ .table = r->table,
                               .where = r->where,
-                              .params = r->params,
-                              .params_count = r->params_count,
+                              .writes = { .params = r->writes.params,
+                                          .params_count = r->writes.params_count },
                               .order = r->order,
                               .order_count = r->order_count,
                               .limit = r->limit,
@@ -192,10 +183,11 @@ static int make_request(claim_run *k)
         return CLI_DONE;
     }
     if (k->command != NULL && r->by.len == 0 &&
-        has_column(&k->place.table, r->by_column, "claimed_by")) {
+        weir__claim_column_of(&k->place.table, "--by-column", r->by_column) != NULL) {
         make_holder(k);
     }
-    if (r->set_count == 0 && r->set_sql_count == 0 && r->by.len == 0 && r->lease_us == 0) {
+    if (r->writes.set_count == 0 && r->writes.set_sql_count == 0 && r->by.len == 0 &&
+        r->lease_us == 0) {
         return weir__cli_usage(c, "nothing would show that a row is claimed: give --set, --by or "
                                   "--lease, or --hold");
     }
@@ -204,7 +196,7 @@ static int make_request(claim_run *k)
 
 /* ---- claiming ------------------------------------------------------------------------------- */
 
-static int nothing(const cli *c)
+static int nothing_tell(const cli *c)
 {
     if (!c->json_errors) {
         weir__cli_note(c, "nothing to claim");
@@ -212,7 +204,7 @@ static int nothing(const cli *c)
     return CLI_NOTHING;
 }
 
-static int claim(claim_run *k)
+static int rows_claim(claim_run *k)
 {
     table_result rows = { .rows_count = 0 };
     weir_error err;
@@ -221,7 +213,7 @@ static int claim(claim_run *k)
     if (weir__claim_rows(k->place.session, &k->request, &rows, &err) != WEIR_OK) {
         status = weir__cli_claim_fail(k->c, &err);
     } else if (rows.rows_count == 0) {
-        status = nothing(k->c);
+        status = nothing_tell(k->c);
     }
     for (size_t i = 0; i < rows.rows_count && weir__cli_table_print(&k->c->out, &rows, i); i++) {
     }
@@ -245,7 +237,7 @@ static int children_prepare(claim_run *k)
                                                                 : weir__cli_fail(k->c, &err);
 }
 
-static int dispatch(claim_run *k)
+static int request_dispatch(claim_run *k)
 {
     const cli *c = k->c;
 
@@ -257,22 +249,22 @@ static int dispatch(claim_run *k)
     }
     if (weir__cli_has(c, "dry-run")) {
         const int status = weir__cli_claim_preview(k);
-        return status == CLI_NOTHING ? nothing(c) : status;
+        return status == CLI_NOTHING ? nothing_tell(c) : status;
     }
     if (k->command == NULL) {
-        return claim(k);
+        return rows_claim(k);
     }
     const int status = k->request.hold ? weir__cli_claim_held(k) : weir__cli_claim_children(k);
-    return status == CLI_NOTHING ? nothing(c) : status;
+    return status == CLI_NOTHING ? nothing_tell(c) : status;
 }
 
-static int run(cli *c)
+static int command_run(cli *c)
 {
     claim_run k = { .c = c, .signal_fd = -1, .command = weir__cli_text(c, "run").ptr };
     const bool from_file = c->words_count == 1;
     const bool shows =
         weir__cli_has(c, "sql") || weir__cli_has(c, "explain") || weir__cli_has(c, "dry-run");
-    int status = check(c);
+    int status = flags_check(c);
 
     if (!weir__mutex_init(&k.mu)) {
         return CLI_ERROR;
@@ -285,17 +277,17 @@ static int run(cli *c)
         status = children_prepare(&k);
     }
     if (status == CLI_DONE) {
-        status = weir__cli_place_open(c, k.options.spec.table, &k.place);
+        status = weir__cli_place_open(c, k.options.spec.claim.table, &k.place);
     }
     if (status == CLI_DONE) {
         status = weir__cli_claim_params(c, &k.options, weir__table_dialect(k.place.db));
     }
     if (status == CLI_DONE) {
-        k.request = weir__cli_claim_request(&k.options);
+        k.request = k.options.spec.claim;
         status = make_request(&k);
     }
     if (status == CLI_DONE) {
-        status = dispatch(&k);
+        status = request_dispatch(&k);
     }
     weir__cli_place_close(&k.place);
     weir__child_keeper_close(k.keeper);
@@ -331,5 +323,5 @@ const cli_command weir__cli_claim_command = {
     .options_count = sizeof options / sizeof options[0],
     .words_min = 0,
     .words_max = 1,
-    .run = run,
+    .run = command_run,
 };

@@ -12,10 +12,10 @@ typedef struct claim_run {
     cli *c;
     claim_options options;
     claim_place place;
-    claim_request request;
-    const char *command;  /* --run; NULL: rows are printed */
-    child_keeper *keeper; /* owned; opened before anything else when there is a command */
-    int signal_fd;        /* readable: SIGTERM or SIGINT; -1: none */
+    claim_request request; /* options.spec.claim with its mode and its holder */
+    const char *command;   /* --run; NULL: rows are printed */
+    child_keeper *keeper;  /* owned; opened before anything else when there is a command */
+    int signal_fd;         /* readable: SIGTERM or SIGINT; -1: none */
     int64_t budget_us;
     char holder[128];   /* made up, when there is no --by */
     weir_mutex mu;      /* stdout of children */

@@ -125,7 +125,7 @@ static void note_error(holding *g, const weir_error *err)
 static bool take_turn(holding *g, claim_request *request)
 {
     weir__lock(&g->mu);
-    const bool wanted = !g->stopping && !g->failed && g->begun < (size_t)g->k->options.spec.limit;
+    const bool wanted = !g->stopping && !g->failed && g->begun < (size_t)g->k->request.limit;
     if (wanted) {
         g->begun++;
         *request = g->k->request;
@@ -136,7 +136,7 @@ static bool take_turn(holding *g, claim_request *request)
     return wanted;
 }
 
-static void *work(void *ctx)
+static void *worker_run(void *ctx)
 {
     holding *g = ctx;
     hold *h = NULL;
@@ -186,7 +186,7 @@ static size_t workers_left(holding *g, bool stop)
 
 /* Until all workers have ended, or were told to by a signal and the end of the budget. That nobody
  * reads stdout any more is as good as a signal. */
-static void supervise(holding *g)
+static void workers_supervise(holding *g)
 {
     const weir_clock *clock = weir__clock_machine();
     int64_t until_us = INT64_MAX;
@@ -212,7 +212,7 @@ static void supervise(holding *g)
     }
 }
 
-static int outcome(holding *g)
+static int holding_outcome(holding *g)
 {
     if (g->failed) {
         return weir__cli_claim_fail(g->k->c, &g->error);
@@ -225,11 +225,11 @@ static int outcome(holding *g)
 
 static int run_workers(holding *g, size_t count)
 {
-    pthread_t threads[TABLE_PARALLEL_MAX];
+    pthread_t threads[RUNNER_PARALLEL_MAX];
     size_t started = 0;
 
     g->workers = count;
-    while (started < count && pthread_create(&threads[started], NULL, work, g) == 0) {
+    while (started < count && pthread_create(&threads[started], NULL, worker_run, g) == 0) {
         started++;
     }
     weir__lock(&g->mu);
@@ -239,17 +239,17 @@ static int run_workers(holding *g, size_t count)
         (void)weir__fail(&g->error, WEIR_EIO, "could not start a thread");
         g->failed = true;
     }
-    supervise(g);
+    workers_supervise(g);
     for (size_t i = 0; i < started; i++) {
         (void)pthread_join(threads[i], NULL);
     }
-    return outcome(g);
+    return holding_outcome(g);
 }
 
 int weir__cli_claim_held(claim_run *k)
 {
     const table_spec *s = &k->options.spec;
-    const size_t rows = (size_t)s->limit, parts = k->place.table.key_count;
+    const size_t rows = (size_t)k->request.limit, parts = k->place.table.key_count;
     /* SQLite has one writer at a time: a second one would only wait. */
     const bool alone = weir__table_dialect(k->place.db) == TABLE_SQLITE;
     holding g = { .k = k, .wake_fd = eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK) };
@@ -260,12 +260,7 @@ int weir__cli_claim_held(claim_run *k)
                                 .table = &k->place.table,
                                 .command = k->command,
                                 .deadline_us = s->deadline_us,
-                                .done = { .set = s->done.set,
-                                          .set_count = s->done.set_count,
-                                          .set_sql = s->done.sql,
-                                          .set_sql_count = s->done.sql_count,
-                                          .params = k->options.done.items,
-                                          .params_count = k->options.done.count },
+                                .done = s->done,
                                 .interrupted = &g.interrupted,
                                 .locked_cb = note_row,
                                 .stdout_cb = print_line,

@@ -47,7 +47,7 @@ static int take_pair(const cli *c, claim_options *o, const cli_given *g, weir_st
 
 /* All of --NAME COLUMN=VALUE and --NAME-sql COLUMN=EXPR, in place of what the file has. */
 static int take_writes(const cli *c, claim_options *o, const char *name, const char *name_sql,
-                       table_writes *w)
+                       claim_writes *w)
 {
     const size_t most = c->given_count + 1;
     int status = CLI_DONE;
@@ -55,11 +55,12 @@ static int take_writes(const cli *c, claim_options *o, const char *name, const c
     if (!was_given(c, name) && !was_given(c, name_sql)) {
         return CLI_DONE;
     }
-    *w = (table_writes){ .set = weir__arena_alloc(&o->arena, most * sizeof *w->set),
-                         .sql = weir__arena_alloc(&o->arena, most * sizeof *w->sql) };
-    if (w->set == NULL || w->sql == NULL) {
+    claim_set *set = weir__arena_alloc(&o->arena, most * sizeof *set);
+    claim_set_sql *sql = weir__arena_alloc(&o->arena, most * sizeof *sql);
+    if (set == NULL || sql == NULL) {
         return fail_memory(c);
     }
+    *w = (claim_writes){ .set = set, .set_sql = sql };
     for (size_t i = 0; status == CLI_DONE && i < c->given_count; i++) {
         const cli_given *g = &c->given[i];
         weir_str column = { 0 }, rest = { 0 };
@@ -69,10 +70,10 @@ static int take_writes(const cli *c, claim_options *o, const char *name, const c
         }
         status = take_pair(c, o, g, &column, &rest);
         if (status == CLI_DONE && is_set) {
-            w->set[w->set_count++] =
+            set[w->set_count++] =
                 (claim_set){ .column = column, .value = { .kind = TABLE_TEXT, .text = rest } };
         } else if (status == CLI_DONE) {
-            w->sql[w->sql_count++] = (claim_set_sql){ .column = column, .sql = rest };
+            sql[w->set_sql_count++] = (claim_set_sql){ .column = column, .sql = rest };
         }
     }
     return status;
@@ -82,16 +83,16 @@ static int take_params(const cli *c, claim_options *o)
 {
     int status = CLI_DONE;
 
-    o->params.items = weir__arena_alloc(&o->arena, (c->given_count + 1) * sizeof *o->params.items);
-    if (o->params.items == NULL) {
+    o->params = weir__arena_alloc(&o->arena, (c->given_count + 1) * sizeof *o->params);
+    if (o->params == NULL) {
         return fail_memory(c);
     }
     for (size_t i = 0; status == CLI_DONE && i < c->given_count; i++) {
-        claim_param *p = &o->params.items[o->params.count];
+        claim_param *p = &o->params[o->params_count];
         if (strcmp(c->given[i].option->name, "param") == 0) {
             *p = (claim_param){ .value = { .kind = TABLE_TEXT } };
             status = take_pair(c, o, &c->given[i], &p->name, &p->value.text);
-            o->params.count++;
+            o->params_count++;
         }
     }
     return status;
@@ -124,14 +125,15 @@ static int take_number(const cli *c, const char *name, int64_t min, int64_t max,
 
 static int take_max_per(const cli *c, claim_options *o)
 {
+    claim_request *r = &o->spec.claim;
     weir_str rest = { 0 };
 
     if (!was_given(c, "max-per")) {
         return CLI_DONE;
     }
     const cli_given *g = weir__cli_get(c, "max-per");
-    const int status = take_pair(c, o, g, &o->spec.max_per_column, &rest);
-    if (status == CLI_DONE && (!weir__str_to_i64(rest, &o->spec.max_per) || o->spec.max_per < 1)) {
+    const int status = take_pair(c, o, g, &r->max_per_column, &rest);
+    if (status == CLI_DONE && (!weir__str_to_i64(rest, &r->max_per) || r->max_per < 1)) {
         return weir__cli_usage(c, "--max-per takes COLUMN=N with N from 1, not \"%s\"", g->text);
     }
     return status;
@@ -139,13 +141,14 @@ static int take_max_per(const cli *c, claim_options *o)
 
 static int take_order(const cli *c, claim_options *o)
 {
+    claim_request *r = &o->spec.claim;
     weir_error err;
 
     if (!was_given(c, "order")) {
         return CLI_DONE;
     }
     const weir_status status = weir__cli_column_order(weir__cli_text(c, "order"), &o->arena,
-                                                      &o->spec.order, &o->spec.order_count, &err);
+                                                      &r->order, &r->order_count, &err);
     if (status == WEIR_ENOMEM) {
         return fail_memory(c);
     }
@@ -154,7 +157,8 @@ static int take_order(const cli *c, claim_options *o)
 
 static int take_path(const cli *c, claim_options *o)
 {
-    if (was_given(c, "path") && !weir__config_path(weir__cli_text(c, "path"), &o->spec.path)) {
+    if (was_given(c, "path") &&
+        !weir__config_path(weir__cli_text(c, "path"), &o->spec.claim.path)) {
         return weir__cli_usage(c, "--path takes default, fast or portable, not \"%s\"",
                                weir__cli_text(c, "path").ptr);
     }
@@ -162,14 +166,14 @@ static int take_path(const cli *c, claim_options *o)
 }
 
 /* `--set` means what is written by this command: a claim's, or that of done, fail and release. */
-static table_writes *set_of(const cli *c, table_spec *s)
+static claim_writes *set_of(const cli *c, table_spec *s)
 {
     const char *name = c->command->name;
 
     return strcmp(name, "done") == 0      ? &s->done
            : strcmp(name, "fail") == 0    ? &s->failed
            : strcmp(name, "release") == 0 ? &s->released
-                                          : &s->claimed;
+                                          : &s->claim.writes;
 }
 
 static int take_all_writes(const cli *c, claim_options *o)
@@ -191,14 +195,14 @@ static int take_all_writes(const cli *c, claim_options *o)
 
 static int take_numbers(const cli *c, table_spec *s)
 {
-    int status = take_number(c, "limit", 1, CLAIM_LIMIT_MAX, &s->limit);
+    int status = take_number(c, "limit", 1, CLAIM_LIMIT_MAX, &s->claim.limit);
 
     if (status == CLI_DONE) {
-        status =
-            take_number(c, "lease", TABLE_DURATION_US_MIN, TABLE_DURATION_US_MAX, &s->lease_us);
+        status = take_number(c, "lease", TABLE_DURATION_US_MIN, TABLE_DURATION_US_MAX,
+                             &s->claim.lease_us);
     }
     if (status == CLI_DONE) {
-        status = take_number(c, "parallel", 1, TABLE_PARALLEL_MAX, &s->parallel);
+        status = take_number(c, "parallel", 1, RUNNER_PARALLEL_MAX, &s->parallel);
     }
     if (status == CLI_DONE) {
         status = take_number(c, "deadline", TABLE_DURATION_US_MIN, TABLE_DURATION_US_MAX,
@@ -209,18 +213,18 @@ static int take_numbers(const cli *c, table_spec *s)
 
 static int take_flags(const cli *c, claim_options *o)
 {
-    table_spec *s = &o->spec;
+    claim_request *r = &o->spec.claim;
     int status = take_all_writes(c, o);
 
-    take_str(c, "where", &s->ready);
-    take_str(c, "by", &s->by);
-    take_str(c, "by-column", &s->by_column);
-    take_str(c, "at-column", &s->at_column);
-    take_str(c, "lease-column", &s->lease_column);
-    take_str(c, "fence-column", &s->fence_column);
-    take_str(c, "attempts-column", &s->attempts_column);
+    take_str(c, "where", &r->where);
+    take_str(c, "by", &r->by);
+    take_str(c, "by-column", &r->by_column);
+    take_str(c, "at-column", &r->at_column);
+    take_str(c, "lease-column", &r->lease_column);
+    take_str(c, "fence-column", &r->fence_column);
+    take_str(c, "attempts-column", &r->attempts_column);
     if (status == CLI_DONE) {
-        status = take_numbers(c, s);
+        status = take_numbers(c, &o->spec);
     }
     if (status == CLI_DONE) {
         status = take_max_per(c, o);
@@ -235,7 +239,7 @@ int weir__cli_claim_read(cli *c, claim_options *o, const char *name, bool from_f
 {
     weir_error err;
 
-    o->spec = (table_spec){ .limit = 1, .table = weir__str(name), .parallel = 1 };
+    o->spec = weir__table_spec(weir__str(name));
     if (from_file) {
         if (weir__config_tables_read(&o->file, "weir.yaml", &err) != WEIR_OK) {
             const cli_config problems = { .problems = o->file.problems,
@@ -245,8 +249,6 @@ int weir__cli_claim_read(cli *c, claim_options *o, const char *name, bool from_f
         const table_spec *found = weir__config_table(&o->file, weir__str(name));
         if (found != NULL) {
             o->spec = *found;
-            o->spec.limit = found->limit == 0 ? 1 : found->limit;
-            o->spec.parallel = found->parallel == 0 ? 1 : found->parallel;
         }
     }
     return take_flags(c, o);
@@ -256,7 +258,7 @@ void weir__cli_claim_free(claim_options *o)
 {
     weir__arena_free(&o->arena);
     weir__config_tables_free(&o->file);
-    *o = (claim_options){ .params = { .items = NULL } };
+    *o = (claim_options){ .params = NULL };
 }
 
 /* ---- parameters ------------------------------------------------------------------------------ */
@@ -275,10 +277,10 @@ static bool sql_uses(weir_str sql, table_dialect dialect, weir_str name)
     return false;
 }
 
-static bool writes_use(const table_writes *w, table_dialect dialect, weir_str name)
+static bool writes_use(const claim_writes *w, table_dialect dialect, weir_str name)
 {
-    for (size_t i = 0; i < w->sql_count; i++) {
-        if (sql_uses(w->sql[i].sql, dialect, name)) {
+    for (size_t i = 0; i < w->set_sql_count; i++) {
+        if (sql_uses(w->set_sql[i].sql, dialect, name)) {
             return true;
         }
     }
@@ -287,59 +289,33 @@ static bool writes_use(const table_writes *w, table_dialect dialect, weir_str na
 
 int weir__cli_claim_params(const cli *c, claim_options *o, table_dialect dialect)
 {
-    const table_spec *s = &o->spec;
-    const table_writes *writes[] = { &s->claimed, &s->done, &s->failed, &s->released };
-    claim_params *lists[] = { &o->claimed, &o->done, &o->failed, &o->released };
+    table_spec *s = &o->spec;
+    claim_writes *writes[] = { &s->claim.writes, &s->done, &s->failed, &s->released };
+    enum { WRITES = sizeof writes / sizeof writes[0] };
+    claim_param *lists[WRITES];
 
-    for (size_t k = 0; k < sizeof lists / sizeof lists[0]; k++) {
-        lists[k]->items =
-            weir__arena_alloc(&o->arena, (o->params.count + 1) * sizeof *lists[k]->items);
-        if (lists[k]->items == NULL) {
+    for (size_t k = 0; k < WRITES; k++) {
+        lists[k] = weir__arena_alloc(&o->arena, (o->params_count + 1) * sizeof *lists[k]);
+        if (lists[k] == NULL) {
             return fail_memory(c);
         }
+        writes[k]->params = lists[k];
     }
-    for (size_t i = 0; i < o->params.count; i++) {
-        const claim_param p = o->params.items[i];
+    for (size_t i = 0; i < o->params_count; i++) {
+        const claim_param p = o->params[i];
         bool used = false;
-        for (size_t k = 0; k < sizeof lists / sizeof lists[0]; k++) {
+        for (size_t k = 0; k < WRITES; k++) {
             if (writes_use(writes[k], dialect, p.name) ||
-                (k == 0 && sql_uses(s->ready, dialect, p.name))) {
-                lists[k]->items[lists[k]->count++] = p;
+                (k == 0 && sql_uses(s->claim.where, dialect, p.name))) {
+                lists[k][writes[k]->params_count++] = p;
                 used = true;
             }
         }
         if (!used) {
-            o->claimed.items[o->claimed.count++] = p;
+            lists[0][writes[0]->params_count++] = p;
         }
     }
     return CLI_DONE;
-}
-
-claim_request weir__cli_claim_request(const claim_options *o)
-{
-    const table_spec *s = &o->spec;
-
-    return (claim_request){ .table = s->table,
-                            .where = s->ready,
-                            .params = o->claimed.items,
-                            .params_count = o->claimed.count,
-                            .order = s->order,
-                            .order_count = s->order_count,
-                            .limit = s->limit,
-                            .set = s->claimed.set,
-                            .set_count = s->claimed.set_count,
-                            .set_sql = s->claimed.sql,
-                            .set_sql_count = s->claimed.sql_count,
-                            .by = s->by,
-                            .by_column = s->by_column,
-                            .at_column = s->at_column,
-                            .lease_us = s->lease_us,
-                            .lease_column = s->lease_column,
-                            .fence_column = s->fence_column,
-                            .attempts_column = s->attempts_column,
-                            .max_per_column = s->max_per_column,
-                            .max_per = s->max_per,
-                            .path = (claim_path)s->path };
 }
 
 /* ---- a database and a table of it ------------------------------------------------------------ */

@@ -9,20 +9,13 @@
 #include "cli/cli.h"
 #include "cli/config_tables.h"
 
-typedef struct claim_params {
-    claim_param *items;
-    size_t count;
-} claim_params;
-
 /* Zeroed is empty; ended by weir__cli_claim_free. */
 typedef struct claim_options {
     weir_arena arena;
     config_tables file;
-    table_spec spec;
-    claim_params params; /* all of them */
-    /* Those that SQL of the claim, or of what is written afterwards, uses; by
-     * weir__cli_claim_params. */
-    claim_params claimed, done, failed, released;
+    table_spec spec; /* by the end, everything that is claimed and written */
+    claim_param *params;
+    size_t params_count;
 } claim_options;
 
 /* name: of the table, by --table or by an argument; from_file: weir.yaml is looked into for it.
@@ -31,12 +24,10 @@ typedef struct claim_options {
 int weir__cli_claim_read(cli *c, claim_options *o, const char *name, bool from_file);
 void weir__cli_claim_free(claim_options *o);
 
-/* Sorts the parameters by the SQL in which they are used; what is used nowhere is left to the
- * claim, which says so. CLI_DONE, or the exit status of what has been reported. */
+/* Gives the parameters to the SQL that uses them, of the claim or of what is written afterwards;
+ * what is used nowhere is left to the claim, which says so. CLI_DONE, or the exit status of what
+ * has been reported. */
 int weir__cli_claim_params(const cli *c, claim_options *o, table_dialect dialect);
-
-/* The request of a claim, without its holder's name and its mode. Borrows from *o. */
-claim_request weir__cli_claim_request(const claim_options *o);
 
 /* ---- a database and a table of it ------------------------------------------------------------ */
 

@@ -72,8 +72,8 @@ void weir__cli_claim_tell(const claim_run *k, const table_result *rows, size_t r
     weir__buffer_free(&key);
 }
 
-static void told(void *ctx, const table_result *rows, size_t row, runner_outcome outcome,
-                 weir_str why)
+static void row_tell(void *ctx, const table_result *rows, size_t row, runner_outcome outcome,
+                     weir_str why)
 {
     static const char *const words[RUNNER_OUTCOMES] = { [RUNNER_DONE] = "done",
                                                         [RUNNER_FAILED] = "failed",
@@ -81,16 +81,6 @@ static void told(void *ctx, const table_result *rows, size_t row, runner_outcome
                                                         [RUNNER_RELEASED] = "released" };
 
     weir__cli_claim_tell(ctx, rows, row, words[outcome], why);
-}
-
-static runner_writes writes_of(const claim_params *params, const table_writes *w)
-{
-    return (runner_writes){ .set = w->set,
-                            .set_count = w->set_count,
-                            .set_sql = w->sql,
-                            .set_sql_count = w->sql_count,
-                            .params = params->items,
-                            .params_count = params->count };
 }
 
 /* The last line: "19 done, 1 failed, 3 left". What was lost or released is left, for others. */
@@ -115,10 +105,10 @@ int weir__cli_claim_children(claim_run *k)
                                .budget_us = k->budget_us,
                                .stop_fd = k->signal_fd,
                                .stop = &k->unread,
-                               .done = writes_of(&k->options.done, &s->done),
-                               .failed = writes_of(&k->options.failed, &s->failed),
-                               .released = writes_of(&k->options.released, &s->released),
-                               .told = told,
+                               .done = s->done,
+                               .failed = s->failed,
+                               .released = s->released,
+                               .told = row_tell,
                                .told_ctx = k,
                                .stdout_cb = weir__cli_claim_stdout,
                                .stderr_cb = weir__cli_claim_stderr,

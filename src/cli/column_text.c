@@ -11,15 +11,15 @@ static weir_status no_memory(weir_error *err)
     return weir__fail(err, WEIR_ENOMEM, "out of memory");
 }
 
-static weir_str cut(weir_str text, size_t at)
+static weir_str text_cut(weir_str text, size_t at)
 {
     return (weir_str){ .ptr = text.ptr + at, .len = text.len - at };
 }
 
-static weir_str trimmed(weir_str text)
+static weir_str text_trim(weir_str text)
 {
     while (text.len > 0 && text.ptr[0] == ' ') {
-        text = cut(text, 1);
+        text = text_cut(text, 1);
     }
     while (text.len > 0 && text.ptr[text.len - 1] == ' ') {
         text.len--;
@@ -47,7 +47,7 @@ static weir_status take_quoted(weir_str text, weir_arena *arena, weir_str *name,
     }
     copy[len] = '\0';
     *name = (weir_str){ .ptr = copy, .len = len };
-    *rest = cut(text, i + 1);
+    *rest = text_cut(text, i + 1);
     return WEIR_OK;
 }
 
@@ -63,8 +63,8 @@ static weir_status take_name(weir_str text, const char *ends, weir_arena *arena,
     while (len < text.len && strchr(ends, text.ptr[len]) == NULL) {
         len++;
     }
-    *name = trimmed((weir_str){ .ptr = text.ptr, .len = len });
-    *rest = cut(text, len);
+    *name = text_trim((weir_str){ .ptr = text.ptr, .len = len });
+    *rest = text_cut(text, len);
     return WEIR_OK;
 }
 
@@ -82,7 +82,7 @@ weir_status weir__cli_column_pair(weir_str text, weir_arena *arena, weir_str *co
                           text.ptr);
     }
     *column = name;
-    *rest = cut(after, 1);
+    *rest = text_cut(after, 1);
     return WEIR_OK;
 }
 
@@ -95,7 +95,7 @@ static bool ends_with_word(weir_str *text, const char *word)
         strncasecmp(text->ptr + text->len - len, word, len) != 0) {
         return false;
     }
-    *text = trimmed((weir_str){ .ptr = text->ptr, .len = text->len - len });
+    *text = text_trim((weir_str){ .ptr = text->ptr, .len = text->len - len });
     return true;
 }
 
@@ -113,7 +113,7 @@ static weir_status take_ordered(weir_str text, weir_arena *arena, claim_order *o
     if (quoted) { /* the direction stands outside of the quotes */
         const char *comma = after.len == 0 ? NULL : memchr(after.ptr, ',', after.len);
         const size_t len = comma == NULL ? after.len : (size_t)(comma - after.ptr);
-        const weir_str word = trimmed((weir_str){ .ptr = after.ptr, .len = len });
+        const weir_str word = text_trim((weir_str){ .ptr = after.ptr, .len = len });
         const bool descending = word.len == 4 && strncasecmp(word.ptr, "desc", 4) == 0;
         if (word.len > 0 && !descending &&
             !(word.len == 3 && strncasecmp(word.ptr, "asc", 3) == 0)) {
@@ -121,7 +121,7 @@ static weir_status take_ordered(weir_str text, weir_arena *arena, claim_order *o
                               (int)name.len, name.ptr, (int)word.len, word.ptr);
         }
         *out = (claim_order){ .column = name, .descending = descending };
-        after = cut(after, len);
+        after = text_cut(after, len);
     } else {
         const bool descending = ends_with_word(&name, "desc");
         if (!descending) {
@@ -129,18 +129,18 @@ static weir_status take_ordered(weir_str text, weir_arena *arena, claim_order *o
         }
         *out = (claim_order){ .column = name, .descending = descending };
     }
-    *rest = after.len > 0 ? trimmed(cut(after, 1)) : after;
+    *rest = after.len > 0 ? text_trim(text_cut(after, 1)) : after;
     if (out->column.len == 0 || (after.len > 0 && rest->len == 0)) {
         return weir__fail(err, WEIR_EINVAL, "a column is missing");
     }
     return WEIR_OK;
 }
 
-weir_status weir__cli_column_order(weir_str text, weir_arena *arena, claim_order **order,
+weir_status weir__cli_column_order(weir_str text, weir_arena *arena, const claim_order **order,
                                    size_t *count, weir_error *err)
 {
     claim_order *list = weir__arena_alloc(arena, (CLAIM_COLUMNS_MAX + 1) * sizeof *list);
-    weir_str rest = trimmed(text);
+    weir_str rest = text_trim(text);
     size_t n = 0;
     weir_status status = list == NULL ? no_memory(err) : WEIR_OK;
 

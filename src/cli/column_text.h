@@ -15,7 +15,7 @@
 weir_status weir__cli_column_pair(weir_str text, weir_arena *arena, weir_str *column,
                                   weir_str *rest, weir_error *err);
 /* COLUMN[ desc|asc],... */
-weir_status weir__cli_column_order(weir_str text, weir_arena *arena, claim_order **order,
+weir_status weir__cli_column_order(weir_str text, weir_arena *arena, const claim_order **order,
                                    size_t *count, weir_error *err);
 
 #endif

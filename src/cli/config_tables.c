@@ -9,11 +9,11 @@ static const char *const path_words[] = {
 };
 enum { PATH_WORDS = sizeof path_words / sizeof path_words[0] };
 
-bool weir__config_path(weir_str text, int32_t *path)
+bool weir__config_path(weir_str text, claim_path *path)
 {
-    for (int32_t i = 0; i < (int32_t)PATH_WORDS; i++) {
+    for (int i = 0; i < PATH_WORDS; i++) {
         if (weir__str_equal(text, weir__str(path_words[i]))) {
-            *path = i;
+            *path = (claim_path)i;
             return true;
         }
     }
@@ -94,15 +94,16 @@ static bool value_take(config_file *f, const config_key *key, const yaml_node_t 
 
 static void take_set(config_file *f, const config_key *key, yaml_node_t *value, void *into)
 {
-    table_writes *w = (table_writes *)(void *)((char *)into + key->offset);
+    claim_writes *w = (claim_writes *)(void *)((char *)into + key->offset);
     size_t count = 0;
     const yaml_node_pair_t *pairs =
         pairs_of(f, key, value, "columns and values such as { status: done }", &count);
+    claim_set *set = pairs == NULL ? NULL : weir__arena_alloc(f->arena, count * sizeof *set);
 
-    w->set = pairs == NULL ? NULL : weir__arena_alloc(f->arena, count * sizeof *w->set);
-    f->full |= pairs != NULL && w->set == NULL;
-    for (size_t i = 0; w->set != NULL && i < count; i++) {
-        claim_set *s = &w->set[w->set_count];
+    f->full |= pairs != NULL && set == NULL;
+    w->set = set;
+    for (size_t i = 0; set != NULL && i < count; i++) {
+        claim_set *s = &set[w->set_count];
         if (weir__config_text(f, key->name, weir__config_node(f, pairs[i].key),
                               "the name of a column", &s->column) &&
             value_take(f, key, weir__config_node(f, pairs[i].value), &s->value)) {
@@ -113,27 +114,28 @@ static void take_set(config_file *f, const config_key *key, yaml_node_t *value, 
 
 static void take_set_sql(config_file *f, const config_key *key, yaml_node_t *value, void *into)
 {
-    table_writes *w = (table_writes *)(void *)((char *)into + key->offset);
+    claim_writes *w = (claim_writes *)(void *)((char *)into + key->offset);
     size_t count = 0;
     const yaml_node_pair_t *pairs =
         pairs_of(f, key, value, "columns and SQL such as { tries: \"tries + 1\" }", &count);
+    claim_set_sql *sql = pairs == NULL ? NULL : weir__arena_alloc(f->arena, count * sizeof *sql);
 
-    w->sql = pairs == NULL ? NULL : weir__arena_alloc(f->arena, count * sizeof *w->sql);
-    f->full |= pairs != NULL && w->sql == NULL;
-    for (size_t i = 0; w->sql != NULL && i < count; i++) {
-        claim_set_sql *s = &w->sql[w->sql_count];
+    f->full |= pairs != NULL && sql == NULL;
+    w->set_sql = sql;
+    for (size_t i = 0; sql != NULL && i < count; i++) {
+        claim_set_sql *s = &sql[w->set_sql_count];
         if (weir__config_text(f, key->name, weir__config_node(f, pairs[i].key),
                               "the name of a column", &s->column) &&
             weir__config_text(f, key->name, weir__config_node(f, pairs[i].value),
                               "SQL for each column", &s->sql)) {
-            w->sql_count++;
+            w->set_sql_count++;
         }
     }
 }
 
 static void take_order(config_file *f, const config_key *key, yaml_node_t *value, void *into)
 {
-    table_spec *t = into;
+    claim_request *r = &((table_spec *)into)->claim;
     weir_str text;
     weir_error why;
 
@@ -141,7 +143,7 @@ static void take_order(config_file *f, const config_key *key, yaml_node_t *value
         return;
     }
     const weir_status status =
-        weir__cli_column_order(text, f->arena, &t->order, &t->order_count, &why);
+        weir__cli_column_order(text, f->arena, &r->order, &r->order_count, &why);
     if (status == WEIR_ENOMEM) {
         f->full = true;
     } else if (status != WEIR_OK) {
@@ -151,7 +153,7 @@ static void take_order(config_file *f, const config_key *key, yaml_node_t *value
 
 static void take_max_per(config_file *f, const config_key *key, yaml_node_t *value, void *into)
 {
-    table_spec *t = into;
+    claim_request *r = &((table_spec *)into)->claim;
     size_t count = 0;
     const yaml_node_pair_t *pairs =
         pairs_of(f, key, value, "a column and a number such as { customer: 2 }", &count);
@@ -159,21 +161,25 @@ static void take_max_per(config_file *f, const config_key *key, yaml_node_t *val
     if (pairs != NULL && count > 1) {
         weir__config_problem(f, value, "\"%s\" has %zu columns, allowed 1", key->name, count);
     } else if (pairs != NULL && weir__config_text(f, key->name, weir__config_node(f, pairs[0].key),
-                                                  "the name of a column", &t->max_per_column)) {
-        (void)weir__config_number(f, key, weir__config_node(f, pairs[0].value), &t->max_per);
+                                                  "the name of a column", &r->max_per_column)) {
+        (void)weir__config_number(f, key, weir__config_node(f, pairs[0].value), &r->max_per);
     }
 }
 
 static void take_path(config_file *f, const config_key *key, yaml_node_t *value, void *into)
 {
-    (void)weir__config_choice(f, key, value, path_words, PATH_WORDS, &((table_spec *)into)->path);
+    int32_t path;
+
+    if (weir__config_choice(f, key, value, path_words, PATH_WORDS, &path)) {
+        ((table_spec *)into)->claim.path = (claim_path)path;
+    }
 }
 
 static const config_key table_keys[] = {
-    { .name = "table", .take = take_text, .offset = offsetof(table_spec, table) },
-    { .name = "ready", .take = take_text, .offset = offsetof(table_spec, ready) },
-    { .name = "claimed", .take = take_set, .offset = offsetof(table_spec, claimed) },
-    { .name = "claimed_sql", .take = take_set_sql, .offset = offsetof(table_spec, claimed) },
+    { .name = "table", .take = take_text, .offset = offsetof(table_spec, claim.table) },
+    { .name = "ready", .take = take_text, .offset = offsetof(table_spec, claim.where) },
+    { .name = "claimed", .take = take_set, .offset = offsetof(table_spec, claim.writes) },
+    { .name = "claimed_sql", .take = take_set_sql, .offset = offsetof(table_spec, claim.writes) },
     { .name = "done", .take = take_set, .offset = offsetof(table_spec, done) },
     { .name = "done_sql", .take = take_set_sql, .offset = offsetof(table_spec, done) },
     { .name = "failed", .take = take_set, .offset = offsetof(table_spec, failed) },
@@ -183,29 +189,33 @@ static const config_key table_keys[] = {
     { .name = "order", .take = take_order },
     { .name = "limit",
       .take = take_number,
-      .offset = offsetof(table_spec, limit),
+      .offset = offsetof(table_spec, claim.limit),
       .min = 1,
       .max = CLAIM_LIMIT_MAX },
-    { .name = "by", .take = take_text, .offset = offsetof(table_spec, by) },
-    { .name = "by_column", .take = take_column, .offset = offsetof(table_spec, by_column) },
-    { .name = "at_column", .take = take_column, .offset = offsetof(table_spec, at_column) },
+    { .name = "by", .take = take_text, .offset = offsetof(table_spec, claim.by) },
+    { .name = "by_column", .take = take_column, .offset = offsetof(table_spec, claim.by_column) },
+    { .name = "at_column", .take = take_column, .offset = offsetof(table_spec, claim.at_column) },
     { .name = "lease",
       .take = weir__config_take_duration,
-      .offset = offsetof(table_spec, lease_us),
+      .offset = offsetof(table_spec, claim.lease_us),
       .min = TABLE_DURATION_US_MIN,
       .max = TABLE_DURATION_US_MAX },
-    { .name = "lease_column", .take = take_text, .offset = offsetof(table_spec, lease_column) },
-    { .name = "fence_column", .take = take_text, .offset = offsetof(table_spec, fence_column) },
+    { .name = "lease_column",
+      .take = take_text,
+      .offset = offsetof(table_spec, claim.lease_column) },
+    { .name = "fence_column",
+      .take = take_text,
+      .offset = offsetof(table_spec, claim.fence_column) },
     { .name = "attempts_column",
       .take = take_text,
-      .offset = offsetof(table_spec, attempts_column) },
+      .offset = offsetof(table_spec, claim.attempts_column) },
     { .name = "max_per", .take = take_max_per, .min = 1, .max = INT64_C(1000000000) },
     { .name = "path", .take = take_path },
     { .name = "parallel",
       .take = take_number,
       .offset = offsetof(table_spec, parallel),
       .min = 1,
-      .max = TABLE_PARALLEL_MAX },
+      .max = RUNNER_PARALLEL_MAX },
     { .name = "deadline",
       .take = weir__config_take_duration,
       .offset = offsetof(table_spec, deadline_us),
@@ -247,21 +257,20 @@ void weir__config_take_tables(config_file *f, const config_key *key, yaml_node_t
     for (size_t i = 0; i < count && t->items != NULL; i++) {
         const yaml_node_t *name = weir__config_node(f, pairs[i].key);
         yaml_node_t *node = weir__config_node(f, pairs[i].value);
-        table_spec spec = { .limit = 0 };
-        if (!weir__config_text(f, key->name, name, "the name of a table", &spec.name)) {
+        weir_str text;
+        if (!weir__config_text(f, key->name, name, "the name of a table", &text) ||
+            weir__config_table(t, text) != NULL) { /* which is told already */
             continue;
         }
-        if (weir__config_table(t, spec.name) != NULL) {
-            continue; /* which is told already */
-        }
-        spec.table = spec.name;
+        table_spec spec = weir__table_spec(text);
+        spec.name = text;
         weir__config_mapping(f, node, "a table", table_keys,
                              sizeof table_keys / sizeof table_keys[0], &spec);
         t->items[t->count++] = spec;
     }
 }
 
-static void leave(config_file *f, const config_key *key, yaml_node_t *value, void *into)
+static void key_leave(config_file *f, const config_key *key, yaml_node_t *value, void *into)
 {
     (void)f;
     (void)key;
@@ -272,10 +281,10 @@ static void leave(config_file *f, const config_key *key, yaml_node_t *value, voi
 weir_status weir__config_tables_read(config_tables *out, const char *path, weir_error *err)
 {
     static const config_key keys[] = {
-        { .name = "store", .take = leave },
-        { .name = "memory_limit", .take = leave },
-        { .name = "lanes", .take = leave },
-        { .name = "reactions", .take = leave },
+        { .name = "store", .take = key_leave },
+        { .name = "memory_limit", .take = key_leave },
+        { .name = "lanes", .take = key_leave },
+        { .name = "reactions", .take = key_leave },
         { .name = "tables", .take = weir__config_take_tables },
     };
     config_file f = { .path = path, .arena = &out->arena };

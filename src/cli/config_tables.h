@@ -10,41 +10,29 @@
 #ifndef WEIR_CLI_CONFIG_TABLES_H
 #define WEIR_CLI_CONFIG_TABLES_H
 
-#include "claim/claim.h"
+#include "claim/runner.h"
 #include "cli/config_yaml.h"
 
 enum {
     CONFIG_TABLES_MAX = 1000,
-    TABLE_PARALLEL_MAX = 256, /* children of one claim at once */
 };
 #define TABLE_DURATION_US_MIN INT64_C(1000)
 #define TABLE_DURATION_US_MAX INT64_C(31536000000000) /* a year */
 
-/* What is written to a row: values, and expressions. */
-typedef struct table_writes {
-    claim_set *set;
-    size_t set_count;
-    claim_set_sql *sql;
-    size_t sql_count;
-} table_writes;
-
-/* A table and how its rows are claimed. Zero is the default of every field. */
+/* A table, how its rows are claimed, and what becomes of them. */
 typedef struct table_spec {
-    weir_str name;  /* of the entry; empty: it has none */
-    weir_str table; /* as the database has it           */
-    weir_str ready; /* SQL */
-    claim_order *order;
-    size_t order_count;
-    int64_t limit;
-    table_writes claimed, done, failed, released;
-    weir_str by, by_column, at_column;
-    int64_t lease_us;
-    weir_str lease_column, fence_column, attempts_column;
-    weir_str max_per_column;
-    int64_t max_per;
-    int32_t path; /* claim_path */
-    int64_t parallel, deadline_us;
+    weir_str name; /* of the entry; empty: it has none */
+    claim_request claim;
+    claim_writes done, failed, released;
+    int64_t parallel;
+    int64_t deadline_us; /* 0: none */
 } table_spec;
+
+/* What is left out. table: borrowed. */
+static inline table_spec weir__table_spec(weir_str table)
+{
+    return (table_spec){ .claim = { .table = table, .limit = 1 }, .parallel = 1 };
+}
 
 /* Everything lives in the arena. Zeroed is empty. */
 typedef struct config_tables {
@@ -67,6 +55,6 @@ void weir__config_tables_free(config_tables *t);
 const table_spec *weir__config_table(const config_tables *t, weir_str name);
 
 /* A path of --path; false: none of them. */
-bool weir__config_path(weir_str text, int32_t *path);
+bool weir__config_path(weir_str text, claim_path *path);
 
 #endif

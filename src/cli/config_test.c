@@ -526,24 +526,26 @@ static void tables_are_understood(void **state)
     assert_int_equal(t.count, 2);
     const table_spec *s = weir__config_table(&t, weir__str("jobs"));
     assert_non_null(s);
-    assert_true(weir__str_equal(s->table, weir__str("jobs")));
-    assert_true(weir__str_equal(s->ready, weir__str("status = 'new'")));
-    assert_int_equal(s->claimed.set_count, 2);
-    assert_int_equal(s->claimed.set[1].value.kind, TABLE_NULL);
+    assert_true(weir__str_equal(s->claim.table, weir__str("jobs")));
+    assert_true(weir__str_equal(s->claim.where, weir__str("status = 'new'")));
+    assert_int_equal(s->claim.writes.set_count, 2);
+    assert_int_equal(s->claim.writes.set[1].value.kind, TABLE_NULL);
     assert_true(weir__str_equal(s->done.set[0].value.text, weir__str("done")));
-    assert_true(weir__str_equal(s->done.sql[0].sql, weir__str("n + 1")));
-    assert_int_equal(s->lease_us, INT64_C(300000000));
-    assert_int_equal(s->order_count, 2);
-    assert_true(weir__str_equal(s->order[0].column, weir__str("a, b")) && s->order[0].descending);
-    assert_true(weir__str_equal(s->order[1].column, weir__str("id")) && !s->order[1].descending);
-    assert_true(s->at_column.ptr != NULL && s->at_column.len == 0);
-    assert_true(weir__str_equal(s->max_per_column, weir__str("customer")));
-    assert_int_equal(s->max_per, 2);
-    assert_int_equal(s->path, CLAIM_PATH_PORTABLE);
-    assert_int_equal(s->limit, 10);
+    assert_true(weir__str_equal(s->done.set_sql[0].sql, weir__str("n + 1")));
+    assert_int_equal(s->claim.lease_us, INT64_C(300000000));
+    assert_int_equal(s->claim.order_count, 2);
+    assert_true(weir__str_equal(s->claim.order[0].column, weir__str("a, b")) &&
+                s->claim.order[0].descending);
+    assert_true(weir__str_equal(s->claim.order[1].column, weir__str("id")) &&
+                !s->claim.order[1].descending);
+    assert_true(s->claim.at_column.ptr != NULL && s->claim.at_column.len == 0);
+    assert_true(weir__str_equal(s->claim.max_per_column, weir__str("customer")));
+    assert_int_equal(s->claim.max_per, 2);
+    assert_int_equal(s->claim.path, CLAIM_PATH_PORTABLE);
+    assert_int_equal(s->claim.limit, 10);
     assert_int_equal(s->parallel, 4);
     s = weir__config_table(&t, weir__str("other"));
-    assert_true(weir__str_equal(s->table, weir__str("shop.other")));
+    assert_true(weir__str_equal(s->claim.table, weir__str("shop.other")));
     assert_null(weir__config_table(&t, weir__str("others")));
     weir__config_tables_free(&t);
 }

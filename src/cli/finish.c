@@ -40,51 +40,40 @@ static finish_kind kind_of(const cli *c)
                                           : FINISH_EXTEND;
 }
 
-static const table_writes *writes_of(const table_spec *s, finish_kind kind)
+static claim_writes writes_of(const table_spec *s, finish_kind kind)
 {
-    static const table_writes nothing = { .set_count = 0 };
-
     switch (kind) {
     case FINISH_DONE:
-        return &s->done;
+        return s->done;
     case FINISH_FAIL:
-        return &s->failed;
+        return s->failed;
     case FINISH_RELEASE:
-        return &s->released;
+        return s->released;
     case FINISH_EXTEND:
         break;
     }
-    return &nothing;
+    return (claim_writes){ .set_count = 0 };
 }
 
+/* Whatever is asked for by name is used, also where the claims of weir.yaml have no lease. */
 static finish_request request_of(const cli *c, const claim_options *o)
 {
     const table_spec *s = &o->spec;
-    const finish_kind kind = kind_of(c);
-    const table_writes *w = writes_of(s, kind);
     const cli_given *fence = weir__cli_get(c, "fence");
+    finish_request r = weir__claim_finish_of(&s->claim);
 
-    return (finish_request){ .table = s->table,
-                             .kind = kind,
-                             .by = s->by,
-                             .by_column = s->by_column,
-                             .at_column = s->at_column,
-                             .has_fence = fence != NULL,
-                             .fence = fence == NULL ? 0 : fence->number,
-                             .fence_column = s->fence_column,
-                             .lease_column = s->lease_column,
-                             .lease_us = s->lease_us,
-                             .held = s->claimed.set,
-                             .held_count = s->claimed.set_count,
-                             .set = w->set,
-                             .set_count = w->set_count,
-                             .set_sql = w->sql,
-                             .set_sql_count = w->sql_count,
-                             .params = o->params.items,
-                             .params_count = o->params.count };
+    r.kind = kind_of(c);
+    r.by = s->claim.by;
+    r.lease_column = s->claim.lease_column;
+    r.has_fence = fence != NULL;
+    r.fence = fence == NULL ? 0 : fence->number;
+    r.writes = writes_of(s, r.kind);
+    r.writes.params = o->params;
+    r.writes.params_count = o->params_count;
+    return r;
 }
 
-static int check(const cli *c, const finish_request *r)
+static int guards_check(const cli *c, const finish_request *r)
 {
     if (r->by.len == 0 && !r->has_fence) {
         return weir__cli_usage(c, "%s needs --by ID or --fence N: whose claim it is",
@@ -127,19 +116,19 @@ static int finish_rows(cli *c, const claim_place *p, const finish_request *reque
     return worst;
 }
 
-static int run(cli *c)
+static int finish_run(cli *c)
 {
-    claim_options o = { .params = { .items = NULL } };
+    claim_options o = { .params = NULL };
     claim_place p = { .db = NULL };
     finish_request r = { .kind = FINISH_DONE };
     int status = weir__cli_claim_read(c, &o, c->words[0], true);
 
     if (status == CLI_DONE) {
         r = request_of(c, &o);
-        status = check(c, &r);
+        status = guards_check(c, &r);
     }
     if (status == CLI_DONE) {
-        status = weir__cli_place_open(c, o.spec.table, &p);
+        status = weir__cli_place_open(c, o.spec.claim.table, &p);
     }
     if (status == CLI_DONE) {
         const size_t parts = p.table.key_count, words = c->words_count - 1;
@@ -173,7 +162,7 @@ const cli_command weir__cli_done_command = {
     .options_count = sizeof writing_options / sizeof writing_options[0],
     .words_min = 2,
     .words_max = KEYS_MAX,
-    .run = run,
+    .run = finish_run,
 };
 
 const cli_command weir__cli_fail_command = {
@@ -193,7 +182,7 @@ const cli_command weir__cli_fail_command = {
     .options_count = sizeof writing_options / sizeof writing_options[0],
     .words_min = 2,
     .words_max = KEYS_MAX,
-    .run = run,
+    .run = finish_run,
 };
 
 const cli_command weir__cli_release_command = {
@@ -213,7 +202,7 @@ const cli_command weir__cli_release_command = {
     .options_count = sizeof writing_options / sizeof writing_options[0],
     .words_min = 2,
     .words_max = KEYS_MAX,
-    .run = run,
+    .run = finish_run,
 };
 
 const cli_command weir__cli_extend_command = {
@@ -233,5 +222,5 @@ const cli_command weir__cli_extend_command = {
     .options_count = sizeof extend_options / sizeof extend_options[0],
     .words_min = 2,
     .words_max = KEYS_MAX,
-    .run = run,
+    .run = finish_run,
 };

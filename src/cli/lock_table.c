@@ -25,7 +25,7 @@ static bool command_make(const cli *c, weir_buffer *out)
     return ok && weir__buffer_add(out, "", 1);
 }
 
-static int check(const cli *c)
+static int flags_check(const cli *c)
 {
     static const char *const others[] = { "check", "grace" };
     const cli_given *held = weir__cli_get(c, "held-exit");
@@ -58,20 +58,18 @@ static int make_request(claim_run *k, weir_buffer *where)
     const cli *c = k->c;
     const table_info *t = &k->place.table;
     const cli_given *wait = weir__cli_get(c, "wait");
-    claim_options *o = &k->options;
+    weir_arena *arena = &k->options.arena;
+    claim_param *params = weir__arena_alloc(arena, (c->given_count + 1) * sizeof *params);
     size_t parts = 0;
-    bool ok = true;
+    bool ok = params != NULL;
 
-    o->claimed.items =
-        weir__arena_alloc(&o->arena, (c->given_count + 1) * sizeof *o->claimed.items);
-    ok = o->claimed.items != NULL;
     for (size_t i = 0; ok && i < c->given_count; i++) {
         char name[32];
         if (strcmp(c->given[i].option->name, "id") != 0) {
             continue;
         }
         (void)snprintf(name, sizeof name, "key_%zu", parts + 1);
-        const char *copy = weir__arena_copy(&o->arena, name, strlen(name));
+        const char *copy = weir__arena_copy(arena, name, strlen(name));
         ok = copy != NULL;
         if (ok && parts < t->key_count) {
             ok = weir__buffer_add_text(where, parts == 0 ? "" : " AND ") &&
@@ -79,7 +77,7 @@ static int make_request(claim_run *k, weir_buffer *where)
                                   t->columns[t->key[parts]].quoted.len) &&
                  weir__buffer_add_text(where, " = :") && weir__buffer_add_text(where, name);
         }
-        o->claimed.items[parts++] =
+        params[parts++] =
             (claim_param){ .name = weir__str(copy),
                            .value = { .kind = TABLE_TEXT, .text = weir__str(c->given[i].text) } };
     }
@@ -92,14 +90,12 @@ static int make_request(claim_run *k, weir_buffer *where)
         return weir__cli_usage(c, "a key of %.*s has %zu parts, and %zu were given with --id",
                                (int)t->shown.len, t->shown.ptr, t->key_count, parts);
     }
-    k->request = (claim_request){ .table = o->spec.table,
-                                  .where = { .ptr = where->ptr, .len = where->len },
-                                  .params = o->claimed.items,
-                                  .params_count = parts,
-                                  .limit = 1,
-                                  .mode = wait == NULL ? CLAIM_NOWAIT : CLAIM_WAIT,
-                                  .wait_us = wait == NULL ? 0 : wait->number,
-                                  .hold = true };
+    k->request = k->options.spec.claim;
+    k->request.where = (weir_str){ .ptr = where->ptr, .len = where->len };
+    k->request.writes = (claim_writes){ .params = params, .params_count = parts };
+    k->request.mode = wait == NULL ? CLAIM_NOWAIT : CLAIM_WAIT;
+    k->request.wait_us = wait == NULL ? 0 : wait->number;
+    k->request.hold = true;
     return CLI_DONE;
 }
 
@@ -128,7 +124,7 @@ int weir__cli_lock_table(cli *c)
     claim_run k = { .c = c, .signal_fd = -1, .exit_status = -1, .passes_on = true };
     weir_buffer where = { 0 }, command = { 0 };
     weir_error err;
-    int status = check(c);
+    int status = flags_check(c);
 
     if (status == CLI_DONE && (!weir__mutex_init(&k.mu) || !command_make(c, &command))) {
         (void)weir__fail(&err, WEIR_ENOMEM, "out of memory");
@@ -138,7 +134,7 @@ int weir__cli_lock_table(cli *c)
         return status;
     }
     k.command = command.ptr;
-    k.options.spec = (table_spec){ .table = weir__cli_text(c, "table"), .limit = 1, .parallel = 1 };
+    k.options.spec = weir__table_spec(weir__cli_text(c, "table"));
     k.signal_fd = weir__cli_signals_open();
     if (k.signal_fd < 0) {
         (void)weir__fail(&err, WEIR_EIO, "could not wait for signals: %s", strerror(errno));
@@ -147,7 +143,7 @@ int weir__cli_lock_table(cli *c)
         status = weir__cli_fail(c, &err);
     }
     if (status == CLI_DONE) {
-        status = weir__cli_place_open(c, k.options.spec.table, &k.place);
+        status = weir__cli_place_open(c, k.options.spec.claim.table, &k.place);
     }
     if (status == CLI_DONE) {
         status = make_request(&k, &where);

@@ -16,8 +16,8 @@ static int64_t now_us(void)
     return weir__clock_mono(weir__clock_machine());
 }
 
-static void say(const race_worker *w, race_what what, const int64_t *rows, size_t rows_count,
-                int64_t since_us)
+static void line_say(const race_worker *w, race_what what, const int64_t *rows, size_t rows_count,
+                     int64_t since_us)
 {
     const race_line line = { .kind = RACE_LINE_STEP,
                              .what = what,
@@ -69,7 +69,7 @@ static weir_status send_all(const race_worker *w, const given *g, weir_error *er
     for (size_t i = 0; i < g->count && status == WEIR_OK; i++) {
         status = weir__race_effect_send(w->race->options.effects_fd, g->ids[i], w->number, err);
         if (status == WEIR_OK) {
-            say(w, RACE_SENDS, &g->ids[i], 1, 0);
+            line_say(w, RACE_SENDS, &g->ids[i], 1, 0);
         }
     }
     return status;
@@ -91,7 +91,7 @@ static void say_written(const race_worker *w, int64_t id, const table_result *r,
     weir__race_say(w->race, &line);
 }
 
-static weir_status mark(race_worker *w, int64_t id, table_result *r, weir_error *err)
+static weir_status row_mark(race_worker *w, int64_t id, table_result *r, weir_error *err)
 {
     const table_value values[] = { { .kind = TABLE_INTEGER, .number = id },
                                    { .kind = TABLE_TEXT, .text = weir__str(w->name) } };
@@ -104,7 +104,7 @@ static weir_status mark(race_worker *w, int64_t id, table_result *r, weir_error 
     return status;
 }
 
-static weir_status finish(race_worker *w, int64_t id, table_result *r, weir_error *err)
+static weir_status row_finish(race_worker *w, int64_t id, table_result *r, weir_error *err)
 {
     const table_value key = { .kind = TABLE_INTEGER, .number = id };
     const claim_set done = { .column = weir__str("status"),
@@ -114,8 +114,8 @@ static weir_status finish(race_worker *w, int64_t id, table_result *r, weir_erro
                                      .key_count = 1,
                                      .kind = FINISH_DONE,
                                      .by = weir__str(w->name),
-                                     .set = &done,
-                                     .set_count = 1 };
+                                     .writes.set = &done,
+                                     .writes.set_count = 1 };
     const int64_t since_us = now_us();
     const weir_status status = weir__claim_finish(w->seat.session, &request, r, err);
     if (status == WEIR_OK) {
@@ -152,11 +152,11 @@ static weir_status turn_skip(race_worker *w, given *g, table_result *r, weir_err
     const claim_set claimed = { .column = weir__str("status"),
                                 .value = { .kind = TABLE_TEXT, .text = weir__str("claimed") } };
     claim_request request = request_of(w);
-    request.set = &claimed;
-    request.set_count = 1;
+    request.writes.set = &claimed;
+    request.writes.set_count = 1;
     request.by = weir__str(w->name);
     request.mode = CLAIM_SKIP;
-    say(w, RACE_ASKS, NULL, 0, 0);
+    line_say(w, RACE_ASKS, NULL, 0, 0);
     const int64_t since_us = now_us();
     weir_status status = weir__race_enter(&w->seat, err);
     if (status == WEIR_OK) {
@@ -169,14 +169,14 @@ static weir_status turn_skip(race_worker *w, given *g, table_result *r, weir_err
     if (status != WEIR_OK) {
         return status;
     }
-    say(w, RACE_GETS, g->ids, g->count, since_us);
+    line_say(w, RACE_GETS, g->ids, g->count, since_us);
     weir__race_looked(w);
     if (!weir__race_pause(w->race)) {
         return WEIR_OK;
     }
     status = send_all(w, g, err);
     if (status == WEIR_OK) {
-        status = write_all(w, g, finish, r, err);
+        status = write_all(w, g, row_finish, r, err);
     }
     weir__race_leave(&w->seat);
     return status;
@@ -189,7 +189,7 @@ static weir_status turn_wait(race_worker *w, given *g, table_result *r, weir_err
     request.hold = true;
     request.mode = CLAIM_WAIT;
     request.wait_us = -1;
-    say(w, RACE_ASKS, NULL, 0, 0);
+    line_say(w, RACE_ASKS, NULL, 0, 0);
     weir__race_looked(w); /* it may wait for a worker that pauses: that one must not wait for it */
     const int64_t since_us = now_us();
     weir_status status = weir__race_enter(&w->seat, err);
@@ -205,19 +205,19 @@ static weir_status turn_wait(race_worker *w, given *g, table_result *r, weir_err
     if (status != WEIR_OK) {
         return status;
     }
-    say(w, RACE_GETS, g->ids, g->count, since_us);
+    line_say(w, RACE_GETS, g->ids, g->count, since_us);
     if (!weir__race_pause(w->race)) {
         return WEIR_OK;
     }
     status = send_all(w, g, err);
     if (status == WEIR_OK) {
-        status = write_all(w, g, mark, r, err);
+        status = write_all(w, g, row_mark, r, err);
     }
     if (status == WEIR_OK) {
         const int64_t commit_us = now_us();
         status = weir__table_commit(w->seat.session, err);
         if (status == WEIR_OK) {
-            say(w, RACE_COMMITS, NULL, 0, commit_us);
+            line_say(w, RACE_COMMITS, NULL, 0, commit_us);
         }
     }
     return status;
@@ -225,7 +225,7 @@ static weir_status turn_wait(race_worker *w, given *g, table_result *r, weir_err
 
 /* Looks, and works on what it saw: nothing keeps others away meanwhile. With a lock that ends with
  * the transaction that looked, or without one. */
-static weir_status look(race_worker *w, bool locked, given *g, table_result *r, weir_error *err)
+static weir_status row_look(race_worker *w, bool locked, given *g, table_result *r, weir_error *err)
 {
     const table_value limit = { .kind = TABLE_INTEGER, .number = w->race->options.limit };
     const race_sql which = locked ? RACE_SQL_LOOK_LOCKED : RACE_SQL_LOOK;
@@ -241,13 +241,13 @@ static weir_status look(race_worker *w, bool locked, given *g, table_result *r, 
         status = take_ids(r, g, err);
     }
     if (status == WEIR_OK) {
-        say(w, RACE_SEES, g->ids, g->count, since_us);
+        line_say(w, RACE_SEES, g->ids, g->count, since_us);
     }
     if (status == WEIR_OK && locked) {
         const int64_t commit_us = now_us();
         status = weir__table_commit(w->seat.session, err);
         if (status == WEIR_OK) {
-            say(w, RACE_COMMITS, NULL, 0, commit_us);
+            line_say(w, RACE_COMMITS, NULL, 0, commit_us);
         }
     }
     return status;
@@ -256,8 +256,8 @@ static weir_status look(race_worker *w, bool locked, given *g, table_result *r, 
 static weir_status turn_wrong(race_worker *w, bool locked, given *g, table_result *r,
                               weir_error *err)
 {
-    say(w, RACE_ASKS, NULL, 0, 0);
-    weir_status status = look(w, locked, g, r, err);
+    line_say(w, RACE_ASKS, NULL, 0, 0);
+    weir_status status = row_look(w, locked, g, r, err);
     weir__race_leave(&w->seat);
     weir__race_looked(w);
     if (status != WEIR_OK || !weir__race_pause(w->race)) {
@@ -265,12 +265,12 @@ static weir_status turn_wrong(race_worker *w, bool locked, given *g, table_resul
     }
     status = send_all(w, g, err);
     if (status == WEIR_OK) {
-        status = write_all(w, g, mark, r, err);
+        status = write_all(w, g, row_mark, r, err);
     }
     return status;
 }
 
-static weir_status turn(race_worker *w, given *g, table_result *r, weir_error *err)
+static weir_status turn_take(race_worker *w, given *g, table_result *r, weir_error *err)
 {
     switch (w->race->options.mode) {
     case RACE_SKIP:
@@ -298,7 +298,7 @@ void *weir__race_worker_run(void *ctx)
         w->status = weir__race_enter(&w->seat, &w->err);
     }
     if (weir__race_gate(w->race) && w->status == WEIR_OK) {
-        w->status = turn(w, &g, &r, &w->err);
+        w->status = turn_take(w, &g, &r, &w->err);
     }
     /* What was begun and not committed is rolled back, before anybody hears of the end. */
     weir__race_seat_close(&w->seat);

@@ -113,8 +113,8 @@ static claim_request request_of(const worker *w, const claim_set *set)
         .table = weir__str("jobs"),
         .where = where.ptr == NULL ? weir__str("status = 'pending'") : where,
         .limit = number(w, "limit"),
-        .set = set,
-        .set_count = hold ? 0 : 1,
+        .writes.set = set,
+        .writes.set_count = hold ? 0 : 1,
         .by = str(w, "by"),
         .lease_us = number(w, "lease"),
         .fence_column = number(w, "fence") != 0 ? weir__str("fence") : (weir_str){ 0 },
@@ -215,8 +215,8 @@ static void finish(worker *w)
         .fence = number(w, "fence"),
         .fence_column = word(w, "fence") != NULL ? weir__str("fence") : (weir_str){ 0 },
         .lease_us = number(w, "lease"),
-        .set = &set,
-        .set_count = is(kind, "extend") ? 0 : 1,
+        .writes.set = &set,
+        .writes.set_count = is(kind, "extend") ? 0 : 1,
     };
     answer(w, weir__claim_finish(w->s, &request, NULL, &w->err), "ok");
 }

@@ -189,8 +189,8 @@ static void C36_the_order_is_that_of_the_rows_as_they_were(void **state)
     claim_request r = kit_request(k, 3);
     r.order = &order;
     r.order_count = 1;
-    r.set_sql = &negated;
-    r.set_sql_count = 1;
+    r.writes.set_sql = &negated;
+    r.writes.set_sql_count = 1;
     assert_string_equal(kit_claim(k, &r), "4 3 2");
     assert_string_equal(claimer_column(k->one, "priority"), "-4 -3 -2");
 }
@@ -242,8 +242,8 @@ static void C36_an_expression_that_fails_claims_nothing(void **state)
                    : weir__str("CASE kind WHEN 'no' THEN abs(-9223372036854775807 - 1) ELSE 1 END"),
     };
     claim_request r = kit_request(k, 3);
-    r.set_sql = &expression;
-    r.set_sql_count = 1;
+    r.writes.set_sql = &expression;
+    r.writes.set_sql_count = 1;
     const weir_status status = kit_try(k, &r);
     assert_true(status == WEIR_EINVAL || status == WEIR_EIO);
     assert_string_equal(JOBS(k), "1 pending,2 pending,3 pending");
@@ -310,18 +310,18 @@ static void C36_parameters_of_a_condition(void **state)
     const claim_param params[] = { text_param("kind", "it's"), text_param("state", "pending") };
     claim_request r = kit_request(k, 10);
     r.where = weir__str("kind = :kind AND ':kind' <> kind AND status = :state /* :none */");
-    r.params = params;
-    r.params_count = 2;
+    r.writes.params = params;
+    r.writes.params_count = 2;
     assert_string_equal(kit_claim(k, &r), "2 4");
-    r.params_count = 1;
+    r.writes.params_count = 1;
     KIT_IS(k->one, kit_try(k, &r), WEIR_EINVAL);
     kit_message(k->one, "state");
     r.where = weir__str("kind = :kind AND status = 'pending'");
-    r.params_count = 2;
+    r.writes.params_count = 2;
     KIT_IS(k->one, kit_try(k, &r), WEIR_EINVAL);
     kit_message(k->one, "state");
     r.where = weir__str("kind = ");
-    r.params_count = 0;
+    r.writes.params_count = 0;
     assert_int_not_equal(kit_try(k, &r), WEIR_OK);
     assert_string_equal(kit_rows(k, "SELECT id FROM jobs WHERE status = 'claimed' ORDER BY id"),
                         "2,4");

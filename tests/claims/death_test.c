@@ -139,8 +139,8 @@ static void C38_what_is_held_is_free_when_its_connection_ends(void **state)
     kit_jobs(k, 2);
     claimer *holder = kit_claimer(k);
     claim_request held = kit_request(k, 1);
-    held.set = NULL;
-    held.set_count = 0;
+    held.writes.set = NULL;
+    held.writes.set_count = 0;
     held.hold = true;
     KIT_OK(holder, weir__table_begin(holder->s, &holder->err));
     assert_string_equal(kit_claim_by(holder, &held), "1");

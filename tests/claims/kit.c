@@ -238,8 +238,8 @@ claim_request kit_request(const kit *k, int64_t limit)
     return (claim_request){
         .table = weir__str("jobs"),
         .where = weir__str("status = 'pending'"),
-        .set = set_claimed,
-        .set_count = 1,
+        .writes.set = set_claimed,
+        .writes.set_count = 1,
         .limit = limit,
         .path = k->path,
     };
@@ -394,8 +394,8 @@ static weir_status finish(claimer *c, finish_request r)
     if (r.kind == FINISH_EXTEND) {
         r.lease_us = KIT_HOUR;
     } else {
-        r.set = set_done;
-        r.set_count = 1;
+        r.writes.set = set_done;
+        r.writes.set_count = 1;
     }
     return weir__claim_finish(c->s, &r, &c->r, &c->err);
 }

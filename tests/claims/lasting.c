@@ -12,8 +12,8 @@
 static claim_request held_request(const kit *k, int64_t limit)
 {
     claim_request r = kit_request(k, limit);
-    r.set = NULL;
-    r.set_count = 0;
+    r.writes.set = NULL;
+    r.writes.set_count = 0;
     r.hold = true;
     return r;
 }

@@ -315,8 +315,8 @@ static void C37_sqlite_waits_and_sees_what_was_committed(void **state)
 static claim_request held_request(const kit *k, int64_t limit, claim_mode mode)
 {
     claim_request r = kit_request(k, limit);
-    r.set = NULL;
-    r.set_count = 0;
+    r.writes.set = NULL;
+    r.writes.set_count = 0;
     r.hold = true;
     r.mode = mode;
     return r;

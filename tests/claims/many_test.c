@@ -412,8 +412,8 @@ static const char *racer(kit *k, int number, void *ctx)
     claim_param id = { .name = weir__str("id"), .value = { .kind = TABLE_INTEGER } };
     claim_request r = kit_request(k, 1);
     r.where = weir__str("status = 'pending' AND id = :id");
-    r.params = &id;
-    r.params_count = 1;
+    r.writes.params = &id;
+    r.writes.params_count = 1;
     r.by = number == 0 ? weir__str("A") : weir__str("B");
     r.attempts_column = weir__str("attempts");
     if (claimer_begin(&c, k->db) != WEIR_OK) {

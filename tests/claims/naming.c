@@ -42,8 +42,8 @@ static void C39_names_are_names_whatever_is_in_them(void **state)
     const claim_request r = {
         .table = weir__str(odd_name),
         .where = weir__str("\"st;a\"\"tus\" = ':x $1'"),
-        .set = &set,
-        .set_count = 1,
+        .writes.set = &set,
+        .writes.set_count = 1,
         .order = &order,
         .order_count = 1,
         .by = weir__str("it's \"me\""),
@@ -77,9 +77,9 @@ static void C39_names_are_names_whatever_is_in_them(void **state)
         .lease_column = weir__str("lock'ed"),
         .held = &set,
         .held_count = 1,
-        .set = &(claim_set){ .column = weir__str("order"),
-                             .value = { .kind = TABLE_INTEGER, .number = -1 } },
-        .set_count = 1,
+        .writes.set = &(claim_set){ .column = weir__str("order"),
+                                    .value = { .kind = TABLE_INTEGER, .number = -1 } },
+        .writes.set_count = 1,
     };
     KIT_OK(k->one, weir__claim_finish(k->one->s, &f, &k->one->r, &k->one->err));
     assert_string_equal(claimer_column(k->one, "order"), "-1");
@@ -102,8 +102,8 @@ static void C39_names_are_in_the_case_in_which_they_are(void **state)
     const claim_set set = { .column = weir__str("Status"), .value = text_value("claimed") };
     const claim_request r = { .table = weir__str("Jobs"),
                               .where = weir__str("\"Status\" = 'pending'"),
-                              .set = &set,
-                              .set_count = 1,
+                              .writes.set = &set,
+                              .writes.set_count = 1,
                               .limit = 1,
                               .path = k->path };
     assert_string_equal(kit_claim(k, &r), "1");
@@ -148,11 +148,11 @@ static void C39_a_column_that_is_not_there_is_refused_by_its_flag(void **state)
     const char *name = "id; DROP TABLE jobs";
     kit_jobs(k, 1);
     claim_request r = kit_request(k, 1);
-    r.set = &(claim_set){ .column = none, .value = text_value("x") };
+    r.writes.set = &(claim_set){ .column = none, .value = text_value("x") };
     refused(k, &r, "--set", name);
     r = kit_request(k, 1);
-    r.set_sql = &(claim_set_sql){ .column = none, .sql = weir__str("1") };
-    r.set_sql_count = 1;
+    r.writes.set_sql = &(claim_set_sql){ .column = none, .sql = weir__str("1") };
+    r.writes.set_sql_count = 1;
     refused(k, &r, "--set-sql", name);
     r = kit_request(k, 1);
     r.order = &(claim_order){ .column = none };
@@ -207,11 +207,11 @@ static void C39_a_column_is_written_once(void **state)
     };
     kit_jobs(k, 1);
     claim_request r = kit_request(k, 1);
-    r.set = twice;
-    r.set_count = 2;
+    r.writes.set = twice;
+    r.writes.set_count = 2;
     refused(k, &r, "--set", "status");
     r = kit_lease(k, 1, "A", KIT_SECOND);
-    r.set = &(claim_set){ .column = weir__str("claimed_by"), .value = text_value("a") };
+    r.writes.set = &(claim_set){ .column = weir__str("claimed_by"), .value = text_value("a") };
     refused(k, &r, "--", "claimed_by");
 }
 
@@ -220,8 +220,8 @@ static void C39_a_claim_that_marks_nothing_is_refused(void **state)
     kit *k = *state;
     kit_jobs(k, 1);
     claim_request r = kit_request(k, 1);
-    r.set = NULL;
-    r.set_count = 0;
+    r.writes.set = NULL;
+    r.writes.set_count = 0;
     KIT_IS(k->one, kit_try(k, &r), WEIR_EINVAL);
     assert_string_equal(kit_rows(k, "SELECT id, status FROM jobs"), "1 pending");
 }
@@ -278,10 +278,10 @@ static void C39_values_are_values_whatever_is_in_them(void **state)
     const claim_param param = { .name = weir__str("kind"), .value = hostile };
     claim_request r = { .table = weir__str("jobs"),
                         .where = weir__str("kind = :kind AND status = :kind"),
-                        .params = &param,
-                        .params_count = 1,
-                        .set = &set,
-                        .set_count = 1,
+                        .writes.params = &param,
+                        .writes.params_count = 1,
+                        .writes.set = &set,
+                        .writes.set_count = 1,
                         .by = weir__str(HOSTILE),
                         .limit = 5,
                         .path = k->path };
@@ -292,8 +292,8 @@ static void C39_values_are_values_whatever_is_in_them(void **state)
     finish_request f = kit_finish_request(FINISH_DONE, &hostile, HOSTILE);
     f.held = &set;
     f.held_count = 1;
-    f.set = &(claim_set){ .column = weir__str("status"), .value = text_value("done") };
-    f.set_count = 1;
+    f.writes.set = &(claim_set){ .column = weir__str("status"), .value = text_value("done") };
+    f.writes.set_count = 1;
     KIT_OK(k->one, weir__claim_finish(k->one->s, &f, NULL, &k->one->err));
     r.exclude = &hostile;
     r.exclude_count = 1;
@@ -306,8 +306,9 @@ static void C39_a_nul_is_refused(void **state)
     kit *k = *state;
     kit_jobs(k, 1);
     claim_request r = kit_request(k, 1);
-    r.set = &(claim_set){ .column = weir__str("status"),
-                          .value = { .kind = TABLE_TEXT, .text = { .ptr = "a\0b", .len = 3 } } };
+    r.writes.set =
+        &(claim_set){ .column = weir__str("status"),
+                      .value = { .kind = TABLE_TEXT, .text = { .ptr = "a\0b", .len = 3 } } };
     KIT_IS(k->one, kit_try(k, &r), WEIR_EINVAL);
     r = kit_request(k, 1);
     r.where = (weir_str){ .ptr = "true\0 OR", .len = 8 };
@@ -352,8 +353,8 @@ static void C39_a_parameter_stands_right_behind_a_word(void **state)
     kit_jobs(k, 4);
     claim_request r = kit_request(k, 10);
     r.where = weir__str("status = 'pending' AND id BETWEEN:low AND:high");
-    r.params = params;
-    r.params_count = 2;
+    r.writes.params = params;
+    r.writes.params_count = 2;
     assert_string_equal(kit_claim(k, &r), "2 3");
 }
 
@@ -390,8 +391,8 @@ static void C39_a_table_that_another_has_changed_is_seen_as_it_is(void **state)
     const claim_set done = { .column = weir__str("status"),
                              .value = { .kind = TABLE_TEXT, .text = weir__str("done") } };
     finish_request last = kit_finish_request(FINISH_DONE, &x, "A");
-    last.set = &done;
-    last.set_count = 1;
+    last.writes.set = &done;
+    last.writes.set_count = 1;
     KIT_OK(k->one, weir__claim_finish(k->one->s, &last, NULL, &k->one->err));
     assert_string_equal(kit_rows(k, "SELECT name, status FROM jobs ORDER BY name"),
                         "x done,y pending");

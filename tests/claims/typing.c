@@ -47,8 +47,8 @@ static void C36_every_type_is_written_and_shown(void **state)
         set_of("small", "abc"),
     };
     claim_request r = kit_request(k, 1);
-    r.set = set;
-    r.set_count = sizeof set / sizeof set[0];
+    r.writes.set = set;
+    r.writes.set_count = sizeof set / sizeof set[0];
     KIT_OK(k->one, kit_try(k, &r));
     assert_string_equal(
         claimer_json(k->one),
@@ -82,8 +82,8 @@ static void C36_every_type_of_sqlite_is_written_and_shown(void **state)
         set_of("empty", NULL),
     };
     claim_request r = kit_request(k, 1);
-    r.set = set;
-    r.set_count = sizeof set / sizeof set[0];
+    r.writes.set = set;
+    r.writes.set_count = sizeof set / sizeof set[0];
     KIT_OK(k->one, kit_try(k, &r));
     assert_string_equal(claimer_json(k->one),
                         "{\"id\":9223372036854775807,\"status\":\"claimed\",\"n\":\"" DIGITS
@@ -104,7 +104,7 @@ static void C36_a_value_that_is_none_of_its_type_claims_nothing(void **state)
     };
     for (size_t i = 0; i < sizeof bad / sizeof bad[0]; i++) {
         claim_request r = kit_request(k, 1);
-        r.set = &bad[i];
+        r.writes.set = &bad[i];
         const weir_status status = kit_try(k, &r);
         if (status != WEIR_EINVAL && status != WEIR_EIO) {
             fail_msg("value %zu: %s", i, weir_status_text(status));
@@ -134,8 +134,8 @@ static void C36_expired_claims_are_found_by_marks_of_any_type(void **state)
     claim_request r = { .table = weir__str("jobs"),
                         .where =
                             k->kind == KIT_POSTGRES ? weir__str("ready") : weir__str("ready = 1"),
-                        .set = set,
-                        .set_count = 3,
+                        .writes.set = set,
+                        .writes.set_count = 3,
                         .lease_us = KIT_HOUR,
                         .limit = 1,
                         .path = k->path };
@@ -180,9 +180,9 @@ static void keys_work(kit *k, const char *type, const char *values)
             &arena, seen[count].text.ptr == NULL ? "" : seen[count].text.ptr, seen[count].text.len);
         finish_request f = kit_finish_request(FINISH_DONE, &seen[count], "A");
         f.lease_column = CLAIM_NO_COLUMN;
-        f.set = &(claim_set){ .column = weir__str("status"),
-                              .value = { .kind = TABLE_TEXT, .text = weir__str("done") } };
-        f.set_count = 1;
+        f.writes.set = &(claim_set){ .column = weir__str("status"),
+                                     .value = { .kind = TABLE_TEXT, .text = weir__str("done") } };
+        f.writes.set_count = 1;
         KIT_OK(k->one, weir__claim_finish(k->one->s, &f, NULL, &k->one->err));
         count++;
         assert_int_equal(kit_number(k, "SELECT count(*) FROM jobs WHERE status = 'done'"), count);
@@ -306,9 +306,9 @@ static void C36_a_partitioned_table_is_a_table(void **state)
                                 { .kind = TABLE_INTEGER, .number = 9 } };
     finish_request f = kit_finish_request(FINISH_DONE, key, "A");
     f.key_count = 2;
-    f.set = &(claim_set){ .column = weir__str("status"),
-                          .value = { .kind = TABLE_TEXT, .text = weir__str("done") } };
-    f.set_count = 1;
+    f.writes.set = &(claim_set){ .column = weir__str("status"),
+                                 .value = { .kind = TABLE_TEXT, .text = weir__str("done") } };
+    f.writes.set_count = 1;
     KIT_OK(k->one, weir__claim_finish(k->one->s, &f, NULL, &k->one->err));
     assert_string_equal(kit_rows(k, "SELECT id, status FROM jobs WHERE status <> 'pending' "
                                     "ORDER BY id"),
@@ -317,8 +317,8 @@ static void C36_a_partitioned_table_is_a_table(void **state)
     kit_exec(k, "UPDATE jobs SET status = 'pending'");
     const claim_set moved[] = { set_of("place", "n"), set_of("status", "claimed") };
     r = kit_request(k, 20);
-    r.set = moved;
-    r.set_count = 2;
+    r.writes.set = moved;
+    r.writes.set_count = 2;
     const weir_status status = kit_try(k, &r);
     assert_true(status != WEIR_OK || k->one->r.rows_count == 9);
     assert_string_equal(kit_rows(k, "SELECT count(*), count(DISTINCT id) FROM jobs"), "9 9");

@@ -409,6 +409,7 @@ if [ "$kind" = sqlite ]; then
     like "by its name" "$errout" '1e400 is too large a number for column \\"n\\"'
 fi
 is "all of these roll back" "$(all) $(row 2 "n || ' ' || coalesce(customer, 'none')")" "1 done,2 pending,3 pending, 2 a"
+ok "SQL may end with a comment" says seen --done-sql 'n=n -- as it was'
 ok "others are output" says '{"sets":' --limit 1
 is "as they are" "$out" '{"sets":'
 ok "so is one that is not the last" says $'{"set":\n\nseen'

@@ -80,8 +80,8 @@ static claim_request request_of(unsigned bits, claim_path path, claim_mode mode)
                         .mode = mode,
                         .wait_us = (bits & 512) != 0 ? -1 : 5000000 };
 
-    r.set = set;
-    r.set_count = (bits & 1) != 0 ? 1 : 0;
+    r.writes.set = set;
+    r.writes.set_count = (bits & 1) != 0 ? 1 : 0;
     if ((bits & 2) != 0) {
         r.lease_us = 60000000;
     }
@@ -101,8 +101,8 @@ static claim_request request_of(unsigned bits, claim_path path, claim_mode mode)
         r.max_per = 2;
     }
     if ((bits & 64) != 0) {
-        r.set_sql = expression;
-        r.set_sql_count = 1;
+        r.writes.set_sql = expression;
+        r.writes.set_sql_count = 1;
     }
     if ((bits & 128) != 0) {
         r.exclude = excluded;

@@ -79,8 +79,8 @@ static finish_request finish(void)
                              .key_count = 2,
                              .kind = FINISH_DONE,
                              .by = STR("w1"),
-                             .set = &done,
-                             .set_count = 1 };
+                             .writes.set = &done,
+                             .writes.set_count = 1 };
 }
 
 static void finishes(place *p, const finish_request *r, const finish_batch *batch,
@@ -152,8 +152,8 @@ static claim_request claim(const claim_set *set, int64_t limit)
     return (claim_request){ .table = STR("jobs"),
                             .where = STR("status = 'pending'"),
                             .limit = limit,
-                            .set = set,
-                            .set_count = 1,
+                            .writes.set = set,
+                            .writes.set_count = 1,
                             .by = STR("w1"),
                             .lease_us = INT64_C(60000000) };
 }

@@ -75,8 +75,8 @@ static inline claim_request pending(const place *p, int64_t limit)
     return (claim_request){ .table = STR("jobs"),
                             .where = STR("status = 'pending'"),
                             .limit = limit,
-                            .set = claimed,
-                            .set_count = 1,
+                            .writes.set = claimed,
+                            .writes.set_count = 1,
                             .path = p->path };
 }
 

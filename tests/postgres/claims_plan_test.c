@@ -52,8 +52,8 @@ static void an_index_that_is_recommended_mends_what_was_found(void **state)
     weir__claim_plan_free(&plan);
     r.order_count = 0;
     r.where = STR("status = 'pending' AND tenant = :t AND claimed_at < now()");
-    r.params = &param;
-    r.params_count = 1;
+    r.writes.params = &param;
+    r.writes.params_count = 1;
     mended(&p, &r, "filter", "WHERE status = 'pending' AND tenant = 'it''s';\n");
     assert_int_equal(test_number(p.t->conn, "SELECT count(*) FROM jobs WHERE status = 'pending'"),
                      10);

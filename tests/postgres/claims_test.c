@@ -89,10 +89,10 @@ static void what_is_written_by_a_claim_on(place *p)
     const claim_order order[] = { { .column = STR("priority") } };
     claim_request r = pending(p, 3);
     r.where = STR("status = 'pending' AND id > :first AND id < 4 + :first -- :not");
-    r.set_sql = set_sql;
-    r.set_sql_count = 1;
-    r.params = params;
-    r.params_count = 2;
+    r.writes.set_sql = set_sql;
+    r.writes.set_sql_count = 1;
+    r.writes.params = params;
+    r.writes.params_count = 2;
     r.order = order;
     r.order_count = 1;
     r.by = STR("w1");
@@ -164,11 +164,11 @@ static void C39_tables_of_every_kind_on(place *p)
     };
     claim_request r = { .table = STR("\"Odd \"\"one\"\"\""),
                         .where = STR("c = 'x' AND mood = :m"),
-                        .params =
+                        .writes.params =
                             (const claim_param[]){ { .name = STR("m"), .value = TEXT("new") } },
-                        .params_count = 1,
-                        .set = set,
-                        .set_count = 4,
+                        .writes.params_count = 1,
+                        .writes.set = set,
+                        .writes.set_count = 4,
                         .limit = 5,
                         .path = p->path };
     claims(p, &r, "1");
@@ -224,7 +224,7 @@ static void mistakes_are_told_on(place *p)
     refused(p, &r, "--where: parameters have names here");
     r.where = STR("priority = 0");
     const claim_set bad = { .column = STR("priority"), .value = TEXT("high") };
-    r.set = &bad;
+    r.writes.set = &bad;
     refused(p, &r, "invalid input syntax for type integer: \"high\"");
     assert_int_equal(test_number(p->t->conn, "SELECT count(*) FROM jobs WHERE status = 'claimed'"),
                      0);
@@ -284,8 +284,8 @@ static void C38_a_claim_is_finished_by_its_holder_alone(void **state)
     r.by = STR("w2");
     claims(&p, &r, "1");
     f.kind = FINISH_DONE;
-    f.set = &done;
-    f.set_count = 1;
+    f.writes.set = &done;
+    f.writes.set_count = 1;
     assert_int_equal(weir__claim_finish(p.s, &f, NULL, &p.err), WEIR_ELOST);
     assert_non_null(strstr(p.err.message, "it is \"w2\"'s"));
     f.by = (weir_str){ 0 };
@@ -608,8 +608,8 @@ static void *capped_run(void *ctx)
                                        .key = &key,
                                        .key_count = 1,
                                        .by = c->r.by,
-                                       .set = &done,
-                                       .set_count = 1 };
+                                       .writes.set = &done,
+                                       .writes.set_count = 1 };
             c->status = weir__claim_finish(c->p.s, &f, NULL, &c->p.err);
         }
     }
@@ -746,8 +746,8 @@ static void what_is_shown_does_what_it_says(void **state)
         table_info table;
         claim_request r = pending(&p, 1);
         r.where = STR("status = 'pending' AND tenant = :t");
-        r.params = &name;
-        r.params_count = 1;
+        r.writes.params = &name;
+        r.writes.params_count = 1;
         r.by = STR("it's me");
         r.lease_us = 60 * SECOND;
         r.mode = modes[i % 3];
