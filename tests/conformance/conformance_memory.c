@@ -33,12 +33,6 @@ static void memory_url(const char *place, char *out, size_t bytes)
     snprintf(out, bytes, "memory:%s", place);
 }
 
-static uint64_t memory_steps(weir_store *s, void *native)
-{
-    (void)native;
-    return weir__memory_lease_steps(s);
-}
-
 static int64_t memory_keys_count(const char *place, weir_store *s)
 {
     (void)place;
@@ -60,7 +54,6 @@ int main(int argc, char **argv)
         .open = memory_open,
         .destroy = memory_destroy,
         .url = memory_url,
-        .steps = memory_steps,
         .keys_count = memory_keys_count,
         .workers_count = memory_workers_count,
     };

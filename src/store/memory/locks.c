@@ -1,9 +1,7 @@
 /* locks.c - named locks, and keys of once: one row for each, replaced whenever somebody takes it.
  *
- * INVARIANTS
- *   (1) Fences come from one counter of the store, so a name whose row was removed and that is
- *       taken again has a larger one.
- *   (2) A row is one block of memory; only the end of its lease ever changes.
+ * Fences come from one counter of the store, so a name whose row was removed and that is taken
+ * again has a larger one.
  */
 #include "base/error.h"
 #include "base/str.h"
@@ -11,106 +9,55 @@
 
 #include <stdlib.h>
 
-static memory_lock *lock_of(table_item *item)
+static const store_once *row_find(const row_table *rows, weir_str name)
 {
-    return (memory_lock *)(void *)item;
+    return weir__rows_find(rows, &(store_once){ .run.name = name });
 }
 
-static memory_lock *find(const table *rows, weir_str name)
+static bool is_live(const memory_core *c, const store_once *l)
 {
-    return lock_of(weir__table_find(rows, weir__str_hash(name), name));
-}
-
-static bool is_live(const memory_lock *l, int64_t now_us)
-{
-    return l->once.state == STORE_ONCE_RUNNING && l->once.run.until_us > now_us;
-}
-
-static bool row_remove(memory_core *c, table *rows, memory_lock *l)
-{
-    return weir__tx_table_remove(c, rows, &l->item) && weir__tx_free(c, l);
-}
-
-/* A row that says what `from` says takes the place of `old`, which may be NULL. NULL: out of
- * memory. */
-static memory_lock *row_put(memory_core *c, table *rows, memory_lock *old, const store_once *from)
-{
-    const store_lock *run = &from->run;
-    memory_lock *l =
-        weir__tx_alloc(c, sizeof *l + run->name.len + run->holder.len + from->output.len);
-    if (l == NULL) {
-        return NULL;
-    }
-    char *place = l->bytes;
-    l->once = *from;
-    l->once.run.name = weir__memory_put_text(&place, run->name);
-    l->once.run.holder = weir__memory_put_text(&place, run->holder);
-    l->once.output = weir__memory_put_text(&place, from->output);
-    l->item = (table_item){ .hash = weir__str_hash(run->name), .key = l->once.run.name };
-    const bool ok =
-        (old == NULL || row_remove(c, rows, old)) && weir__tx_table_add(c, rows, &l->item);
-    return ok ? l : NULL;
-}
-
-static weir_status copy_out(const store_once *from, weir_arena *arena, store_once *out,
-                            weir_error *err)
-{
-    store_once copy = *from;
-    if (!weir__memory_text_copy(arena, from->run.name, &copy.run.name) ||
-        !weir__memory_text_copy(arena, from->run.holder, &copy.run.holder) ||
-        !weir__memory_text_copy(arena, from->output, &copy.output)) {
-        return weir__memory_full(err);
-    }
-    *out = copy;
-    return WEIR_OK;
+    return l->state == STORE_ONCE_RUNNING && l->run.until_us > c->now_us;
 }
 
 /* ---- taking --------------------------------------------------------------------------------- */
 
-typedef struct take {
+/* Who wants what: a lock, or with `once` a key. */
+typedef struct row_taking {
     weir_str name, holder;
     int64_t lease_us;
     bool once;
-} take;
+} row_taking;
 
 /* *held: it is another's, who is in *out. */
-static weir_status take_locked(memory_core *c, const take *t, int64_t now_us, weir_arena *arena,
-                               store_once *out, bool *held, weir_error *err)
+static weir_status row_take(weir_store *base, const row_taking *want, weir_arena *arena,
+                            store_once *out, bool *held, weir_error *err)
 {
-    table *rows = t->once ? &c->once : &c->locks;
-    memory_lock *old = find(rows, t->name);
-    if (old != NULL && (is_live(old, now_us) || old->once.state == STORE_ONCE_DONE)) {
-        *held = old->once.state == STORE_ONCE_RUNNING;
-        return copy_out(&old->once, arena, out, err);
-    }
-    if (!weir__tx_save(c, &c->locks_fence, sizeof c->locks_fence)) {
-        return weir__memory_full(err);
-    }
+    memory_core *c;
+    store_once copy;
+    weir_status status = weir__memory_begin(base, &c, err);
+    row_table *rows = want->once ? &c->once : &c->locks;
+    const store_once *old = row_find(rows, want->name);
+    const bool taken = old != NULL && (is_live(c, old) || old->state == STORE_ONCE_DONE);
     const store_once mine = {
-        .run = { .name = t->name,
-                 .holder = t->holder,
-                 .fence = ++c->locks_fence,
-                 .since_us = now_us,
-                 .until_us = t->lease_us == 0 ? 0 : weir__memory_later(now_us, t->lease_us) },
+        .run = { .name = want->name,
+                 .holder = want->holder,
+                 .fence = c->counters.fence + 1,
+                 .since_us = c->now_us,
+                 .until_us =
+                     want->lease_us == 0 ? 0 : weir__memory_later(c->now_us, want->lease_us) },
         .state = STORE_ONCE_RUNNING,
     };
-    const memory_lock *l = row_put(c, rows, old, &mine);
-    return l == NULL ? weir__memory_full(err) : copy_out(&l->once, arena, out, err);
-}
 
-static weir_status take_verb(weir_store *base, const take *t, weir_arena *arena, store_once *out,
-                             bool *held, weir_error *err)
-{
-    memory_handle *h = weir__memory_handle(base);
-    weir_status status = weir__memory_writable(h, err);
-    *held = false;
-    if (status != WEIR_OK) {
-        return status;
+    *held = taken && old->state == STORE_ONCE_RUNNING;
+    if (status == WEIR_OK && !taken) {
+        c->counters.fence++;
+        weir__memory_put(c, rows, &mine);
     }
-    weir__lock(&h->core->mu);
-    status = take_locked(h->core, t, weir__memory_now(h), arena, out, held, err);
-    status = weir__tx_end(h, status, false);
-    weir__unlock(&h->core->mu);
+    weir__memory_copy(c, rows, taken ? old : &mine, arena, &copy);
+    status = weir__memory_end(base, status, false, err);
+    if (status == WEIR_OK) {
+        *out = copy;
+    }
     return status;
 }
 
@@ -118,10 +65,10 @@ weir_status weir__memory_lock_take(weir_store *base, weir_str name, weir_str hol
                                    int64_t lease_us, weir_arena *arena, store_lock *out,
                                    weir_error *err)
 {
-    const take t = { .name = name, .holder = holder, .lease_us = lease_us };
-    store_once found = { 0 };
+    const row_taking want = { .name = name, .holder = holder, .lease_us = lease_us };
+    store_once found;
     bool held = false;
-    const weir_status status = take_verb(base, &t, arena, &found, &held, err);
+    const weir_status status = row_take(base, &want, arena, &found, &held, err);
     if (status != WEIR_OK) {
         return status;
     }
@@ -133,196 +80,133 @@ weir_status weir__memory_once_begin(weir_store *base, weir_str key, weir_str hol
                                     int64_t lease_us, weir_arena *arena, store_once *out,
                                     weir_error *err)
 {
-    const take t = { .name = key, .holder = holder, .lease_us = lease_us, .once = true };
+    const row_taking want = { .name = key, .holder = holder, .lease_us = lease_us, .once = true };
     bool held = false;
-    const weir_status status = take_verb(base, &t, arena, out, &held, err);
+    const weir_status status = row_take(base, &want, arena, out, &held, err);
     return status == WEIR_OK && held ? weir__once_running(out, err) : status;
 }
 
 /* ---- holding, and letting go ---------------------------------------------------------------- */
 
 /* One change of a row that is held with a fence. */
-typedef struct change {
+typedef struct row_ending {
     enum { EXTEND, RELEASE, FINISH } what;
+    bool once;
     weir_str name;
     int64_t fence, lease_us;
     int64_t exit_status;
     weir_str output;
-    bool once;
-} change;
+} row_ending;
 
-static bool extend(memory_core *c, memory_lock *l, int64_t lease_us, int64_t now_us)
+static weir_status row_end_locked(memory_core *c, const row_ending *how, weir_error *err)
 {
-    int64_t *until_us = &l->once.run.until_us;
-    if (*until_us == 0) {
-        return true;
-    }
-    if (!weir__tx_save(c, until_us, sizeof *until_us)) {
-        return false;
-    }
-    *until_us = weir__memory_later(now_us, lease_us);
-    return true;
-}
-
-static bool finish(memory_core *c, memory_lock *l, const change *how, int64_t now_us)
-{
-    store_once ended = l->once;
-    ended.state = how->exit_status == 0 ? STORE_ONCE_DONE : STORE_ONCE_FAILED;
-    ended.exit_status = how->exit_status;
-    ended.ended_us = now_us;
-    ended.output = how->output;
-    return row_put(c, &c->once, l, &ended) != NULL;
-}
-
-static weir_status change_locked(memory_core *c, const change *how, int64_t now_us, weir_error *err)
-{
-    table *rows = how->once ? &c->once : &c->locks;
-    memory_lock *l = find(rows, how->name);
-    bool ok = true;
-    if (l == NULL || l->once.run.fence != how->fence) {
+    row_table *rows = how->once ? &c->once : &c->locks;
+    const store_once *old = row_find(rows, how->name);
+    if (old == NULL || old->run.fence != how->fence) {
         return weir__lock_lost(how->name, how->fence, err);
     }
-    if (l->once.state != STORE_ONCE_RUNNING) {
+    if (old->state != STORE_ONCE_RUNNING) {
         return how->what == FINISH ? WEIR_OK : weir__lock_lost(how->name, how->fence, err);
     }
+    store_once l = *old;
     switch (how->what) {
     case EXTEND:
-        ok = extend(c, l, how->lease_us, now_us);
+        l.run.until_us = l.run.until_us == 0 ? 0 : weir__memory_later(c->now_us, how->lease_us);
         break;
     case RELEASE:
-        ok = row_remove(c, rows, l);
-        break;
+        weir__memory_remove(c, rows, old);
+        return WEIR_OK;
     case FINISH:
-        ok = finish(c, l, how, now_us);
+        l.state = how->exit_status == 0 ? STORE_ONCE_DONE : STORE_ONCE_FAILED;
+        l.exit_status = how->exit_status;
+        l.ended_us = c->now_us;
+        l.output = how->output;
         break;
     }
-    return ok ? WEIR_OK : weir__memory_full(err);
+    weir__memory_put(c, rows, &l);
+    return WEIR_OK;
 }
 
-static weir_status change_verb(weir_store *base, const change *how, weir_error *err)
+static weir_status row_end(weir_store *base, const row_ending *how, weir_error *err)
 {
-    memory_handle *h = weir__memory_handle(base);
-    weir_status status = weir__memory_writable(h, err);
-    if (status != WEIR_OK) {
-        return status;
+    memory_core *c;
+    weir_status status = weir__memory_begin(base, &c, err);
+    if (status == WEIR_OK) {
+        status = row_end_locked(c, how, err);
     }
-    weir__lock(&h->core->mu);
-    status = change_locked(h->core, how, weir__memory_now(h), err);
-    status = weir__tx_end(h, status, false);
-    weir__unlock(&h->core->mu);
-    return status;
+    return weir__memory_end(base, status, false, err);
 }
 
 weir_status weir__memory_lock_extend(weir_store *base, weir_str name, int64_t fence, int64_t token,
                                      int64_t lease_us, weir_error *err)
 {
     (void)token;
-    const change how = { .what = EXTEND, .name = name, .fence = fence, .lease_us = lease_us };
-    return change_verb(base, &how, err);
+    const row_ending how = { .what = EXTEND, .name = name, .fence = fence, .lease_us = lease_us };
+    return row_end(base, &how, err);
 }
 
 weir_status weir__memory_lock_release(weir_store *base, weir_str name, int64_t fence, int64_t token,
                                       weir_error *err)
 {
     (void)token;
-    return change_verb(base, &(change){ .what = RELEASE, .name = name, .fence = fence }, err);
+    return row_end(base, &(row_ending){ .what = RELEASE, .name = name, .fence = fence }, err);
 }
 
 weir_status weir__memory_once_extend(weir_store *base, weir_str key, int64_t fence, int64_t token,
                                      int64_t lease_us, weir_error *err)
 {
     (void)token;
-    const change how = {
-        .what = EXTEND, .name = key, .fence = fence, .lease_us = lease_us, .once = true
+    const row_ending how = {
+        .what = EXTEND, .once = true, .name = key, .fence = fence, .lease_us = lease_us
     };
-    return change_verb(base, &how, err);
+    return row_end(base, &how, err);
 }
 
 weir_status weir__memory_once_finish(weir_store *base, weir_str key, int64_t fence, int64_t token,
                                      int64_t exit_status, weir_str output, weir_error *err)
 {
     (void)token;
-    const change how = { .what = FINISH,
-                         .name = key,
-                         .fence = fence,
-                         .exit_status = exit_status,
-                         .output = output,
-                         .once = true };
-    return change_verb(base, &how, err);
-}
-
-static weir_status forget_locked(memory_core *c, weir_str key, int64_t now_us, weir_error *err)
-{
-    memory_lock *l = find(&c->once, key);
-    if (l == NULL) {
-        return weir__once_unknown(key, err);
-    }
-    if (is_live(l, now_us)) {
-        return weir__once_running(&l->once, err);
-    }
-    return row_remove(c, &c->once, l) ? WEIR_OK : weir__memory_full(err);
+    const row_ending how = { .what = FINISH,
+                             .once = true,
+                             .name = key,
+                             .fence = fence,
+                             .exit_status = exit_status,
+                             .output = output };
+    return row_end(base, &how, err);
 }
 
 weir_status weir__memory_once_forget(weir_store *base, weir_str key, weir_error *err)
 {
-    memory_handle *h = weir__memory_handle(base);
-    weir_status status = weir__memory_writable(h, err);
-    if (status != WEIR_OK) {
-        return status;
+    memory_core *c;
+    weir_status status = weir__memory_begin(base, &c, err);
+    const store_once *l = row_find(&c->once, key);
+    if (status == WEIR_OK && l == NULL) {
+        status = weir__once_unknown(key, err);
+    } else if (status == WEIR_OK && is_live(c, l)) {
+        status = weir__once_running(l, err);
+    } else if (status == WEIR_OK) {
+        weir__memory_remove(c, &c->once, l);
     }
-    weir__lock(&h->core->mu);
-    status = forget_locked(h->core, key, weir__memory_now(h), err);
-    status = weir__tx_end(h, status, false);
-    weir__unlock(&h->core->mu);
-    return status;
+    return weir__memory_end(base, status, false, err);
 }
 
 /* ---- listing -------------------------------------------------------------------------------- */
 
-static int compare_locks(const void *a, const void *b)
-{
-    const store_lock *left = a;
-    const store_lock *right = b;
-    return weir__str_compare(left->name, right->name);
-}
-
-static weir_status list_locked(const memory_core *c, int64_t now_us, store_lock_list *list,
-                               weir_error *err)
-{
-    size_t cursor = 0;
-    size_t count = 0;
-    store_lock *locks = weir__arena_alloc(&list->arena, (c->locks.count + 1) * sizeof *locks);
-    if (locks == NULL) {
-        return weir__memory_full(err);
-    }
-    for (table_item *item; (item = weir__table_next(&c->locks, &cursor)) != NULL;) {
-        const memory_lock *l = lock_of(item);
-        store_once copy;
-        if (l->once.run.until_us != 0 && !is_live(l, now_us)) {
-            continue;
-        }
-        const weir_status status = copy_out(&l->once, &list->arena, &copy, err);
-        if (status != WEIR_OK) {
-            return status;
-        }
-        locks[count++] = copy.run;
-    }
-    qsort(locks, count, sizeof *locks, compare_locks);
-    list->locks = locks;
-    list->locks_count = count;
-    return WEIR_OK;
-}
-
 weir_status weir__memory_locks(weir_store *base, store_lock_list *list, weir_error *err)
 {
-    memory_handle *h = weir__memory_handle(base);
+    memory_core *c = weir__memory_lock(base);
     weir__arena_reset(&list->arena);
-    list->locks = NULL;
     list->locks_count = 0;
-    weir__lock(&h->core->mu);
-    const weir_status status = list_locked(h->core, weir__memory_now(h), list, err);
-    weir__unlock(&h->core->mu);
-    return status;
+    list->locks = weir__memory_array(c, &list->arena, c->locks.count + 1, sizeof *list->locks);
+    for (size_t i = 0; i < c->locks.count && !c->full; i++) {
+        const store_once *l = c->locks.rows[i];
+        store_once copy;
+        if (l->run.until_us == 0 || is_live(c, l)) {
+            weir__memory_copy(c, &c->locks, l, &list->arena, &copy);
+            list->locks[list->locks_count++] = copy.run;
+        }
+    }
+    return weir__memory_unlock(c, WEIR_OK, err);
 }
 
 static int compare_runs(const void *a, const void *b)
@@ -339,61 +223,24 @@ static int compare_runs(const void *a, const void *b)
     return weir__str_compare(left->run.name, right->run.name);
 }
 
-static weir_status runs_locked(const memory_core *c, const store_pattern *match, int64_t now_us,
-                               store_once_list *list, weir_error *err)
-{
-    size_t cursor = 0;
-    store_once *runs = weir__arena_alloc(&list->arena, (c->once.count + 1) * sizeof *runs);
-    if (runs == NULL) {
-        return weir__memory_full(err);
-    }
-    list->runs = runs;
-    for (table_item *item; (item = weir__table_next(&c->once, &cursor)) != NULL;) {
-        store_once run = lock_of(item)->once;
-        if (match != NULL && !weir__pattern_matches(match, run.run.name)) {
-            continue;
-        }
-        run.state = weir__once_state_at(&run, now_us);
-        run.output = (weir_str){ 0 };
-        const weir_status status = copy_out(&run, &list->arena, &runs[list->runs_count], err);
-        if (status != WEIR_OK) {
-            return status;
-        }
-        list->runs_count++;
-    }
-    qsort(runs, list->runs_count, sizeof *runs, compare_runs);
-    return WEIR_OK;
-}
-
 weir_status weir__memory_once_runs(weir_store *base, const store_pattern *match, int64_t limit,
                                    store_once_list *list, weir_error *err)
 {
-    memory_handle *h = weir__memory_handle(base);
+    memory_core *c = weir__memory_lock(base);
+    size_t count = 0;
     weir__arena_reset(&list->arena);
-    list->runs = NULL;
-    list->runs_count = 0;
-    weir__lock(&h->core->mu);
-    const weir_status status = runs_locked(h->core, match, weir__memory_now(h), list, err);
-    weir__unlock(&h->core->mu);
-    if (status != WEIR_OK) {
-        list->runs_count = 0;
-    } else if ((int64_t)list->runs_count > limit) {
-        list->runs_count = (size_t)limit;
+    list->runs = weir__memory_array(c, &list->arena, c->once.count + 1, sizeof *list->runs);
+    for (size_t i = 0; i < c->once.count && !c->full; i++) {
+        store_once run = *(const store_once *)c->once.rows[i];
+        if (match == NULL || weir__pattern_matches(match, run.run.name)) {
+            run.state = weir__once_state_at(&run, c->now_us);
+            run.output = (weir_str){ 0 };
+            weir__memory_copy(c, &c->once, &run, &list->arena, &list->runs[count++]);
+        }
     }
-    return status;
-}
-
-static void rows_free(table *rows)
-{
-    size_t cursor = 0;
-    for (table_item *item; (item = weir__table_next(rows, &cursor)) != NULL;) {
-        weir__free(item);
+    if (!c->full) {
+        qsort(list->runs, count, sizeof *list->runs, compare_runs);
     }
-    weir__table_free(rows);
-}
-
-void weir__memory_locks_free(memory_core *c)
-{
-    rows_free(&c->locks);
-    rows_free(&c->once);
+    list->runs_count = (int64_t)count > limit ? (size_t)limit : count;
+    return weir__memory_unlock(c, WEIR_OK, err);
 }

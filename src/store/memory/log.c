@@ -1,293 +1,146 @@
-/* log.c - the log, its streams, and the words that index it: names and categories.
- *
- * Positions have no gaps here: position_base + 1, + 2, ... so an event is found by arithmetic. The
- * log is an array of blocks, so that growing it never moves what is there. Every event is one
- * allocation and is listed four times: in the log, its stream, its name and its category.
+/* log.c - events: where they are, and which is the next of a subscription.
  *
  * INVARIANTS
- *   (1) Every list of events is ascending by position; `created_us` never goes back along it.
- *   (2) An event's version is version_base plus its index in its stream.
+ *   (1) Positions have no gaps: position_base + 1, + 2, ... `created_us` never goes back.
+ *   (2) Versions have no gaps either: a stream begins with version_base.
+ *   (3) A stream is closed when its last event is $closed.
  */
 #include "base/assert.h"
 #include "base/error.h"
 #include "base/str.h"
 #include "store/memory/memory_store.h"
 
-enum { LIST_MIN = 2, BLOCKS_MIN = 16 };
-
-weir_status weir__memory_full(weir_error *err)
-{
-    return weir__fail(err, WEIR_ENOMEM, "out of memory");
-}
-
-bool weir__memory_room(void *items, size_t count, size_t *capacity, size_t minimum)
-{
-    void *array;
-    size_t bytes;
-
-    if (count < *capacity) {
-        return true;
-    }
-    const size_t grown = *capacity == 0 ? minimum : *capacity * 2;
-    if (__builtin_mul_overflow(grown, sizeof(void *), &bytes)) {
-        return false;
-    }
-    /* `items` is the address of a pointer of whatever type: it is read and written as bytes. */
-    memcpy(&array, items, sizeof array);
-    array = weir__realloc(array, bytes);
-    if (array == NULL) {
-        return false;
-    }
-    memcpy(items, &array, sizeof array);
-    *capacity = grown;
-    return true;
-}
-
-static bool list_room(event_list *list)
-{
-    return weir__memory_room(&list->items, list->count, &list->capacity, LIST_MIN);
-}
-
 int64_t weir__memory_head(const memory_core *c)
 {
-    return c->log_count == 0 ? 0 : c->position_base + (int64_t)c->log_count;
+    return c->events.count == 0 ? 0 : c->position_base + (int64_t)c->events.count;
 }
 
-memory_event *weir__memory_event_at(const memory_core *c, int64_t id)
+const weir_event *weir__memory_event(const memory_core *c, int64_t id)
 {
     const size_t index = (size_t)(id - c->position_base - 1);
-    WEIR_ASSERT(index < c->log_count);
-    return c->log[index / LOG_BLOCK_EVENTS][index % LOG_BLOCK_EVENTS];
+    WEIR_ASSERT(index < c->events.count);
+    return c->events.rows[index];
 }
 
-memory_stream *weir__memory_stream_find(const memory_core *c, weir_str name)
+/* ---- streams ------------------------------------------------------------------------------ */
+
+size_t weir__memory_stream_seek(const memory_core *c, weir_str stream, int64_t id)
 {
-    return (memory_stream *)(void *)weir__table_find(&c->streams, weir__str_hash(name), name);
+    return weir__rows_seek(&c->streams, &(weir_event){ .stream = stream, .id = id });
 }
 
-memory_word *weir__memory_word_find(const table *words, weir_str name)
+const weir_event *weir__memory_stream_event(const memory_core *c, weir_str stream, size_t i)
 {
-    return (memory_word *)(void *)weir__table_find(words, weir__str_hash(name), name);
+    const weir_event *e = i < c->streams.count ? c->streams.rows[i] : NULL;
+    return e != NULL && weir__str_equal(e->stream, stream) ? e : NULL;
 }
 
-int64_t weir__memory_stream_version(const memory_core *c, const memory_stream *s)
+const weir_event *weir__memory_stream_last(const memory_core *c, weir_str stream)
 {
-    return c->version_base + (int64_t)s->events.count - 1;
+    const size_t end = weir__memory_stream_seek(c, stream, INT64_MAX);
+    return end == 0 ? NULL : weir__memory_stream_event(c, stream, end - 1);
 }
 
-weir_str weir__memory_data(const memory_event *e)
+bool weir__memory_is_closed(const weir_event *last)
 {
-    return (weir_str){ .ptr = e->bytes, .len = e->data_bytes };
+    return weir__str_equal(last->name, weir__str("$closed"));
 }
 
-weir_str weir__memory_meta(const memory_event *e)
+weir_status weir__memory_stream_unknown(weir_str stream, weir_error *err)
 {
-    return (weir_str){ .ptr = e->bytes + e->data_bytes, .len = e->meta_bytes };
+    weir__fail(err, WEIR_ENOTFOUND, "no stream \"%.*s\"", (int)stream.len, stream.ptr);
+    weir__error_stream(err, stream);
+    return WEIR_ENOTFOUND;
 }
 
-/* Interns a word. NULL: out of memory. */
-static memory_word *word_ensure(table *words, weir_str name)
+const weir_event *weir__memory_event_add(memory_core *c, weir_str stream,
+                                         const store_new_event *event)
 {
-    memory_word *word = weir__memory_word_find(words, name);
-    if (word != NULL) {
-        return word;
-    }
-    if (!weir__table_reserve(words)) {
-        return NULL;
-    }
-    word = weir__calloc(1, sizeof *word + name.len);
-    if (word == NULL) {
-        return NULL;
-    }
-    memcpy(word->bytes, name.ptr, name.len);
-    word->item.key = (weir_str){ .ptr = word->bytes, .len = name.len };
-    word->item.hash = weir__str_hash(name);
-    weir__table_add(words, &word->item);
-    return word;
-}
-
-/* A stream without events, inside a transaction that gives it one. NULL: out of memory. */
-static memory_stream *stream_add(memory_core *c, weir_str name)
-{
-    memory_word *category = word_ensure(&c->categories, weir__category(name));
-    memory_stream *s = category == NULL ? NULL : weir__tx_alloc(c, sizeof *s + name.len);
-    if (s == NULL) {
-        return NULL;
-    }
-    memcpy(s->bytes, name.ptr, name.len);
-    s->item.key = (weir_str){ .ptr = s->bytes, .len = name.len };
-    s->item.hash = weir__str_hash(name);
-    s->category = category;
-    return weir__tx_add_stream(c, s) && weir__tx_table_add(c, &c->streams, &s->item) &&
-                   weir__tx_name_add(c, &c->streams_by_name, &s->item)
-               ? s
-               : NULL;
-}
-
-/* Room for one more event in the log. */
-static bool log_room(memory_core *c)
-{
-    const size_t blocks = c->log_count / LOG_BLOCK_EVENTS + 1;
-    if (blocks <= c->log_blocks) {
-        return true;
-    }
-    if (!weir__memory_room(&c->log, c->log_blocks, &c->log_blocks_capacity, BLOCKS_MIN)) {
-        return false;
-    }
-    memory_event **block = weir__malloc(LOG_BLOCK_EVENTS * sizeof(memory_event *));
-    if (block == NULL) {
-        return false;
-    }
-    c->log[c->log_blocks++] = block;
-    return true;
-}
-
-weir_status weir__memory_event_add(memory_core *c, memory_stream **stream, weir_str stream_name,
-                                   const store_new_event *event, int64_t now_us, weir_error *err)
-{
-    memory_word *name = word_ensure(&c->names, event->name);
-    if (name == NULL || !log_room(c)) {
-        return weir__memory_full(err);
-    }
-    if (*stream == NULL) {
-        *stream = stream_add(c, stream_name);
-    }
-    memory_stream *s = *stream;
-    if (s == NULL || !list_room(&s->events) || !list_room(&name->events) ||
-        !list_room(&s->category->events)) {
-        return weir__memory_full(err);
-    }
-    memory_event *e = weir__malloc(sizeof *e + event->data.len + event->meta.len);
-    if (e == NULL) {
-        return weir__memory_full(err);
-    }
-    *e = (memory_event){
-        .stream = s,
-        .name = name,
-        .id = c->position_base + (int64_t)c->log_count + 1,
-        .version = weir__memory_stream_version(c, s) + 1,
-        .created_us = now_us,
-        .data_bytes = (uint32_t)event->data.len,
-        .meta_bytes = (uint32_t)event->meta.len,
-    };
-    if (event->data.len > 0) {
-        memcpy(e->bytes, event->data.ptr, event->data.len);
-    }
-    if (event->meta.len > 0) {
-        memcpy(e->bytes + event->data.len, event->meta.ptr, event->meta.len);
-    }
-    if (!weir__tx_add_event(c, e)) {
-        weir__free(e);
-        return weir__memory_full(err);
-    }
-    return WEIR_OK;
-}
-
-size_t weir__memory_list_after(const event_list *list, int64_t id)
-{
-    size_t low = 0;
-    size_t high = list->count;
-    while (low < high) {
-        const size_t middle = low + (high - low) / 2;
-        if (list->items[middle]->id <= id) {
-            low = middle + 1;
-        } else {
-            high = middle;
-        }
-    }
-    return low;
-}
-
-int64_t weir__memory_position_before(const memory_core *c, int64_t time_us)
-{
-    int64_t low = 0;
-    int64_t high = (int64_t)c->log_count;
-    while (low < high) {
-        const int64_t middle = low + (high - low) / 2;
-        if (weir__memory_event_at(c, c->position_base + middle + 1)->created_us < time_us) {
-            low = middle + 1;
-        } else {
-            high = middle;
-        }
-    }
-    return low == 0 ? 0 : c->position_base + low;
-}
-
-bool weir__memory_text_copy(weir_arena *arena, weir_str text, weir_str *out)
-{
-    const char *copy = weir__arena_copy(arena, text.ptr, text.len);
-    if (copy == NULL) {
-        return false;
-    }
-    *out = (weir_str){ .ptr = copy, .len = text.len };
-    return true;
-}
-
-bool weir__memory_event_copy(weir_arena *arena, const memory_event *e, const weir_event *same,
-                             bool bare, weir_event *out)
-{
-    weir_str stream = e->stream->item.key;
-    weir_str name = e->name->item.key;
-    const size_t data_bytes = bare ? 0 : e->data_bytes;
-    const size_t meta_bytes = bare ? 0 : e->meta_bytes;
-
-    /* Neighbours are often of one stream or name: their texts are then shared. */
-    if (same != NULL && weir__str_equal(same->stream, stream)) {
-        stream = same->stream;
-    } else if (!weir__memory_text_copy(arena, stream, &stream)) {
-        return false;
-    }
-    if (same != NULL && weir__str_equal(same->name, name)) {
-        name = same->name;
-    } else if (!weir__memory_text_copy(arena, name, &name)) {
-        return false;
-    }
-    const char *copy = bare ? "" : weir__arena_copy(arena, e->bytes, data_bytes + meta_bytes);
-    if (copy == NULL) {
-        return false;
-    }
-    *out = (weir_event){
-        .size = sizeof *out,
-        .id = e->id,
-        .version = e->version,
-        .created_us = e->created_us,
+    const weir_event *last = weir__memory_stream_last(c, stream);
+    const weir_event e = {
+        .size = sizeof e,
+        .id = c->position_base + (int64_t)c->events.count + 1,
+        .version = last == NULL ? c->version_base : last->version + 1,
+        .created_us = c->now_us,
         .stream = stream,
-        .name = name,
-        .data = { .ptr = copy, .len = data_bytes },
-        .meta = { .ptr = copy + data_bytes, .len = meta_bytes },
+        .name = event->name,
+        .data = event->data,
+        .meta = event->meta,
     };
-    return true;
-}
-
-static void words_free(table *words)
-{
-    size_t cursor = 0;
-    for (table_item *item; (item = weir__table_next(words, &cursor)) != NULL;) {
-        memory_word *word = (memory_word *)(void *)item;
-        weir__free(word->events.items);
-        weir__free(word);
+    weir__memory_put(c, &c->events, &e);
+    if (c->full) {
+        return NULL;
     }
-    weir__table_free(words);
+    void *row = c->events.rows[c->events.count - 1];
+    c->full = !weir__rows_share(&c->changes, &c->streams, row);
+    return c->full ? NULL : row;
 }
 
-/* In the order in which it was made, which is kinder to the heap and the caches than the order of a
- * table: a stream goes with its first event, and its other events do not look at it any more. */
-void weir__memory_log_free(memory_core *c)
+/* ---- the events of a subscription --------------------------------------------------------- */
+
+static const weir_event *next_in_stream(const memory_core *c, weir_str stream,
+                                        const memory_definition *d, int64_t after, int64_t up_to)
 {
-    for (size_t i = 0; i < c->log_count; i++) {
-        memory_event *e = c->log[i / LOG_BLOCK_EVENTS][i % LOG_BLOCK_EVENTS];
-        if (e->version == c->version_base) {
-            weir__free(e->stream->events.items);
-            weir__free(e->stream);
+    const weir_event *e;
+    size_t i = weir__memory_stream_seek(c, stream, after + 1);
+    while ((e = weir__memory_stream_event(c, stream, i++)) != NULL && e->id <= up_to) {
+        if (weir__memory_listens(d, e)) {
+            return e;
         }
-        weir__free(e);
     }
-    weir__table_free(&c->streams);
-    weir__name_index_free(&c->streams_by_name);
-    for (size_t i = 0; i < c->log_blocks; i++) {
-        weir__free(c->log[i]);
+    return NULL;
+}
+
+static const weir_event *next_in_log(const memory_core *c, weir_str value,
+                                     const memory_definition *d, int64_t after, int64_t up_to)
+{
+    const int64_t head = weir__memory_head(c);
+    const int64_t last = up_to < head ? up_to : head;
+    for (int64_t id = (after < c->position_base ? c->position_base : after) + 1; id <= last; id++) {
+        const weir_event *e = weir__memory_event(c, id);
+        const bool fits =
+            d->rule == STORE_RULE_CONSTANT ||
+            weir__str_equal(value,
+                            d->rule == STORE_RULE_NAME ? e->name : weir__category(e->stream));
+        if (fits && weir__memory_listens(d, e)) {
+            return e;
+        }
     }
-    weir__free(c->log);
-    words_free(&c->names);
-    words_free(&c->categories);
+    return NULL;
+}
+
+static const weir_event *next_of_work(const memory_core *c, const memory_subscription *s,
+                                      const memory_definition *d, int64_t after, int64_t up_to)
+{
+    const int64_t head = weir__memory_head(c);
+    const memory_work from = { .target = s->target, .reaction = s->reaction, .event = after + 1 };
+    for (size_t i = weir__rows_seek(&c->work, &from); i < c->work.count; i++) {
+        const memory_work *w = c->work.rows[i];
+        if (w->target != s->target || w->reaction != s->reaction || w->event > up_to ||
+            w->event > head || w->event <= c->position_base) {
+            return NULL;
+        }
+        const weir_event *e = weir__memory_event(c, w->event);
+        if (weir__memory_listens(d, e)) {
+            return e;
+        }
+    }
+    return NULL;
+}
+
+const weir_event *weir__memory_next_event(const memory_core *c, const memory_subscription *s,
+                                          int64_t after, int64_t up_to)
+{
+    const memory_definition *d = weir__memory_definition(c, s->reaction);
+    switch (d->rule) {
+    case STORE_RULE_STREAM:
+        return next_in_stream(c, s->value, d, after, up_to);
+    case STORE_RULE_WORK:
+        return next_of_work(c, s, d, after, up_to);
+    case STORE_RULE_CONSTANT:
+    case STORE_RULE_CATEGORY:
+    case STORE_RULE_NAME:
+        break;
+    }
+    return next_in_log(c, s->value, d, after, up_to);
 }

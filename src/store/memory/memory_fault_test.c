@@ -104,13 +104,12 @@ typedef struct fault_case {
     weir_status (*verb)(world *w);
 } fault_case;
 
-/* The journal gives back what it keeps, so that the next transaction has to allocate it. */
-static void journal_drop(weir_store *s)
+/* The list of changes gives back its room, so that the next transaction has to allocate it. */
+static void changes_drop(weir_store *s)
 {
-    journal *j = &weir__memory_handle(s)->core->journal;
-    const uint64_t serial = j->serial;
-    weir__journal_free(j);
-    j->serial = serial;
+    row_changes *c = &weir__memory_handle(s)->core->changes;
+    weir__free(c->list);
+    *c = (row_changes){ 0 };
 }
 
 /* Runs a verb with its nth allocation failing. false: it does not have so many. */
@@ -122,7 +121,7 @@ static bool fail_allocation(const fault_case *f, uint64_t nth)
         f->setup(&w);
     }
     weir_buffer before = kit_describe(w.s);
-    journal_drop(w.s);
+    changes_drop(w.s);
     weir__memory_fail_nth(nth);
     weir_status status = f->verb(&w);
     const bool failed = weir__memory_failed();
@@ -146,7 +145,7 @@ static bool fail_allocation(const fault_case *f, uint64_t nth)
 
 enum { BIG_STREAMS = 20 };
 
-/* New streams, known ones, names and keys; more streams than fit on the stack; two appends. */
+/* New streams, known ones, names and keys; two appends. */
 static weir_status big_append(world *w)
 {
     static char names[BIG_STREAMS][16];
@@ -282,7 +281,11 @@ static weir_status subscribe_new(world *w)
 /* The leases have expired, and "two" has lost as many as it may. */
 static void leases_expire(world *w)
 {
-    weir__memory_handle(w->s)->core->targets[w->two - 1]->state.lost = 4;
+    memory_core *c = weir__memory_handle(w->s)->core;
+    store_target two = *weir__memory_target(c, w->two);
+    two.lost = 4;
+    weir__memory_put(c, &c->targets, &two);
+    weir__changes_keep(&c->changes);
     kit_time_us += 1000000;
 }
 

@@ -223,9 +223,7 @@ static void say_rest(weir_store *s, weir_buffer *out)
     const memory_core *c = weir__memory_handle(s)->core;
     say(out, "keys %zu reserved %zu snapshots %zu", c->keys.count, c->reserved.count,
         c->snapshots.count);
-    for (size_t i = 0; i < c->reactions_count; i++) {
-        say(out, " work %zu", c->reactions[i]->work.count);
-    }
+    say(out, " work %zu", c->work.count);
 }
 
 static void count_finding(void *ctx, const char *rule, const char *text, const char *advice)

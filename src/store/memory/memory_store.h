@@ -1,257 +1,92 @@
-/* memory_store.h - what the files of the memory adapter share: the data, and the transaction.
+/* memory_store.h - what the files of the memory adapter share: the tables, and the transaction.
  *
- * A store is a `memory_core`; a handle (`memory_handle`) refers to one, and named stores are
- * shared by the handles of a process. Everything in a core is guarded by its one mutex, `mu`,
- * unless it says otherwise; every function below that takes a core is called with it held.
- * README.md in this directory has locks, lifetimes and the reasons.
+ * A store is a `memory_core`: sorted arrays (rows.h) and one mutex, `mu`. A handle refers to a
+ * core; named cores are shared by the handles of a process. Every function below that takes a core
+ * is called with `mu` held. Where the port has a struct for something, its row is that struct.
  */
 #ifndef WEIR_STORE_MEMORY_MEMORY_STORE_H
 #define WEIR_STORE_MEMORY_MEMORY_STORE_H
 
 #include "base/thread.h"
-#include "store/memory/name_index.h"
-#include "store/memory/ordered.h"
-#include "store/memory/table.h"
+#include "store/memory/rows.h"
 #include "store/store.h"
 #include "store/watches.h"
 
 #include <string.h>
 
-typedef struct memory_core memory_core;
-typedef struct memory_event memory_event;
-typedef struct memory_reaction memory_reaction;
-typedef struct memory_target memory_target;
-typedef struct memory_subscription memory_subscription;
-
-/* ---- events, streams, keys ---------------------------------------------------------------- */
-
 enum {
-    LOG_BLOCK_EVENTS = 4096, /* the log is an array of blocks: growing never moves an event */
-    KEYS_EXPIRED_MAX = 64,   /* expired idempotency keys removed per transaction */
-    CHUNK_NAMES_MAX = 1000,  /* names looked at by one call that lists streams or targets */
+    KEYS_EXPIRED_MAX = 64,  /* expired idempotency keys removed per transaction */
+    CHUNK_NAMES_MAX = 1000, /* streams or targets looked at for one chunk       */
 };
 
-/* Events in the order of their positions. */
-typedef struct event_list {
-    memory_event **items; /* owned; the events are the log's */
-    size_t count, capacity;
-} event_list;
+/* ---- rows --------------------------------------------------------------------------------- */
 
-/* The name of events, or a category of streams, with its events. Interned: never removed, so that
- * an undone append leaves at most an empty one, which nothing shows. */
-typedef struct memory_word {
-    table_item item; /* first; the key is `bytes` */
-    event_list events;
-    char bytes[];
-} memory_word;
-
-typedef struct memory_stream {
-    table_item item;       /* first; the key is `bytes` */
-    memory_word *category; /* borrowed from the core */
-    event_list events;     /* never empty outside a transaction */
-    bool closed;
-    char bytes[];
-} memory_stream;
-
-/* Immutable once written. */
-struct memory_event {
-    memory_stream *stream; /* borrowed from the core */
-    memory_word *name;     /* borrowed from the core */
-    int64_t id, version, created_us;
-    uint32_t data_bytes, meta_bytes;
-    char bytes[]; /* data, then meta */
-};
+/* An idempotency key, and what its append was answered. */
+typedef struct memory_key {
+    weir_str key;
+    weir_str results; /* a memory_key_result for each stream of the append */
+    int64_t expires_us;
+    uint8_t fingerprint[WEIR_SHA256_BYTES];
+} memory_key;
 
 typedef struct memory_key_result {
     int64_t first, last, id, created_us;
 } memory_key_result;
 
-/* An idempotency key. */
-typedef struct memory_key {
-    table_item item; /* first; the key follows the results */
-    struct memory_key *older, *newer;
-    int64_t expires_us;
-    uint8_t fingerprint[WEIR_SHA256_BYTES];
-    size_t results_count;
-    memory_key_result results[];
-} memory_key;
-
-/* A reserved business key. The owner is a name: it needs no event. */
+/* A reserved business key, and the stream that has it. */
 typedef struct memory_reserved {
-    table_item item; /* first */
-    weir_str owner;  /* in `bytes`, after the key */
-    char bytes[];
+    weir_str key, owner;
 } memory_reserved;
-
-typedef struct memory_snapshot {
-    table_item item; /* first: the stream's name */
-    weir_str revision, data;
-    int64_t version;
-    char bytes[];
-} memory_snapshot;
 
 /* A process that works. */
 typedef struct memory_worker {
-    table_item item;     /* first: its name */
-    store_worker worker; /* what it points to is in `bytes` */
-    _Alignas(store_known_reaction) char bytes[];
+    store_worker worker; /* its lanes and known are not used, but: */
+    weir_str lanes;      /* each followed by a NUL                 */
+    weir_str known;      /* the bytes of its array                 */
 } memory_worker;
 
-/* A lock, or a key of once. */
-typedef struct memory_lock {
-    table_item item; /* first: its name */
-    store_once once; /* of a lock: `run` alone. Texts are in `bytes` */
-    char bytes[];
-} memory_lock;
-
-/* ---- reactions, targets ------------------------------------------------------------------- */
-
 typedef struct memory_definition {
-    int64_t number;
-    const weir_str *names; /* in the same block; in bytewise order, distinct */
-    size_t names_count;
-    bool all_names;
+    int64_t reaction, number;
     store_rule rule;
-    weir_str source, rule_text; /* in the same block */
-    store_pattern *pattern;     /* owned: the source, compiled */
+    bool all_names;
+    weir_str source, rule_text;
+    weir_str names; /* in bytewise order, distinct, each followed by a NUL */
+    size_t names_count;
+    store_pattern *pattern; /* owned: the source, compiled */
 } memory_definition;
 
-struct memory_reaction {
-    table_item item; /* first; the key is `bytes` */
+/* The id of the target with a name. */
+typedef struct memory_name {
+    weir_str name;
     int64_t id;
-    memory_definition **definitions; /* owned; number n is at n - 1, the last is current */
-    size_t definitions_count, definitions_capacity;
-    ordered_set by_value; /* its subscriptions by (value, target) */
-    ordered_set work;     /* work rows of all its subscriptions by (event, target) */
-    struct reaction_state {
-        int64_t since, routed, reread_to, attempts;
-        weir_str router; /* owned; empty: given back */
-        int64_t router_until_us, router_fence;
-        bool retired;
-    } state;
-    char bytes[];
-};
+} memory_name;
 
-/* What one reaction can do in one lane. Leasing merges those it knows, so that work of reactions it
- * does not know costs nothing. Subscriptions are members while they have work and their target can
- * be leased, now or (by_due) at its time. */
-typedef struct lane_work {
-    memory_reaction *reaction; /* borrowed */
-    ordered_set by_priority;   /* target's priority descending, rank, id */
-    ordered_set by_rank;       /* target's rank, id */
-    ordered_set by_due;        /* target's due, id */
-} lane_work;
-
-/* Interned like memory_word: shown once it has a target or was paused. */
-typedef struct memory_lane {
-    table_item item;    /* first; the key is `bytes` */
-    ordered_set leases; /* targets by (until, id) whose lease was live when last looked at */
-    lane_work **works;  /* owned, each too */
-    size_t works_count, works_capacity;
-    bool paused, was_paused;
-    weir_str paused_by; /* owned */
-    char bytes[];
-} memory_lane;
+typedef struct memory_subscription {
+    int64_t target, reaction;
+    int64_t at, mark, retries, priority;
+    weir_str source, value;
+    bool was_reset;
+} memory_subscription;
 
 /* An event that the router found for a subscription of a reaction with STORE_RULE_WORK. */
 typedef struct memory_work {
-    ordered_node by_event;    /* in the subscription's set */
-    ordered_node by_reaction; /* in the reaction's set     */
-    memory_subscription *subscription;
-    int64_t event;
+    int64_t target, reaction, event;
 } memory_work;
-
-typedef enum placement {
-    PLACED_NOWHERE,
-    PLACED_READY, /* subscriptions with work: in by_priority and by_rank */
-    PLACED_DUE,   /* subscriptions with work: in by_due                  */
-    PLACED_LEASED /* the target: in its lane's leases                    */
-} placement;
-
-struct memory_subscription {
-    memory_target *target;     /* borrowed */
-    memory_reaction *reaction; /* borrowed */
-    lane_work *lane;           /* borrowed: where it is placed */
-    ordered_node by_value;     /* in the reaction's set */
-    ordered_node by_priority;  /* PLACED_READY */
-    ordered_node by_order;     /* PLACED_READY: by_rank; PLACED_DUE: by_due */
-    bool placed;               /* its nodes are in the sets of its target's placement */
-    ordered_set work;          /* work rows by event */
-    struct subscription_state {
-        int64_t at, mark, retries, priority;
-        int64_t sent_back;      /* how many of its parked events were sent back */
-        weir_str source, value; /* owned */
-        bool was_reset;
-        bool has_work; /* derived: not retired, and at < mark or something was sent back */
-    } state;
-};
-
-struct memory_target {
-    table_item item;       /* first; the key is `bytes` */
-    ordered_node by_lease; /* PLACED_LEASED */
-    int64_t id;
-    memory_lane *lane; /* borrowed; for ever */
-    placement placed;
-    memory_subscription **subscriptions; /* owned, each too; by reaction id */
-    size_t subscriptions_count, subscriptions_capacity;
-    ordered_set sent_back;  /* its parked events that were sent back, by (event, reaction) */
-    uint64_t edited_serial; /* the transaction that has taken it out of its sets */
-    uint64_t picked_serial; /* the lease call that has looked at it already */
-    memory_target *picked_next;
-    struct target_state {
-        int64_t fence, until_us, due_us, blocked_us, lost;
-        int64_t event, attempts;
-        memory_reaction *failed; /* borrowed; NULL: none */
-        int64_t override;
-        weir_str holder, error, paused_by; /* owned */
-        int64_t watermark, priority;       /* derived */
-        bool behind;                       /* derived */
-        bool leased;                       /* someone holds it, expired or not: the fence decides */
-        bool lapsed; /* the lease was seen to have expired: the target is placed as if free */
-        bool blocked, paused, prioritized;
-    } state;
-    char bytes[];
-};
-
-typedef struct memory_parked {
-    ordered_node by_id;
-    ordered_node by_event;     /* (event, reaction, target) */
-    ordered_node by_sent_back; /* in the target's set while sent back */
-    int64_t id, event;
-    memory_reaction *reaction;         /* borrowed */
-    memory_subscription *subscription; /* borrowed; NULL: parked while routing */
-    struct parked_state {
-        int64_t attempts, parked_us;
-        weir_str error; /* owned */
-        bool sent_back;
-    } state;
-} memory_parked;
-
-/* ---- the transaction (journal.c) ---------------------------------------------------------- */
-
-typedef struct journal_entry {
-    uint32_t kind;
-    size_t bytes;  /* of what was saved */
-    size_t offset; /* where it was saved */
-    void *a, *b;
-} journal_entry;
-
-/* What has to be undone when the transaction does not commit, in the order in which it was done. */
-typedef struct journal {
-    journal_entry *entries; /* owned */
-    size_t count, capacity;
-    weir_buffer saved;
-    uint64_t serial; /* of this transaction */
-} journal;
 
 /* ---- the store ---------------------------------------------------------------------------- */
 
-struct memory_core {
+/* Numbers of the whole store; a transaction that is undone takes its changes of them back. */
+typedef struct memory_counters {
+    int64_t worker, parked, fence; /* the last that were handed out; fence: of locks and once */
+    int64_t key_expires_us;        /* no idempotency key expires before this */
+} memory_counters;
+
+typedef struct memory_core {
     weir_mutex mu;
 
     /* guarded by the registry's mutex */
-    size_t references;
-    memory_core *next_named;
+    int64_t references; /* handles and watches */
+    struct memory_core *next_named;
 
     /* immutable after opening */
     char *name; /* owned; NULL: private */
@@ -260,39 +95,31 @@ struct memory_core {
 
     /* guarded by mu, like everything below */
     weir_steady_clock clock;
-    weir_age_clock key_clock; /* by which keys expire; begun when the store was made */
-    int64_t key_now_us;       /* its time in this transaction: weir__memory_keys_expire */
-    journal journal;
-    uint64_t pick_serial;
+    weir_age_clock key_clock;            /* by which keys expire; begun when the store was made */
+    int64_t now_us, key_now_us;          /* of this transaction */
+    int64_t position_base, version_base; /* test_seed */
 
-    memory_event ***log; /* owned blocks of LOG_BLOCK_EVENTS */
-    size_t log_count, log_blocks, log_blocks_capacity;
-    int64_t position_base, version_base;
-    table streams, names, categories;
-    name_index streams_by_name;
+    row_table events;        /* weir_event by id: the log. Positions have no gaps         */
+    row_table streams;       /* the same rows by stream, id                               */
+    row_table keys;          /* memory_key by key                                         */
+    row_table reserved;      /* memory_reserved by key                                    */
+    row_table snapshots;     /* store_snapshot by stream                                  */
+    row_table workers;       /* memory_worker by name                                     */
+    row_table locks, once;   /* store_once by name                                        */
+    row_table reactions;     /* store_reaction by id: 1, 2, ...; see weir__memory_reaction */
+    row_table definitions;   /* memory_definition by reaction, number                     */
+    row_table lanes;         /* store_lane by name: those that were ever paused           */
+    row_table targets;       /* store_target by id: 1, 2, ...; see weir__memory_target    */
+    row_table names;         /* memory_name by name, of targets                           */
+    row_table subscriptions; /* memory_subscription by target, reaction                   */
+    row_table work;          /* memory_work by target, reaction, event                    */
+    row_table parked;        /* store_parked by id; target "": parked while routing       */
 
-    table keys;
-    memory_key *key_oldest, *key_newest;
-    table reserved;
-    table snapshots;
-    table workers;
-    int64_t workers_last; /* id */
-    table locks, once;
-    int64_t locks_fence; /* the last that was handed out: rows come and go, fences grow */
-
-    table reactions_by_name;
-    memory_reaction **reactions; /* owned; id n is at n - 1 */
-    size_t reactions_count, reactions_capacity;
-    table lanes;
-    table targets_by_name;
-    name_index targets_sorted;
-    memory_target **targets; /* owned; id n is at n - 1 */
-    size_t targets_count, targets_capacity;
-    ordered_set parked, parked_by_event;
-    int64_t parked_last; /* id */
-
+    row_changes changes; /* of this transaction */
+    bool full;           /* it has run out of memory: nothing is written any more */
+    memory_counters counters, counters_before;
     watch_list watches;
-};
+} memory_core;
 
 typedef struct memory_handle {
     weir_store base;         /* first */
@@ -307,231 +134,139 @@ static inline memory_handle *weir__memory_handle(weir_store *base)
     return (memory_handle *)(void *)base;
 }
 
-/* A copy of `text` in a row's own bytes; *place moves on behind it. */
-static inline weir_str weir__memory_put_text(char **place, weir_str text)
-{
-    const weir_str out = { .ptr = *place, .len = text.len };
-    if (text.len > 0) {
-        memcpy(*place, text.ptr, text.len);
-    }
-    *place += text.len;
-    return out;
-}
+/* ---- tables (tables.c) -------------------------------------------------------------------- */
 
-/* Ends the "out of memory" branch of everything here. */
-weir_status weir__memory_full(weir_error *err);
-/* WEIR_EMISUSE when the handle must not write. */
-weir_status weir__memory_writable(const memory_handle *h, weir_error *err);
-int64_t weir__memory_now(memory_handle *h) WEIR_REQUIRES(h->core->mu);
-/* now + lease_us without wrapping around. */
+void weir__memory_tables_begin(memory_core *c);
+void weir__memory_tables_free(memory_core *c);
+
+/* ---- transactions (store.c) --------------------------------------------------------------- */
+
+/* Locks the store and reads the clock, for a verb that reads. */
+memory_core *weir__memory_lock(weir_store *base);
+/* Its end. WEIR_ENOMEM when memory ran out on the way, else `status`. */
+weir_status weir__memory_unlock(memory_core *c, weir_status status, weir_error *err);
+/* Locks the store and reads the clock, for a verb that writes. It goes on to weir__memory_end also
+ * when this answers WEIR_EMISUSE, because the handle must not write. */
+weir_status weir__memory_begin(weir_store *base, memory_core **c, weir_error *err);
+/* Keeps what was changed when status is WEIR_OK, and then wakes the watches if `wake`. Otherwise,
+ * or when memory ran out on the way (WEIR_ENOMEM), undoes it. */
+weir_status weir__memory_end(weir_store *base, weir_status status, bool wake, weir_error *err);
+
+/* Nobody has to ask whether these found memory. If one does not, it sets c->full, and from then on
+ * nothing is written: what was put may be missing, nothing else, until the end undoes it all. */
+void weir__memory_put(memory_core *c, row_table *t, const void *row);
+void weir__memory_remove(memory_core *c, row_table *t, const void *key);
+void weir__memory_copy(memory_core *c, const row_table *t, const void *row, weir_arena *arena,
+                       void *out);
+void weir__memory_text_copy(memory_core *c, weir_arena *arena, weir_str *text);
+/* Not zeroed. NULL: out of memory. */
+void *weir__memory_array(memory_core *c, weir_arena *arena, size_t count, size_t item_bytes);
+
+weir_status weir__memory_full(weir_error *err); /* "out of memory" */
+/* now + span_us without wrapping around. */
 int64_t weir__memory_later(int64_t now_us, int64_t span_us);
-
-/* ---- journal.c ---------------------------------------------------------------------------- */
-
-/* Each notes how to undo a change, and then makes it. false: out of memory, nothing was done. */
-bool weir__tx_save(memory_core *c, void *ptr, size_t bytes); /* its bytes, before they change */
-void *weir__tx_alloc(memory_core *c, size_t bytes);          /* zeroed; freed when undone */
-bool weir__tx_free(memory_core *c, void *ptr);               /* freed when committed; NULL: no-op */
-bool weir__tx_set_add(memory_core *c, ordered_set *set, ordered_node *node);
-bool weir__tx_set_remove(memory_core *c, ordered_set *set, ordered_node *node);
-bool weir__tx_table_add(memory_core *c, table *t, table_item *item);
-bool weir__tx_name_add(memory_core *c, name_index *index, table_item *item);
-bool weir__tx_table_remove(memory_core *c, table *t, table_item *item);
-/* *field becomes an owned copy of `text`; an equal text is left alone. */
-bool weir__tx_set_text(memory_core *c, weir_str *field, weir_str text);
-/* `event` is about to become the last of the log, its stream, name and category; room was made. */
-bool weir__tx_add_event(memory_core *c, memory_event *event);
-/* A new stream, whose list of events is freed when it is undone. */
-bool weir__tx_add_stream(memory_core *c, memory_stream *stream);
-/* A new target, or a new subscription of one, is about to be added; room was made. */
-bool weir__tx_add_target(memory_core *c, memory_target *target);
-bool weir__tx_add_subscription(memory_core *c, memory_subscription *subscription);
-bool weir__tx_add_definition(memory_core *c, memory_reaction *reaction, memory_definition *d);
-bool weir__tx_add_reaction(memory_core *c, memory_reaction *reaction);
-/* Takes a target out of its sets and saves its state and that of its subscriptions, once per
- * transaction; committing derives its values and places it again. Whoever changes a target, or what
- * its values derive from, calls this first. */
-bool weir__tx_edit(memory_core *c, memory_target *target);
-/* Derives and places what has been edited so far, so that the rest of the transaction finds it. */
-bool weir__tx_place(memory_core *c);
-
-/* A place to go back to, for parts that may be refused on their own. Not across weir__tx_edit. */
-size_t weir__tx_savepoint(const memory_core *c);
-void weir__tx_undo_to(memory_core *c, size_t savepoint);
-/* Commits when status is WEIR_OK, else undoes everything. Wakes the watches if `wake` and
- * committed. Returns `status`. */
-weir_status weir__tx_end(memory_handle *h, weir_status status, bool wake)
-    WEIR_REQUIRES(h->core->mu);
-void weir__journal_free(journal *j);
-
-/* ---- log.c: events, streams, words -------------------------------------------------------- */
-
-int64_t weir__memory_head(const memory_core *c);
-/* The event at a position that exists. */
-memory_event *weir__memory_event_at(const memory_core *c, int64_t id);
-memory_stream *weir__memory_stream_find(const memory_core *c, weir_str name);
-memory_word *weir__memory_word_find(const table *words, weir_str name);
-int64_t weir__memory_stream_version(const memory_core *c, const memory_stream *s);
-/* Adds one event to a stream, NULL in *stream: to a new one of that name. Inside a transaction. */
-weir_status weir__memory_event_add(memory_core *c, memory_stream **stream, weir_str stream_name,
-                                   const store_new_event *event, int64_t now_us, weir_error *err);
-/* The index of the first event above a position. */
-size_t weir__memory_list_after(const event_list *list, int64_t id);
-/* The highest position whose event was created before a time; 0: none. */
-int64_t weir__memory_position_before(const memory_core *c, int64_t time_us);
-weir_str weir__memory_data(const memory_event *e);
-weir_str weir__memory_meta(const memory_event *e);
-/* Room for one more pointer. false: out of memory. */
-bool weir__memory_room(void *items, size_t count, size_t *capacity, size_t minimum);
-void weir__memory_log_free(memory_core *c);
-
-/* The copy of an event for a caller, texts in the arena. `same`: the event copied before it, whose
- * stream and name can be shared; may be NULL. `bare`: without data and meta. false: out of
- * memory. */
-bool weir__memory_event_copy(weir_arena *arena, const memory_event *e, const weir_event *same,
-                             bool bare, weir_event *out);
-bool weir__memory_text_copy(weir_arena *arena, weir_str text, weir_str *out);
-
-/* ---- append.c ----------------------------------------------------------------------------- */
-
-/* Judges and writes one append inside a transaction; refused, it leaves nothing behind. Its own
- * answer is in append->status and append->err; the result is WEIR_ENOMEM or WEIR_OK. *wrote becomes
- * true when events were added. */
-weir_status weir__memory_append_one(memory_core *c, store_append *append, int64_t now_us,
-                                    bool *wrote);
-void weir__memory_keys_expire(memory_handle *h);
-void weir__memory_keys_free(memory_core *c);
-
-/* ---- reactions.c, unhandled.c ------------------------------------------------------------- */
-
-memory_reaction *weir__memory_reaction(const memory_core *c, int64_t id); /* NULL: none */
-static inline memory_definition *weir__memory_current(const memory_reaction *r)
-{
-    return r->definitions[r->definitions_count - 1];
-}
-static inline weir_str weir__memory_reaction_name(const memory_reaction *r)
-{
-    return r->item.key;
-}
-bool weir__memory_listens(const memory_definition *d, const memory_event *e);
-void weir__memory_definition_free(memory_definition *d); /* NULL is a no-op */
-void weir__memory_reactions_free(memory_core *c);
-/* WEIR_EHELD naming the reactions that have unhandled events of a stream, else WEIR_OK. */
-weir_status weir__memory_unhandled(const memory_core *c, const memory_stream *s, weir_error *err);
-
-/* ---- targets.c: what a target is, and where it is placed ----------------------------------- */
-
-memory_target *weir__memory_target(const memory_core *c, int64_t id); /* NULL: none */
-memory_target *weir__memory_target_find(const memory_core *c, weir_str name);
-memory_lane *weir__memory_lane_find(const memory_core *c, weir_str name);
-/* Interned when there is none. NULL: out of memory. */
-memory_lane *weir__memory_lane_ensure(memory_core *c, weir_str name);
-/* The target of that name, created when there is none. EINVAL when it is in another lane. */
-weir_status weir__memory_target_ensure(memory_core *c, weir_str name, weir_str lane,
-                                       memory_target **out, weir_error *err);
-memory_subscription *weir__memory_subscription(const memory_target *t, const memory_reaction *r);
-/* Adds a subscription with at = mark to a target that is being edited. */
-weir_status weir__memory_subscription_add(memory_core *c, memory_target *t, memory_reaction *r,
-                                          const store_subscribe *sub, memory_subscription **out,
-                                          weir_error *err);
-/* Priority, source and value become what is said. */
-weir_status weir__memory_subscription_update(memory_core *c, memory_subscription *s,
-                                             int64_t priority, weir_str source, weir_str value,
-                                             weir_error *err);
-bool weir__memory_work_add(memory_core *c, memory_subscription *s, int64_t event);
-/* Deletes its work rows at or below a position. */
-bool weir__memory_work_drop(memory_core *c, memory_subscription *s, int64_t up_to);
-/* behind, watermark, priority and has_work from the subscriptions. */
-void weir__memory_derive(memory_target *t);
-void weir__memory_place(memory_target *t);
-void weir__memory_unplace(memory_target *t);
-static inline int64_t weir__memory_rank(const memory_target *t)
-{
-    return t->state.watermark >> STORE_RANK_SHIFT;
-}
-/* Places the lane's targets whose lease has expired as if they were free; they keep their fence. */
-void weir__memory_lane_sweep(memory_lane *lane, int64_t now_us);
-store_target_state weir__memory_target_state(const memory_target *t, int64_t now_us);
-/* Ends a lease; the target is being edited. */
-bool weir__memory_lease_end(memory_core *c, memory_target *t);
-weir_status weir__memory_fence_check(const memory_target *t, int64_t id, int64_t fence,
-                                     weir_error *err);
-void weir__memory_targets_free(memory_core *c);
-
-/* ---- lease.c ------------------------------------------------------------------------------ */
-
-/* Empties the list. */
-void weir__memory_leases_clear(store_lease_list *list);
-/* Leases inside a transaction, into an empty list; r->limit is not 0. */
-weir_status weir__memory_lease_in(memory_handle *h, const store_lease_request *r,
-                                  store_lease_list *list, weir_error *err)
-    WEIR_REQUIRES(h->core->mu);
-/* Test only: nodes visited so far by the sets that leasing uses. */
-uint64_t weir__memory_lease_steps(weir_store *base);
-
-/* ---- fetch.c ------------------------------------------------------------------------------ */
-
-/* The next event of a subscription with after < id <= up_to; NULL: none. */
-memory_event *weir__memory_next_event(const memory_core *c, memory_subscription *s, int64_t after,
-                                      int64_t up_to);
-
-/* ---- settle.c, parked.c ------------------------------------------------------------------- */
-
-/* Settles inside a transaction, which a failure spoils. */
-weir_status weir__memory_settle_in(memory_handle *h, store_settle *settle, weir_error *err)
-    WEIR_REQUIRES(h->core->mu);
-/* Keeps a failure on a target that is being edited, and counts it. */
-weir_status weir__memory_failure(memory_core *c, memory_target *t, const store_failure *failure,
-                                 weir_error *err);
-bool weir__memory_error_clear(memory_core *c, memory_target *t);
 /* An error text, cut to what is kept, between characters. */
 weir_str weir__memory_error_text(weir_str text);
 
-/* The row of an event that was parked for a reaction, with s NULL: while routing. NULL: none. */
-memory_parked *weir__memory_parked_find(memory_core *c, const memory_reaction *r,
-                                        const memory_subscription *s, int64_t event);
-/* Parks an event, or parks it anew: no longer sent back. The target of s is being edited. */
-weir_status weir__memory_park(memory_core *c, memory_reaction *r, memory_subscription *s,
-                              const store_park *park, int64_t now_us, weir_error *err);
-/* Removes a row; its target, if any, is being edited. */
-bool weir__memory_parked_remove(memory_core *c, memory_parked *p);
-memory_parked *weir__memory_parked_get(memory_core *c, int64_t id);
-memory_parked *weir__memory_sent_back_first(memory_target *t);
-memory_parked *weir__memory_sent_back_next(memory_target *t, const memory_parked *p);
-void weir__memory_parked_init(memory_core *c);
-int weir__memory_sent_back_compare(const ordered_node *a, const ordered_node *b);
+/* ---- log.c: events and streams ------------------------------------------------------------ */
 
-/* ---- inspect.c ---------------------------------------------------------------------------- */
+int64_t weir__memory_head(const memory_core *c);
+/* The event at a position that exists. */
+const weir_event *weir__memory_event(const memory_core *c, int64_t id);
+/* The i-th row of `streams`; NULL: there is none, or it is not of that stream. */
+const weir_event *weir__memory_stream_event(const memory_core *c, weir_str stream, size_t i);
+/* The index in `streams` of the first event of a stream at or after a position. */
+size_t weir__memory_stream_seek(const memory_core *c, weir_str stream, int64_t id);
+/* The last event of a stream; NULL: there is no such stream. */
+const weir_event *weir__memory_stream_last(const memory_core *c, weir_str stream);
+/* Whether that is the end of a closed stream. */
+bool weir__memory_is_closed(const weir_event *last);
+weir_status weir__memory_stream_unknown(weir_str stream, weir_error *err);
+/* Adds an event to the log. NULL: out of memory. */
+const weir_event *weir__memory_event_add(memory_core *c, weir_str stream,
+                                         const store_new_event *event);
+/* The next event of a subscription with after < id <= up_to; NULL: none. */
+const weir_event *weir__memory_next_event(const memory_core *c, const memory_subscription *s,
+                                          int64_t after, int64_t up_to);
 
-/* Whether a filter without names accepts a target. */
-bool weir__memory_filter_accepts(const store_target_filter *f, const memory_target *t);
-/* The targets a filter names, in the order of their names, each once, in the arena; what is not a
- * target is passed over. NULL: out of memory. */
-memory_target **weir__memory_named_targets(const memory_core *c, const store_target_filter *f,
-                                           weir_arena *arena, size_t *count);
-int64_t weir__memory_blocked_count(const memory_core *c);
+/* ---- append.c, unhandled.c ---------------------------------------------------------------- */
 
-/* ---- workers.c ---------------------------------------------------------------------------- */
+/* Judges and writes one append inside a transaction; refused, it leaves nothing behind. The answer
+ * is in append->status and append->err. *wrote becomes true when events were added. */
+void weir__memory_append_one(memory_core *c, store_append *append, bool *wrote);
+void weir__memory_keys_expire(memory_core *c);
+/* WEIR_EHELD naming the reactions that have unhandled events of a stream, else WEIR_OK. */
+weir_status weir__memory_unhandled(const memory_core *c, weir_str stream, weir_error *err);
 
-void weir__memory_workers_free(memory_core *c);
+/* ---- reactions.c -------------------------------------------------------------------------- */
 
-/* ---- locks.c ------------------------------------------------------------------------------ */
+/* In a row, `number` and what belongs to the definition are not used: see `definitions`. */
+const store_reaction *weir__memory_reaction(const memory_core *c, int64_t id); /* NULL: none */
+const store_reaction *weir__memory_reaction_named(const memory_core *c, weir_str name);
+/* The current definition of a reaction that exists. */
+const memory_definition *weir__memory_definition(const memory_core *c, int64_t reaction);
+bool weir__memory_listens(const memory_definition *d, const weir_event *e);
 
-void weir__memory_locks_free(memory_core *c);
+/* ---- targets.c ---------------------------------------------------------------------------- */
 
-/* ---- watch.c ------------------------------------------------------------------------------ */
+/* In a row, `state` is LEASED while somebody has the lease, expired or not: the fence decides, not
+ * the clock; else IDLE. `leased_until_us`, `due_us` and `holder` are as they were written; `mark`
+ * and `subscriptions` are not used. NULL: none. */
+const store_target *weir__memory_target(const memory_core *c, int64_t id);
+const store_target *weir__memory_target_named(const memory_core *c, weir_str name);
+/* *out is a copy of the target's row, or of a new one; it has to be put. EINVAL when the target is
+ * in another lane. */
+weir_status weir__memory_target_ensure(const memory_core *c, weir_str name, weir_str lane,
+                                       store_target *out, weir_error *err);
+/* Derives behind, watermark and priority of a target, also in *t, and puts it. Whoever changes a
+ * target, or what its values derive from, calls this last. */
+void weir__memory_target_put(memory_core *c, store_target *t);
+void weir__memory_derive(const memory_core *c, store_target *t);
+/* What the target is at this time. */
+store_target_state weir__memory_target_state(const memory_core *c, const store_target *t);
+/* These change a copy of a row, which is then put. */
+void weir__memory_lease_end(store_target *t);
+void weir__memory_error_clear(store_target *t);
+weir_status weir__memory_fence_check(const store_target *t, int64_t id, int64_t fence,
+                                     weir_error *err);
+bool weir__memory_lane_paused(const memory_core *c, weir_str lane);
+/* Whether a filter accepts a target. */
+bool weir__memory_filter_accepts(const memory_core *c, const store_target_filter *f,
+                                 const store_target *t);
 
-void weir__memory_wake(memory_core *c);
-weir_status weir__memory_watch_open(weir_store *base, store_watch **out, weir_error *err);
-void weir__memory_watch_close(store_watch *watch);
+/* NULL: none. */
+const memory_subscription *weir__memory_subscription(const memory_core *c, int64_t target,
+                                                     int64_t reaction);
+/* A walk over a target's subscriptions, by reaction; *at starts at 0. NULL: that was all. They may
+ * be replaced meanwhile, nothing added. */
+const memory_subscription *weir__memory_subscription_next(const memory_core *c, int64_t target,
+                                                          size_t *at);
+/* ENOTFOUND that says so. */
+weir_status weir__memory_no_subscription(const store_target *t, int64_t reaction, weir_error *err);
+/* Removes a subscription's work rows at or below a position. */
+void weir__memory_work_drop(memory_core *c, const memory_subscription *s, int64_t up_to);
+/* Whether a reaction that is not retired has something to do for a target by this subscription. */
+bool weir__memory_has_work(const memory_core *c, const store_target *t,
+                           const memory_subscription *s);
 
-/* ---- store.c ------------------------------------------------------------------------------ */
+/* ---- parked.c ----------------------------------------------------------------------------- */
 
-void weir__memory_core_retain(memory_core *c);
-void weir__memory_core_release(memory_core *c);
+/* The row of an event that was parked for a reaction and a target. NULL: none. */
+const store_parked *weir__memory_parked_find(const memory_core *c, weir_str target,
+                                             const store_park *park);
+/* Parks an event, or parks it anew: no longer sent back. The target is put afterwards. */
+void weir__memory_park(memory_core *c, weir_str target, const store_park *park);
+const store_parked *weir__memory_parked_get(const memory_core *c, int64_t id); /* NULL: none */
+
+/* ---- lease.c ------------------------------------------------------------------------------ */
+
+/* Leases inside a transaction, into an empty list; r->limit is not 0. */
+void weir__memory_lease_in(memory_core *c, const store_lease_request *r, store_lease_list *list);
+void weir__memory_leases_clear(store_lease_list *list);
 
 /* ---- the verbs, for the vtable in store.c -------------------------------------------------- */
 
+void weir__memory_watch_close(store_watch *watch);
 weir_status weir__memory_append(weir_store *base, store_append *const *appends, size_t count,
                                 weir_error *err);
 weir_status weir__memory_read_stream(weir_store *base, const store_stream_query *q,
@@ -568,8 +303,6 @@ weir_status weir__memory_block(weir_store *base, int64_t target, int64_t fence,
 weir_status weir__memory_defer(weir_store *base, int64_t target, int64_t fence, int64_t until_us,
                                weir_error *err);
 weir_status weir__memory_operate(weir_store *base, store_operate *op, weir_error *err);
-/* As weir__target_is_passed. */
-bool weir__memory_is_passed(const memory_target *t);
 weir_status weir__memory_lane_pause(weir_store *base, weir_str lane, bool paused, weir_str by,
                                     bool *changed, weir_error *err);
 weir_status weir__memory_targets(weir_store *base, const store_targets_query *q,

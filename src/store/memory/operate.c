@@ -1,290 +1,285 @@
 /* operate.c - the operator's verbs: unblock, reset, skip, prioritize, pause, resume.
  *
  * Mass verbs work in transactions of at most STORE_OPERATE_CHUNK targets and give others their turn
- * in between. Targets are walked in the order of their names; none is ever removed, so the walk
- * can go on from the last one it has seen.
+ * in between. Targets are walked in the order of their names; none is ever removed.
  */
 #include "base/error.h"
 #include "base/str.h"
+#include "store/beyond.h"
 #include "store/memory/memory_store.h"
 
 /* Takes everything off a target that says it failed. With `take` its lease as well, so that the
  * holder's next write is refused. */
-static bool clear(memory_core *c, memory_target *t, bool take)
+static void target_clear(memory_core *c, store_target *t, bool take)
 {
-    t->state.blocked = false;
-    t->state.blocked_us = 0;
-    t->state.due_us = 0;
-    t->state.lost = 0;
-    for (size_t i = 0; i < t->subscriptions_count; i++) {
-        t->subscriptions[i]->state.retries = 0;
-    }
-    if (!weir__memory_error_clear(c, t)) {
-        return false;
-    }
+    const memory_subscription *old;
+    size_t at = 0;
+
+    t->blocked = false;
+    t->blocked_us = 0;
+    t->due_us = 0;
+    t->lost = 0;
+    weir__memory_error_clear(t);
     if (take) {
-        t->state.fence++;
-        return weir__memory_lease_end(c, t);
+        t->fence++;
+        weir__memory_lease_end(t);
     }
-    return true;
+    while ((old = weir__memory_subscription_next(c, t->id, &at)) != NULL) {
+        if (old->retries != 0) {
+            memory_subscription s = *old;
+            s.retries = 0;
+            weir__memory_put(c, &c->subscriptions, &s);
+        }
+    }
 }
 
-/* Whether `clear` with `take` would change something. */
-static bool to_clear(const memory_target *t)
+/* Whether target_clear with `take` would change something. */
+static bool clear_wanted(const memory_core *c, const store_target *t)
 {
-    for (size_t i = 0; i < t->subscriptions_count; i++) {
-        if (t->subscriptions[i]->state.retries != 0) {
+    const memory_subscription *s;
+    size_t at = 0;
+    while ((s = weir__memory_subscription_next(c, t->id, &at)) != NULL) {
+        if (s->retries != 0) {
             return true;
         }
     }
-    return t->state.leased || t->state.blocked || t->state.due_us != 0 || t->state.lost != 0 ||
-           t->state.event != 0 || t->state.attempts != 0 || t->state.failed != NULL ||
-           t->state.error.len > 0;
-}
-
-bool weir__memory_is_passed(const memory_target *t)
-{
-    return t->state.blocked && t->state.failed != NULL && t->state.event != 0 &&
-           t->state.attempts == 0;
+    return t->state == STORE_TARGET_LEASED || t->blocked || t->due_us != 0 || t->lost != 0 ||
+           t->event != 0 || t->attempts != 0 || t->reaction.len > 0 || t->error.len > 0;
 }
 
 /* ---- reset -------------------------------------------------------------------------------- */
 
-static int64_t least(int64_t a, int64_t b)
+static int64_t i64_least(int64_t a, int64_t b)
 {
     return a < b ? a : b;
 }
 
-static int64_t greatest(int64_t a, int64_t b)
+static int64_t i64_greatest(int64_t a, int64_t b)
 {
     return a > b ? a : b;
 }
 
 /* What was routed of the log. No position is further, unless the log has lost its end. */
-static int64_t routed_to(const memory_core *c, const memory_reaction *r)
+static int64_t routed_to(const memory_core *c, const store_reaction *r)
 {
-    return least(greatest(r->state.routed, r->state.reread_to), weir__memory_head(c));
+    return i64_least(i64_greatest(r->routed, r->reread_to), weir__memory_head(c));
+}
+
+/* The highest position whose event was created before a time; 0: none. */
+static int64_t position_before(const memory_core *c, int64_t time_us)
+{
+    int64_t id = weir__memory_head(c);
+    while (id > c->position_base && weir__memory_event(c, id)->created_us >= time_us) {
+        id--;
+    }
+    return id > c->position_base ? id : 0;
 }
 
 /* The last position that a subscription does not handle again. */
 static int64_t reset_position(const memory_core *c, const store_operate *op,
-                              const memory_reaction *r)
+                              const store_reaction *r)
 {
-    int64_t position = r->state.since;
+    int64_t position = r->since;
     if (op->reset_to == STORE_RESET_POSITION) {
         position = op->position;
     } else if (op->reset_to == STORE_RESET_TIME) {
-        position = weir__memory_position_before(c, op->time_us);
+        position = position_before(c, op->time_us);
     }
-    return greatest(least(position, routed_to(c, r)), r->state.since);
+    return i64_greatest(i64_least(position, routed_to(c, r)), r->since);
 }
 
-/* What becomes of a mark when `at` has become this. */
-static int64_t reset_mark(const memory_core *c, const memory_subscription *s, int64_t at)
+/* What a reset makes of a subscription. */
+static memory_subscription subscription_reset(const memory_core *c, const store_operate *op,
+                                              const memory_subscription *old)
 {
-    return greatest(at, least(s->state.mark, routed_to(c, s->reaction)));
+    const store_reaction *r = weir__memory_reaction(c, old->reaction);
+    memory_subscription s = *old;
+    s.at = i64_least(s.at, reset_position(c, op, r));
+    s.mark = i64_greatest(s.at, i64_least(s.mark, routed_to(c, r)));
+    return s;
 }
 
-static bool reset_wanted(const memory_core *c, const store_operate *op, const memory_target *t)
+static bool reset_wanted(const memory_core *c, const store_operate *op, const store_target *t)
 {
-    for (size_t i = 0; i < t->subscriptions_count; i++) {
-        const memory_subscription *s = t->subscriptions[i];
-        const int64_t at = least(s->state.at, reset_position(c, op, s->reaction));
-        if (s->state.at > at || s->state.mark != reset_mark(c, s, at)) {
+    const memory_subscription *old;
+    size_t at = 0;
+    while ((old = weir__memory_subscription_next(c, t->id, &at)) != NULL) {
+        const memory_subscription s = subscription_reset(c, op, old);
+        if (s.at != old->at || s.mark != old->mark) {
             return true;
         }
     }
-    return to_clear(t);
+    return clear_wanted(c, t);
 }
 
 /* Only the router can find the events of a work subscription again: it has to re-read them. */
-static bool reset_work(memory_core *c, memory_subscription *s, int64_t position)
+static void work_reset(memory_core *c, memory_subscription *s)
 {
-    memory_reaction *r = s->reaction;
-    if (!weir__tx_save(c, &r->state, sizeof r->state) || !weir__memory_work_drop(c, s, INT64_MAX)) {
-        return false;
-    }
-    s->state.mark = position;
-    r->state.reread_to = routed_to(c, r);
-    if (r->state.routed > position) {
-        r->state.routed = position;
-    }
+    store_reaction r = *weir__memory_reaction(c, s->reaction);
+    s->mark = s->at;
+    r.reread_to = routed_to(c, &r);
+    r.routed = i64_least(r.routed, s->at);
     /* Nothing was routed yet: then there is nothing to read again. */
-    s->state.was_reset = r->state.reread_to != 0;
-    return true;
+    s->was_reset = r.reread_to != 0;
+    weir__memory_work_drop(c, s, INT64_MAX);
+    weir__memory_put(c, &c->reactions, &r);
 }
 
-static bool reset(memory_core *c, const store_operate *op, memory_target *t)
+static void target_reset(memory_core *c, const store_operate *op, store_target *t)
 {
-    for (size_t i = 0; i < t->subscriptions_count; i++) {
-        memory_subscription *s = t->subscriptions[i];
-        const int64_t position = reset_position(c, op, s->reaction);
-        const bool moves = s->state.at > position;
-        s->state.at = least(s->state.at, position);
-        s->state.mark = reset_mark(c, s, s->state.at);
-        if (!moves) {
-            continue;
+    const memory_subscription *old;
+    size_t at = 0;
+    while ((old = weir__memory_subscription_next(c, t->id, &at)) != NULL) {
+        memory_subscription s = subscription_reset(c, op, old);
+        if (s.at < old->at && weir__memory_definition(c, s.reaction)->rule == STORE_RULE_WORK) {
+            work_reset(c, &s);
         }
-        if (weir__memory_current(s->reaction)->rule == STORE_RULE_WORK &&
-            !reset_work(c, s, position)) {
-            return false;
-        }
+        weir__memory_put(c, &c->subscriptions, &s);
     }
-    return clear(c, t, true);
+    target_clear(c, t, true);
 }
 
 /* ---- skip --------------------------------------------------------------------------------- */
 
 /* The event in the way. */
 typedef struct obstacle {
-    memory_subscription *subscription; /* NULL: there is none */
+    const memory_subscription *subscription; /* NULL: there is none */
     int64_t event, attempts;
 } obstacle;
 
-static void consider(obstacle *least, memory_subscription *s, int64_t event, int64_t attempts)
+static void obstacle_consider(obstacle *o, const memory_subscription *s, int64_t event,
+                              int64_t attempts)
 {
-    if (least->subscription == NULL || event < least->event ||
-        (event == least->event && s->reaction->id < least->subscription->reaction->id)) {
-        *least = (obstacle){ .subscription = s, .event = event, .attempts = attempts };
+    if (o->subscription == NULL || event < o->event ||
+        (event == o->event && s->reaction < o->subscription->reaction)) {
+        *o = (obstacle){ .subscription = s, .event = event, .attempts = attempts };
     }
 }
 
 /* The event a target is blocked at, while it is the next of its reaction or was sent back. A block
  * that names a later one does not decide: what lies before that has not been handled. */
-static obstacle blocked_event(memory_core *c, memory_target *t)
+static obstacle blocked_event(const memory_core *c, const store_target *t)
 {
-    memory_subscription *s = weir__memory_subscription(t, t->state.failed);
-    if (!t->state.blocked || s == NULL || s->reaction->state.retired || t->state.event == 0) {
-        return (obstacle){ 0 };
+    const obstacle none = { 0 };
+    const store_reaction *r = t->blocked ? weir__memory_reaction_named(c, t->reaction) : NULL;
+    const memory_subscription *s = r == NULL ? NULL : weir__memory_subscription(c, t->id, r->id);
+    if (s == NULL || r->retired || t->event == 0) {
+        return none;
     }
-    const memory_parked *p = weir__memory_parked_find(c, s->reaction, s, t->state.event);
-    const memory_event *next = weir__memory_next_event(c, s, s->state.at, s->state.mark);
-    const bool is_next = next != NULL && next->id == t->state.event;
-    if (!is_next && (p == NULL || !p->state.sent_back)) {
-        return (obstacle){ 0 };
+    const store_park key = { .reaction = r->id, .event = t->event };
+    const store_parked *p = weir__memory_parked_find(c, t->name, &key);
+    const weir_event *next = weir__memory_next_event(c, s, s->at, s->mark);
+    const bool is_next = next != NULL && next->id == t->event;
+    if (!is_next && (p == NULL || !p->sent_back)) {
+        return none;
     }
-    return (obstacle){ .subscription = s, .event = t->state.event, .attempts = t->state.attempts };
+    return (obstacle){ .subscription = s, .event = t->event, .attempts = t->attempts };
 }
 
-static obstacle find_obstacle(memory_core *c, memory_target *t)
+static obstacle obstacle_find(const memory_core *c, const store_target *t)
 {
+    const memory_subscription *s;
     obstacle found = blocked_event(c, t);
+    size_t at = 0;
     if (found.subscription != NULL) {
         return found;
     }
-    for (size_t i = 0; i < t->subscriptions_count; i++) {
-        memory_subscription *s = t->subscriptions[i];
-        const memory_event *e = s->reaction->state.retired
-                                    ? NULL
-                                    : weir__memory_next_event(c, s, s->state.at, s->state.mark);
+    while ((s = weir__memory_subscription_next(c, t->id, &at)) != NULL) {
+        const weir_event *e = weir__memory_reaction(c, s->reaction)->retired
+                                  ? NULL
+                                  : weir__memory_next_event(c, s, s->at, s->mark);
         if (e != NULL) {
-            consider(&found, s, e->id, s->state.retries);
+            obstacle_consider(&found, s, e->id, s->retries);
         }
     }
-    for (const memory_parked *p = weir__memory_sent_back_first(t); p != NULL;
-         p = weir__memory_sent_back_next(t, p)) {
-        if (!p->reaction->state.retired) {
-            consider(&found, p->subscription, p->event, p->state.attempts);
+    for (size_t i = 0; i < c->parked.count; i++) {
+        const store_parked *p = c->parked.rows[i];
+        if (p->sent_back && weir__str_equal(p->target, t->name) &&
+            !weir__memory_reaction(c, p->reaction)->retired) {
+            s = weir__memory_subscription(c, t->id, p->reaction);
+            obstacle_consider(&found, s, p->event, p->attempts);
         }
     }
     return found;
 }
 
-static bool skip(memory_core *c, memory_target *t, int64_t now_us)
+static void target_skip(memory_core *c, store_target *t)
 {
-    const obstacle o = find_obstacle(c, t);
-    memory_subscription *s = o.subscription;
+    const obstacle o = obstacle_find(c, t);
+    memory_subscription s = *o.subscription;
     const store_park park = {
+        .reaction = s.reaction,
         .event = o.event,
         .attempts = o.attempts,
-        .error = t->state.error.len > 0 ? t->state.error : weir__str("skipped by an operator"),
+        .error = t->error.len > 0 ? t->error : weir__str("skipped by an operator"),
     };
-    if (weir__memory_park(c, s->reaction, s, &park, now_us, NULL) != WEIR_OK) {
-        return false;
-    }
+    weir__memory_park(c, t->name, &park);
     /* Not beyond the mark: an event that was sent back may lie there after a reset, and what is
      * before it has yet to come. */
-    if (o.event > s->state.at && o.event <= s->state.mark) {
-        s->state.at = o.event;
-        if (!weir__memory_work_drop(c, s, o.event)) {
-            return false;
-        }
+    if (o.event > s.at && o.event <= s.mark) {
+        s.at = o.event;
+        weir__memory_put(c, &c->subscriptions, &s);
+        weir__memory_work_drop(c, &s, o.event);
     }
-    return clear(c, t, true);
+    target_clear(c, t, true);
 }
 
 /* ---- one target --------------------------------------------------------------------------- */
 
 /* Whether the verb has something to do with a target. */
-static bool wanted(memory_core *c, const store_operate *op, memory_target *t)
+static bool verb_wanted(const memory_core *c, const store_operate *op, const store_target *t)
 {
     switch (op->verb) {
     case STORE_UNBLOCK:
-        return (t->state.blocked || t->state.due_us != 0) && !weir__memory_is_passed(t);
+        return (t->blocked || t->due_us != 0) && !weir__target_is_passed(t);
     case STORE_RESET:
         return reset_wanted(c, op, t);
     case STORE_SKIP:
-        return t->state.behind && !weir__memory_is_passed(t) &&
-               find_obstacle(c, t).subscription != NULL;
+        return t->behind && !weir__target_is_passed(t) && obstacle_find(c, t).subscription != NULL;
     case STORE_PRIORITIZE:
-        return op->clear ? t->state.prioritized
-                         : !t->state.prioritized || t->state.override != op->priority;
+        return op->clear ? t->prioritized : !t->prioritized || t->priority != op->priority;
     case STORE_PAUSE:
-        return !t->state.paused;
+        return !t->paused;
     case STORE_RESUME:
-        return t->state.paused;
+        return t->paused;
     }
     return false;
 }
 
-/* false: out of memory. */
-static bool apply(memory_core *c, const store_operate *op, memory_target *t, int64_t now_us)
+static void verb_apply(memory_core *c, const store_operate *op, const store_target *row)
 {
     const weir_str none = { 0 };
+    store_target t = *row;
 
-    if (!weir__tx_edit(c, t)) {
-        return false;
-    }
     switch (op->verb) {
     case STORE_UNBLOCK:
-        return clear(c, t, false);
+        target_clear(c, &t, false);
+        break;
     case STORE_RESET:
-        return reset(c, op, t);
+        target_reset(c, op, &t);
+        break;
     case STORE_SKIP:
-        return skip(c, t, now_us);
+        target_skip(c, &t);
+        break;
     case STORE_PRIORITIZE:
-        t->state.prioritized = !op->clear;
-        t->state.override = op->clear ? 0 : op->priority;
-        return true;
+        t.prioritized = !op->clear;
+        t.priority = op->priority;
+        break;
     case STORE_PAUSE:
     case STORE_RESUME:
-        t->state.paused = op->verb == STORE_PAUSE;
-        return weir__tx_set_text(c, &t->state.paused_by, t->state.paused ? op->by : none);
+        t.paused = op->verb == STORE_PAUSE;
+        t.paused_by = t.paused ? op->by : none;
+        break;
     }
-    return true;
-}
-
-/* Adds to *changed when it did, or would. */
-static weir_status operate_one(memory_core *c, const store_operate *op, memory_target *t,
-                               int64_t now_us, int64_t *changed, weir_error *err)
-{
-    if (!wanted(c, op, t)) {
-        return WEIR_OK;
-    }
-    if (!op->dry_run && !apply(c, op, t, now_us)) {
-        return weir__memory_full(err);
-    }
-    ++*changed;
-    return WEIR_OK;
+    weir__memory_target_put(c, &t);
 }
 
 /* ---- all of them -------------------------------------------------------------------------- */
 
-/* Every name is looked up before anything is changed. */
-static weir_status check_names(const memory_core *c, const store_target_filter *f, weir_error *err)
+static weir_status names_check(const memory_core *c, const store_target_filter *f, weir_error *err)
 {
     for (size_t i = 0; i < f->names_count; i++) {
-        if (weir__memory_target_find(c, f->names[i]) == NULL) {
+        if (weir__memory_target_named(c, f->names[i]) == NULL) {
             return weir__fail(err, WEIR_ENOTFOUND, "no target \"%.*s\"", (int)f->names[i].len,
                               f->names[i].ptr);
         }
@@ -292,128 +287,45 @@ static weir_status check_names(const memory_core *c, const store_target_filter *
     return WEIR_OK;
 }
 
-/* The targets that were named, in the order of their names, each once. They stay under one lock:
- * they are few. */
-static weir_status operate_names(memory_handle *h, const store_operate *op, weir_arena *arena,
-                                 int64_t *changed, weir_error *err) WEIR_REQUIRES(h->core->mu)
+/* One transaction, from the target named *from on; *changed grows by those that it did, or would,
+ * change. *from becomes where to go on; NULL: that was all. Rows of names are never replaced. */
+static void operate_chunk(memory_core *c, const store_operate *op, const memory_name **from,
+                          int64_t *changed)
 {
-    memory_core *c = h->core;
-    const int64_t now_us = weir__memory_now(h);
-    size_t count = 0;
-    weir_status status = check_names(c, &op->filter, err);
-    if (status != WEIR_OK) {
-        return status;
-    }
-    memory_target **named = weir__memory_named_targets(c, &op->filter, arena, &count);
-    if (named == NULL) {
-        return weir__memory_full(err);
-    }
-    for (size_t i = 0; i < count && status == WEIR_OK; i++) {
-        status = operate_one(c, op, named[i], now_us, changed, err);
-        if ((i + 1) % STORE_OPERATE_CHUNK == 0 || i + 1 == count || status != WEIR_OK) {
-            status = weir__tx_end(h, status, !op->dry_run);
+    size_t i = *from == NULL ? 0 : weir__rows_seek(&c->names, *from);
+    for (const size_t end = i + STORE_OPERATE_CHUNK; i < end && i < c->names.count; i++) {
+        const memory_name *name = c->names.rows[i];
+        const store_target *t = weir__memory_target(c, name->id);
+        if (weir__memory_filter_accepts(c, &op->filter, t) && verb_wanted(c, op, t)) {
+            ++*changed;
+            if (!op->dry_run) {
+                verb_apply(c, op, t);
+            }
         }
     }
-    return status;
-}
-
-/* One transaction over the targets above *after; *more: there are others. Names are never removed,
- * so *after may be one of the store's own. */
-static weir_status operate_chunk(memory_handle *h, const store_operate *op, weir_str *after,
-                                 bool *more, int64_t *changed, weir_error *err)
-    WEIR_REQUIRES(h->core->mu)
-{
-    memory_core *c = h->core;
-    const int64_t now_us = weir__memory_now(h);
-    weir_status status = WEIR_OK;
-    name_cursor cursor = weir__name_index_seek(&c->targets_sorted, *after, true);
-    table_item *item = weir__name_index_item(&cursor);
-
-    for (int looked = 0; item != NULL && looked < STORE_OPERATE_CHUNK && status == WEIR_OK;
-         looked++) {
-        memory_target *t = (memory_target *)(void *)item;
-        if (weir__memory_filter_accepts(&op->filter, t)) {
-            status = operate_one(c, op, t, now_us, changed, err);
-        }
-        *after = item->key;
-        weir__name_index_next(&cursor);
-        item = weir__name_index_item(&cursor);
-    }
-    *more = item != NULL;
-    return weir__tx_end(h, status, !op->dry_run);
+    *from = i < c->names.count ? c->names.rows[i] : NULL;
 }
 
 weir_status weir__memory_operate(weir_store *base, store_operate *op, weir_error *err)
 {
-    memory_handle *h = weir__memory_handle(base);
-    weir_arena arena = { 0 };
-    weir_str after = { 0 };
-    bool more = false;
+    memory_core *c;
+    const memory_name *from = NULL;
     int64_t changed = 0;
-    weir_status status = op->dry_run ? WEIR_OK : weir__memory_writable(h, err);
+    weir_status status;
 
-    if (status != WEIR_OK) {
-        return status;
-    }
-    if (op->filter.names_count > 0) {
-        weir__lock(&h->core->mu);
-        status = operate_names(h, op, &arena, &changed, err);
-        weir__unlock(&h->core->mu);
-        weir__arena_free(&arena);
-    } else {
-        do {
-            weir__lock(&h->core->mu);
-            status = operate_chunk(h, op, &after, &more, &changed, err);
-            weir__unlock(&h->core->mu);
-        } while (more && status == WEIR_OK);
-    }
+    do {
+        status = weir__memory_begin(base, &c, op->dry_run ? NULL : err);
+        status = op->dry_run ? WEIR_OK : status;
+        if (status == WEIR_OK && from == NULL) {
+            status = names_check(c, &op->filter, err);
+        }
+        if (status == WEIR_OK) {
+            operate_chunk(c, op, &from, &changed);
+        }
+        status = weir__memory_end(base, status, !op->dry_run, err);
+    } while (from != NULL && status == WEIR_OK);
     if (status == WEIR_OK) {
         op->changed = changed;
-    }
-    return status;
-}
-
-static weir_status lane_pause_locked(memory_core *c, weir_str name, bool paused, weir_str by,
-                                     bool *changed, weir_error *err)
-{
-    const weir_str none = { 0 };
-    memory_lane *lane = weir__memory_lane_find(c, name);
-    if (lane == NULL && paused) {
-        lane = weir__memory_lane_ensure(c, name);
-        if (lane == NULL) {
-            return weir__memory_full(err);
-        }
-    }
-    if (lane == NULL || lane->paused == paused) {
-        *changed = false;
-        return WEIR_OK;
-    }
-    /* The only step that can fail comes first, so the flags need no undoing. */
-    if (!weir__tx_set_text(c, &lane->paused_by, paused ? by : none)) {
-        return weir__memory_full(err);
-    }
-    lane->paused = paused;
-    lane->was_paused = true;
-    *changed = true;
-    return WEIR_OK;
-}
-
-weir_status weir__memory_lane_pause(weir_store *base, weir_str lane, bool paused, weir_str by,
-                                    bool *changed, weir_error *err)
-{
-    memory_handle *h = weir__memory_handle(base);
-    bool did = false;
-    weir_status status = weir__memory_writable(h, err);
-
-    if (status != WEIR_OK) {
-        return status;
-    }
-    weir__lock(&h->core->mu);
-    status = lane_pause_locked(h->core, lane, paused, by, &did, err);
-    status = weir__tx_end(h, status, true);
-    weir__unlock(&h->core->mu);
-    if (status == WEIR_OK && changed != NULL) {
-        *changed = did;
     }
     return status;
 }

@@ -18,15 +18,9 @@ static memory_core *registry_first; /* guarded by registry_mu */
 
 /* ---- what every verb uses ----------------------------------------------------------------- */
 
-weir_status weir__memory_writable(const memory_handle *h, weir_error *err)
+weir_status weir__memory_full(weir_error *err)
 {
-    return h->readonly ? weir__fail(err, WEIR_EMISUSE, "the store was opened for reading only")
-                       : WEIR_OK;
-}
-
-int64_t weir__memory_now(memory_handle *h)
-{
-    return weir__steady_clock_now(&h->core->clock, h->clock);
+    return weir__fail(err, WEIR_ENOMEM, "out of memory");
 }
 
 int64_t weir__memory_later(int64_t now_us, int64_t span_us)
@@ -35,42 +29,99 @@ int64_t weir__memory_later(int64_t now_us, int64_t span_us)
     return __builtin_add_overflow(now_us, span_us, &later) ? INT64_MAX : later;
 }
 
+void weir__memory_text_copy(memory_core *c, weir_arena *arena, weir_str *text)
+{
+    const char *copy = weir__arena_copy(arena, text->ptr, text->len);
+    c->full = c->full || copy == NULL;
+    text->ptr = copy != NULL ? copy : text->ptr;
+}
+
+void weir__memory_copy(memory_core *c, const row_table *t, const void *row, weir_arena *arena,
+                       void *out)
+{
+    c->full = !weir__row_copy(t->kind, row, arena, out) || c->full;
+}
+
+void *weir__memory_array(memory_core *c, weir_arena *arena, size_t count, size_t item_bytes)
+{
+    size_t bytes;
+    void *array =
+        __builtin_mul_overflow(count, item_bytes, &bytes) ? NULL : weir__arena_alloc(arena, bytes);
+    c->full = c->full || array == NULL;
+    return array;
+}
+
+weir_str weir__memory_error_text(weir_str text)
+{
+    if (text.len > STORE_ERROR_TEXT_BYTES_MAX) {
+        text.len = weir__utf8_valid_prefix(text.ptr, STORE_ERROR_TEXT_BYTES_MAX);
+    }
+    return text;
+}
+
+void weir__memory_put(memory_core *c, row_table *t, const void *row)
+{
+    c->full = c->full || !weir__rows_put(&c->changes, t, row);
+}
+
+void weir__memory_remove(memory_core *c, row_table *t, const void *key)
+{
+    c->full = c->full || !weir__rows_remove(&c->changes, t, key);
+}
+
+memory_core *weir__memory_lock(weir_store *base) WEIR_NO_LOCK_CHECK
+{
+    memory_handle *h = weir__memory_handle(base);
+    memory_core *c = h->core;
+    weir__lock(&c->mu);
+    c->full = false;
+    c->now_us = weir__steady_clock_now(&c->clock, h->clock);
+    c->key_now_us = weir__age_clock_now(&c->key_clock, h->clock);
+    return c;
+}
+
+weir_status weir__memory_unlock(memory_core *c, weir_status status,
+                                weir_error *err) WEIR_NO_LOCK_CHECK
+{
+    const bool full = c->full;
+    weir__unlock(&c->mu);
+    return full ? weir__memory_full(err) : status;
+}
+
+weir_status weir__memory_begin(weir_store *base, memory_core **c, weir_error *err)
+{
+    *c = weir__memory_lock(base);
+    (*c)->counters_before = (*c)->counters;
+    return weir__memory_handle(base)->readonly
+               ? weir__fail(err, WEIR_EMISUSE, "the store was opened for reading only")
+               : WEIR_OK;
+}
+
+weir_status weir__memory_end(weir_store *base, weir_status status, bool wake, weir_error *err)
+{
+    memory_handle *h = weir__memory_handle(base);
+    memory_core *c = h->core;
+    if (status == WEIR_OK && !c->full) {
+        weir__changes_keep(&c->changes);
+        h->transactions++;
+    } else {
+        weir__changes_undo(&c->changes, 0);
+        c->counters = c->counters_before;
+    }
+    if (status == WEIR_OK && !c->full && wake) {
+        weir__watches_wake_locked(&c->watches);
+    }
+    return weir__memory_unlock(c, status, err);
+}
+
 /* ---- cores -------------------------------------------------------------------------------- */
-
-static void parked_free(memory_core *c)
-{
-    for (ordered_node *n; (n = weir__ordered_first(&c->parked)) != NULL;) {
-        memory_parked *p = ORDERED_ITEM(n, memory_parked, by_id);
-        char *error;
-        memcpy(&error, &p->state.error.ptr, sizeof error);
-        weir__ordered_remove(&c->parked, n);
-        weir__free(error);
-        weir__free(p);
-    }
-}
-
-static void snapshots_free(memory_core *c)
-{
-    size_t cursor = 0;
-    for (table_item *item; (item = weir__table_next(&c->snapshots, &cursor)) != NULL;) {
-        weir__free(item);
-    }
-    weir__table_free(&c->snapshots);
-}
 
 static void core_free(memory_core *c)
 {
     WEIR_ASSERT(c->watches.first == NULL);
     weir__mutex_destroy(&c->mu);
-    parked_free(c);
-    weir__memory_targets_free(c);
-    weir__memory_reactions_free(c);
-    weir__memory_keys_free(c);
-    weir__memory_log_free(c);
-    snapshots_free(c);
-    weir__memory_workers_free(c);
-    weir__memory_locks_free(c);
-    weir__journal_free(&c->journal);
+    weir__memory_tables_free(c);
+    weir__free(c->changes.list);
     weir__free(c->name);
     weir__free(c);
 }
@@ -87,8 +138,8 @@ static memory_core *core_open(const store_options *options)
     c->watches.mu = &c->mu;
     c->key_ttl_us = options->key_ttl_us;
     c->key_clock = weir__age_clock_begin(options->clock);
-    c->journal.serial = 1; /* 0 is what a new target has seen */
-    weir__memory_parked_init(c);
+    c->counters.key_expires_us = INT64_MAX;
+    weir__memory_tables_begin(c);
     static_assert(sizeof c->epoch >= WEIR_UUID_TEXT_BYTES, "an epoch is a UUID");
     weir__uuid7(weir__clock_wall(options->clock), c->epoch);
     if (options->path.len > 0) {
@@ -101,14 +152,14 @@ static memory_core *core_open(const store_options *options)
     return c;
 }
 
-void weir__memory_core_retain(memory_core *c)
+static void core_retain(memory_core *c)
 {
     weir__lock(&registry_mu);
     c->references++;
     weir__unlock(&registry_mu);
 }
 
-void weir__memory_core_release(memory_core *c)
+static void core_release(memory_core *c)
 {
     weir__lock(&registry_mu);
     const bool last = --c->references == 0;
@@ -154,78 +205,89 @@ static weir_status core_named(memory_core **out, const store_options *options, b
     return status;
 }
 
+/* ---- watches: a core keeps as long as one of them is open ----------------------------------- */
+
+static weir_status memory_watch_open(weir_store *base, store_watch **out, weir_error *err)
+{
+    memory_core *c = weir__memory_handle(base)->core;
+    core_retain(c);
+    const weir_status status = weir__watch_add(&c->watches, c, out, err);
+    if (status != WEIR_OK) {
+        core_release(c);
+    }
+    return status;
+}
+
+void weir__memory_watch_close(store_watch *watch)
+{
+    memory_core *c = watch != NULL ? watch->owner : NULL;
+    weir__watch_remove(watch);
+    if (c != NULL) {
+        core_release(c);
+    }
+}
+
 /* ---- verbs that are small ----------------------------------------------------------------- */
 
 static void memory_close(weir_store *base)
 {
     memory_handle *h = weir__memory_handle(base);
     if (h->core != NULL) {
-        weir__memory_core_release(h->core);
+        core_release(h->core);
     }
     weir__free(h);
 }
 
 static weir_status memory_now(weir_store *base, int64_t *now_us, weir_error *err)
 {
-    memory_handle *h = weir__memory_handle(base);
-    (void)err;
-    weir__lock(&h->core->mu);
-    *now_us = weir__memory_now(h);
-    weir__unlock(&h->core->mu);
-    return WEIR_OK;
+    memory_core *c = weir__memory_lock(base);
+    *now_us = c->now_us;
+    return weir__memory_unlock(c, WEIR_OK, err);
 }
 
 static weir_status memory_positions(weir_store *base, store_positions *out, weir_error *err)
 {
-    memory_handle *h = weir__memory_handle(base);
-    (void)err;
-    weir__lock(&h->core->mu);
-    *out = (store_positions){ .head = weir__memory_head(h->core), .now_us = weir__memory_now(h) };
-    out->safe = out->head;
-    memcpy(out->epoch, h->core->epoch, sizeof out->epoch);
-    memcpy(out->log, h->core->epoch, sizeof out->log);
-    weir__unlock(&h->core->mu);
-    return WEIR_OK;
+    memory_core *c = weir__memory_lock(base);
+    const int64_t head = weir__memory_head(c);
+    *out = (store_positions){ .head = head, .safe = head, .now_us = c->now_us };
+    memcpy(out->epoch, c->epoch, sizeof out->epoch);
+    memcpy(out->log, c->epoch, sizeof out->log);
+    return weir__memory_unlock(c, WEIR_OK, err);
 }
 
 static weir_status memory_stats(weir_store *base, store_stats *out, weir_error *err)
 {
-    memory_handle *h = weir__memory_handle(base);
-    (void)err;
-    weir__lock(&h->core->mu);
+    memory_core *c = weir__memory_lock(base);
     *out = (store_stats){
         .schema = MEMORY_SCHEMA,
-        .streams = (int64_t)h->core->streams.count,
-        .targets = (int64_t)h->core->targets_count,
-        .blocked = weir__memory_blocked_count(h->core),
-        .parked = (int64_t)h->core->parked.count,
-        .transactions = h->transactions,
+        .targets = (int64_t)c->targets.count,
+        .parked = (int64_t)c->parked.count,
+        .transactions = weir__memory_handle(base)->transactions,
         .durability = "none",
         .library = "memory",
     };
-    weir__unlock(&h->core->mu);
-    return WEIR_OK;
+    for (size_t i = 0; i < c->events.count; i++) {
+        out->streams += ((const weir_event *)c->events.rows[i])->version == c->version_base;
+    }
+    for (size_t i = 0; i < c->targets.count; i++) {
+        out->blocked += ((const store_target *)c->targets.rows[i])->blocked;
+    }
+    return weir__memory_unlock(c, WEIR_OK, err);
 }
 
 static weir_status memory_test_seed(weir_store *base, int64_t position_base, int64_t version_base,
                                     weir_error *err)
 {
-    memory_handle *h = weir__memory_handle(base);
-    weir_status status = weir__memory_writable(h, err);
-
-    if (status != WEIR_OK) {
-        return status;
-    }
-    weir__lock(&h->core->mu);
-    if (h->core->log_count > 0) {
+    memory_core *c;
+    weir_status status = weir__memory_begin(base, &c, err);
+    if (status == WEIR_OK && c->events.count > 0) {
         status =
             weir__fail(err, WEIR_EMISUSE, "only an empty store can be given another beginning");
-    } else {
-        h->core->position_base = position_base;
-        h->core->version_base = version_base;
+    } else if (status == WEIR_OK) {
+        c->position_base = position_base;
+        c->version_base = version_base;
     }
-    weir__unlock(&h->core->mu);
-    return status;
+    return weir__memory_end(base, status, false, err);
 }
 
 static const weir_store_ops memory_ops = {
@@ -265,7 +327,7 @@ static const weir_store_ops memory_ops = {
     .snapshot_put = weir__memory_snapshot_put,
     .snapshot_get = weir__memory_snapshot_get,
     .snapshot_drop = weir__memory_snapshot_drop,
-    .watch_open = weir__memory_watch_open,
+    .watch_open = memory_watch_open,
     .watch_wait = weir__watch_wait,
     .watch_fd = weir__watch_fd,
     .watch_close = weir__memory_watch_close,

@@ -3,88 +3,58 @@
 #include "base/str.h"
 #include "store/memory/memory_store.h"
 
-static bool value_reached(const void *key, const ordered_node *node)
-{
-    const weir_str *value = key;
-    const memory_subscription *s = ORDERED_ITEM_CONST(node, memory_subscription, by_value);
-    return weir__str_compare(s->state.value, *value) >= 0;
-}
-
 /* The least `at` of a reaction's subscriptions for a value (NULL: for any); INT64_MAX: there are
  * none. */
-static int64_t least_at(memory_reaction *r, const weir_str *value)
+static int64_t value_at(const memory_core *c, int64_t reaction, const weir_str *value)
 {
     int64_t least = INT64_MAX;
-    ordered_node *n = value == NULL ? weir__ordered_first(&r->by_value)
-                                    : weir__ordered_seek(&r->by_value, value_reached, value);
-
-    for (; n != NULL; n = weir__ordered_next(&r->by_value, n)) {
-        const memory_subscription *s = ORDERED_ITEM(n, memory_subscription, by_value);
-        if (value != NULL && !weir__str_equal(s->state.value, *value)) {
-            break;
+    for (size_t i = 0; i < c->subscriptions.count; i++) {
+        const memory_subscription *s = c->subscriptions.rows[i];
+        if (s->reaction == reaction && s->at < least &&
+            (value == NULL || weir__str_equal(s->value, *value))) {
+            least = s->at;
         }
-        least = s->state.at < least ? s->state.at : least;
     }
     return least;
 }
 
-static bool work_reached(const void *key, const ordered_node *node)
+static bool work_exists(const memory_core *c, int64_t reaction, int64_t event)
 {
-    const int64_t *event = key;
-    return ORDERED_ITEM_CONST(node, memory_work, by_reaction)->event >= *event;
-}
-
-static bool has_work_row(memory_reaction *r, int64_t event)
-{
-    const ordered_node *n = weir__ordered_seek(&r->work, work_reached, &event);
-    return n != NULL && ORDERED_ITEM_CONST(n, memory_work, by_reaction)->event == event;
-}
-
-/* Whether an event that is routed and that the reaction listens to has not been handled. */
-static bool event_unhandled(memory_reaction *r, const memory_event *e, int64_t least)
-{
-    switch (weir__memory_current(r)->rule) {
-    case STORE_RULE_CONSTANT:
-    case STORE_RULE_STREAM:
-    case STORE_RULE_CATEGORY:
-        return e->id > least;
-    case STORE_RULE_NAME:
-        return e->id > least_at(r, &e->name->item.key);
-    case STORE_RULE_WORK:
-        return has_work_row(r, e->id);
+    for (size_t i = 0; i < c->work.count; i++) {
+        const memory_work *w = c->work.rows[i];
+        if (w->reaction == reaction && w->event == event) {
+            return true;
+        }
     }
     return false;
 }
 
-/* Where one subscription is for all events of the stream, its `at`; INT64_MAX: there is none. */
-static int64_t stream_at(memory_reaction *r, const memory_stream *s)
+/* Whether an event that is routed and that the reaction listens to has not been handled. */
+static bool event_unhandled(const memory_core *c, const memory_definition *d, const weir_event *e)
 {
-    switch (weir__memory_current(r)->rule) {
+    const weir_str category = weir__category(e->stream);
+    switch (d->rule) {
     case STORE_RULE_CONSTANT:
-        return least_at(r, NULL);
+        return e->id > value_at(c, d->reaction, NULL);
     case STORE_RULE_STREAM:
-        return least_at(r, &s->item.key);
+        return e->id > value_at(c, d->reaction, &e->stream);
     case STORE_RULE_CATEGORY:
-        return least_at(r, &s->category->item.key);
+        return e->id > value_at(c, d->reaction, &category);
     case STORE_RULE_NAME:
+        return e->id > value_at(c, d->reaction, &e->name);
     case STORE_RULE_WORK:
-        break;
+        return work_exists(c, d->reaction, e->id);
     }
-    return INT64_MAX;
+    return false;
 }
 
-static bool reaction_holds(memory_reaction *r, const memory_stream *s)
+static bool reaction_holds(const memory_core *c, const store_reaction *r, weir_str stream)
 {
-    const memory_definition *d = weir__memory_current(r);
-    if (r->state.retired || !weir__pattern_matches(d->pattern, s->item.key)) {
-        return false;
-    }
-    const int64_t at = stream_at(r, s);
-    const size_t first = weir__memory_list_after(&s->events, r->state.since);
-    /* Newest first: what is unhandled is most likely the end of the stream. */
-    for (size_t i = s->events.count; i > first; i--) {
-        const memory_event *e = s->events.items[i - 1];
-        if (weir__memory_listens(d, e) && (e->id > r->state.routed || event_unhandled(r, e, at))) {
+    const memory_definition *d = weir__memory_definition(c, r->id);
+    const weir_event *e;
+    size_t i = weir__memory_stream_seek(c, stream, r->since + 1);
+    while (!r->retired && (e = weir__memory_stream_event(c, stream, i++)) != NULL) {
+        if (weir__memory_listens(d, e) && (e->id > r->routed || event_unhandled(c, d, e))) {
             return true;
         }
     }
@@ -93,50 +63,30 @@ static bool reaction_holds(memory_reaction *r, const memory_stream *s)
 
 enum { NAMES_BYTES_MAX = 700 }; /* the longest name, and the sign that there are more */
 
-/* A list of names that is shown to people, as far as there is room. */
-typedef struct name_list {
-    char text[NAMES_BYTES_MAX];
-    size_t used, count;
-    bool cut;
-} name_list;
-
-static void list_put(name_list *list, weir_str text)
+weir_status weir__memory_unhandled(const memory_core *c, weir_str stream, weir_error *err)
 {
-    memcpy(list->text + list->used, text.ptr, text.len);
-    list->used += text.len;
-}
+    static const weir_str comma = { .ptr = ", ", .len = 2 }, more = { .ptr = "...", .len = 3 };
+    char names[NAMES_BYTES_MAX];
+    size_t used = 0;
+    bool cut = false;
 
-static void list_add(name_list *list, weir_str name)
-{
-    const weir_str comma = weir__str(", ");
-    const weir_str more = weir__str("...");
-    const bool fits =
-        list->used + name.len + 2 * comma.len + more.len <= NAMES_BYTES_MAX && !list->cut;
-
-    if (fits || !list->cut) {
-        if (list->count > 0) {
-            list_put(list, comma);
+    for (size_t i = 0; i < c->reactions.count && !cut; i++) {
+        const store_reaction *r = c->reactions.rows[i];
+        if (!reaction_holds(c, r, stream)) {
+            continue;
         }
-        list_put(list, fits ? name : more);
-        list->cut = !fits;
+        cut = used + r->name.len + 2 * comma.len + more.len > sizeof names;
+        const weir_str name = cut ? more : r->name;
+        memcpy(names + used, comma.ptr, used > 0 ? comma.len : 0);
+        used += used > 0 ? comma.len : 0;
+        memcpy(names + used, name.ptr, name.len);
+        used += name.len;
     }
-    list->count++;
-}
-
-weir_status weir__memory_unhandled(const memory_core *c, const memory_stream *s, weir_error *err)
-{
-    name_list list = { .used = 0 };
-
-    for (size_t i = 0; i < c->reactions_count; i++) {
-        if (reaction_holds(c->reactions[i], s)) {
-            list_add(&list, weir__memory_reaction_name(c->reactions[i]));
-        }
-    }
-    if (list.count == 0) {
+    if (used == 0) {
         return WEIR_OK;
     }
     weir__fail(err, WEIR_EHELD, "stream \"%.*s\" has events that were not handled by: %.*s",
-               (int)s->item.key.len, s->item.key.ptr, (int)list.used, list.text);
-    weir__error_stream(err, s->item.key);
+               (int)stream.len, stream.ptr, (int)used, names);
+    weir__error_stream(err, stream);
     return WEIR_EHELD;
 }
