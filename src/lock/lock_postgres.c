@@ -23,7 +23,7 @@
 #include "base/str.h"
 #include "lock/lock_private.h"
 #include "lock/postgres_sql.h"
-#include "store/postgres/postgres_private.h"
+#include "store/pg_url.h"
 
 #include <inttypes.h>
 #include <poll.h>
@@ -31,7 +31,6 @@
 #include <stdlib.h>
 
 enum {
-    PG_VERSION_LEAST = 150000,
     APPLICATION_BYTES = 64, /* the server cuts there */
     NUMBER_BYTES = 24,
     LOOKS_MAX = 5,              /* for a holder that is gone when it is looked for */
@@ -46,7 +45,8 @@ typedef struct postgres_lock {
     store_url url;         /* owned */
     weir_str name, holder; /* in url.memory */
     int64_t key;
-    pg_store *bare; /* owned */
+    pg_database database; /* its texts are in url */
+    const char *schema;   /* where a store would be, as an identifier; in url.memory */
     pg_conn conn;
     weir_store *store; /* owned; LOCK_LEASE */
     char *check_sql;   /* owned; LOCK_SESSION */
@@ -159,11 +159,20 @@ static weir_status ask(pg_conn *conn, const char *sql, const sql_words *w, PGres
 
 /* ---- connecting ---------------------------------------------------------------------------- */
 
-static weir_status connect(pg_store *bare, pg_conn *conn, const char *application, weir_error *err)
+/* What has to be known of a server is asked together with the lock. */
+static const pg_manner lock_manner = {
+    .refusal = weir__pg_foreign_status,
+    .cancels = true,
+    .answer_us = PG_ANSWER_US_LONG,
+};
+
+/* url, db: outlive the connection. */
+static weir_status connect(const store_url *url, pg_database *db, pg_conn *conn,
+                           const char *application, weir_error *err)
 {
     pg_place at = { .host = "" };
     const char *extra[] = { "application_name", application, NULL, NULL, NULL, NULL, NULL };
-    const weir_str direct = bare->options.direct;
+    const weir_str direct = url->options.direct;
     if (direct.len > 0) {
         weir__pg_place_direct(direct, &at);
         size_t count = 2;
@@ -174,8 +183,10 @@ static weir_status connect(pg_store *bare, pg_conn *conn, const char *applicatio
             extra[count++] = at.port;
         }
     }
-    bare->silent = true; /* what has to be known is asked together with the lock */
-    const weir_status status = weir__pg_connect_first(bare, conn, extra, err);
+    weir_status status = weir__pg_url_database(db, &url->options, &lock_manner, NULL, err);
+    if (status == WEIR_OK) {
+        status = weir__pg_connect_first(db, conn, extra, err);
+    }
     if (status == WEIR_OK && conn->server.version < PG_VERSION_LEAST) {
         weir__pg_disconnect(conn);
         return weir__fail(err, WEIR_EMISUSE, "PostgreSQL is version %d, needed is %d or later",
@@ -310,9 +321,6 @@ static void lock_free(postgres_lock *l)
     if (l->store != NULL) {
         l->store->ops->close(l->store);
     }
-    if (l->bare != NULL) {
-        l->bare->base.ops->close(&l->bare->base);
-    }
     weir__free(l->check_sql);
     weir__url_free(&l->url);
     weir__free(l);
@@ -337,7 +345,8 @@ static void session_release(named_lock *base)
         answer_await(l);
     }
     if (base->fence != 0 && !l->lost && !l->asking) {
-        (void)weir__pg_lock_release_on(&l->conn, l->name, base->fence, base->token, NULL);
+        (void)weir__postgres_lock_release(&l->conn, l->schema, l->name, base->fence, base->token,
+                                          NULL);
     }
     lock_free(l);
 }
@@ -350,7 +359,7 @@ static const lock_ops session_ops = { .hold_fd = session_hold_fd,
 /* The statements that take the lock, in one round trip. */
 static bool acquire_sql(const postgres_lock *l, const lock_request *q, weir_buffer *sql)
 {
-    char *schema = pq.PQescapeLiteral(l->conn.raw, l->bare->schema, strlen(l->bare->schema));
+    char *schema = pq.PQescapeLiteral(l->conn.raw, l->schema, strlen(l->schema));
     const int64_t wait_ms = q->wait_us > 0 ? q->wait_us / 1000 + 1 : 0;
     const sql_words words = {
         .key = l->key,
@@ -451,7 +460,8 @@ static weir_status session_fence(postgres_lock *l, const lock_request *q, int64_
     do {
         weir__clock_pause(next_us);
         weir__arena_reset(&arena);
-        status = weir__pg_lock_take_on(&l->conn, l->name, l->holder, 0, &arena, &taken, err);
+        status =
+            weir__postgres_lock_take(&l->conn, l->schema, l->name, l->holder, &arena, &taken, err);
         next_us = status == WEIR_EHELD ? retry_pause(q, start_us, &pause_us) : -1;
     } while (next_us >= 0);
     if (status == WEIR_OK) {
@@ -686,12 +696,13 @@ weir_status weir__lock_postgres(named_lock **out, store_url *url, const lock_req
         status = copy(&l->url.memory, q->holder, &l->holder, err);
     }
     if (status == WEIR_OK) {
-        status = weir__pg_bare_open(&l->bare, &l->url.options, err);
+        l->schema = weir__pg_url_schema_quoted(&l->url.options, &l->url.memory);
+        status = l->schema == NULL ? no_memory(err) : WEIR_OK;
     }
     if (status == WEIR_OK) {
         (void)snprintf(application, sizeof application, "weir lock %.*s", (int)q->name.len,
                        q->name.ptr);
-        status = connect(l->bare, &l->conn, application, err);
+        status = connect(&l->url, &l->database, &l->conn, application, err);
     }
     if (status == WEIR_OK) {
         status = session_acquire(l, q, err);
@@ -755,20 +766,17 @@ static weir_status sessions_add(const PGresult *result, weir_str schema,
 weir_status weir__lock_postgres_list(const store_url *url, lock_list *list, weir_error *err)
 {
     const sql_words words = { .schema = "''", .all = "true" };
-    pg_store *bare = NULL;
+    pg_database database;
     weir_store *store = NULL;
     pg_conn conn = { 0 };
     PGresult *result = NULL;
     store_lock_list notes = { 0 };
     size_t capacity = 0;
-    weir_status status = weir__pg_bare_open(&bare, &url->options, err);
+    weir_status status = connect(url, &database, &conn, "weir locks", err);
     if (status != WEIR_OK) {
         return status; /* there may be no libpq to clear anything with */
     }
-    status = connect(bare, &conn, "weir locks", err);
-    if (status == WEIR_OK) {
-        status = ask(&conn, sql_lock_sessions, &words, &result, err);
-    }
+    status = ask(&conn, sql_lock_sessions, &words, &result, err);
     if (status == WEIR_OK) {
         status = weir__lock_store(url, WEIR_OPEN_READONLY, &store, err);
     }
@@ -787,6 +795,5 @@ weir_status weir__lock_postgres_list(const store_url *url, lock_list *list, weir
     if (store != NULL) {
         store->ops->close(store);
     }
-    bare->base.ops->close(&bare->base);
     return status;
 }

@@ -53,4 +53,14 @@ weir_status weir__once_unknown(weir_str key, weir_error *err);
 /* What happened to a run that a list shows, at this time of the store. */
 store_once_state weir__once_state_at(const store_once *run, int64_t now_us);
 
+/* PostgreSQL: lock_take without a lease, and lock_release, in a session of the caller's own
+ * (weir__pg_guest). schema: where the store lives, as an identifier. */
+struct pg_connection;
+weir_status weir__postgres_lock_take(struct pg_connection *conn, const char *schema, weir_str name,
+                                     weir_str holder, weir_arena *arena, store_lock *out,
+                                     weir_error *err);
+weir_status weir__postgres_lock_release(struct pg_connection *conn, const char *schema,
+                                        weir_str name, int64_t fence, int64_t token,
+                                        weir_error *err);
+
 #endif

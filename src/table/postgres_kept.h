@@ -13,7 +13,7 @@
 #ifndef WEIR_TABLE_POSTGRES_KEPT_H
 #define WEIR_TABLE_POSTGRES_KEPT_H
 
-#include "store/postgres/postgres_private.h"
+#include "pg/pg.h"
 
 enum {
     KEPT_STATEMENTS_MAX = 16,

@@ -1,5 +1,5 @@
 /* table_postgres.c - the port to tables on PostgreSQL: a connection for each session, made by
- * store/postgres for a database that need not have a store.
+ * the driver (pg/) for a database that need not have a store.
  *
  * A statement is one round trip, and one more when it comes again and is prepared
  * (postgres_kept.c). Two kinds need a transaction around them: one that waits for locks only so
@@ -17,6 +17,7 @@
 #include "base/clock.h"
 #include "base/error.h"
 #include "base/str.h"
+#include "store/pg_url.h"
 #include "table/postgres_kept.h"
 #include "table/postgres_sql.h"
 #include "table/table_private.h"
@@ -49,7 +50,7 @@ extern const table_ops weir__table_postgres_ops;
 
 typedef struct postgres_db {
     table_db base;
-    pg_store *store; /* owned */
+    pg_database database; /* its texts are those of base.url */
 } postgres_db;
 
 /* What was found out about a type. */
@@ -801,14 +802,14 @@ static weir_status session_new(postgres_session **out, weir_error *err)
 
 static weir_status session_open(table_db *base, table_session **out, weir_error *err)
 {
-    pg_store *store = db_of(base)->store;
+    pg_database *database = &db_of(base)->database;
     postgres_session *s = NULL;
     weir_status status = session_new(&s, err);
     if (status != WEIR_OK) {
         return status;
     }
-    s->answer_us = store->answer_us;
-    status = weir__pg_connect_first(store, &s->conn, NULL, err);
+    s->answer_us = database->answer_us;
+    status = weir__pg_connect_first(database, &s->conn, NULL, err);
     if (status != WEIR_OK) {
         weir__free(s);
         return status;
@@ -817,20 +818,14 @@ static weir_status session_open(table_db *base, table_session **out, weir_error 
     return WEIR_OK;
 }
 
-static void db_close(table_db *base)
-{
-    pg_store *store = db_of(base)->store;
-    store->base.ops->close(&store->base);
-    weir__table_db_free(base);
-}
-
 weir_status weir__table_postgres_open(table_db **out, store_url *url, weir_error *err)
 {
     postgres_db *db = weir__calloc(1, sizeof *db);
     if (db == NULL) {
         return weir__fail(err, WEIR_ENOMEM, "could not allocate a database handle");
     }
-    const weir_status status = weir__pg_bare_open(&db->store, &url->options, err);
+    const weir_status status =
+        weir__pg_url_database(&db->database, &url->options, &weir__pg_guest, NULL, err);
     if (status != WEIR_OK) {
         weir__free(db);
         return status;
@@ -886,7 +881,7 @@ const table_ops weir__table_postgres_ops = {
     .dialect = TABLE_POSTGRES,
     .session_open = session_open,
     .session_close = session_close,
-    .db_close = db_close,
+    .db_close = weir__table_db_free,
     .native = native,
     .fd = session_fd,
     .in_transaction = in_transaction,

@@ -10,7 +10,7 @@
 #include "servers.h"
 
 #include "lock/lock.h"
-#include "store/postgres/postgres_private.h"
+#include "store/pg_url.h"
 #include "table/table.h"
 
 #include <arpa/inet.h>
@@ -258,13 +258,15 @@ static void C41_whoever_waits_for_a_server_has_the_whole_busy_time(void **state)
     weir_store *s = NULL;
     table_db *db = NULL;
     table_session *session = NULL;
-    pg_store *bare = NULL;
+    pg_database database;
+    pg_pool *pool = NULL;
     pg_conn *conn = NULL;
     store_options options =
         options_of(t, BUSY_US, "postgres://weir@127.0.0.1:1/weir?sslmode=disable");
     snprintf(url, sizeof url, "%s&busy=700ms", options.path.ptr);
     TEST_OK(t, weir__table_open(&db, &(table_options){ .url = url }, &t->err));
-    TEST_OK(t, weir__pg_bare_open(&bare, &options, &t->err));
+    TEST_OK(t, weir__pg_url_database(&database, &options, &weir__pg_guest, NULL, &t->err));
+    TEST_OK(t, weir__pg_pool_open(&pool, &database, 0, &t->err));
     for (int i = 0; i < RUNS; i++) {
         int64_t began_us = weir__clock_mono(weir__clock_machine());
         TEST_IS(t, weir__postgres_open(&s, &options, &t->err), WEIR_EUNAVAILABLE);
@@ -273,10 +275,10 @@ static void C41_whoever_waits_for_a_server_has_the_whole_busy_time(void **state)
         TEST_IS(t, weir__table_session_open(db, &session, &t->err), WEIR_EUNAVAILABLE);
         assert_true(weir__clock_mono(weir__clock_machine()) - began_us >= BUSY_US);
         began_us = weir__clock_mono(weir__clock_machine());
-        TEST_IS(t, weir__pg_take(bare, 0, &conn, &t->err), WEIR_EUNAVAILABLE);
+        TEST_IS(t, weir__pg_pool_take(pool, 0, &conn, &t->err), WEIR_EUNAVAILABLE);
         assert_true(weir__clock_mono(weir__clock_machine()) - began_us >= BUSY_US);
     }
-    bare->base.ops->close(&bare->base);
+    weir__pg_pool_close(pool);
     weir__table_close(db);
 }
 

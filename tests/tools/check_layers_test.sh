@@ -7,7 +7,7 @@ check() { "$WEIR_SOURCE/tools/check-layers.sh" "$tmp/tree"; }
 # A tree that is as it should be.
 fresh() {
     rm -rf "$tmp/tree"
-    mkdir -p "$tmp/tree/include" "$tmp/tree/src/"{base,supervisor,store/memory,store/sqlite,table,claim,race,api,cli}
+    mkdir -p "$tmp/tree/include" "$tmp/tree/src/"{base,supervisor,pg,sqlite,store/memory,store/sqlite,table,claim,race,api,cli}
     printf '#include <stddef.h>\n#include <stdint.h>\n' >"$tmp/tree/include/weir.h"
     printf '#include "base/str.h"\n#include "weir.h"\n#include <string.h>\n' \
         >"$tmp/tree/src/base/str.c"
@@ -15,9 +15,12 @@ fresh() {
     printf '#include "base/str.h"\n#include "store/url.h"\n' >"$tmp/tree/src/store/url.c"
     printf '#include "store/memory/memory.h"\n#include "store/store.h"\n#include "sql.h"\n' \
         >"$tmp/tree/src/store/memory/memory.c"
-    printf '#include "store/memory/memory.h"\n#include "store/sqlite/sqlite.h"\n' \
-        >"$tmp/tree/src/api/open.c"
-    printf '#include "store/sqlite/sqlite.h"\n#include "store/url.h"\n' >"$tmp/tree/src/table/table.c"
+    printf '#include "base/str.h"\n#include "pg/params.h"\n' >"$tmp/tree/src/pg/pg.h"
+    printf '#include "sqlite/sqlite.h"\n#include "store/store.h"\n' \
+        >"$tmp/tree/src/store/sqlite/sqlite_store.h"
+    printf '#include "store/store.h"\n#include "store/url.h"\n' >"$tmp/tree/src/api/open.c"
+    printf '#include "sqlite/sqlite.h"\n#include "pg/pg.h"\n#include "store/url.h"\n' \
+        >"$tmp/tree/src/table/table.c"
     printf '#include "table/table.h"\n#include "engine/child/child.h"\n' \
         >"$tmp/tree/src/claim/claim.c"
     printf '#include "claim/claim.h"\n#include "table/table.h"\n' >"$tmp/tree/src/race/race.c"
@@ -44,6 +47,8 @@ refused "base includes a store" src/base/str.c '"store/memory/memory.h"' 'above 
 refused "the port includes a store" src/store/url.c '"store/sqlite/sqlite.h"' 'above it'
 refused "a store includes another" src/store/memory/memory.c '"store/sqlite/sqlite.h"' \
     'do not know one another'
+refused "a driver includes the store" src/pg/pg.h '"store/store.h"' 'above it'
+refused "a driver includes another" src/pg/pg.h '"sqlite/sqlite.h"' 'do not know one another'
 refused "a store includes the api" src/store/memory/memory.c '"api/open.h"' 'above it'
 refused "a store includes the port to tables" src/store/memory/memory.c '"table/table.h"' 'above it'
 refused "the port to tables includes the engine" src/table/table.c '"engine/slot.h"' \

@@ -80,20 +80,6 @@ static uint32_t deaf(pg_listener *l, const char *why)
 
 /* ---- connecting --------------------------------------------------------------------------- */
 
-void weir__pg_place_direct(weir_str direct, pg_place *out)
-{
-    size_t colon = direct.len;
-    while (colon > 0 && direct.ptr[colon - 1] != ':') {
-        colon--;
-    }
-    const size_t host_len = colon > 0 ? colon - 1 : direct.len;
-    const bool bracketed = host_len >= 2 && direct.ptr[0] == '[' && direct.ptr[host_len - 1] == ']';
-    (void)snprintf(out->host, sizeof out->host, "%.*s", (int)(bracketed ? host_len - 2 : host_len),
-                   direct.ptr + (bracketed ? 1 : 0));
-    (void)snprintf(out->port, sizeof out->port, "%.*s", (int)(colon > 0 ? direct.len - colon : 0),
-                   direct.ptr + colon);
-}
-
 /* Of several hosts one at a time: libpq tries all of them by itself, but when connecting does not
  * block it waits for a host that does not answer for ever. */
 static void place_next(pg_listener *l, PQconninfoOption *parsed, pg_place *out)

@@ -106,19 +106,33 @@ static weir_status take(weir_store *base, const lock_request *q, weir_arena *are
     return status == WEIR_OK ? take_read(result, q, arena, out, held, err) : status;
 }
 
-weir_status weir__pg_lock_take_on(pg_conn *conn, weir_str name, weir_str holder, int64_t lease_us,
-                                  weir_arena *arena, store_lock *out, weir_error *err)
+/* On a connection that is not the store's. The parameters are freed. */
+static weir_status run_on(pg_conn *conn, const char *schema, const char *sql, pg_params *p,
+                          PGresult **result, weir_error *err)
 {
-    const lock_request q = { .name = name, .holder = holder, .lease_us = lease_us };
+    weir_buffer text = { 0 };
+    const pg_store named = { .schema = schema };
+    const weir_status status =
+        weir__pg_sql_add(&named, &text, sql) && weir__buffer_add(&text, "", 1)
+            ? weir__pg_run_text(conn, text.ptr, p, PG_ANSWER_US_DEFAULT, result, err)
+            : fail_memory(err);
+    weir__buffer_free(&text);
+    weir__pg_params_free(p);
+    return status;
+}
+
+weir_status weir__postgres_lock_take(pg_conn *conn, const char *schema, weir_str name,
+                                     weir_str holder, weir_arena *arena, store_lock *out,
+                                     weir_error *err)
+{
+    const lock_request q = { .name = name, .holder = holder };
     pg_params p = { 0 };
     PGresult *result = NULL;
     store_once found = { 0 };
     bool held = false;
     take_params(&p, &q);
-    weir_status status =
-        weir__pg_run_text(conn, sql_lock_take, &p, PG_ANSWER_US_DEFAULT, &result, err);
-    weir__pg_params_free(&p);
-    if (status == WEIR_EHELD) { /* a bare connection says so when the row was locked for too long */
+    weir_status status = run_on(conn, schema, sql_lock_take, &p, &result, err);
+    if (status == WEIR_EHELD) { /* the row was locked for too long */
         status = weir__wrap(err, WEIR_EBUSY, "could not take a fence");
     }
     if (status == WEIR_OK) {
@@ -131,18 +145,16 @@ weir_status weir__pg_lock_take_on(pg_conn *conn, weir_str name, weir_str holder,
     return held ? weir__lock_held(out, err) : WEIR_OK;
 }
 
-weir_status weir__pg_lock_release_on(pg_conn *conn, weir_str name, int64_t fence, int64_t token,
-                                     weir_error *err)
+weir_status weir__postgres_lock_release(pg_conn *conn, const char *schema, weir_str name,
+                                        int64_t fence, int64_t token, weir_error *err)
 {
     pg_params p = { 0 };
     PGresult *result = NULL;
     weir__pg_add_text(&p, name);
     weir__pg_add_i64(&p, fence);
     weir__pg_add_i64(&p, token);
-    const weir_status status =
-        weir__pg_run_text(conn, sql_lock_release, &p, PG_ANSWER_US_DEFAULT, &result, err);
+    const weir_status status = run_on(conn, schema, sql_lock_release, &p, &result, err);
     pq.PQclear(result);
-    weir__pg_params_free(&p);
     return status;
 }
 

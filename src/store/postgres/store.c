@@ -1,14 +1,10 @@
 /* store.c - the PostgreSQL adapter as a store: opening, closing, its vtable. */
 #include "base/error.h"
 #include "base/str.h"
+#include "store/pg_url.h"
 #include "store/postgres/postgres_private.h"
 #include "store/postgres/store_sql.h"
-#include "store/secrets.h"
 #include "store/watches.h"
-
-#include <stdio.h>
-
-enum { SCHEMA_NAME_BYTES_MAX = 63 };
 
 extern const weir_store_ops weir__postgres_ops;
 
@@ -26,40 +22,15 @@ static void store_close(weir_store *base)
     weir__free(s);
 }
 
-/* The name goes between double quotes, and inside string literals of our SQL. */
-static weir_status schema_set(pg_store *s, weir_str name, weir_error *err)
+static weir_status schema_set(pg_store *s, weir_error *err)
 {
-    const weir_str chosen = name.len == 0 ? weir__str("weir") : name;
-    bool fits = chosen.len <= SCHEMA_NAME_BYTES_MAX &&
-                !weir__str_starts_with(chosen, weir__str("pg_")) &&
-                weir__utf8_valid_prefix(chosen.ptr, chosen.len) == chosen.len;
-    bool plain = true;
-    for (size_t i = 0; i < chosen.len && fits; i++) {
-        const char ch = chosen.ptr[i];
-        fits = (unsigned char)ch >= ' ' && strchr("\"'\\$\x7f", ch) == NULL;
-        plain =
-            plain && ((ch >= 'a' && ch <= 'z') || ch == '_' || (i > 0 && ch >= '0' && ch <= '9'));
-    }
-    if (!fits) {
-        return weir__fail(err, WEIR_EINVAL,
-                          "schema \"%.*s\" is not a name of 1 to 63 bytes without quotes, "
-                          "backslashes, dollars and control characters, not starting with pg_",
-                          (int)chosen.len, chosen.ptr);
-    }
-    char *quoted = weir__arena_alloc(&s->texts, chosen.len + 3);
-    s->schema_name = weir__arena_copy(&s->texts, chosen.ptr, chosen.len);
-    if (quoted == NULL || s->schema_name == NULL) {
-        return weir__fail(err, WEIR_ENOMEM, "could not allocate a store");
-    }
-    quoted[0] = '"';
-    memcpy(quoted + 1, chosen.ptr, chosen.len);
-    memcpy(quoted + 1 + chosen.len, "\"", 2);
-    s->schema = quoted;
-    s->default_schema = weir__str_equal(chosen, weir__str("weir"));
-    if (plain && s->default_schema) {
-        s->schema = "weir";
-    }
-    return WEIR_OK;
+    const weir_str name = weir__pg_url_schema(&s->options);
+    s->schema_name = weir__arena_copy(&s->texts, name.ptr, name.len);
+    s->default_schema = weir__str_equal(name, weir__str("weir"));
+    s->schema = s->default_schema ? "weir" : weir__pg_url_schema_quoted(&s->options, &s->texts);
+    return s->schema_name == NULL || s->schema == NULL
+               ? weir__fail(err, WEIR_ENOMEM, "could not allocate a store")
+               : WEIR_OK;
 }
 
 static weir_status options_copy(pg_store *s, const store_options *options, weir_error *err)
@@ -69,43 +40,20 @@ static weir_status options_copy(pg_store *s, const store_options *options, weir_
     s->options.direct.ptr = weir__arena_copy(&s->texts, options->direct.ptr, options->direct.len);
     s->options.application =
         weir__arena_copy(&s->texts, options->application, strlen(options->application));
-    s->answer_us = options->answer_us == 0 ? PG_ANSWER_US_DEFAULT : options->answer_us;
     s->clock = options->clock == weir__clock_machine() ? NULL : options->clock;
     if (s->options.path.ptr == NULL || s->options.direct.ptr == NULL ||
         s->options.application == NULL) {
         return weir__fail(err, WEIR_ENOMEM, "could not allocate a store");
     }
-    return schema_set(s, options->schema, err);
-}
-
-/* Does libpq understand the URL? Its words about one that it does not may hold a part of it. */
-static weir_status url_check(weir_str url, weir_error *err)
-{
-    char *why = NULL;
-    weir_status status = weir__url_check_password(url, err);
-    if (status != WEIR_OK) {
-        return status;
-    }
-    PQconninfoOption *parsed = pq.PQconninfoParse(url.ptr, &why);
-    if (parsed == NULL) {
-        char text[256];
-        (void)snprintf(text, sizeof text, "%s", why == NULL ? "out of memory" : why);
-        text[strcspn(text, "\n")] = '\0';
-        status = weir__fail(err, WEIR_EINVAL, "store URL is not understood: %s", text);
-        weir__url_scrub(url, err);
-    }
-    pq.PQconninfoFree(parsed);
-    pq.PQfreemem(why);
-    return status;
+    const weir_status status =
+        weir__pg_url_database(&s->database, &s->options, &weir__pg_store_manner, s, err);
+    s->answer_us = s->database.answer_us;
+    return status == WEIR_OK ? schema_set(s, err) : status;
 }
 
 /* A store with its pool, not connected. */
 static weir_status store_new(pg_store **out, const store_options *options, weir_error *err)
 {
-    weir_status status = weir__libpq_load(err);
-    if (status != WEIR_OK) {
-        return status;
-    }
     pg_store *s = weir__calloc(1, sizeof *s);
     if (s == NULL || !weir__mutex_init(&s->sql_mu)) {
         weir__free(s);
@@ -116,12 +64,9 @@ static weir_status store_new(pg_store **out, const store_options *options, weir_
         s->reading = weir__pg_read_only(&weir__postgres_ops);
         s->base.ops = &s->reading;
     }
-    status = options_copy(s, options, err);
+    weir_status status = options_copy(s, options, err);
     if (status == WEIR_OK) {
-        status = url_check(s->options.path, err);
-    }
-    if (status == WEIR_OK) {
-        status = weir__pg_pool_open(&s->pool, s, err);
+        status = weir__pg_pool_open(&s->pool, &s->database, s->options.pool, err);
     }
     if (status != WEIR_OK) {
         store_close(&s->base);
@@ -129,20 +74,6 @@ static weir_status store_new(pg_store **out, const store_options *options, weir_
     }
     *out = s;
     return WEIR_OK;
-}
-
-weir_status weir__pg_bare_open(pg_store **out, const store_options *options, weir_error *err)
-{
-    store_options bare = *options;
-    bare.open_flags = 0; /* what they say is about stores */
-    /* Whose statement it is knows how long it takes; a connection that is dead is noticed by
-     * TCP. */
-    bare.answer_us = options->answer_us == 0 ? PG_ANSWER_US_LONG : options->answer_us;
-    const weir_status status = store_new(out, &bare, err);
-    if (status == WEIR_OK) {
-        (*out)->bare = true;
-    }
-    return status;
 }
 
 /* What opening does on its connection. */

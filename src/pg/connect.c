@@ -22,9 +22,8 @@
 #include "base/clock.h"
 #include "base/error.h"
 #include "base/str.h"
-#include "store/away.h"
-#include "store/postgres/postgres_private.h"
-#include "store/postgres/store_sql.h"
+#include "pg/connect_sql.h"
+#include "pg/pg.h"
 
 #include <errno.h>
 #include <poll.h>
@@ -33,7 +32,6 @@
 #include <sys/socket.h>
 
 enum {
-    PG_VERSION_LEAST = 150000,
     PARAMETERS_MAX = 24,
     HOSTS_BYTES = 2048, /* of a list of hosts */
     PLACE_BYTES = 1024, /* host, address and port of one */
@@ -98,14 +96,14 @@ static weir_status settings_take(pg_conn *conn, const PGresult *hello, weir_erro
     return weir__pg_run_script(conn, session, PG_ANSWER_US_DEFAULT, err);
 }
 
-/* What kind of server is this, and is there somebody in between? */
-static weir_status server_ask(pg_conn *conn, weir_error *err)
+/* What kind of server is this, and is there somebody in between? foreign: the database is somebody
+ * else's. */
+static weir_status server_ask(pg_conn *conn, bool foreign, weir_error *err)
 {
     PGresult *result = NULL;
-    const bool bare = conn->store->bare;
     weir_status status =
-        weir__pg_run_text(conn, bare ? sql_connection_hello_bare : sql_connection_hello, NULL,
-                          bare ? PG_ANSWER_US_DEFAULT : 0, &result, err);
+        weir__pg_run_text(conn, foreign ? sql_connection_hello_foreign : sql_connection_hello, NULL,
+                          foreign ? PG_ANSWER_US_DEFAULT : 0, &result, err);
     if (status != WEIR_OK) {
         return status;
     }
@@ -118,7 +116,7 @@ static weir_status server_ask(pg_conn *conn, weir_error *err)
     };
     const bool committed = weir__pg_bool(result, 0, 5);
     const bool utf8 = weir__pg_bool(result, 0, 6);
-    if (bare) {
+    if (foreign) {
         status = settings_take(conn, result, err);
     }
     pq.PQclear(result);
@@ -133,10 +131,28 @@ static weir_status server_ask(pg_conn *conn, weir_error *err)
         return weir__fail(err, WEIR_EMISUSE,
                           "the database's encoding is %s; make another one: CREATE DATABASE "
                           "... ENCODING 'UTF8' TEMPLATE template0",
-                          bare ? "SQL_ASCII" : "not UTF8");
+                          foreign ? "SQL_ASCII" : "not UTF8");
     }
     return committed ? WEIR_OK : read_committed(conn, err);
 }
+
+weir_status weir__pg_hello(pg_conn *conn, weir_error *err)
+{
+    return server_ask(conn, false, err);
+}
+
+static weir_status guest_hello(pg_conn *conn, weir_error *err)
+{
+    return server_ask(conn, true, err);
+}
+
+const pg_manner weir__pg_guest = {
+    .hello = guest_hello,
+    .refusal = weir__pg_foreign_status,
+    .cancels = true,
+    /* Whose statement it is knows how long it takes; a connection that is dead is noticed by TCP. */
+    .answer_us = PG_ANSWER_US_LONG,
+};
 
 /* ---- why not ------------------------------------------------------------------------------- */
 
@@ -323,10 +339,24 @@ static bool lists_without(PGconn *raw, place_lists *out)
     return dropped && kept > 0;
 }
 
-static bool has_several_hosts(const pg_store *s)
+void weir__pg_place_direct(weir_str direct, pg_place *out)
+{
+    size_t colon = direct.len;
+    while (colon > 0 && direct.ptr[colon - 1] != ':') {
+        colon--;
+    }
+    const size_t host_len = colon > 0 ? colon - 1 : direct.len;
+    const bool bracketed = host_len >= 2 && direct.ptr[0] == '[' && direct.ptr[host_len - 1] == ']';
+    (void)snprintf(out->host, sizeof out->host, "%.*s", (int)(bracketed ? host_len - 2 : host_len),
+                   direct.ptr + (bracketed ? 1 : 0));
+    (void)snprintf(out->port, sizeof out->port, "%.*s", (int)(colon > 0 ? direct.len - colon : 0),
+                   direct.ptr + colon);
+}
+
+static bool has_several_hosts(const pg_database *db)
 {
     bool several = false;
-    PQconninfoOption *parsed = pq.PQconninfoParse(s->options.path.ptr, NULL);
+    PQconninfoOption *parsed = pq.PQconninfoParse(db->url, NULL);
     for (const PQconninfoOption *o = parsed; o != NULL && o->keyword != NULL; o++) {
         const bool names_hosts =
             strcmp(o->keyword, "host") == 0 || strcmp(o->keyword, "hostaddr") == 0;
@@ -351,7 +381,7 @@ static void word_add(connection_words *w, const char *name, const char *value)
 }
 
 /* Words before dbname are defaults, which the URL may override. */
-static void words_fill(connection_words *w, const pg_store *s, const char *const *extra)
+static void words_fill(connection_words *w, const pg_database *db, const char *const *extra)
 {
     *w = (connection_words){ .count = 0 };
     word_add(w, "connect_timeout", "5");
@@ -359,12 +389,12 @@ static void words_fill(connection_words *w, const pg_store *s, const char *const
     word_add(w, "keepalives_interval", "3");
     word_add(w, "keepalives_count", "3");
     word_add(w, "tcp_user_timeout", "9000");
-    if ((s->options.open_flags & WEIR_OPEN_READONLY) == 0 && has_several_hosts(s)) {
+    if (db->writes && has_several_hosts(db)) {
         /* One of them is the primary: a standby is no use. A single host is taken as it is. */
         word_add(w, "target_session_attrs", "read-write");
     }
-    word_add(w, "dbname", s->options.path.ptr);
-    word_add(w, "fallback_application_name", s->options.application);
+    word_add(w, "dbname", db->url);
+    word_add(w, "fallback_application_name", db->application);
     word_add(w, "client_encoding", "UTF8");
     for (size_t i = 0; extra != NULL && extra[i] != NULL; i += 2) {
         word_add(w, extra[i], extra[i + 1]);
@@ -507,15 +537,16 @@ static weir_status hosts_try(pg_conn *conn, const connection_words *words, weir_
     return status;
 }
 
-weir_status weir__pg_connect(pg_store *s, pg_conn *conn, const char *const *extra, weir_error *err)
+weir_status weir__pg_connect(pg_database *db, pg_conn *conn, const char *const *extra,
+                             weir_error *err)
 {
     connection_words words;
-    words_fill(&words, s, extra);
-    conn->store = s;
-    conn->serial = atomic_fetch_add(&s->connections, 1) + 1;
+    words_fill(&words, db, extra);
+    conn->database = db;
+    conn->serial = atomic_fetch_add(&db->connections, 1) + 1;
     conn->prepared_count = 0;
     conn->prepared_again = 0;
-    conn->test_clock_us = 0;
+    conn->told_us = 0;
     conn->unsynced = false;
     conn->ended = false;
     conn->farewell[0] = '\0';
@@ -525,7 +556,7 @@ weir_status weir__pg_connect(pg_store *s, pg_conn *conn, const char *const *extr
     }
     if (status == WEIR_OK) {
         conn->server = (pg_server){ .version = pq.PQserverVersion(conn->raw) };
-        status = s->silent ? WEIR_OK : server_ask(conn, err);
+        status = db->manner->hello == NULL ? WEIR_OK : db->manner->hello(conn, err);
         if (status == WEIR_EUNKNOWN) {
             status = weir__wrap(err, WEIR_EUNAVAILABLE, "asking what kind of server it is");
         }
@@ -534,31 +565,28 @@ weir_status weir__pg_connect(pg_store *s, pg_conn *conn, const char *const *extr
         weir__pg_disconnect(conn);
         return status;
     }
-    atomic_store(&s->reached, true);
-    if (s->safe != NULL) {
-        weir__pg_safe_connected(s->safe, &conn->server);
-    }
+    atomic_store(&db->reached, true);
     return WEIR_OK;
 }
 
 bool weir__pg_waiting_helps(const pg_conn *conn, weir_status status)
 {
-    return status == WEIR_EUNAVAILABLE && (!conn->refused || atomic_load(&conn->store->reached));
+    return status == WEIR_EUNAVAILABLE && (!conn->refused || atomic_load(&conn->database->reached));
 }
 
-weir_status weir__pg_connect_first(pg_store *s, pg_conn *conn, const char *const *extra,
+weir_status weir__pg_connect_first(pg_database *db, pg_conn *conn, const char *const *extra,
                                    weir_error *err)
 {
-    const int64_t deadline_us = pg_mono_us() + s->options.busy_us;
+    const int64_t deadline_us = pg_mono_us() + db->busy_us;
     for (int attempt = 0;; attempt++) {
-        const bool first = !atomic_load(&s->reached);
-        const weir_status status = weir__pg_connect(s, conn, extra, err);
+        const bool first = !atomic_load(&db->reached);
+        const weir_status status = weir__pg_connect(db, conn, extra, err);
         const int64_t pause_us = weir__pg_pause_us(attempt, deadline_us);
         if (!first || !weir__pg_waiting_helps(conn, status) || pause_us == 0) {
             return status;
         }
-        if (err != NULL) {
-            weir__store_away_tell(err);
+        if (err != NULL && db->away_cb != NULL) {
+            db->away_cb(err);
         }
         weir__clock_pause(pause_us);
     }

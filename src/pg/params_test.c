@@ -1,5 +1,5 @@
-/* params_test.c - parameters byte by byte, and the schema's name in our SQL. */
-#include "store/postgres/postgres_private.h"
+/* params_test.c - parameters byte by byte, and how long to wait before the next attempt. */
+#include "pg/pg.h"
 
 #include "base/str.h"
 
@@ -80,24 +80,6 @@ static void what_could_not_be_added_is_remembered(void **state)
     weir__pg_params_free(&p);
 }
 
-static void the_schemas_name_is_put_in_where_it_is_meant(void **state)
-{
-    (void)state;
-    weir_buffer out = { 0 };
-    const pg_store s = { .schema = "\"My Store\"" };
-    assert_true(weir__pg_sql_add(&s, &out,
-                                 "CREATE SCHEMA IF NOT EXISTS weir; REVOKE x IN SCHEMA weir FROM y;"
-                                 "SELECT 'weir: a', weir.f(weir.t.x), nextval('weir.s'), "
-                                 "a.weir.b, myweir.c, current_setting('weir_test.clock')"));
-    assert_true(weir__buffer_add(&out, "", 1));
-    assert_string_equal(out.ptr,
-                        "CREATE SCHEMA IF NOT EXISTS \"My Store\"; REVOKE x IN SCHEMA \"My Store\" "
-                        "FROM y;SELECT 'weir: a', \"My Store\".f(\"My Store\".t.x), "
-                        "nextval('\"My Store\".s'), a.weir.b, myweir.c, "
-                        "current_setting('weir_test.clock')");
-    weir__buffer_free(&out);
-}
-
 static void backoff_grows_is_capped_and_jittered(void **state)
 {
     (void)state;
@@ -121,7 +103,6 @@ int main(void)
         cmocka_unit_test(numbers_and_texts_are_binary),
         cmocka_unit_test(arrays_have_their_header),
         cmocka_unit_test(what_could_not_be_added_is_remembered),
-        cmocka_unit_test(the_schemas_name_is_put_in_where_it_is_meant),
         cmocka_unit_test(backoff_grows_is_capped_and_jittered),
     };
     return cmocka_run_group_tests_name("pg_params", tests, NULL, NULL);

@@ -1,4 +1,4 @@
-/* pool.c - the connections of one store, and calls that take one for a single statement.
+/* pool.c - the connections of one handle, and calls that take one for a single statement.
  *
  * INVARIANTS
  *   (1) There are never more connections than the pool is wide; the listening one is not of them.
@@ -9,14 +9,13 @@
 #include "base/assert.h"
 #include "base/clock.h"
 #include "base/error.h"
-#include "store/away.h"
-#include "store/postgres/postgres_private.h"
+#include "pg/pg.h"
 
 #include <string.h>
 
 struct pg_pool {
-    pg_store *store; /* borrowed */
-    size_t size;     /* immutable */
+    pg_database *database; /* borrowed */
+    size_t size;           /* immutable */
     weir_mutex mu;
     weir_cond free;      /* somebody gave one back */
     weir_cond connected; /* ... that is connected */
@@ -26,10 +25,10 @@ struct pg_pool {
     uint64_t distrusted; /* guarded by mu: connections up to this serial are not used again */
 };
 
-weir_status weir__pg_pool_open(pg_pool **out, pg_store *s, weir_error *err)
+weir_status weir__pg_pool_open(pg_pool **out, pg_database *db, int64_t most, weir_error *err)
 {
     pg_pool *pool = weir__calloc(1, sizeof *pool);
-    const size_t size = s->options.pool == 0 ? PG_POOL_MAX_DEFAULT : (size_t)s->options.pool;
+    const size_t size = most == 0 ? PG_POOL_MAX_DEFAULT : (size_t)most;
     if (pool != NULL) {
         pool->conns = weir__calloc(size, sizeof *pool->conns);
     }
@@ -45,10 +44,11 @@ weir_status weir__pg_pool_open(pg_pool **out, pg_store *s, weir_error *err)
         weir__mutex_destroy(&pool->mu);
         goto fail;
     }
-    pool->store = s;
+    pool->database = db;
     pool->size = size;
     for (size_t i = 0; i < size; i++) {
-        pool->conns[i].store = s;
+        pool->conns[i].database = db;
+        pool->conns[i].pool = pool;
     }
     *out = pool;
     return WEIR_OK;
@@ -126,10 +126,10 @@ static bool is_crowded(const weir_error *err)
 }
 
 /* May have died while nobody used it: running a statement on it tells. */
-static weir_status take(pg_store *s, int64_t deadline_us, pg_conn **out, weir_error *err)
+static weir_status take(pg_pool *pool, int64_t deadline_us, pg_conn **out, weir_error *err)
 {
-    pg_pool *pool = s->pool;
-    const int64_t deadline = deadline_us == 0 ? pg_mono_us() + s->options.busy_us : deadline_us;
+    pg_database *db = pool->database;
+    const int64_t deadline = deadline_us == 0 ? pg_mono_us() + db->busy_us : deadline_us;
     for (int attempt = 0;; attempt++) {
         weir__lock(&pool->mu);
         pg_conn *conn = await_locked(pool, deadline);
@@ -147,7 +147,7 @@ static weir_status take(pg_store *s, int64_t deadline_us, pg_conn **out, weir_er
             weir__pg_disconnect(conn);
         }
         const weir_status status =
-            conn->raw != NULL ? WEIR_OK : weir__pg_connect(s, conn, NULL, err);
+            conn->raw != NULL ? WEIR_OK : weir__pg_connect(db, conn, NULL, err);
         if (status == WEIR_OK) {
             *out = conn;
             return WEIR_OK;
@@ -158,19 +158,20 @@ static weir_status take(pg_store *s, int64_t deadline_us, pg_conn **out, weir_er
         if (!waiting_helps || pause_us == 0) {
             return status;
         }
-        if (err != NULL && !is_crowded(err)) {
-            weir__store_away_tell(err);
+        if (err != NULL && !is_crowded(err) && db->away_cb != NULL) {
+            db->away_cb(err);
         }
         rest(pool, pg_mono_us() + pause_us);
     }
 }
 
-weir_status weir__pg_take(pg_store *s, int64_t deadline_us, pg_conn **out, weir_error *err)
+weir_status weir__pg_pool_take(pg_pool *pool, int64_t deadline_us, pg_conn **out, weir_error *err)
 {
-    const int64_t deadline = deadline_us == 0 ? pg_mono_us() + s->options.busy_us : deadline_us;
+    const int64_t deadline =
+        deadline_us == 0 ? pg_mono_us() + pool->database->busy_us : deadline_us;
     for (;;) {
         pg_conn *conn = NULL;
-        const weir_status status = take(s, deadline, &conn, err);
+        const weir_status status = take(pool, deadline, &conn, err);
         if (status != WEIR_OK) {
             return status;
         }
@@ -183,9 +184,8 @@ weir_status weir__pg_take(pg_store *s, int64_t deadline_us, pg_conn **out, weir_
     }
 }
 
-pg_conn *weir__pg_take_idle(pg_store *s)
+pg_conn *weir__pg_pool_take_idle(pg_pool *pool)
 {
-    pg_pool *pool = s->pool;
     pg_conn *conn = NULL;
     weir__lock(&pool->mu);
     /* From the end: the first ones are taken again the soonest. */
@@ -200,16 +200,16 @@ pg_conn *weir__pg_take_idle(pg_store *s)
     return conn;
 }
 
-void weir__pg_distrust(pg_store *s)
+void weir__pg_pool_distrust(pg_pool *pool)
 {
-    weir__lock(&s->pool->mu);
-    s->pool->distrusted = atomic_load(&s->connections);
-    weir__unlock(&s->pool->mu);
+    weir__lock(&pool->mu);
+    pool->distrusted = atomic_load(&pool->database->connections);
+    weir__unlock(&pool->mu);
 }
 
 void weir__pg_give(pg_conn *conn)
 {
-    pg_pool *pool = conn->store->pool;
+    pg_pool *pool = conn->pool;
     if (conn->raw != NULL && (pq.PQstatus(conn->raw) != CONNECTION_OK ||
                               pq.PQtransactionStatus(conn->raw) != PQTRANS_IDLE)) {
         /* Ending the session undoes whatever is open in it. */
@@ -258,13 +258,14 @@ static verdict judge(const pg_conn *conn, const pg_call *call, bool *reconnect)
     return FINAL;
 }
 
-weir_status weir__pg_call(pg_store *s, const pg_call *call, PGresult **result, weir_error *err)
+weir_status weir__pg_pool_call(pg_pool *pool, const pg_call *call, PGresult **result,
+                               weir_error *err)
 {
-    const int64_t deadline = pg_mono_us() + s->options.busy_us;
+    const int64_t deadline = pg_mono_us() + pool->database->busy_us;
     for (int attempt = 0;; attempt++) {
         pg_conn *conn = NULL;
         bool reconnect = false;
-        weir_status status = take(s, deadline, &conn, err);
+        weir_status status = take(pool, deadline, &conn, err);
         if (status != WEIR_OK) {
             return status;
         }

@@ -1,5 +1,5 @@
 /* params.c - see params.h. Numbers travel in network byte order. */
-#include "store/postgres/params.h"
+#include "pg/params.h"
 
 #include "base/assert.h"
 

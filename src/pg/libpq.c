@@ -1,5 +1,5 @@
 /* libpq.c - see libpq.h. */
-#include "store/postgres/libpq.h"
+#include "pg/libpq.h"
 
 #include "base/error.h"
 

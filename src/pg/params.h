@@ -10,11 +10,11 @@
  * Adding never fails visibly: what could not be added is remembered, and running the statement is
  * then WEIR_ENOMEM. Values are copied into the buffer.
  */
-#ifndef WEIR_STORE_POSTGRES_PARAMS_H
-#define WEIR_STORE_POSTGRES_PARAMS_H
+#ifndef WEIR_PG_PARAMS_H
+#define WEIR_PG_PARAMS_H
 
 #include "base/memory.h"
-#include "store/postgres/libpq.h"
+#include "pg/libpq.h"
 
 #include <stdbool.h>
 

@@ -7,15 +7,14 @@
  *   (2) A connection whose state is not known is closed at once: no answer of an earlier statement
  *       can be taken for that of a later one.
  *   (3) No call blocks for longer than its answer_us.
- *   (4) Transactions are READ COMMITTED: the functions of the database rely on a new snapshot in
- *       each of their statements.
+ *   (4) Transactions are READ COMMITTED: functions of a database that are ours rely on a new
+ *       snapshot in each of their statements.
  */
 #include "base/assert.h"
 #include "base/error.h"
 #include "base/random.h"
 #include "base/str.h"
-#include "store/postgres/postgres_private.h"
-#include "store/postgres/store_sql.h"
+#include "pg/pg.h"
 
 #include <errno.h>
 #include <inttypes.h>
@@ -75,69 +74,6 @@ const char *weir__pg_field(const PGresult *result, int code)
     return text == NULL ? "" : text;
 }
 
-/* Our own functions raise WRnnn for the status -nnn. */
-static bool own_status(const char *sqlstate, weir_status *status)
-{
-    if (strncmp(sqlstate, "WR", 2) != 0) {
-        return false;
-    }
-    *status = (weir_status)-strtol(sqlstate + 2, NULL, 10);
-    return *status < 0 && *status >= WEIR_EMISUSE;
-}
-
-static weir_status status_of(const char *sqlstate)
-{
-    weir_status status;
-    if (own_status(sqlstate, &status)) {
-        return status;
-    }
-    if (strcmp(sqlstate, "55P03") == 0 || strcmp(sqlstate, "57014") == 0 ||
-        strcmp(sqlstate, "40P01") == 0 || strcmp(sqlstate, "40001") == 0) {
-        return WEIR_EBUSY;
-    }
-    return WEIR_EIO;
-}
-
-/* What the reader of the message should do about it; "" when the message says it. */
-static const char *advice_for(const char *sqlstate)
-{
-    if (strcmp(sqlstate, "42501") == 0) {
-        return " (the role lacks a right: see weir init --grant)";
-    }
-    if (strcmp(sqlstate, "42883") == 0 || strcmp(sqlstate, "42P01") == 0 ||
-        strcmp(sqlstate, "3F000") == 0) {
-        return " (the store is not there or incomplete: run weir init)";
-    }
-    if (strcmp(sqlstate, "25006") == 0) {
-        return " (this server only reads; add target_session_attrs=read-write to the store URL)";
-    }
-    return "";
-}
-
-weir_status weir__pg_result_status(const PGresult *result, weir_error *err)
-{
-    char message[400];
-    weir_status own;
-    const char *sqlstate = weir__pg_field(result, PG_DIAG_SQLSTATE);
-    const weir_status status = status_of(sqlstate);
-    weir__pg_one_line(weir__pg_field(result, PG_DIAG_MESSAGE_PRIMARY), message, sizeof message);
-    const bool status_is_own = own_status(sqlstate, &own);
-    if (status_is_own) {
-        (void)weir__fail(err, status, "%s", message);
-    } else {
-        (void)weir__fail(err, status, "PostgreSQL refused: %s%s", message, advice_for(sqlstate));
-    }
-    if (weir__pg_field(result, PG_DIAG_MESSAGE_DETAIL)[0] != '\0') {
-        weir__error_detail(err, "%s", weir__pg_field(result, PG_DIAG_MESSAGE_DETAIL));
-    }
-    /* Our functions put a name of up to 512 bytes here, which the detail has no room for. */
-    if (status_is_own && weir__pg_field(result, PG_DIAG_COLUMN_NAME)[0] != '\0') {
-        weir__error_stream(err, weir__str(weir__pg_field(result, PG_DIAG_COLUMN_NAME)));
-    }
-    weir__error_store_code(err, "%s", sqlstate);
-    return status;
-}
-
 weir_status weir__pg_foreign_status(const PGresult *result, weir_error *err)
 {
     char message[400];
@@ -170,7 +106,7 @@ void weir__pg_disconnect(pg_conn *conn)
     }
     conn->raw = NULL;
     conn->prepared_count = 0;
-    conn->test_clock_us = 0;
+    conn->told_us = 0;
 }
 
 /* ---- running ------------------------------------------------------------------------------ */
@@ -293,7 +229,7 @@ static weir_status collect(pg_conn *conn, int64_t deadline_us, PGresult **out, w
     for (;;) {
         if (!weir__pg_await(conn->raw, &wait, &why)) {
             /* The answer says whether it was done by then. */
-            if (conn->store->bare && pg_mono_us() >= wait.deadline_us &&
+            if (conn->database->manner->cancels && pg_mono_us() >= wait.deadline_us &&
                 weir__pg_cancel(conn->raw, &wait, &cancelled_us)) {
                 continue;
             }
@@ -318,8 +254,7 @@ static weir_status collect(pg_conn *conn, int64_t deadline_us, PGresult **out, w
     }
     const ExecStatusType type = pq.PQresultStatus(kept);
     if (type != PGRES_TUPLES_OK && type != PGRES_COMMAND_OK && type != PGRES_EMPTY_QUERY) {
-        const weir_status status = conn->store->bare ? weir__pg_foreign_status(kept, err)
-                                                     : weir__pg_result_status(kept, err);
+        const weir_status status = conn->database->manner->refusal(kept, err);
         conn->outcome = PG_REFUSED;
         (void)snprintf(conn->sqlstate, sizeof conn->sqlstate, "%s",
                        weir__pg_field(kept, PG_DIAG_SQLSTATE));
@@ -381,39 +316,31 @@ static weir_status send_text(pg_conn *conn, const char *sql, const pg_params *pa
                      : lost(conn, "the statement could not be sent", err);
 }
 
-/* Tests have a clock of their own, which the session is told before each statement. */
-static weir_status tell_clock(pg_conn *conn, weir_error *err)
+weir_status weir__pg_send_text(pg_conn *conn, const char *sql, const pg_params *params,
+                               PGresult **result, weir_error *err)
 {
-    pg_params p = { 0 };
-    PGresult *result = NULL;
-    char text[24];
-    const int64_t now_us = weir__clock_wall(conn->store->clock);
-    if (now_us == conn->test_clock_us) {
-        return WEIR_OK;
-    }
-    (void)snprintf(text, sizeof text, "%lld", (long long)now_us);
-    weir__pg_add_text(&p, weir__str(text));
-    const weir_status status = send_text(conn, sql_connection_test_clock, &p,
-                                         pg_mono_us() + conn->store->answer_us, &result, err);
-    pq.PQclear(result);
-    weir__pg_params_free(&p);
-    if (status == WEIR_OK) {
-        conn->test_clock_us = now_us;
-    }
-    return status;
+    return send_text(conn, sql, params, pg_mono_us() + conn->database->answer_us, result, err);
 }
 
 static weir_status before(pg_conn *conn, const pg_params *params, weir_error *err)
 {
+    const pg_manner *manner = conn->database->manner;
     const weir_status status = begin(conn, params, err);
-    return status == WEIR_OK && conn->store->clock != NULL ? tell_clock(conn, err) : status;
+    return status == WEIR_OK && manner->before != NULL ? manner->before(conn, err) : status;
+}
+
+/* What is sent for a constant text; NULL: no memory. */
+static const char *text_of(pg_conn *conn, const char *sql)
+{
+    pg_database *db = conn->database;
+    return db->manner->text == NULL ? sql : db->manner->text(db, sql);
 }
 
 weir_status weir__pg_run_text(pg_conn *conn, const char *sql, pg_params *params, int64_t answer_us,
                               PGresult **result, weir_error *err)
 {
-    const char *text = weir__pg_sql(conn->store, sql);
-    const int64_t wait_us = answer_us == 0 ? conn->store->answer_us : answer_us;
+    const char *text = text_of(conn, sql);
+    const int64_t wait_us = answer_us == 0 ? conn->database->answer_us : answer_us;
     *result = NULL;
     if (text == NULL) {
         conn->outcome = PG_NOT_SENT;
@@ -576,14 +503,13 @@ bool weir__pg_prepared_gone(const pg_conn *conn)
 
 bool weir__pg_prepares(const pg_conn *conn)
 {
-    const int32_t asked = conn->store->options.prepare;
+    const int32_t asked = conn->database->prepare;
     return asked == 1 || (asked == 0 && !conn->server.pooled);
 }
 
 weir_status weir__pg_run(pg_conn *conn, const pg_call *call, PGresult **result, weir_error *err)
 {
-    pg_store *s = conn->store;
-    const char *text = weir__pg_sql(s, call->sql);
+    const char *text = text_of(conn, call->sql);
     *result = NULL;
     if (text == NULL) {
         conn->outcome = PG_NOT_SENT;
@@ -594,7 +520,7 @@ weir_status weir__pg_run(pg_conn *conn, const pg_call *call, PGresult **result, 
         return status;
     }
     const int64_t deadline_us =
-        pg_mono_us() + (call->answer_us == 0 ? s->answer_us : call->answer_us);
+        pg_mono_us() + (call->answer_us == 0 ? conn->database->answer_us : call->answer_us);
     if (!weir__pg_prepares(conn)) {
         return send_text(conn, text, call->params, deadline_us, result, err);
     }

@@ -1,11 +1,11 @@
-/* libpq.h - libpq, loaded when the first PostgreSQL store is opened.
+/* libpq.h - libpq, loaded when PostgreSQL is first connected to.
  *
  * libpq brings two dozen libraries with it (TLS, Kerberos, LDAP). Loaded on demand, build/weir
  * stays one file that runs anywhere, and who uses SQLite does not wait for them. Calls look like
  * calls: pq.PQexec(...). libpq's own header gives the types, so a wrong argument does not compile.
  */
-#ifndef WEIR_STORE_POSTGRES_LIBPQ_H
-#define WEIR_STORE_POSTGRES_LIBPQ_H
+#ifndef WEIR_PG_LIBPQ_H
+#define WEIR_PG_LIBPQ_H
 
 #include "weir.h"
 
