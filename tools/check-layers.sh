@@ -8,7 +8,7 @@
 #
 # A layer may include itself and what is below it; those of one level never include one another, and
 # race, lint, claim and lock know of engine only engine/child. pg and sqlite are drivers, which stores,
-# tables and locks stand on. What is above api is the program's own
+# tables and locks stand on; nobody but itself knows what is in a store's directory. What is above api is the program's own
 # and not in the library. The public header includes nothing but standard headers. Tests beside a module may look at anything.
 #
 #   tools/check-layers.sh [TOP]     TOP: the directory with include/ and src/
@@ -16,7 +16,7 @@ set -euo pipefail
 cd "${1:-$(dirname "$0")/..}"
 
 # shellcheck disable=SC2016  # the dollar signs are awk's
-find src include -name '*.[ch]' ! -name '*_test.c' ! -name '*_fuzz.c' ! -name '*_bench.c' -print0 |
+find src include -name '*.[ch]' ! -name '*_test.[ch]' ! -name '*_fuzz.c' ! -name '*_bench.c' -print0 |
     sort -z | xargs -0 awk '
 function layer(path) {
     if (path ~ /^base\//) return 1
@@ -68,6 +68,8 @@ FNR == 1 {
     else if (to > rank) complain(directory " includes \"" name "\", which is above it")
     else if (to >= 2 && to != 3 && to == rank && target != directory)
         complain(directory " includes \"" name "\": those of one level do not know one another")
+    else if (to == 4 && rank > 4 && target ~ /^store\//)
+        complain(directory " includes \"" name "\": stores are reached by the port")
     else if ((rank == 6 || rank == 8) && target == "engine")
         complain(directory " includes \"" name "\": of engine it may know engine/child alone")
 }

@@ -1,7 +1,7 @@
 /* table_sqlite.c - the port to tables on SQLite: a file that is somebody else's, or a database in
  * memory.
  *
- * Every session on a file is a connection of its own, made by store/sqlite as a guest: commits are
+ * Every session on a file is a connection of its own, of sqlite_base.h: commits are
  * durable, checkpoints happen with all writers kept out. A database in memory has one connection,
  * which sessions take in turn.
  *
@@ -20,7 +20,7 @@
 #include "base/sql.h"
 #include "base/str.h"
 #include "base/thread.h"
-#include "store/sqlite/sqlite_private.h"
+#include "table/sqlite_base.h"
 #include "table/sqlite_sql.h"
 #include "table/table_private.h"
 
@@ -40,7 +40,7 @@ extern const table_ops weir__table_sqlite_ops;
 
 typedef struct sqlite_db {
     table_db base;
-    sqlite_store *memory; /* owned: the database in memory; NULL: a file, or not opened yet */
+    sqlite_base *memory; /* owned: the database in memory; NULL: a file, or not opened yet */
     bool in_memory;
     weir_mutex mu;
     weir_cond released;
@@ -55,9 +55,9 @@ typedef struct kept_statement {
 
 typedef struct sqlite_session {
     table_session base;
-    sqlite_db *db;       /* borrowed; NULL: adopted */
-    sqlite_store *store; /* owned, or the database's own; NULL: adopted */
-    sqlite_conn given;   /* adopted: the caller's connection, without statements of ours */
+    sqlite_db *db;     /* borrowed; NULL: adopted */
+    sqlite_base *file; /* owned, or the database's own; NULL: adopted */
+    sqlite_conn given; /* adopted: the caller's connection, without statements of ours */
     kept_statement kept[STATEMENTS_KEPT];
     uint64_t uses;
 } sqlite_session;
@@ -74,43 +74,44 @@ static sqlite_session *session_of(table_session *base)
 
 static sqlite_conn *conn_of(sqlite_session *s)
 {
-    return s->store == NULL ? &s->given : &s->store->writer;
+    return s->file == NULL ? &s->given : &s->file->writer;
 }
 
 /* ---- going in and out ------------------------------------------------------------------------ */
 
 static weir_status enter(sqlite_session *s, int64_t wait_us, weir_error *err)
 {
-    if (s->store == NULL) {
+    if (s->file == NULL) {
         return WEIR_OK;
     }
-    if (s->store->inherited) {
+    sqlite_database *database = &s->file->database;
+    if (database->inherited) {
         return weir__fail(err, WEIR_EMISUSE,
                           "the session was opened before this process was forked; open another");
     }
-    if (s->store->writer.db == NULL) {
+    if (s->file->writer.db == NULL) {
         return weir__fail(err, WEIR_EUNAVAILABLE,
                           "the connection was closed when memory ran out; open another session");
     }
-    s->store->at_rest = false;
-    s->store->stop = s->base.stop;
+    database->at_rest = false;
+    database->stop = s->base.stop;
     const int64_t now_us = weir__clock_mono(weir__clock_machine());
-    s->store->deadline_us =
+    database->deadline_us =
         wait_us < 0 || wait_us > INT64_MAX - now_us ? INT64_MAX : now_us + wait_us;
     return WEIR_OK;
 }
 
 static void leave(sqlite_session *s)
 {
-    sqlite_store *store = s->store;
-    if (store == NULL || store->writer.db == NULL) {
+    sqlite_base *file = s->file;
+    if (file == NULL || file->writer.db == NULL) {
         return;
     }
-    const bool idle = sqlite3_get_autocommit(store->writer.db) != 0;
-    if (idle && store->wal_pages >= store->checkpoint_next) {
-        weir__sqlite_checkpoint(store);
+    const bool idle = sqlite3_get_autocommit(file->writer.db) != 0;
+    if (idle) {
+        weir__table_base_committed(file);
     }
-    store->at_rest = idle;
+    file->database.at_rest = idle;
 }
 
 /* What failed, in the words of this port. */
@@ -487,7 +488,7 @@ static void rollback(table_session *base)
 {
     sqlite_session *s = session_of(base);
     if (in_transaction(base) && enter(s, 0, NULL) == WEIR_OK) {
-        weir__sqlite_rollback(s->store);
+        weir__sqlite_conn_rollback(&s->file->writer);
         leave(s);
     }
 }
@@ -656,7 +657,7 @@ static void db_close(table_db *base)
     sqlite_db *db = db_of(base);
     WEIR_ASSERT(!db->taken);
     if (db->memory != NULL) {
-        db->memory->base.ops->close(&db->memory->base);
+        weir__table_base_close(db->memory);
     }
     weir__cond_destroy(&db->released);
     weir__mutex_destroy(&db->mu);
@@ -680,7 +681,7 @@ static weir_status take_memory(sqlite_db *db, weir_error *err)
     } else if (db->memory == NULL) {
         store_options options = db->base.url.options;
         options.path = (weir_str){ 0 };
-        status = weir__sqlite_guest_open(&db->memory, &options, err);
+        status = weir__table_base_open(&db->memory, &options, err);
     }
     db->taken = db->taken || status == WEIR_OK;
     weir__unlock(&db->mu);
@@ -690,7 +691,7 @@ static weir_status take_memory(sqlite_db *db, weir_error *err)
 static void session_close(table_session *base)
 {
     sqlite_session *s = session_of(base);
-    if (s->store != NULL && s->store->inherited) {
+    if (s->file != NULL && s->file->database.inherited) {
         return; /* in a forked child it is the parent's */
     }
     if (!base->adopted) {
@@ -704,8 +705,8 @@ static void session_close(table_session *base)
         s->db->taken = false;
         weir__cond_signal(&s->db->released);
         weir__unlock(&s->db->mu);
-    } else if (s->store != NULL) {
-        s->store->base.ops->close(&s->store->base);
+    } else if (s->file != NULL) {
+        weir__table_base_close(s->file);
     }
     weir__free(s);
 }
@@ -731,9 +732,9 @@ static weir_status session_open(table_db *base, table_session **out, weir_error 
     }
     if (db->in_memory) {
         status = take_memory(db, err);
-        s->store = db->memory;
+        s->file = db->memory;
     } else {
-        status = weir__sqlite_guest_open(&s->store, &base->url.options, err);
+        status = weir__table_base_open(&s->file, &base->url.options, err);
     }
     if (status != WEIR_OK) {
         weir__free(s);

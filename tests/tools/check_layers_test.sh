@@ -49,6 +49,9 @@ refused "a store includes another" src/store/memory/memory.c '"store/sqlite/sqli
     'do not know one another'
 refused "a driver includes the store" src/pg/pg.h '"store/store.h"' 'above it'
 refused "a driver includes another" src/pg/pg.h '"sqlite/sqlite.h"' 'do not know one another'
+refused "the port to tables includes a store" src/table/table.c '"store/sqlite/sqlite_store.h"' \
+    'reached by the port'
+refused "the api includes a store" src/api/open.c '"store/memory/memory.h"' 'reached by the port'
 refused "a store includes the api" src/store/memory/memory.c '"api/open.h"' 'above it'
 refused "a store includes the port to tables" src/store/memory/memory.c '"table/table.h"' 'above it'
 refused "the port to tables includes the engine" src/table/table.c '"engine/slot.h"' \

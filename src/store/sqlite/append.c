@@ -283,7 +283,7 @@ static weir_status look_up_stream(appending *a, weir_str name, judged_stream *fo
     if (status != WEIR_OK) {
         return status;
     }
-    *found = (judged_stream){ .version = WEIR_VERSION_NONE, .next = a->conn->row.version_base };
+    *found = (judged_stream){ .version = WEIR_VERSION_NONE, .next = a->conn->row->version_base };
     if (row) {
         found->row = sqlite3_column_int64(stmt, 0);
         found->version = sqlite3_column_int64(stmt, 1);
@@ -508,7 +508,7 @@ static void set_results(appending *a)
         const bool first = stream->first < 0;
         stream->last = first ? a->streams[append->events[i].stream_index].next : stream->last + 1;
         stream->first = first ? stream->last : stream->first;
-        stream->id = a->conn->row.next + (int64_t)i;
+        stream->id = a->conn->row->next + (int64_t)i;
         stream->created_us = a->now_us;
     }
 }
@@ -586,7 +586,7 @@ static weir_status write_events(appending *a, weir_error *err)
     for (size_t i = 0; i < append->events_count && status == WEIR_OK; i++) {
         const store_new_event *event = &append->events[i];
         judged_stream *stream = &a->streams[event->stream_index];
-        (void)sqlite3_bind_int64(stmt, 1, conn->row.next);
+        (void)sqlite3_bind_int64(stmt, 1, conn->row->next);
         (void)sqlite3_bind_int64(stmt, 2, stream->row);
         (void)sqlite3_bind_int64(stmt, 3, stream->next);
         (void)sqlite3_bind_int64(stmt, 4, stream->category);
@@ -602,7 +602,7 @@ static weir_status write_events(appending *a, weir_error *err)
         }
         (void)sqlite3_reset(stmt);
         stream->next++;
-        conn->row.head = conn->row.next++;
+        conn->row->head = conn->row->next++;
     }
     weir__sqlite_done(stmt);
     a->store->events_written = a->store->events_written || append->events_count > 0;

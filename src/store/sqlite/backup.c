@@ -51,7 +51,7 @@ weir_status weir__backup_make(const char *file, const char *like, weir_error *er
 {
     const int fd = weir__file_open(AT_FDCWD, file, O_RDWR | O_CREAT | O_EXCL, 0644);
     if (fd < 0) {
-        return weir__side_fail(err, errno, "create", file);
+        return weir__sqlite_file_fail(err, errno, "create", file);
     }
     weir__file_match(fd, like);
     (void)close(fd); /* SQLite has no lock on it yet */
@@ -66,7 +66,7 @@ static weir_status sync_path(const char *path, int flags, weir_error *err)
     if (fd >= 0) {
         (void)close(fd);
     }
-    return done ? WEIR_OK : weir__side_fail(err, code, "sync", path);
+    return done ? WEIR_OK : weir__sqlite_file_fail(err, code, "sync", path);
 }
 
 weir_status weir__backup_sync(const char *file, weir_error *err)
@@ -325,7 +325,7 @@ static weir_status make_part(const char *file, const char *like, char **made, in
         if (*held < 0 && errno != ENOENT) {
             const int code = errno;
             weir__backup_remove(*made);
-            return weir__side_fail(err, code, "open", *made);
+            return weir__sqlite_file_fail(err, code, "open", *made);
         }
         int rc = *held < 0 ? 0 : flock(*held, LOCK_EX);
         while (rc != 0 && errno == EINTR) {
@@ -358,7 +358,7 @@ static weir_status give_name(const char *made, const char *file, bool replace, w
     }
     if (rc != 0) {
         return errno == EEXIST ? refuse_existing(file, err)
-                               : weir__side_fail(err, errno, "rename the copy to", file);
+                               : weir__sqlite_file_fail(err, errno, "rename the copy to", file);
     }
     return weir__backup_sync_directory(file, err);
 }

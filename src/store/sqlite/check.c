@@ -155,7 +155,7 @@ static weir_status check_in(sqlite_store *s, sqlite_conn *conn, findings *f, wei
         status = ask(conn, questions[i].sql, questions[i].rule, questions[i].fine,
                      questions[i].advice, f, err);
     }
-    if (status == WEIR_OK && !s->immutable) {
+    if (status == WEIR_OK && !s->database.immutable) {
         status = ask(conn, sql_check_journal, "journal", "wal",
                      "The database is not in WAL mode; opening it for writing switches it back.", f,
                      err);

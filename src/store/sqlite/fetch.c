@@ -143,7 +143,7 @@ static weir_status row_by_name(sqlite_conn *conn, const char *sql, weir_str name
 static weir_status search_version(sqlite_conn *conn, int64_t stream_row, int64_t last,
                                   int64_t after, int64_t *version, weir_error *err)
 {
-    int64_t low = conn->row.version_base, high = last; /* the answer is in [low, high + 1] */
+    int64_t low = conn->row->version_base, high = last; /* the answer is in [low, high + 1] */
     while (low <= high) {
         const int64_t middle = low + (high - low) / 2;
         int64_t id = 0;

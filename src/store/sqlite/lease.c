@@ -302,7 +302,7 @@ static weir_status take(const leasing *l, candidate *c, weir_error *err)
 {
     sqlite3_stmt *stmt = NULL;
     c->lease.fence++;
-    c->lease.token = l->conn->row.token;
+    c->lease.token = l->conn->row->token;
     c->lease.until_us = weir__sqlite_later(l->now.store_us, l->request->lease_us);
     c->lease.lost += c->expired ? 1 : 0;
     weir_status status =

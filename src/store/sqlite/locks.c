@@ -38,7 +38,7 @@ static weir_status read_row(const sqlite_conn *conn, sqlite3_stmt *stmt, weir_st
         .run = { .name = { weir__arena_copy(arena, name.ptr, name.len), name.len },
                  .holder = weir__sqlite_column_copy(stmt, HOLDER, arena),
                  .fence = sqlite3_column_int64(stmt, FENCE),
-                 .token = conn->row.token,
+                 .token = conn->row->token,
                  .since_us = sqlite3_column_int64(stmt, SINCE),
                  .until_us = weir__sqlite_held_until(now, sqlite3_column_int64(stmt, UNTIL)) },
         .state = (store_once_state)sqlite3_column_int(stmt, STATE),
@@ -210,7 +210,7 @@ static weir_status change(weir_store *base, const lock_change *c, weir_error *er
     if (status != WEIR_OK) {
         return status;
     }
-    if (c->token != 0 && c->token != conn->row.token) { /* of the log before a restore */
+    if (c->token != 0 && c->token != conn->row->token) { /* of the log before a restore */
         return weir__sqlite_write_end(s, weir__lock_lost(c->key.name, c->fence, err), false, err);
     }
     status = change_in(conn, c, &now, err);

@@ -94,8 +94,8 @@ weir_status weir__sqlite_machine_now(sqlite_store *s, sqlite_conn *conn, int64_t
     const weir_age_clock fresh = weir__age_clock_begin(clock);
     machine_row row;
 
-    if (conn->row.machine_us != 0) {
-        *now_us = conn->row.machine_us;
+    if (conn->row->machine_us != 0) {
+        *now_us = conn->row->machine_us;
         return WEIR_OK;
     }
     weir_status status = read_row(conn, boot, fresh.boot_us, &row, err);
@@ -117,7 +117,7 @@ weir_status weir__sqlite_machine_now(sqlite_store *s, sqlite_conn *conn, int64_t
         machine_us = INT64_MAX; /* nobody holds anything: the first to write will end it */
     }
     if (status == WEIR_OK) {
-        conn->row.machine_us = machine_us;
+        conn->row->machine_us = machine_us;
         *now_us = machine_us;
     }
     return status;

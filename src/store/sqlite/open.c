@@ -46,45 +46,20 @@ static weir_status copy_options(sqlite_store *s, const store_options *o, weir_er
     if (s->options.checkpoint_pages <= 0) {
         s->options.checkpoint_pages = SQLITE_CHECKPOINT_PAGES_DEFAULT;
     }
-    s->checkpoint_next = s->options.checkpoint_pages;
     s->read_only = (o->open_flags & WEIR_OPEN_READONLY) != 0;
     s->side.insecure = o->insecure;
+    s->database.given = s->given;
+    s->database.vfs = s->vfs;
+    s->database.sync_normal = o->sync_normal;
+    s->database.busy_us = o->busy_us;
+    s->database.checkpoint_pages = s->options.checkpoint_pages;
+    s->database.checkpoint_next = s->options.checkpoint_pages;
     return WEIR_OK;
 }
 
 static int judging(const sqlite_store *s)
 {
     return s->options.insecure ? FILE_INSECURE : 0;
-}
-
-static weir_status check_path(const sqlite_store *s, size_t len, weir_error *err)
-{
-    return strlen(s->given) == len && len > 0 && strcmp(s->given, ":memory:") != 0
-               ? weir__file_judge_given(s->given, judging(s), err)
-               : weir__fail(err, WEIR_EINVAL, "\"%s\" is not the path of a file", s->given);
-}
-
-static weir_status resolve_path(sqlite_store *s, weir_error *err)
-{
-    sqlite3_vfs *vfs = sqlite3_vfs_find(s->vfs);
-    if (vfs == NULL) {
-        return weir__fail(err, WEIR_EINVAL, "there is no SQLite VFS \"%s\"",
-                          s->vfs == NULL ? "default" : s->vfs);
-    }
-    char *path = weir__arena_alloc(&s->texts, (size_t)vfs->mxPathname + 1);
-    if (path == NULL) {
-        return weir__fail(err, WEIR_ENOMEM, "could not allocate a handle");
-    }
-    /* As SQLite will do itself: a symbolic link to a store leads to the same side file. */
-    const int rc = vfs->xFullPathname(vfs, s->given, vfs->mxPathname + 1, path);
-    if ((rc & 0xff) != SQLITE_OK) {
-        const weir_status status =
-            weir__fail(err, WEIR_EIO, "could not resolve \"%s\": %s", s->given, sqlite3_errstr(rc));
-        weir__error_store_code(err, "%d", rc);
-        return status;
-    }
-    s->path = path;
-    return WEIR_OK;
 }
 
 bool weir__sqlite_file_exists(const sqlite_store *s, const char *suffix, bool *has_bytes)
@@ -103,24 +78,10 @@ bool weir__sqlite_file_exists(const sqlite_store *s, const char *suffix, bool *h
     return exists;
 }
 
-/* Whether nobody else can have prepared the files that SQLite opens by name. Asked before it opens
- * them and afterwards, and never by opening them: closing a file ends SQLite's locks on it. The
- * side file is judged where it is opened. */
+/* The side file is judged where it is opened. */
 static weir_status judge_files(const sqlite_store *s, weir_error *err)
 {
-    static const char *const suffixes[] = { "", "-journal", "-wal", "-shm" };
-    weir_status status = weir__file_judge_above(s->path, judging(s), err);
-    for (size_t i = 0; i < sizeof suffixes / sizeof suffixes[0] && status == WEIR_OK; i++) {
-        weir_buffer name = { 0 };
-        if (!weir__buffer_add_text(&name, s->path) || !weir__buffer_add_text(&name, suffixes[i]) ||
-            !weir__buffer_add(&name, "", 1)) {
-            status = weir__fail(err, WEIR_ENOMEM, "could not allocate a handle");
-        } else {
-            status = weir__file_judge_name(name.ptr, FILE_ONE_NAME | judging(s), err);
-        }
-        weir__buffer_free(&name);
-    }
-    return status;
+    return weir__sqlite_files_judge(s->path, judging(s), err);
 }
 
 /* Remembers which files we have open. Under the side lock, when SQLite has opened them all. */
@@ -150,6 +111,8 @@ static weir_status note_files(sqlite_store *s, const sqlite_conn *conn, weir_err
         if (stat(name, &st) == 0) {
             s->files[i] = (sqlite_file){ .name = name, .dev = st.st_dev, .ino = st.st_ino };
             s->written_ns = i == 0 ? weir__mtime_ns(&st) : s->written_ns;
+            s->database.dev = i == 0 ? st.st_dev : s->database.dev;
+            s->database.ino = i == 0 ? st.st_ino : s->database.ino;
         }
     }
     return WEIR_OK;
@@ -185,18 +148,13 @@ weir_status weir__sqlite_files_check(const sqlite_store *s, size_t count, weir_e
 
 static weir_status look_at_files(sqlite_store *s, found_files *found, weir_error *err)
 {
-    struct stat st;
+    struct stat st = { 0 };
     *found = (found_files){ 0 };
-    if (stat(s->path, &st) == 0) {
-        if (!S_ISREG(st.st_mode)) {
-            return weir__fail(err, WEIR_EINVAL, "\"%s\" is not a file", s->given);
-        }
-        found->database = true;
-        found->database_bytes = st.st_size > 0;
-    } else if (errno != ENOENT) {
-        return weir__side_fail(err, errno, "look at", s->given);
+    weir_status status = weir__sqlite_file_look(&s->database, &st, &found->database, err);
+    found->database_bytes = st.st_size > 0;
+    if (status == WEIR_OK) {
+        status = judge_files(s, err);
     }
-    const weir_status status = judge_files(s, err);
     if (status != WEIR_OK) {
         return status;
     }
@@ -269,8 +227,8 @@ static weir_status open_for_writing(sqlite_store *s, weir_error *err)
     if (status != WEIR_OK) {
         return status;
     }
-    s->deadline_us = weir__sqlite_deadline(s);
-    status = weir__side_lock(&s->side, s->deadline_us, err);
+    s->database.deadline_us = weir__sqlite_deadline(s);
+    status = weir__side_lock(&s->side, s->database.deadline_us, err);
     if (status != WEIR_OK) {
         return status;
     }
@@ -286,8 +244,8 @@ static weir_status open_for_writing(sqlite_store *s, weir_error *err)
         status = weir__sqlite_refuse_renamed(s, err);
     }
     if (status == WEIR_OK) {
-        status = weir__sqlite_conn_open(s, create ? SQLITE_ROLE_CREATOR : SQLITE_ROLE_WRITER,
-                                        &s->writer, err);
+        status = weir__sqlite_conn_open(
+            &s->database, create ? SQLITE_ROLE_CREATOR : SQLITE_ROLE_WRITER, &s->writer, err);
         if (status != WEIR_OK) {
             status = weir__wrap(err, status, "open \"%s\"", s->given);
         }
@@ -305,7 +263,7 @@ static weir_status open_for_writing(sqlite_store *s, weir_error *err)
         status = note_files(s, &s->writer, err);
     }
     if (status == WEIR_OK) {
-        (void)weir__sqlite_clock(s, s->writer.row.clock_us);
+        (void)weir__sqlite_clock(s, s->writer.row->clock_us);
     } else {
         remove_what_we_made(s, &found, status);
     }
@@ -326,7 +284,7 @@ static bool directory_is_writable(const sqlite_store *s)
 static weir_status try_reading(sqlite_store *s, weir_error *err)
 {
     sqlite_conn *conn = &s->readers[0];
-    weir_status status = weir__sqlite_conn_open(s, SQLITE_ROLE_READER, conn, err);
+    weir_status status = weir__sqlite_conn_open(&s->database, SQLITE_ROLE_READER, conn, err);
     if (status != WEIR_OK) {
         return weir__wrap(err, status, "open \"%s\"", s->given);
     }
@@ -338,7 +296,7 @@ static weir_status try_reading(sqlite_store *s, weir_error *err)
         status = note_files(s, conn, err);
     }
     if (status == WEIR_OK) {
-        (void)weir__sqlite_clock(s, conn->row.clock_us);
+        (void)weir__sqlite_clock(s, conn->row->clock_us);
     } else {
         weir__sqlite_conn_close(conn);
     }
@@ -374,7 +332,7 @@ static weir_status open_for_reading(sqlite_store *s, weir_error *err)
          * not change. With a WAL it would not be all, and a reader that ignored it would show an
          * old store as if it were the current one; so from the moment there is one, this handle
          * refuses to go on (weir__sqlite_read_begin). */
-        s->immutable = true;
+        s->database.immutable = true;
         status = try_reading(s, err);
     }
     if (status != WEIR_OK && s->side.created && s->side.held && status != WEIR_EIO &&
@@ -384,6 +342,49 @@ static weir_status open_for_reading(sqlite_store *s, weir_error *err)
     weir__side_unlock(&s->side);
     return status;
 }
+
+/* ---- forking ------------------------------------------------------------------------------- */
+
+static bool store_in_use(const sqlite_database *db)
+{
+    const sqlite_store *s = db->owner;
+    bool used = s->writer_taken;
+    for (size_t i = 0; i < SQLITE_READERS_MAX; i++) {
+        used = used || s->readers_taken[i];
+    }
+    return used;
+}
+
+static void store_let_go(sqlite_database *db)
+{
+    sqlite_store *s = db->owner;
+    struct stat st;
+    /* Compared, because another thread may have been about to open or to close it. */
+    if (s->side.fd >= 0 && fstat(s->side.fd, &st) == 0 && st.st_dev == s->side.dev &&
+        st.st_ino == s->side.ino) {
+        (void)close(s->side.fd);
+    }
+    s->side.fd = -1;
+    s->side.held = false;
+}
+
+static void store_disconnect(sqlite_database *db)
+{
+    sqlite_store *s = db->owner;
+    for (size_t i = 0; i < SQLITE_READERS_MAX; i++) {
+        weir__sqlite_conn_close(&s->readers[i]);
+    }
+    weir__sqlite_conn_close(&s->checkpointer);
+    weir__sqlite_conn_close(&s->writer);
+}
+
+static const sqlite_holder holder_of_store = {
+    .in_use = store_in_use,
+    .let_go = store_let_go,
+    .close = store_disconnect,
+};
+
+/* ---- handles ------------------------------------------------------------------------------- */
 
 /* A handle whose locks work and that has nothing open. */
 static weir_status allocate(sqlite_store **out, weir_error *err)
@@ -414,7 +415,14 @@ static weir_status allocate(sqlite_store **out, weir_error *err)
     if (!weir__mutex_init(&s->clock_mu)) {
         goto fail_clock_mu;
     }
-    const weir_status added = weir__sqlite_handle_add(s, err);
+    s->writer.row = &s->writer_row;
+    for (size_t i = 0; i < SQLITE_READERS_MAX; i++) {
+        s->readers[i].row = &s->reader_rows[i];
+    }
+    s->database.holder = &holder_of_store;
+    s->database.owner = s;
+    s->database.damaged = &s->damaged;
+    const weir_status added = weir__sqlite_handle_add(&s->database, err);
     if (added != WEIR_OK) {
         s->base.ops->close(&s->base);
         return added;
@@ -445,10 +453,11 @@ weir_status weir__sqlite_place(sqlite_store **out, const store_options *options,
     }
     status = copy_options(s, options, err);
     if (status == WEIR_OK) {
-        status = check_path(s, options->path.len, err);
+        status = weir__sqlite_path_check(s->given, options->path.len, judging(s), err);
     }
     if (status == WEIR_OK) {
-        status = resolve_path(s, err);
+        status = weir__sqlite_path_resolve(s->given, s->vfs, &s->texts, &s->path, err);
+        s->database.path = s->path;
     }
     if (status != WEIR_OK) {
         s->base.ops->close(&s->base);
@@ -490,63 +499,8 @@ weir_status weir__sqlite_open(weir_store **out, const store_options *options, we
         s->base.ops->close(&s->base);
         return status;
     }
-    s->at_rest = true;
+    s->database.at_rest = true;
     *out = &s->base;
-    return WEIR_OK;
-}
-
-/* Somebody else's database is opened as it is: no side file, nothing made, nothing looked for. */
-static weir_status open_as_guest(sqlite_store *s, size_t path_len, weir_error *err)
-{
-    weir_status status = WEIR_OK;
-    if (path_len == 0) {
-        s->path = ":memory:";
-    } else {
-        found_files found = { 0 };
-        status = check_path(s, path_len, err);
-        if (status == WEIR_OK) {
-            status = resolve_path(s, err);
-        }
-        if (status == WEIR_OK) {
-            status = look_at_files(s, &found, err);
-        }
-        if (status == WEIR_OK && !found.database) {
-            status = weir__fail(err, WEIR_ENOTFOUND, "there is no database \"%s\"", s->given);
-        }
-    }
-    if (status == WEIR_OK) {
-        s->deadline_us = weir__sqlite_deadline(s);
-        status = weir__sqlite_conn_open(s, SQLITE_ROLE_WRITER, &s->writer, err);
-        if (status != WEIR_OK) {
-            status = weir__wrap(err, status, "open \"%s\"", s->given);
-        } else if (path_len > 0) {
-            status = judge_files(s, err);
-        }
-    }
-    return status;
-}
-
-weir_status weir__sqlite_guest_open(sqlite_store **out, const store_options *options,
-                                    weir_error *err)
-{
-    sqlite_store *s = NULL;
-    weir_status status = allocate(&s, err);
-    if (status != WEIR_OK) {
-        return status;
-    }
-    s->guest = true;
-    status = copy_options(s, options, err);
-    if (status == WEIR_OK) {
-        s->options.open_flags = 0; /* what they say is about stores */
-        s->read_only = false;
-        status = open_as_guest(s, options->path.len, err);
-    }
-    if (status != WEIR_OK) {
-        s->base.ops->close(&s->base);
-        return status;
-    }
-    s->at_rest = true;
-    *out = s;
     return WEIR_OK;
 }
 
@@ -563,7 +517,7 @@ weir_status weir__sqlite_plan(const store_options *options, weir_buffer *sql, we
     status = look_at_files(s, &found, err);
     /* Without a WAL the file is all there is, and looking at it so leaves no file behind. */
     s->read_only = true;
-    s->immutable = !found.wal_bytes;
+    s->database.immutable = !found.wal_bytes;
     if (status == WEIR_OK && found.wal_bytes && weir__sqlite_file_exists(s, "-weir", NULL)) {
         status = weir__side_open(&s->side, s->path, true, err);
         if (status == WEIR_OK) {
@@ -576,7 +530,7 @@ weir_status weir__sqlite_plan(const store_options *options, weir_buffer *sql, we
     }
     if (status == WEIR_OK && (found.database_bytes || found.wal_bytes)) {
         conn = &s->readers[0];
-        status = weir__sqlite_conn_open(s, SQLITE_ROLE_READER, conn, err);
+        status = weir__sqlite_conn_open(&s->database, SQLITE_ROLE_READER, conn, err);
         if (status != WEIR_OK) {
             status = weir__wrap(err, status, "open \"%s\"", s->given);
         }

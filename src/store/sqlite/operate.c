@@ -69,7 +69,7 @@ static weir_status read_row(sqlite_conn *conn, int64_t target, weir_arena *arena
 static weir_status position_of_time(sqlite_conn *conn, int64_t time_us, int64_t *position,
                                     weir_error *err)
 {
-    int64_t low = 1, high = conn->row.head + 1; /* the first such event, or head + 1: none */
+    int64_t low = 1, high = conn->row->head + 1; /* the first such event, or head + 1: none */
     while (low < high) {
         const int64_t middle = low + (high - low) / 2;
         sqlite3_stmt *stmt = NULL;
@@ -114,7 +114,7 @@ static weir_status reset_items(sqlite_conn *conn, int64_t target, int64_t positi
     }
     sqlite3_bind_int64(stmt, 1, target);
     sqlite3_bind_int64(stmt, 2, position);
-    sqlite3_bind_int64(stmt, 3, conn->row.head);
+    sqlite3_bind_int64(stmt, 3, conn->row->head);
     for (;;) {
         status = weir__sqlite_step(conn, stmt, &row, err);
         if (status != WEIR_OK || !row) {
@@ -139,7 +139,7 @@ static weir_status reset_work(sqlite_conn *conn, int64_t target, const reset_ite
 {
     bool found = false;
     int64_t reread_to = 0;
-    const int64_t values[] = { target, item->reaction, item->at, conn->row.head };
+    const int64_t values[] = { target, item->reaction, item->at, conn->row->head };
     weir_status status = weir__sqlite_run_ints(conn, sql_reset_work, values, 3, err);
     if (status == WEIR_OK) {
         status = weir__sqlite_run_ints(conn, sql_reset_work_rows, values, 2, err);

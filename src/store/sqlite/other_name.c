@@ -122,10 +122,10 @@ weir_status weir__sqlite_refuse_renamed(sqlite_store *s, weir_error *err)
     if (stat(s->path, &st) != 0 || st.st_size == 0) {
         return WEIR_OK;
     }
-    if (weir__sqlite_handle_elsewhere(s, st.st_dev, st.st_ino)) {
+    if (weir__sqlite_handle_elsewhere(&s->database, st.st_dev, st.st_ino)) {
         return refuse_renamed(s, getpid(), err);
     }
-    weir_status status = weir__sqlite_conn_open(s, SQLITE_ROLE_PEEK, &conn, err);
+    weir_status status = weir__sqlite_conn_open(&s->database, SQLITE_ROLE_PEEK, &conn, err);
     if (status != WEIR_OK) {
         return weir__wrap(err, status, "open \"%s\"", s->given);
     }

@@ -289,11 +289,11 @@ static weir_status reaction_add(sqlite_conn *conn, const store_reaction_declarat
     bool row = false;
     int64_t since = 0;
     if (d->start == STORE_START_NOW) {
-        since = conn->row.head;
+        since = conn->row->head;
     } else if (d->start == STORE_START_POSITION) {
         since = d->start_position;
     }
-    weir_status status = weir__start_check(since, conn->row.head, err);
+    weir_status status = weir__start_check(since, conn->row->head, err);
     if (status == WEIR_OK) {
         status = weir__sqlite_statement(conn, sql_reaction_insert, &stmt, err);
     }

@@ -335,7 +335,7 @@ static weir_status read_stream_in(filling *f, const store_stream_query *q, weir_
         weir__error_stream(err, q->stream);
         return status;
     }
-    const int64_t base = f->conn->row.version_base;
+    const int64_t base = f->conn->row->version_base;
     int64_t low = q->backward ? q->to : q->from;
     int64_t high = q->backward ? q->from : q->to;
     low = low < base ? base : low;
@@ -447,12 +447,12 @@ static weir_status fill_from_exact(filling *f, weir_str name, const log_range *r
         return status;
     }
     version_search search = {
-        .stream = stream, .low = f->conn->row.version_base, .high = version, .bound = range->low
+        .stream = stream, .low = f->conn->row->version_base, .high = version, .bound = range->low
     };
     int64_t low = 0;
     int64_t above = version + 1;
     status = version_at(f->conn, &search, &low, err);
-    if (status == WEIR_OK && range->high < f->conn->row.head) {
+    if (status == WEIR_OK && range->high < f->conn->row->head) {
         search.low = low;
         search.bound = range->high + 1;
         status = version_at(f->conn, &search, &above, err);
@@ -703,7 +703,7 @@ static weir_status fill_by_filter(filling *f, log_range *range, weir_error *err)
 
 static weir_status read_log_in(filling *f, const store_log_query *q, weir_error *err)
 {
-    const int64_t head = f->conn->row.head; /* and everything up to it is safe */
+    const int64_t head = f->conn->row->head; /* and everything up to it is safe */
     store_chunk *chunk = f->chunk;
     log_range range = { .backward = q->backward };
 

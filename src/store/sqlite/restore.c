@@ -126,8 +126,8 @@ static weir_status source_open(const store_options *options, const char *file, s
     if (status != WEIR_OK) {
         return status;
     }
-    source->immutable = !has_wal;
-    return weir__sqlite_conn_open(source, SQLITE_ROLE_READER, &source->readers[0], err);
+    source->database.immutable = !has_wal;
+    return weir__sqlite_conn_open(&source->database, SQLITE_ROLE_READER, &source->readers[0], err);
 }
 
 static weir_status refuse_finding(const char *rule, const char *text, weir_error *err)
@@ -219,8 +219,9 @@ static weir_status make_copy(sqlite_store *s, const store_options *options, cons
 
 static weir_status file_rename(const char *from, const char *to, weir_error *err)
 {
-    return rename(from, to) == 0 || errno == ENOENT ? WEIR_OK
-                                                    : weir__side_fail(err, errno, "rename", from);
+    return rename(from, to) == 0 || errno == ENOENT
+               ? WEIR_OK
+               : weir__sqlite_file_fail(err, errno, "rename", from);
 }
 
 static bool is_there(const char *path, const char *suffix)
@@ -347,7 +348,7 @@ static weir_status put_in_place(sqlite_store *s, const char *copy, char **kept, 
     seal_restore now = { 0 };
     weir_status status = read_mark(copy, s->vfs, mark, &page, err);
     if (status == WEIR_OK && stat(copy, &st) != 0) {
-        status = weir__side_fail(err, errno, "look at", copy);
+        status = weir__sqlite_file_fail(err, errno, "look at", copy);
     }
     if (status != WEIR_OK) {
         return status;

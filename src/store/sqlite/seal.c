@@ -301,7 +301,7 @@ weir_status weir__seal_check(sqlite_store *s, bool *had_wal, weir_error *err)
         status = refuse_swapped(s, err);
         goto out;
     }
-    status = weir__sqlite_conn_open(s, SQLITE_ROLE_PEEK, &conn, err);
+    status = weir__sqlite_conn_open(&s->database, SQLITE_ROLE_PEEK, &conn, err);
     if (status == WEIR_OK && !wal_belongs(&r, fd, &wal, &conn)) {
         status = refuse_swapped(s, err);
     }
@@ -338,7 +338,7 @@ weir_status weir__seal_read(sqlite_conn *conn, unsigned char mark[16], uint32_t 
 
 static weir_status fail_record(const sqlite_store *s, weir_error *err)
 {
-    return weir__side_fail(err, errno, "write side file", s->side.path);
+    return weir__sqlite_file_fail(err, errno, "write side file", s->side.path);
 }
 
 /* The store is another one than the record knows: positions, leases and fences of the old one mean
@@ -383,7 +383,7 @@ weir_status weir__seal_adopt(sqlite_store *s, bool had_wal, bool made, weir_erro
     /* A file that was put here is still somewhere else too: from now on it differs from that. */
     if (status == WEIR_OK && !made) {
         weir__sqlite_checkpoint(s);
-        s->deadline_us = weir__sqlite_deadline(s);
+        s->database.deadline_us = weir__sqlite_deadline(s);
     }
     return status;
 }
@@ -461,7 +461,7 @@ bool weir__seal_renew(sqlite_store *s)
     if (weir__sqlite_exec(&s->writer, "PRAGMA synchronous=NORMAL", NULL) != WEIR_OK) {
         return false;
     }
-    s->sync_full = false;
+    s->database.sync_full = false;
     if (weir__seal_read(&s->writer, mark, &page, NULL) != WEIR_OK ||
         weir__sqlite_statement(&s->writer, sql_seal_renew, &stmt, NULL) != WEIR_OK) {
         return false;

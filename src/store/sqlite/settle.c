@@ -62,7 +62,7 @@ weir_status weir__sqlite_clear(sqlite_conn *conn, int64_t target, bool take, wei
 static weir_status judge_fence(const sqlite_conn *conn, int64_t is, bool leased, int64_t fence,
                                int64_t token, weir_error *err)
 {
-    if (token != 0 && token != conn->row.token) {
+    if (token != 0 && token != conn->row->token) {
         return weir__fail(err, WEIR_ELOST,
                           "the lease is lost: fence %lld was taken before the store was restored",
                           (long long)fence);

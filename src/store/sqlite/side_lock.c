@@ -17,6 +17,7 @@
 #include "base/file.h"
 #include "base/memory.h"
 #include "base/random.h"
+#include "sqlite/sqlite.h"
 
 #include <errno.h>
 #include <fcntl.h>
@@ -24,27 +25,6 @@
 #include <sys/file.h>
 #include <sys/stat.h>
 #include <unistd.h>
-
-weir_status weir__side_fail(weir_error *err, int code, const char *what, const char *path)
-{
-    char text[128];
-    if (strerror_r(code, text, sizeof text) != 0) {
-        text[0] = '\0'; /* a code without a text; store_code has it */
-    }
-    const weir_status status =
-        weir__fail(err, WEIR_EIO, "could not %s \"%s\": %s", what, path, text);
-    weir__error_store_code(err, "%d", code);
-    if (code == ENOSPC || code == EDQUOT) {
-        weir__error_detail(err,
-                           "The disk is full. The store is as it was; make room and try again.");
-    } else if (code == EACCES || code == EPERM || code == EROFS) {
-        weir__error_detail(err,
-                           "A store needs write permission on its directory and on its files.");
-    } else if (code == ENOENT) {
-        weir__error_detail(err, "The directory of a store must be there already.");
-    }
-    return status;
-}
 
 static int open_fd(const char *path, int flags)
 {
@@ -101,7 +81,7 @@ static weir_status reopen(side_lock *side, weir_error *err)
         }
         const weir_status status = weir__file_open_judge(code, side->path, judging(side), err);
         return status != WEIR_OK ? status
-                                 : weir__side_fail(err, code, "open side file", side->path);
+                                 : weir__sqlite_file_fail(err, code, "open side file", side->path);
     }
     const weir_status status = weir__file_judge(side->fd, side->path, judging(side), err);
     if (status != WEIR_OK) {
@@ -110,7 +90,7 @@ static weir_status reopen(side_lock *side, weir_error *err)
         return status;
     }
     if (!read_identity(side)) {
-        return weir__side_fail(err, errno, "look at side file", side->path);
+        return weir__sqlite_file_fail(err, errno, "look at side file", side->path);
     }
     return WEIR_OK;
 }
@@ -160,7 +140,7 @@ static weir_status wait_for_flock(side_lock *side, int64_t deadline_us, weir_err
             return WEIR_OK;
         }
         if (errno != EWOULDBLOCK && errno != EINTR) {
-            return weir__side_fail(err, errno, "lock side file", side->path);
+            return weir__sqlite_file_fail(err, errno, "lock side file", side->path);
         }
         const int64_t now_us = weir__clock_mono(clock);
         if (now_us >= deadline_us) {

@@ -55,9 +55,6 @@ bool weir__side_others(const side_lock *side);
 /* Removes the file, while the lock is held: for an opening that failed and had made it. */
 void weir__side_remove(side_lock *side);
 
-/* WEIR_EIO for an errno: could not WHAT "PATH": why. Says what to do about the common ones. */
-weir_status weir__side_fail(weir_error *err, int code, const char *what, const char *path);
-
 /* Changes the stamp. A failure only costs a wake-up, which is a hint, so it is not reported. */
 void weir__side_stamp(const side_lock *side);
 /* The stamp of an open side file; 0 when there is none. */

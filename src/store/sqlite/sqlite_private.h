@@ -6,30 +6,15 @@
 #ifndef WEIR_STORE_SQLITE_SQLITE_PRIVATE_H
 #define WEIR_STORE_SQLITE_SQLITE_PRIVATE_H
 
-#include "base/stop.h"
 #include "store/sqlite/side_lock.h"
 #include "store/sqlite/sqlite_store.h"
-
-#include <stdatomic.h>
 
 enum {
     SQLITE_SCHEMA_FIRST = 1,   /* what schema.sql and targets_schema.sql make */
     SQLITE_SCHEMA_VERSION = 2, /* and the steps of schema.c lead to           */
     SQLITE_READERS_MAX = 8,
-    SQLITE_PAGE_BYTES = 4096, /* of the database */
-    SQLITE_CHECKPOINT_PAGES_DEFAULT = 4000,
-    SQLITE_CHECKPOINT_ON_CLOSE_PAGES = 1000,
     SQLITE_CATEGORIES_CACHED_MAX = 256,
 };
-
-/* How a connection is opened. */
-typedef enum sqlite_role {
-    SQLITE_ROLE_CREATOR,      /* writes, and makes the file when there is none       */
-    SQLITE_ROLE_WRITER,       /* writes                                              */
-    SQLITE_ROLE_CHECKPOINTER, /* runs checkpoints while the writer keeps all others out */
-    SQLITE_ROLE_READER,
-    SQLITE_ROLE_PEEK, /* runs no SQL: for the bytes of the file as they are */
-} sqlite_role;
 
 /* A step from one schema to the next. `sql`: static. */
 typedef struct sqlite_upgrade {
@@ -61,6 +46,7 @@ enum { SQLITE_FILES_COUNT = 3 }; /* PATH, PATH-wal, PATH-shm */
 
 struct sqlite_store {
     weir_store base; /* first: a weir_store * is a sqlite_store * */
+    sqlite_database database;
 
     /* immutable after opening */
     store_options options; /* texts are in `texts` */
@@ -71,8 +57,6 @@ struct sqlite_store {
     const sqlite_schema *schema;
     sqlite_file files[SQLITE_FILES_COUNT];
     bool read_only;
-    bool immutable; /* read-only on a file that nobody can write: SQLite then takes no locks */
-    bool guest;     /* in a database that is no store: `writer` is all there is (open.c) */
 
     /* guarded by writer_mu */
     weir_mutex writer_mu;
@@ -83,15 +67,11 @@ struct sqlite_store {
     /* owned by whoever has taken the writer slot */
     side_lock side;
     sqlite_conn writer, checkpointer;
-    int64_t deadline_us;   /* machine's monotonic clock: when BEGIN stops waiting */
-    const weir_stop *stop; /* guest: once it is set, nothing is waited for; borrowed, may be NULL */
-    int64_t now_us;        /* of the transaction that is open */
+    sqlite_row writer_row;
+    int64_t now_us; /* of the transaction that is open */
     int64_t changes_before;
     bool events_written;         /* events carry the time themselves, weir_store need not */
-    bool sync_full;              /* what the writer's PRAGMA synchronous is now */
-    int64_t wal_pages;           /* in the WAL after our last commit */
     int64_t written_ns;          /* when the database file was last changed, as we know */
-    int64_t checkpoint_next;     /* at so many pages we try again */
     sqlite_category *categories; /* owned: ids that are committed or of this transaction */
     size_t categories_count;
 
@@ -99,24 +79,18 @@ struct sqlite_store {
     weir_mutex pool_mu;
     weir_cond pool_free;
     sqlite_conn readers[SQLITE_READERS_MAX];
+    sqlite_row reader_rows[SQLITE_READERS_MAX];
     bool readers_taken[SQLITE_READERS_MAX];
 
     /* guarded by clock_mu */
     weir_mutex clock_mu;
     weir_steady_clock clock;
 
-    /* fork.c: guarded by its handles_mu, but for what the child finds */
-    sqlite_store *next;
-    bool listed;
-    _Atomic bool at_rest;  /* opened and not being closed                          */
-    bool inherited;        /* opened by an ancestor of this process: nobody's here */
-    bool inherited_in_use; /* and some thread was inside SQLite when we were forked */
-
     /* SQLite has called the database malformed: nothing more is written to it */
     _Atomic bool damaged;
 
     /* counters for stats and tests; relaxed, nothing is derived from them */
-    _Atomic int64_t transactions, checkpoints;
+    _Atomic int64_t transactions;
 };
 
 static inline sqlite_store *sqlite_of(weir_store *base)
@@ -124,32 +98,12 @@ static inline sqlite_store *sqlite_of(weir_store *base)
     return (sqlite_store *)(void *)base;
 }
 
-/* connection.c. *conn must be zeroed; weir__sqlite_conn_close ends it, also a zeroed one. */
-weir_status weir__sqlite_conn_open(sqlite_store *s, sqlite_role role, sqlite_conn *conn,
-                                   weir_error *err);
-void weir__sqlite_conn_close(sqlite_conn *conn);
-
-/* fork.c. Every handle is known there from before its first connection until after its last. */
-weir_status weir__sqlite_handle_add(sqlite_store *s, weir_error *err);
-void weir__sqlite_handle_remove(sqlite_store *s); /* one that was never added is fine */
-/* Before a handle is opened: closes the connections that a forked child has from its parent.
- * WEIR_EMISUSE when one of them was in use at that moment. */
-weir_status weir__sqlite_inherited_close(weir_error *err);
-/* Whether another handle of this process has that file open under another name. */
-bool weir__sqlite_handle_elsewhere(const sqlite_store *s, dev_t dev, ino_t ino);
-
 /* other_name.c. Before SQLite opens the database, under the side lock. WEIR_EHELD: it was renamed,
  * and somebody has it open under its old name. */
 weir_status weir__sqlite_refuse_renamed(sqlite_store *s, weir_error *err);
 
 /* open.c. A handle that knows where its store is but has nothing open. Ended by base.ops->close. */
 weir_status weir__sqlite_place(sqlite_store **out, const store_options *options, weir_error *err);
-/* open.c. A handle on somebody else's database, for the port to tables: its writer is connected to
- * a file that exists (ENOTFOUND), or to a database in memory when the path is empty. Commits are
- * durable; nothing of a store is made or needed. Whoever has it uses the writer, waits until
- * `deadline_us`, looks after at_rest, and ends it with base.ops->close. */
-weir_status weir__sqlite_guest_open(sqlite_store **out, const store_options *options,
-                                    weir_error *err);
 
 /* open.c. Whether there is a file PATH with this suffix. *has_bytes (may be NULL): and not an empty
  * one. */
@@ -159,15 +113,6 @@ bool weir__sqlite_file_exists(const sqlite_store *s, const char *suffix, bool *h
  * opened, or the database emptied: SQLite would go on with the one that nobody finds any more. If
  * only the database is asked for (count 1), and it was removed, it is WEIR_EUNAVAILABLE. */
 weir_status weir__sqlite_files_check(const sqlite_store *s, size_t count, weir_error *err);
-
-/* What to do about a database that is damaged. */
-#define SQLITE_DAMAGED_DETAIL                                                                      \
-    "The database file is damaged. Restore a backup with weir restore, or try the \".recover\" "   \
-    "command of the sqlite3 shell on a copy."
-
-/* statement.c */
-void weir__sqlite_statements_reset(sqlite_conn *conn); /* ends every open cursor */
-void weir__sqlite_statements_free(sqlite_conn *conn);
 
 /* transaction.c. Takes the writer slot within the deadline. */
 weir_status weir__sqlite_slot_take(sqlite_store *s, int64_t deadline_us, weir_error *err);
@@ -184,7 +129,6 @@ void weir__sqlite_rollback(sqlite_store *s);
 
 /* checkpoint.c. The caller has the writer slot and the side lock, and no transaction. */
 void weir__sqlite_checkpoint(sqlite_store *s);
-int weir__sqlite_wal_hook(void *ctx, sqlite3 *db, const char *name, int pages);
 
 /* schema.c. Under the side lock, on the writer: creates, upgrades or refuses. *made: a store was
  * created. */

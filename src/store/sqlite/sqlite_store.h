@@ -1,5 +1,5 @@
-/* sqlite_store.h - what the files of the SQLite adapter share: connections, transactions,
- * statements.
+/* sqlite_store.h - what the files of the SQLite adapter share: transactions, on the connections and
+ * with the statements of the driver (sqlite/sqlite.h).
  *
  * One writing connection per handle, used under `writer_mu`, inside the side lock (the file
  * PATH-weir), inside BEGIN IMMEDIATE: always in that order. Readers are read-only connections from
@@ -9,13 +9,12 @@
 #define WEIR_STORE_SQLITE_SQLITE_STORE_H
 
 #include "base/thread.h"
+#include "sqlite/sqlite.h"
 #include "store/store.h"
-
-#include <sqlite3.h>
 
 typedef struct sqlite_store sqlite_store;
 
-/* What every transaction reads first. In a write transaction head and next move with what is
+/* What every transaction reads first (sqlite_conn.row). In a write transaction head and next move with what is
  * appended. */
 typedef struct sqlite_row {
     int64_t clock_us;     /* the latest time that the store has seen                  */
@@ -25,15 +24,6 @@ typedef struct sqlite_row {
     int64_t token;        /* of every lease and lock: made of the epoch, never 0      */
     int64_t machine_us;   /* machine.c; 0: nobody has asked in this transaction       */
 } sqlite_row;
-
-/* A connection and its prepared statements. Belongs to one thread at a time. */
-typedef struct sqlite_conn {
-    sqlite3 *db;                      /* owned */
-    struct sqlite_cached *statements; /* owned: SQL text (by address) to statement */
-    size_t statements_count, statements_capacity;
-    sqlite_row row;        /* of the transaction that is open */
-    _Atomic bool *damaged; /* borrowed from the handle: set when SQLite finds damage; may be NULL */
-} sqlite_conn;
 
 /* ---- transactions (transaction.c) --------------------------------------------------------- */
 
@@ -89,32 +79,6 @@ weir_status weir__sqlite_read_times(sqlite_store *s, sqlite_conn *conn, sqlite_t
                                     weir_error *err);
 /* The end of a lease, as the store keeps it, in store time: for those who ask. */
 int64_t weir__sqlite_held_until(const sqlite_times *now, int64_t until_us);
-
-/* ---- statements (statement.c) ------------------------------------------------------------- */
-
-/* The prepared statement for an SQL text with static storage, reset and with its bindings cleared;
- * kept by the address of the text. Borrowed; valid until the connection is closed. Finish with
- * weir__sqlite_done, or an open cursor keeps the transaction open. */
-weir_status weir__sqlite_statement(sqlite_conn *conn, const char *sql, sqlite3_stmt **out,
-                                   weir_error *err);
-/* One step. *row: whether there is one. Binding errors show up here as well. */
-weir_status weir__sqlite_step(sqlite_conn *conn, sqlite3_stmt *stmt, bool *row, weir_error *err);
-/* Runs a statement to its end, ignoring rows, and resets it. */
-weir_status weir__sqlite_run(sqlite_conn *conn, sqlite3_stmt *stmt, weir_error *err);
-void weir__sqlite_done(sqlite3_stmt *stmt); /* reset and clear; NULL is a no-op */
-/* SQL text with several statements, not cached. */
-weir_status weir__sqlite_exec(sqlite_conn *conn, const char *sql, weir_error *err);
-
-/* Binds without copying: the text must live until the statement is reset. */
-void weir__sqlite_bind_str(sqlite3_stmt *stmt, int index, weir_str text);
-/* A column's text; borrowed until the next step. */
-weir_str weir__sqlite_column_str(sqlite3_stmt *stmt, int column);
-/* The same copied into an arena; .ptr is NULL only when out of memory. */
-weir_str weir__sqlite_column_copy(sqlite3_stmt *stmt, int column, weir_arena *arena);
-
-/* SQLite's error of this connection as a weir_status with message and store_code: full disk, busy,
- * corrupt, not a database, read-only, no memory, I/O; each says what to do in `detail`. */
-weir_status weir__sqlite_fail(sqlite_conn *conn, int rc, weir_error *err, const char *what);
 
 /* ---- appending inside a transaction (append.c) --------------------------------------------- */
 

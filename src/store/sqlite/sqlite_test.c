@@ -487,7 +487,7 @@ static int read_as_nobody(void *ctx)
     if (positions.head < 2) {
         return 14;
     }
-    if (sqlite_of(store)->immutable) {
+    if (sqlite_of(store)->database.immutable) {
         char byte;
         if (write(n->opened[1], "o", 1) != 1 || read(n->written[0], &byte, 1) != 1 ||
             store->ops->positions(store, &positions, &t->err) != WEIR_EUNAVAILABLE) {

@@ -10,15 +10,6 @@
 
 extern const weir_store_ops weir__sqlite_ops;
 
-/* A guest's database has no side file; BEGIN IMMEDIATE keeps everyone out of a checkpoint. */
-static void checkpoint_of_guest(sqlite_store *s)
-{
-    if (s->writer.db != NULL && s->wal_pages >= SQLITE_CHECKPOINT_ON_CLOSE_PAGES) {
-        s->deadline_us = 0; /* nobody waits for a closing */
-        weir__sqlite_checkpoint(s);
-    }
-}
-
 static bool wal_has_bytes(const sqlite_store *s)
 {
     bool has_bytes = false;
@@ -40,8 +31,8 @@ static void close_as_last(sqlite_store *s)
     if (s->side.present || weir__side_others(&s->side)) {
         return;
     }
-    s->deadline_us = weir__sqlite_deadline(s);
-    if (weir__side_lock(&s->side, s->deadline_us, NULL) != WEIR_OK) {
+    s->database.deadline_us = weir__sqlite_deadline(s);
+    if (weir__side_lock(&s->side, s->database.deadline_us, NULL) != WEIR_OK) {
         return;
     }
     weir__side_leave(&s->side); /* taking the lock has shown us again */
@@ -61,26 +52,23 @@ static void close_as_last(sqlite_store *s)
 static void store_close(weir_store *base)
 {
     sqlite_store *s = sqlite_of(base);
-    if (s->inherited) {
+    if (s->database.inherited) {
         return; /* in a forked child it is the parent's; what can be closed is closed by fork.c */
     }
-    const bool opened = s->at_rest;
-    s->at_rest = false;
+    const bool opened = s->database.at_rest;
+    s->database.at_rest = false;
     WEIR_ASSERT(!s->writer_taken);
     for (size_t i = 0; i < SQLITE_READERS_MAX; i++) {
         WEIR_ASSERT(!s->readers_taken[i]);
         weir__sqlite_conn_close(&s->readers[i]);
     }
-    if (s->guest) {
-        checkpoint_of_guest(s);
-    }
     weir__sqlite_conn_close(&s->checkpointer);
-    if (!s->guest && opened) {
+    if (opened) {
         close_as_last(s);
     }
     weir__sqlite_conn_close(&s->writer);
     weir__side_close(&s->side);
-    weir__sqlite_handle_remove(s);
+    weir__sqlite_handle_remove(&s->database);
     weir__sqlite_categories_forget(s);
     weir__free(s->categories);
     weir__mutex_destroy(&s->clock_mu);
@@ -100,7 +88,7 @@ static weir_status store_now(weir_store *base, int64_t *now_us, weir_error *err)
     if (status != WEIR_OK) {
         return status;
     }
-    *now_us = weir__sqlite_clock(s, conn->row.clock_us);
+    *now_us = weir__sqlite_clock(s, conn->row->clock_us);
     weir__sqlite_read_end(s, conn);
     return WEIR_OK;
 }
@@ -133,9 +121,9 @@ static weir_status store_positions_get(weir_store *base, store_positions *out, w
         return status;
     }
     /* One writer at a time: what is committed is complete, so everything is safe. */
-    at = (store_positions){ .head = conn->row.head,
-                            .safe = conn->row.head,
-                            .now_us = weir__sqlite_clock(s, conn->row.clock_us) };
+    at = (store_positions){ .head = conn->row->head,
+                            .safe = conn->row->head,
+                            .now_us = weir__sqlite_clock(s, conn->row->clock_us) };
     status = weir__sqlite_epoch(conn, at.epoch, sizeof at.epoch, err);
     if (status == WEIR_OK) {
         memcpy(at.log, at.epoch, sizeof at.log);
@@ -205,7 +193,7 @@ static weir_status store_test_seed(weir_store *base, int64_t position_base, int6
     if (status != WEIR_OK) {
         return status;
     }
-    if (conn->row.head != 0) {
+    if (conn->row->head != 0) {
         status =
             weir__fail(err, WEIR_EMISUSE, "only an empty store can be given another beginning");
         goto out;

@@ -618,8 +618,8 @@ weir_status weir__sqlite_poll(weir_store *base, store_poll *poll, weir_error *er
     if (status != WEIR_OK) {
         return status;
     }
-    result.head = conn->row.head;
-    result.safe = conn->row.head;
+    result.head = conn->row->head;
+    result.safe = conn->row->head;
     status = weir__sqlite_read_times(s, conn, &now, err);
     result.now_us = now.store_us;
     if (status == WEIR_OK) {

@@ -16,7 +16,6 @@
 static const char sql_begin_write[] = "BEGIN IMMEDIATE";
 static const char sql_begin_read[] = "BEGIN";
 static const char sql_commit[] = "COMMIT";
-static const char sql_rollback[] = "ROLLBACK";
 
 const store_options *weir__sqlite_options(const sqlite_store *s)
 {
@@ -132,7 +131,7 @@ weir_status weir__sqlite_row_read(sqlite_store *s, sqlite_conn *conn, weir_error
     const int64_t base = sqlite3_column_int64(stmt, 2);
     const int64_t last = sqlite3_column_int64(stmt, 4);
     const int64_t last_us = sqlite3_column_int64(stmt, 5);
-    conn->row = (sqlite_row){
+    *conn->row = (sqlite_row){
         .clock_us = clock_us > last_us ? clock_us : last_us,
         .head = last,
         .next = (last > base ? last : base) + 1,
@@ -150,16 +149,8 @@ out:
 
 void weir__sqlite_rollback(sqlite_store *s)
 {
-    weir__sqlite_statements_reset(&s->writer);
-    /* SQLite has undone it already after some failures, such as a full disk. */
-    if (sqlite3_get_autocommit(s->writer.db) == 0 &&
-        run_plain(&s->writer, sql_rollback, NULL) != WEIR_OK &&
-        sqlite3_get_autocommit(s->writer.db) == 0) {
-        /* No memory, not even for that. Closing undoes it as well and needs none; the next
-         * transaction opens another connection. */
-        weir__sqlite_conn_close(&s->writer);
-    }
-    weir__sqlite_categories_forget(s); /* some may have been of this transaction */
+    weir__sqlite_conn_rollback(&s->writer); /* if it is closed, the next one opens another */
+    weir__sqlite_categories_forget(s);      /* some may have been of this transaction */
 }
 
 /* With sync=normal a commit is not synced, unless the transaction hands out a fence. One that is
@@ -169,13 +160,13 @@ static weir_status set_sync(sqlite_store *s, uint32_t flags, weir_error *err)
 {
     const bool hint = (flags & SQLITE_TX_HINT) != 0;
     const bool full = (flags & SQLITE_TX_DURABLE) != 0 || (!s->options.sync_normal && !hint);
-    if (full == s->sync_full) {
+    if (full == s->database.sync_full) {
         return WEIR_OK;
     }
     const weir_status status = weir__sqlite_exec(
         &s->writer, full ? "PRAGMA synchronous=FULL" : "PRAGMA synchronous=NORMAL", err);
     if (status == WEIR_OK) {
-        s->sync_full = full;
+        s->database.sync_full = full;
     }
     return status;
 }
@@ -184,7 +175,7 @@ static weir_status begin_immediate(sqlite_store *s, uint32_t flags, weir_error *
 {
     weir_status status = WEIR_OK;
     if (s->writer.db == NULL) { /* see weir__sqlite_rollback */
-        status = weir__sqlite_conn_open(s, SQLITE_ROLE_WRITER, &s->writer, err);
+        status = weir__sqlite_conn_open(&s->database, SQLITE_ROLE_WRITER, &s->writer, err);
     }
     if (status == WEIR_OK) {
         status = set_sync(s, flags, err);
@@ -194,7 +185,8 @@ static weir_status begin_immediate(sqlite_store *s, uint32_t flags, weir_error *
     }
     status = run_plain(&s->writer, sql_begin_write, err);
     if (status == WEIR_EBUSY) {
-        return fail_busy(s, s->deadline_us, "another program that writes to the database", err);
+        return fail_busy(s, s->database.deadline_us, "another program that writes to the database",
+                         err);
     }
     if (status != WEIR_OK) {
         return status;
@@ -235,7 +227,7 @@ weir_status weir__sqlite_write_begin_until(sqlite_store *s, uint32_t flags, int6
                            s->side.path);
     }
     if (status == WEIR_OK) {
-        s->deadline_us = deadline_us;
+        s->database.deadline_us = deadline_us;
         status = weir__sqlite_files_check(s, SQLITE_FILES_COUNT, err);
         if (status == WEIR_OK) {
             status = weir__seal_running(s, err);
@@ -255,7 +247,7 @@ weir_status weir__sqlite_write_begin_until(sqlite_store *s, uint32_t flags, int6
         weir__sqlite_slot_give(s);
         return status;
     }
-    s->now_us = weir__sqlite_clock(s, s->writer.row.clock_us);
+    s->now_us = weir__sqlite_clock(s, s->writer.row->clock_us);
     s->changes_before = sqlite3_total_changes64(s->writer.db);
     s->events_written = false;
     *conn = &s->writer;
@@ -319,7 +311,7 @@ weir_status weir__sqlite_write_end(sqlite_store *s, weir_status status, bool wak
     }
     if (changed) {
         atomic_fetch_add_explicit(&s->transactions, 1, memory_order_relaxed);
-        if (s->wal_pages >= s->checkpoint_next) {
+        if (s->database.wal_pages >= s->database.checkpoint_next) {
             weir__sqlite_checkpoint(s);
         }
     }
@@ -378,7 +370,7 @@ static weir_status refuse_changed(const sqlite_store *s, weir_error *err)
 {
     bool has_bytes = false;
     struct stat st;
-    if (!s->immutable) {
+    if (!s->database.immutable) {
         return WEIR_OK;
     }
     (void)weir__sqlite_file_exists(s, "-wal", &has_bytes);
@@ -406,7 +398,7 @@ weir_status weir__sqlite_read_begin(sqlite_store *s, sqlite_conn **conn, weir_er
         return status;
     }
     if (taken->db == NULL) {
-        status = weir__sqlite_conn_open(s, SQLITE_ROLE_READER, taken, err);
+        status = weir__sqlite_conn_open(&s->database, SQLITE_ROLE_READER, taken, err);
         if (status != WEIR_OK) {
             pool_give(s, taken);
             return status;
@@ -440,6 +432,6 @@ weir_status weir__sqlite_read_now(sqlite_store *s, sqlite_conn *conn, int64_t *n
                                   weir_error *err)
 {
     (void)err;
-    *now_us = weir__sqlite_clock(s, conn->row.clock_us);
+    *now_us = weir__sqlite_clock(s, conn->row->clock_us);
     return WEIR_OK;
 }

@@ -310,9 +310,9 @@ static void a_hint_is_not_synced_and_what_comes_after_it_is(void **state)
     /* A worker's beat is one, an append is none. */
     const store_worker worker = { .name = weir__str("w"), .host = weir__str("h") };
     assert_int_equal(t->store->ops->worker_beat(t->store, &worker, 1000, &t->err), WEIR_OK);
-    assert_false(store_of(t)->sync_full);
+    assert_false(store_of(t)->database.sync_full);
     assert_int_equal(testing_append(t->store, "order-1", &t->err), WEIR_OK);
-    assert_true(store_of(t)->sync_full);
+    assert_true(store_of(t)->database.sync_full);
 }
 
 static void every_connection_has_the_settings_that_keep_processes_safe(void **state)
@@ -320,8 +320,8 @@ static void every_connection_has_the_settings_that_keep_processes_safe(void **st
     testing *t = *state;
     sqlite_store *s = store_of(t);
     sqlite_conn *reader = NULL;
-    s->options.checkpoint_pages = 1;
-    s->checkpoint_next = 1;
+    s->database.checkpoint_pages = 1;
+    s->database.checkpoint_next = 1;
     assert_int_equal(testing_append(t->store, "order-1", &t->err), WEIR_OK);
     assert_non_null(s->checkpointer.db);
     assert_int_equal(weir__sqlite_read_begin(s, &reader, &t->err), WEIR_OK);
@@ -348,7 +348,7 @@ static void the_wal_is_started_over_and_does_not_grow_with_the_log(void **state)
     for (int i = 0; i < 300; i++) {
         assert_int_equal(testing_append(other, "order-1", &t->err), WEIR_OK);
     }
-    assert_true(sqlite_of(other)->checkpoints > 3);
+    assert_true(sqlite_of(other)->database.checkpoints > 3);
     assert_true(testing_bytes(t, "-wal") < 60 * 4096);
     assert_string_equal(testing_check(other), "");
     testing_close(&other);
@@ -365,15 +365,15 @@ static void a_reader_that_stays_stops_checkpoints_but_no_append(void **state)
     for (int i = 0; i < 200; i++) {
         assert_int_equal(testing_append(other, "order-1", &t->err), WEIR_OK);
     }
-    const int64_t tries = sqlite_of(other)->checkpoints;
+    const int64_t tries = sqlite_of(other)->database.checkpoints;
     assert_true(tries > 3 && tries < 100); /* it tries now and then, not with every commit */
     assert_true(testing_bytes(t, "-wal") > 200 * 4096);
-    assert_int_equal(reader->row.head, 1); /* and the reader still sees what it saw */
+    assert_int_equal(reader->row->head, 1); /* and the reader still sees what it saw */
     weir__sqlite_read_end(store_of(t), reader);
     for (int i = 0; i < 50; i++) {
         assert_int_equal(testing_append(other, "order-1", &t->err), WEIR_OK);
     }
-    assert_true(sqlite_of(other)->wal_pages < 200);     /* started over */
+    assert_true(sqlite_of(other)->database.wal_pages < 200);     /* started over */
     assert_true(testing_bytes(t, "-wal") < 200 * 4096); /* and cut */
     testing_close(&other);
 }
@@ -389,11 +389,11 @@ static void a_checkpoint_does_not_wait_for_a_foreign_writer(void **state)
     assert_int_equal(sqlite3_exec(db, "BEGIN IMMEDIATE", NULL, NULL, NULL), SQLITE_OK);
     assert_int_equal(weir__sqlite_slot_take(s, INT64_MAX, &t->err), WEIR_OK);
     assert_int_equal(weir__side_lock(&s->side, 0, &t->err), WEIR_OK);
-    s->deadline_us = INT64_MAX; /* the append before it had all the time in the world */
+    s->database.deadline_us = INT64_MAX; /* the append before it had all the time in the world */
     weir__sqlite_checkpoint(s);
     weir__side_unlock(&s->side);
     weir__sqlite_slot_give(s);
-    assert_int_equal(s->checkpoints, 0);
+    assert_int_equal(s->database.checkpoints, 0);
     assert_int_equal(sqlite3_exec(db, "ROLLBACK", NULL, NULL, NULL), SQLITE_OK);
     (void)sqlite3_close(db);
     assert_int_equal(testing_append(t->store, "order-1", &t->err), WEIR_OK);
@@ -464,7 +464,7 @@ static void a_checkpoint_of_another_handle_is_no_swap(void **state)
         assert_int_equal(testing_append(t->store, "order-1", &t->err), WEIR_OK);
         assert_int_equal(testing_append(other, "order-1", &t->err), WEIR_OK);
     }
-    assert_true(sqlite_of(other)->checkpoints > 0);
+    assert_true(sqlite_of(other)->database.checkpoints > 0);
     testing_close(&other);
     assert_int_equal(testing_head(t->store), 40);
 }

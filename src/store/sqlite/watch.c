@@ -78,7 +78,7 @@ weir_status weir__sqlite_watch_open(weir_store *base, store_watch **out, weir_er
     watch->item = -1;
     watch->inotify = inotify_init1(IN_NONBLOCK | IN_CLOEXEC);
     if (watch->inotify < 0) {
-        status = weir__side_fail(err, errno, "watch", s->given);
+        status = weir__sqlite_file_fail(err, errno, "watch", s->given);
         weir__error_detail(err, "The number of inotify instances of a user is limited: see "
                                 "fs.inotify.max_user_instances.");
         goto out;
@@ -137,7 +137,7 @@ weir_status weir__sqlite_watch_wait(store_watch *watch, int32_t timeout_ms, bool
         struct pollfd item = { .fd = watch->inotify, .events = POLLIN };
         const int rc = poll(&item, 1, (int)(left_ms < LOOK_MS ? left_ms : LOOK_MS));
         if (rc < 0 && errno != EINTR) {
-            return weir__side_fail(err, errno, "wait for", watch->path);
+            return weir__sqlite_file_fail(err, errno, "wait for", watch->path);
         }
         if (rc == 0) {
             watch_follow(watch);

@@ -1,4 +1,4 @@
-/* fork.c - what a forked child makes of the stores that its parent has open.
+/* fork.c - what a forked child makes of the databases that its parent has open.
  *
  * SQLite's locks belong to the process, and its memory of them is copied by a fork while the locks
  * are not. A connection that the child opens to the same file counts as one more of those that hold
@@ -7,7 +7,7 @@
  * it is the other way round: the lock belongs to the open file, which the child shares, so it
  * outlives a holder that dies.
  *
- * So a child lets go of every side file at once, and of the inherited connections before it opens
+ * So a child lets go of every file with such a lock at once (sqlite_holder.let_go), and of the inherited connections before it opens
  * one of its own. Closing those gives back memory and descriptors and does nothing else: none of
  * our connections checkpoints when it is closed, none is inside a transaction, and a process cannot
  * take back locks of another. A child that was forked while some thread was inside SQLite is
@@ -15,8 +15,8 @@
  *
  * INVARIANTS
  *   (1) A handle is in `handles` from before its first connection until after its last one.
- *   (2) Some thread may be inside SQLite only while a handle is not `at_rest`, its writer slot is
- *       taken, or one of its readers is.
+ *   (2) Some thread may be inside SQLite only while a handle is not `at_rest`, or its holder says
+ *       that it is in use.
  *   (3) What is in `inherited` was opened by an ancestor. Only memory of ours and descriptors are
  *       reachable from it; the handle itself stays with whoever still has a pointer to it.
  *
@@ -24,42 +24,27 @@
  * lists.
  */
 #include "base/error.h"
-#include "store/sqlite/sqlite_private.h"
+#include "sqlite/sqlite.h"
 
 #include <string.h>
-#include <sys/stat.h>
-#include <unistd.h>
 
 static weir_mutex handles_mu = { .raw = PTHREAD_MUTEX_INITIALIZER };
 /* guarded by handles_mu */
-static sqlite_store *handles;
-static sqlite_store *inherited;
+static sqlite_database *handles;
+static sqlite_database *inherited;
 
 static pthread_once_t fork_once = PTHREAD_ONCE_INIT;
 static bool fork_handlers_missing; /* immutable after fork_once */
 
-static bool is_in_use(const sqlite_store *s)
-{
-    bool used = !s->at_rest || s->writer_taken;
-    for (size_t i = 0; i < SQLITE_READERS_MAX; i++) {
-        used = used || s->readers_taken[i];
-    }
-    return used;
-}
-
 /* Nothing here but what a child of a process with threads may do: no allocation, no other lock. */
-static void let_go(sqlite_store *s)
+static void let_go(sqlite_database *db)
 {
-    struct stat st;
-    s->inherited = true;
-    s->inherited_in_use = is_in_use(s);
-    /* Compared, because another thread may have been about to open or to close it. */
-    if (s->side.fd >= 0 && fstat(s->side.fd, &st) == 0 && st.st_dev == s->side.dev &&
-        st.st_ino == s->side.ino) {
-        (void)close(s->side.fd);
+    const sqlite_holder *holder = db->holder;
+    db->inherited = true;
+    db->inherited_in_use = !db->at_rest || (holder->in_use != NULL && holder->in_use(db));
+    if (holder->let_go != NULL) {
+        holder->let_go(db);
     }
-    s->side.fd = -1;
-    s->side.held = false;
 }
 
 static void before_fork(void) WEIR_NO_LOCK_CHECK
@@ -77,11 +62,11 @@ static void in_child(void) WEIR_NO_LOCK_CHECK
     /* Locked by a thread with another number: made anew instead of unlocked. */
     handles_mu = (weir_mutex){ .raw = PTHREAD_MUTEX_INITIALIZER };
     while (handles != NULL) {
-        sqlite_store *s = handles;
-        handles = s->next;
-        let_go(s);
-        s->next = inherited;
-        inherited = s;
+        sqlite_database *db = handles;
+        handles = db->next;
+        let_go(db);
+        db->next = inherited;
+        inherited = db;
     }
 }
 
@@ -90,41 +75,40 @@ static void register_handlers(void)
     fork_handlers_missing = pthread_atfork(before_fork, in_parent, in_child) != 0;
 }
 
-weir_status weir__sqlite_handle_add(sqlite_store *s, weir_error *err)
+weir_status weir__sqlite_handle_add(sqlite_database *db, weir_error *err)
 {
     if (pthread_once(&fork_once, register_handlers) != 0 || fork_handlers_missing) {
         return weir__fail(err, WEIR_ENOMEM, "could not allocate a handle");
     }
     weir__lock(&handles_mu);
-    s->next = handles;
-    handles = s;
-    s->listed = true;
+    db->next = handles;
+    handles = db;
+    db->listed = true;
     weir__unlock(&handles_mu);
     return WEIR_OK;
 }
 
-void weir__sqlite_handle_remove(sqlite_store *s)
+void weir__sqlite_handle_remove(sqlite_database *db)
 {
     weir__lock(&handles_mu);
-    for (sqlite_store **at = &handles; s->listed && *at != NULL; at = &(*at)->next) {
-        if (*at == s) {
-            *at = s->next;
+    for (sqlite_database **at = &handles; db->listed && *at != NULL; at = &(*at)->next) {
+        if (*at == db) {
+            *at = db->next;
             break;
         }
     }
-    s->listed = false;
+    db->listed = false;
     weir__unlock(&handles_mu);
 }
 
-bool weir__sqlite_handle_elsewhere(const sqlite_store *s, dev_t dev, ino_t ino)
+bool weir__sqlite_handle_elsewhere(const sqlite_database *db, dev_t dev, ino_t ino)
 {
     bool found = false;
     weir__lock(&handles_mu);
-    for (const sqlite_store *other = handles; other != NULL && !found; other = other->next) {
-        /* Once it is at rest, its files are known and stay as they are. */
-        found = other != s && atomic_load(&other->at_rest) && other->files[0].name != NULL &&
-                other->files[0].dev == dev && other->files[0].ino == ino &&
-                strcmp(other->path, s->path) != 0;
+    for (const sqlite_database *other = handles; other != NULL && !found; other = other->next) {
+        /* Once it is at rest, its file is known and stays as it is. */
+        found = other != db && atomic_load(&other->at_rest) && other->ino != 0 &&
+                other->dev == dev && other->ino == ino && strcmp(other->path, db->path) != 0;
     }
     weir__unlock(&handles_mu);
     return found;
@@ -134,23 +118,19 @@ weir_status weir__sqlite_inherited_close(weir_error *err)
 {
     weir_status status = WEIR_OK;
     weir__lock(&handles_mu);
-    for (const sqlite_store *s = inherited; s != NULL && status == WEIR_OK; s = s->next) {
-        if (s->inherited_in_use) {
-            status =
-                weir__fail(err, WEIR_EMISUSE,
-                           "this process was forked while \"%s\" was in use by a thread", s->given);
+    for (const sqlite_database *db = inherited; db != NULL && status == WEIR_OK; db = db->next) {
+        if (db->inherited_in_use) {
+            status = weir__fail(err, WEIR_EMISUSE,
+                                "this process was forked while \"%s\" was in use by a thread",
+                                db->given);
             weir__error_detail(err, "Fork while no call into the library is running, or start "
                                     "another program in the child.");
         }
     }
     while (status == WEIR_OK && inherited != NULL) {
-        sqlite_store *s = inherited;
-        inherited = s->next;
-        for (size_t i = 0; i < SQLITE_READERS_MAX; i++) {
-            weir__sqlite_conn_close(&s->readers[i]);
-        }
-        weir__sqlite_conn_close(&s->checkpointer);
-        weir__sqlite_conn_close(&s->writer);
+        sqlite_database *db = inherited;
+        inherited = db->next;
+        db->holder->close(db);
     }
     weir__unlock(&handles_mu);
     return status;

@@ -8,7 +8,7 @@
  */
 #include "base/assert.h"
 #include "base/error.h"
-#include "store/sqlite/sqlite_private.h"
+#include "sqlite/sqlite.h"
 
 #include <string.h>
 
