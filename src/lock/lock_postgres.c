@@ -167,8 +167,8 @@ static const pg_manner lock_manner = {
 };
 
 /* url, db: outlive the connection. */
-static weir_status connect(const store_url *url, pg_database *db, pg_conn *conn,
-                           const char *application, weir_error *err)
+static weir_status session_connect(const store_url *url, pg_database *db, pg_conn *conn,
+                                   const char *application, weir_error *err)
 {
     pg_place at = { .host = "" };
     const char *extra[] = { "application_name", application, NULL, NULL, NULL, NULL, NULL };
@@ -702,7 +702,7 @@ weir_status weir__lock_postgres(named_lock **out, store_url *url, const lock_req
     if (status == WEIR_OK) {
         (void)snprintf(application, sizeof application, "weir lock %.*s", (int)q->name.len,
                        q->name.ptr);
-        status = connect(&l->url, &l->database, &l->conn, application, err);
+        status = session_connect(&l->url, &l->database, &l->conn, application, err);
     }
     if (status == WEIR_OK) {
         status = session_acquire(l, q, err);
@@ -772,7 +772,7 @@ weir_status weir__lock_postgres_list(const store_url *url, lock_list *list, weir
     PGresult *result = NULL;
     store_lock_list notes = { 0 };
     size_t capacity = 0;
-    weir_status status = connect(url, &database, &conn, "weir locks", err);
+    weir_status status = session_connect(url, &database, &conn, "weir locks", err);
     if (status != WEIR_OK) {
         return status; /* there may be no libpq to clear anything with */
     }

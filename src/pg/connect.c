@@ -150,7 +150,8 @@ const pg_manner weir__pg_guest = {
     .hello = guest_hello,
     .refusal = weir__pg_foreign_status,
     .cancels = true,
-    /* Whose statement it is knows how long it takes; a connection that is dead is noticed by TCP. */
+    /* Whose statement it is knows how long it takes; a connection that is dead is noticed by
+     * TCP. */
     .answer_us = PG_ANSWER_US_LONG,
 };
 
@@ -544,7 +545,6 @@ weir_status weir__pg_connect(pg_database *db, pg_conn *conn, const char *const *
     words_fill(&words, db, extra);
     conn->database = db;
     conn->serial = atomic_fetch_add(&db->connections, 1) + 1;
-    conn->prepared_count = 0;
     conn->prepared_again = 0;
     conn->told_us = 0;
     conn->unsynced = false;

@@ -14,7 +14,7 @@
 #include "base/error.h"
 #include "base/random.h"
 #include "base/str.h"
-#include "pg/pg.h"
+#include "pg/pg_private.h"
 
 #include <errno.h>
 #include <inttypes.h>
@@ -105,13 +105,13 @@ void weir__pg_disconnect(pg_conn *conn)
         pq.PQfinish(conn->raw);
     }
     conn->raw = NULL;
-    conn->prepared_count = 0;
+    weir__pg_prepared_forget(conn);
     conn->told_us = 0;
 }
 
 /* ---- running ------------------------------------------------------------------------------ */
 
-static weir_status lost(pg_conn *conn, const char *why, weir_error *err)
+static weir_status conn_lost(pg_conn *conn, const char *why, weir_error *err)
 {
     char message[400];
     weir__pg_one_line(pq.PQerrorMessage(conn->raw), message, sizeof message);
@@ -122,7 +122,7 @@ static weir_status lost(pg_conn *conn, const char *why, weir_error *err)
                       message[0] == '\0' ? "" : ": ", message);
 }
 
-static weir_status not_sent(pg_conn *conn, weir_error *err)
+static weir_status conn_not_sent(pg_conn *conn, weir_error *err)
 {
     char message[400];
     weir__pg_one_line(conn->raw == NULL ? "" : pq.PQerrorMessage(conn->raw), message,
@@ -217,8 +217,8 @@ bool weir__pg_cancel(PGconn *raw, pg_wait *w, int64_t *first_us)
     return sent;
 }
 
-/* All results of what was sent; the first that failed counts, or else the last with rows. */
-static weir_status collect(pg_conn *conn, int64_t deadline_us, PGresult **out, weir_error *err)
+weir_status weir__pg_collect(pg_conn *conn, int sent, int64_t deadline_us, PGresult **out,
+                             weir_error *err)
 {
     PGresult *kept = NULL;
     const char *why = NULL;
@@ -226,6 +226,9 @@ static weir_status collect(pg_conn *conn, int64_t deadline_us, PGresult **out, w
                      .stop = conn->stop,
                      .grace_us = conn->stop_grace_us };
     int64_t cancelled_us = 0;
+    if (sent != 1) {
+        return conn_lost(conn, "the statement could not be sent", err);
+    }
     for (;;) {
         if (!weir__pg_await(conn->raw, &wait, &why)) {
             /* The answer says whether it was done by then. */
@@ -234,7 +237,7 @@ static weir_status collect(pg_conn *conn, int64_t deadline_us, PGresult **out, w
                 continue;
             }
             pq.PQclear(kept);
-            return lost(conn, why, err);
+            return conn_lost(conn, why, err);
         }
         PGresult *result = pq.PQgetResult(conn->raw);
         if (result == NULL) {
@@ -250,7 +253,7 @@ static weir_status collect(pg_conn *conn, int64_t deadline_us, PGresult **out, w
     if (kept == NULL || pq.PQstatus(conn->raw) != CONNECTION_OK ||
         (pq.PQresultStatus(kept) == PGRES_FATAL_ERROR && ends_session(kept))) {
         pq.PQclear(kept);
-        return lost(conn, "the server ended the session", err);
+        return conn_lost(conn, "the server ended the session", err);
     }
     const ExecStatusType type = pq.PQresultStatus(kept);
     if (type != PGRES_TUPLES_OK && type != PGRES_COMMAND_OK && type != PGRES_EMPTY_QUERY) {
@@ -274,97 +277,104 @@ static weir_status collect(pg_conn *conn, int64_t deadline_us, PGresult **out, w
     return WEIR_OK;
 }
 
-typedef struct values {
-    const char *ptrs[PG_PARAMS_MAX];
-    int formats[PG_PARAMS_MAX];
-} values;
-
-static void values_of(const pg_params *p, values *v)
+/* What a statement of binary parameters sends; `values` has to live as long. */
+pg_plain weir__pg_plain_of(const pg_params *p, pg_values *values)
 {
-    for (int i = 0; p != NULL && i < p->count; i++) {
+    const int count = p == NULL ? 0 : p->count;
+    for (int i = 0; i < count; i++) {
         /* A value of no bytes still needs an address: NULL is NULL. */
-        v->ptrs[i] = p->offsets[i] == SIZE_MAX ? NULL
-                     : p->bytes.ptr == NULL    ? ""
-                                               : p->bytes.ptr + p->offsets[i];
-        v->formats[i] = 1;
+        values->ptrs[i] = p->offsets[i] == SIZE_MAX ? NULL
+                          : p->bytes.ptr == NULL    ? ""
+                                                    : p->bytes.ptr + p->offsets[i];
+        values->formats[i] = 1;
     }
+    return (pg_plain){ .count = count,
+                       .types = p == NULL ? NULL : p->types,
+                       .values = values->ptrs,
+                       .lengths = p == NULL ? NULL : p->lengths,
+                       .formats = values->formats };
 }
 
-static weir_status begin(pg_conn *conn, const pg_params *params, weir_error *err)
+weir_status weir__pg_send(pg_conn *conn, const pg_sending *s, PGresult **result, weir_error *err)
 {
+    const pg_plain *p = &s->plain;
+    const int sent = pq.PQsendQueryParams(conn->raw, s->text, p->count, p->types, p->values,
+                                          p->lengths, p->formats, (int)s->format);
+    return weir__pg_collect(conn, sent, s->deadline_us, result, err);
+}
+
+weir_status weir__pg_send_text(pg_conn *conn, const char *sql, const pg_params *params,
+                               PGresult **result, weir_error *err)
+{
+    pg_values values;
+    const pg_sending s = { .text = sql,
+                           .plain = weir__pg_plain_of(params, &values),
+                           .format = PG_BINARY,
+                           .deadline_us = weir__pg_deadline_us(conn->database->answer_us) };
+    return weir__pg_send(conn, &s, result, err);
+}
+
+weir_status weir__pg_send_begin(pg_conn *conn, const pg_params *params, weir_error *err)
+{
+    const pg_manner *manner = conn->database->manner;
     conn->sqlstate[0] = '\0';
     conn->outcome = PG_NOT_SENT;
     if (params != NULL && params->failed) {
         return weir__fail(err, WEIR_ENOMEM, "could not allocate the parameters of a statement");
     }
     if (conn->raw == NULL || !weir__pg_still_there(conn)) {
-        return not_sent(conn, err);
+        return conn_not_sent(conn, err);
     }
-    return WEIR_OK;
+    return manner->before != NULL ? manner->before(conn, err) : WEIR_OK;
 }
 
-static weir_status send_text(pg_conn *conn, const char *sql, const pg_params *params,
-                             int64_t deadline_us, PGresult **result, weir_error *err)
-{
-    values v;
-    values_of(params, &v);
-    const int count = params == NULL ? 0 : params->count;
-    const int sent =
-        pq.PQsendQueryParams(conn->raw, sql, count, params == NULL ? NULL : params->types, v.ptrs,
-                             params == NULL ? NULL : params->lengths, v.formats, 1);
-    return sent == 1 ? collect(conn, deadline_us, result, err)
-                     : lost(conn, "the statement could not be sent", err);
-}
-
-weir_status weir__pg_send_text(pg_conn *conn, const char *sql, const pg_params *params,
-                               PGresult **result, weir_error *err)
-{
-    return send_text(conn, sql, params, pg_mono_us() + conn->database->answer_us, result, err);
-}
-
-static weir_status before(pg_conn *conn, const pg_params *params, weir_error *err)
-{
-    const pg_manner *manner = conn->database->manner;
-    const weir_status status = begin(conn, params, err);
-    return status == WEIR_OK && manner->before != NULL ? manner->before(conn, err) : status;
-}
-
-/* What is sent for a constant text; NULL: no memory. */
-static const char *text_of(pg_conn *conn, const char *sql)
+const char *weir__pg_text_of(pg_conn *conn, const char *sql, weir_error *err)
 {
     pg_database *db = conn->database;
-    return db->manner->text == NULL ? sql : db->manner->text(db, sql);
+    const char *text = db->manner->text == NULL ? sql : db->manner->text(db, sql);
+    if (text == NULL) {
+        conn->outcome = PG_NOT_SENT;
+        (void)weir__fail(err, WEIR_ENOMEM, "could not allocate a statement");
+    }
+    return text;
+}
+
+int64_t weir__pg_deadline_us(int64_t answer_us)
+{
+    const int64_t now_us = pg_mono_us();
+    return answer_us > INT64_MAX - now_us ? INT64_MAX : now_us + answer_us;
 }
 
 weir_status weir__pg_run_text(pg_conn *conn, const char *sql, pg_params *params, int64_t answer_us,
                               PGresult **result, weir_error *err)
 {
-    const char *text = text_of(conn, sql);
+    pg_values values;
     const int64_t wait_us = answer_us == 0 ? conn->database->answer_us : answer_us;
+    const char *text = weir__pg_text_of(conn, sql, err);
     *result = NULL;
     if (text == NULL) {
-        conn->outcome = PG_NOT_SENT;
-        return weir__fail(err, WEIR_ENOMEM, "could not allocate a statement");
+        return WEIR_ENOMEM;
     }
-    const weir_status status = before(conn, params, err);
-    return status == WEIR_OK ? send_text(conn, text, params, pg_mono_us() + wait_us, result, err)
-                             : status;
+    const weir_status status = weir__pg_send_begin(conn, params, err);
+    if (status != WEIR_OK) {
+        return status;
+    }
+    const pg_sending s = { .text = text,
+                           .plain = weir__pg_plain_of(params, &values),
+                           .format = PG_BINARY,
+                           .deadline_us = weir__pg_deadline_us(wait_us) };
+    return weir__pg_send(conn, &s, result, err);
 }
 
 weir_status weir__pg_run_script_rows(pg_conn *conn, const char *sql, int64_t answer_us,
                                      PGresult **result, weir_error *err)
 {
-    const int64_t now_us = pg_mono_us();
-    const int64_t deadline_us = answer_us > INT64_MAX - now_us ? INT64_MAX : now_us + answer_us;
+    const int64_t deadline_us = weir__pg_deadline_us(answer_us);
     *result = NULL;
-    const weir_status status = before(conn, NULL, err);
-    if (status != WEIR_OK) {
-        return status;
-    }
-    if (pq.PQsendQuery(conn->raw, sql) != 1) {
-        return lost(conn, "the statement could not be sent", err);
-    }
-    return collect(conn, deadline_us, result, err);
+    const weir_status status = weir__pg_send_begin(conn, NULL, err);
+    return status == WEIR_OK
+               ? weir__pg_collect(conn, pq.PQsendQuery(conn->raw, sql), deadline_us, result, err)
+               : status;
 }
 
 weir_status weir__pg_run_script(pg_conn *conn, const char *sql, int64_t answer_us, weir_error *err)
@@ -375,164 +385,16 @@ weir_status weir__pg_run_script(pg_conn *conn, const char *sql, int64_t answer_u
     return status;
 }
 
-static int64_t deadline_after(int64_t answer_us)
-{
-    const int64_t now_us = pg_mono_us();
-    return answer_us > INT64_MAX - now_us ? INT64_MAX : now_us + answer_us;
-}
-
 weir_status weir__pg_run_plain(pg_conn *conn, const char *sql, const pg_plain *plain,
                                int64_t answer_us, PGresult **result, weir_error *err)
 {
     *result = NULL;
-    const weir_status status = before(conn, NULL, err);
+    const weir_status status = weir__pg_send_begin(conn, NULL, err);
     if (status != WEIR_OK) {
         return status;
     }
-    if (pq.PQsendQueryParams(conn->raw, sql, plain->count, plain->types, plain->values,
-                             plain->lengths, plain->formats, 0) != 1) {
-        return lost(conn, "the statement could not be sent", err);
-    }
-    return collect(conn, deadline_after(answer_us), result, err);
-}
-
-weir_status weir__pg_prepare_plain(pg_conn *conn, const char *name, const char *sql,
-                                   const pg_plain *plain, int64_t answer_us, weir_error *err)
-{
-    PGresult *result = NULL;
-    weir_status status = before(conn, NULL, err);
-    if (status != WEIR_OK) {
-        return status;
-    }
-    status = pq.PQsendPrepare(conn->raw, name, sql, plain->count, plain->types) == 1
-                 ? collect(conn, deadline_after(answer_us), &result, err)
-                 : lost(conn, "the statement could not be sent", err);
-    pq.PQclear(result);
-    return status;
-}
-
-weir_status weir__pg_run_prepared(pg_conn *conn, const char *name, const pg_plain *plain,
-                                  int64_t answer_us, PGresult **result, weir_error *err)
-{
-    *result = NULL;
-    const weir_status status = before(conn, NULL, err);
-    if (status != WEIR_OK) {
-        return status;
-    }
-    if (pq.PQsendQueryPrepared(conn->raw, name, plain->count, plain->values, plain->lengths,
-                               plain->formats, 0) != 1) {
-        return lost(conn, "the statement could not be sent", err);
-    }
-    return collect(conn, deadline_after(answer_us), result, err);
-}
-
-enum { PREPARED_NAME_BYTES = 48 };
-
-uint64_t weir__pg_text_hash(const char *text)
-{
-    uint64_t hash = UINT64_C(14695981039346656037); /* FNV-1a */
-    for (; *text != '\0'; text++) {
-        hash = (hash ^ (unsigned char)*text) * UINT64_C(1099511628211);
-    }
-    return hash;
-}
-
-/* The name under which a text is prepared on this connection; prepares it if it is not. The name
- * says what the text is: should a pooler hand us a session in which somebody else has prepared, the
- * same name is still the same statement. */
-static weir_status prepared_name(pg_conn *conn, const char *sql, const char *text,
-                                 const pg_params *params, int64_t deadline_us,
-                                 char name[PREPARED_NAME_BYTES], weir_error *err)
-{
-    PGresult *result = NULL;
-    uint64_t hash = 0;
-    for (size_t i = 0; i < conn->prepared_count; i++) {
-        if (conn->prepared[i].sql == sql) {
-            hash = conn->prepared[i].hash;
-        }
-    }
-    const bool known = hash != 0;
-    hash = known ? hash : weir__pg_text_hash(text);
-    (void)snprintf(name, PREPARED_NAME_BYTES, "weir_%016" PRIx64 "_%u", hash, conn->prepared_again);
-    if (known) {
-        return WEIR_OK;
-    }
-    WEIR_ASSERT(conn->prepared_count < PG_STATEMENTS_MAX);
-    if (pq.PQsendPrepare(conn->raw, name, text, params == NULL ? 0 : params->count,
-                         params == NULL ? NULL : params->types) != 1) {
-        (void)lost(conn, "the statement could not be sent", err);
-    } else {
-        weir_status status = collect(conn, deadline_us, &result, err);
-        pq.PQclear(result);
-        if (status == WEIR_OK) {
-            conn->prepared[conn->prepared_count++] =
-                (struct pg_prepared){ .sql = sql, .hash = hash };
-        }
-        if (conn->outcome != PG_LOST) {
-            return status;
-        }
-    }
-    conn->outcome = PG_NOT_SENT; /* preparing does nothing */
-    return weir__wrap(err, WEIR_EUNAVAILABLE, "could not prepare a statement");
-}
-
-static weir_status run_prepared(pg_conn *conn, const char *sql, const char *text,
-                                const pg_params *params, int64_t deadline_us, PGresult **result,
-                                weir_error *err)
-{
-    char name[PREPARED_NAME_BYTES];
-    values v;
-    const weir_status status = prepared_name(conn, sql, text, params, deadline_us, name, err);
-    if (status != WEIR_OK) {
-        return status;
-    }
-    values_of(params, &v);
-    if (pq.PQsendQueryPrepared(conn->raw, name, params == NULL ? 0 : params->count, v.ptrs,
-                               params == NULL ? NULL : params->lengths, v.formats, 1) != 1) {
-        return lost(conn, "the statement could not be sent", err);
-    }
-    return collect(conn, deadline_us, result, err);
-}
-
-bool weir__pg_prepared_gone(const pg_conn *conn)
-{
-    return conn->outcome == PG_REFUSED &&
-           (strcmp(conn->sqlstate, "26000") == 0 || strcmp(conn->sqlstate, "42P05") == 0 ||
-            strcmp(conn->sqlstate, "0A000") == 0);
-}
-
-bool weir__pg_prepares(const pg_conn *conn)
-{
-    const int32_t asked = conn->database->prepare;
-    return asked == 1 || (asked == 0 && !conn->server.pooled);
-}
-
-weir_status weir__pg_run(pg_conn *conn, const pg_call *call, PGresult **result, weir_error *err)
-{
-    const char *text = text_of(conn, call->sql);
-    *result = NULL;
-    if (text == NULL) {
-        conn->outcome = PG_NOT_SENT;
-        return weir__fail(err, WEIR_ENOMEM, "could not allocate a statement");
-    }
-    weir_status status = before(conn, call->params, err);
-    if (status != WEIR_OK) {
-        return status;
-    }
-    const int64_t deadline_us =
-        pg_mono_us() + (call->answer_us == 0 ? conn->database->answer_us : call->answer_us);
-    if (!weir__pg_prepares(conn)) {
-        return send_text(conn, text, call->params, deadline_us, result, err);
-    }
-    status = run_prepared(conn, call->sql, text, call->params, deadline_us, result, err);
-    if (weir__pg_prepared_gone(conn)) {
-        /* Under other names from here on. This statement goes without one, once; inside a
-         * transaction, which has failed with it, the next one does. */
-        conn->prepared_count = 0;
-        conn->prepared_again++;
-        if (pq.PQtransactionStatus(conn->raw) == PQTRANS_IDLE) {
-            status = send_text(conn, text, call->params, deadline_us, result, err);
-        }
-    }
-    return status;
+    const pg_sending s = { .text = sql,
+                           .plain = *plain,
+                           .deadline_us = weir__pg_deadline_us(answer_us) };
+    return weir__pg_send(conn, &s, result, err);
 }

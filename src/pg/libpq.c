@@ -26,7 +26,7 @@ static bool symbol_load(void *library, const char *name, void *slot)
     return true;
 }
 
-static void load(void)
+static void library_load(void)
 {
     void *library = dlopen("libpq.so.5", RTLD_NOW | RTLD_LOCAL);
     const char *missing = NULL;
@@ -53,7 +53,7 @@ static void load(void)
 
 weir_status weir__libpq_load(weir_error *err)
 {
-    (void)pthread_once(&loaded_once, load);
+    (void)pthread_once(&loaded_once, library_load);
     if (!loaded) {
         return weir__fail(err, WEIR_EUNAVAILABLE,
                           "could not load PostgreSQL's client library (Debian: apt-get install "

@@ -24,7 +24,7 @@ void weir__pg_params_free(pg_params *p)
     *p = (pg_params){ 0 };
 }
 
-static void put(pg_params *p, const void *ptr, size_t len)
+static void bytes_put(pg_params *p, const void *ptr, size_t len)
 {
     if (!p->failed && len > 0 && !weir__buffer_add(&p->bytes, ptr, len)) {
         p->failed = true;
@@ -34,13 +34,13 @@ static void put(pg_params *p, const void *ptr, size_t len)
 static void put_i32(pg_params *p, int32_t value)
 {
     const uint32_t big = htobe32((uint32_t)value);
-    put(p, &big, sizeof big);
+    bytes_put(p, &big, sizeof big);
 }
 
 static void put_i64(pg_params *p, int64_t value)
 {
     const uint64_t big = htobe64((uint64_t)value);
-    put(p, &big, sizeof big);
+    bytes_put(p, &big, sizeof big);
 }
 
 /* A new parameter whose value begins at the end of the buffer; false: there is no room for it. */
@@ -95,7 +95,7 @@ void weir__pg_add_bool(pg_params *p, bool value)
 {
     const char byte = value ? 1 : 0;
     if (begin(p, PG_OID_BOOL)) {
-        put(p, &byte, 1);
+        bytes_put(p, &byte, 1);
         end(p);
     }
 }
@@ -103,7 +103,7 @@ void weir__pg_add_bool(pg_params *p, bool value)
 static void add_typed_text(pg_params *p, Oid type, weir_str value)
 {
     if (begin(p, type)) {
-        put(p, value.ptr, value.len);
+        bytes_put(p, value.ptr, value.len);
         end(p);
     }
 }
@@ -121,7 +121,7 @@ void weir__pg_add_json(pg_params *p, weir_str value)
 void weir__pg_add_bytes(pg_params *p, const void *ptr, size_t len)
 {
     if (begin(p, PG_OID_BYTEA)) {
-        put(p, ptr, len);
+        bytes_put(p, ptr, len);
         end(p);
     }
 }
@@ -184,7 +184,7 @@ void weir__pg_push_bool(pg_params *p, bool value)
 {
     const char byte = value ? 1 : 0;
     put_i32(p, 1);
-    put(p, &byte, 1);
+    bytes_put(p, &byte, 1);
     p->array_count++;
 }
 
@@ -195,7 +195,7 @@ void weir__pg_push_text(pg_params *p, weir_str value)
         return;
     }
     put_i32(p, (int32_t)value.len);
-    put(p, value.ptr, value.len);
+    bytes_put(p, value.ptr, value.len);
     p->array_count++;
 }
 

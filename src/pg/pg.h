@@ -1,5 +1,5 @@
-/* pg.h - the driver for PostgreSQL: connections, statements on them, pools of them. It knows nothing
- * of events, nor of any table.
+/* pg.h - the driver for PostgreSQL: connections, statements on them, pools of them. It knows
+ * nothing of events, nor of any table.
  *
  * Statements are constant texts, prepared once per connection (unless prepare=off), known by the
  * address of their text, with binary parameters and results; or texts of the moment, as they are.
@@ -21,7 +21,8 @@
 
 enum {
     PG_POOL_MAX_DEFAULT = 8,
-    PG_STATEMENTS_MAX = 128,
+    PG_STATEMENTS_MAX = 128, /* constants */
+    PG_TEXTS_MAX = 16,       /* and others, prepared on one connection */
     PG_SETTINGS_BYTES = 256,
     PG_FAREWELL_BYTES = 200,
     PG_VERSION_LEAST = 150000, /* PostgreSQL 15 */
@@ -49,6 +50,16 @@ typedef enum pg_outcome {
     PG_LOST = 3,     /* sent, and no answer: it may have happened                            */
 } pg_outcome;
 
+/* A statement that was prepared, or, if it is a text, will be the next time (prepared.c). */
+typedef struct pg_prepared {
+    const char *sql; /* a constant, known by its address; or `text` */
+    char *text;      /* owned; NULL: it is a constant */
+    bool named;      /* the server has it */
+    unsigned again;  /* with the hash of what was sent, its name */
+    uint64_t hash;
+    uint64_t used; /* a text: when last, in runs of texts */
+} pg_prepared;
+
 /* The tag is not pg_conn: that is the one of libpq's PGconn. */
 typedef struct pg_connection {
     pg_database *database; /* borrowed */
@@ -63,12 +74,10 @@ typedef struct pg_connection {
     bool ended;       /* the server has said goodbye */
     bool refused;     /* the last attempt to connect: waiting does not help (password, database) */
     char farewell[PG_FAREWELL_BYTES]; /* the server's words for that; "" if it gave none */
-    struct pg_prepared {
-        const char *sql; /* known by its address */
-        uint64_t hash;   /* of the text as it was sent: its name */
-    } prepared[PG_STATEMENTS_MAX];
+    pg_prepared prepared[PG_STATEMENTS_MAX + PG_TEXTS_MAX];
     size_t prepared_count;
-    unsigned prepared_again; /* how often names were given up: part of the name */
+    unsigned prepared_again; /* how often names were given up: part of the next one */
+    uint64_t prepared_used;  /* how often texts were */
     int64_t told_us;         /* for pg_manner.before: what it told the session last; 0: nothing */
     char settings
         [PG_SETTINGS_BYTES]; /* pooled: SQL that each transaction has to begin with; or "" */
@@ -96,8 +105,8 @@ typedef struct pg_manner {
     int64_t answer_us; /* how long an answer is waited for, unless it was said otherwise */
 } pg_manner;
 
-/* Whoever works in a database that is somebody else's: connections are set up so that results do not
- * depend on a role's settings, and take SQL as it is. 55P03 is WEIR_EHELD, 40P01 and 40001
+/* Whoever works in a database that is somebody else's: connections are set up so that results do
+ * not depend on a role's settings, and take SQL as it is. 55P03 is WEIR_EHELD, 40P01 and 40001
  * WEIR_ECONFLICT, all other refusals WEIR_EIO. */
 extern const pg_manner weir__pg_guest;
 
@@ -176,7 +185,7 @@ bool weir__pg_cancel(PGconn *raw, pg_wait *w, int64_t *first_us);
  * asking the server. Pre: it is connected. */
 bool weir__pg_still_there(pg_conn *conn);
 
-/* ---- statements (connection.c) --------------------------------------------------------------- */
+/* ---- statements (connection.c, prepared.c) -------------------------------------------------- */
 
 typedef enum pg_repeat {
     PG_ONCE = 0, /* sent and no answer: WEIR_EUNKNOWN                                        */
@@ -219,18 +228,11 @@ typedef struct pg_plain {
 /* One statement, as it is; the result is text. */
 weir_status weir__pg_run_plain(pg_conn *conn, const char *sql, const pg_plain *plain,
                                int64_t answer_us, PGresult **result, weir_error *err);
-/* The same in two steps. A prepare that was not answered has done nothing. */
-weir_status weir__pg_prepare_plain(pg_conn *conn, const char *name, const char *sql,
-                                   const pg_plain *plain, int64_t answer_us, weir_error *err);
-weir_status weir__pg_run_prepared(pg_conn *conn, const char *name, const pg_plain *plain,
-                                  int64_t answer_us, PGresult **result, weir_error *err);
-/* Part of a prepared statement's name: should a pooler hand us a session in which somebody else has
- * prepared, the same name is still the same statement. */
-uint64_t weir__pg_text_hash(const char *text);
-/* Whether statements are to be prepared on this connection (?prepare=, or no pooler in between). */
-bool weir__pg_prepares(const pg_conn *conn);
-/* Somebody has dropped what was prepared, or its plan no longer fits: nothing has happened. */
-bool weir__pg_prepared_gone(const pg_conn *conn);
+/* The same for a statement that comes again and again: prepared the second time (prepared.c). Its
+ * plan then knows no values after a while; it is for statements whose plan should not depend on
+ * them. Pre: no transaction is open. */
+weir_status weir__pg_run_again(pg_conn *conn, const char *sql, const pg_plain *plain,
+                               int64_t answer_us, PGresult **result, weir_error *err);
 
 /* ---- refusals (connection.c) ----------------------------------------------------------------- */
 

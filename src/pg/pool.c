@@ -78,7 +78,7 @@ void weir__pg_pool_close(pg_pool *pool)
 
 /* The first free one that is connected, else the first free one: few connections do the work of
  * many threads, and the others stay closed. */
-static pg_conn *pick_locked(pg_pool *pool) WEIR_REQUIRES(pool->mu)
+static pg_conn *conn_pick_locked(pg_pool *pool) WEIR_REQUIRES(pool->mu)
 {
     pg_conn *found = NULL;
     for (size_t i = 0; i < pool->size; i++) {
@@ -95,22 +95,22 @@ static pg_conn *pick_locked(pg_pool *pool) WEIR_REQUIRES(pool->mu)
 }
 
 /* Waits for a connection to become free. */
-static pg_conn *await_locked(pg_pool *pool, int64_t deadline_us) WEIR_REQUIRES(pool->mu)
+static pg_conn *conn_await_locked(pg_pool *pool, int64_t deadline_us) WEIR_REQUIRES(pool->mu)
 {
-    pg_conn *conn = pick_locked(pool);
+    pg_conn *conn = conn_pick_locked(pool);
     bool in_time = true;
     while (conn == NULL && in_time) {
         pool->waiting++;
         in_time = weir__cond_wait_until(&pool->free, &pool->mu, deadline_us);
         pool->waiting--;
-        conn = pick_locked(pool);
+        conn = conn_pick_locked(pool);
     }
     return conn;
 }
 
 /* The server could not be reached: waits a little, and for less when a connection is given back
  * that works. It may be one of the few that the server grants us. */
-static void rest(pg_pool *pool, int64_t until_us)
+static void pool_rest(pg_pool *pool, int64_t until_us)
 {
     weir__lock(&pool->mu);
     pool->resting++;
@@ -126,13 +126,13 @@ static bool is_crowded(const weir_error *err)
 }
 
 /* May have died while nobody used it: running a statement on it tells. */
-static weir_status take(pg_pool *pool, int64_t deadline_us, pg_conn **out, weir_error *err)
+static weir_status conn_take(pg_pool *pool, int64_t deadline_us, pg_conn **out, weir_error *err)
 {
     pg_database *db = pool->database;
     const int64_t deadline = deadline_us == 0 ? pg_mono_us() + db->busy_us : deadline_us;
     for (int attempt = 0;; attempt++) {
         weir__lock(&pool->mu);
-        pg_conn *conn = await_locked(pool, deadline);
+        pg_conn *conn = conn_await_locked(pool, deadline);
         if (conn == NULL) {
             weir__unlock(&pool->mu);
             return weir__fail(err, WEIR_EBUSY,
@@ -161,7 +161,7 @@ static weir_status take(pg_pool *pool, int64_t deadline_us, pg_conn **out, weir_
         if (err != NULL && !is_crowded(err) && db->away_cb != NULL) {
             db->away_cb(err);
         }
-        rest(pool, pg_mono_us() + pause_us);
+        pool_rest(pool, pg_mono_us() + pause_us);
     }
 }
 
@@ -171,7 +171,7 @@ weir_status weir__pg_pool_take(pg_pool *pool, int64_t deadline_us, pg_conn **out
         deadline_us == 0 ? pg_mono_us() + pool->database->busy_us : deadline_us;
     for (;;) {
         pg_conn *conn = NULL;
-        const weir_status status = take(pool, deadline, &conn, err);
+        const weir_status status = conn_take(pool, deadline, &conn, err);
         if (status != WEIR_OK) {
             return status;
         }
@@ -229,13 +229,13 @@ void weir__pg_give(pg_conn *conn)
 
 typedef enum verdict { FINAL, AGAIN_AT_ONCE, AGAIN_LATER } verdict;
 
-static bool is_state(const pg_conn *conn, const char *sqlstate)
+static bool sqlstate_is(const pg_conn *conn, const char *sqlstate)
 {
     return strcmp(conn->sqlstate, sqlstate) == 0;
 }
 
 /* Whether a statement that failed may be tried again; *reconnect: not on this connection. */
-static verdict judge(const pg_conn *conn, const pg_call *call, bool *reconnect)
+static verdict call_judge(const pg_conn *conn, const pg_call *call, bool *reconnect)
 {
     *reconnect = false;
     switch (conn->outcome) {
@@ -244,10 +244,10 @@ static verdict judge(const pg_conn *conn, const pg_call *call, bool *reconnect)
     case PG_LOST:
         return call->repeat == PG_REPEAT ? AGAIN_LATER : FINAL;
     case PG_REFUSED:
-        if (is_state(conn, "40P01") || is_state(conn, "40001")) {
+        if (sqlstate_is(conn, "40P01") || sqlstate_is(conn, "40001")) {
             return AGAIN_AT_ONCE; /* undone by the server for the sake of others */
         }
-        if (is_state(conn, "25006")) {
+        if (sqlstate_is(conn, "25006")) {
             *reconnect = true; /* a server that has become a standby: look for the primary */
             return AGAIN_LATER;
         }
@@ -265,7 +265,7 @@ weir_status weir__pg_pool_call(pg_pool *pool, const pg_call *call, PGresult **re
     for (int attempt = 0;; attempt++) {
         pg_conn *conn = NULL;
         bool reconnect = false;
-        weir_status status = take(pool, deadline, &conn, err);
+        weir_status status = conn_take(pool, deadline, &conn, err);
         if (status != WEIR_OK) {
             return status;
         }
@@ -278,7 +278,7 @@ weir_status weir__pg_pool_call(pg_pool *pool, const pg_call *call, PGresult **re
             weir__pg_give(conn);
             return WEIR_OK;
         }
-        const verdict end = judge(conn, call, &reconnect);
+        const verdict end = call_judge(conn, call, &reconnect);
         const bool lost = conn->outcome == PG_LOST;
         if (reconnect) {
             weir__pg_disconnect(conn);

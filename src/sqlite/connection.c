@@ -56,7 +56,7 @@ static bool immutable_uri(weir_buffer *out, const char *path)
     return ok && weir__buffer_add(out, "?immutable=1", sizeof "?immutable=1"); /* with its NUL */
 }
 
-static int open_flags(const sqlite_database *db, sqlite_role role)
+static int role_flags(const sqlite_database *db, sqlite_role role)
 {
     int flags = SQLITE_OPEN_NOMUTEX;
     switch (role) {
@@ -87,8 +87,8 @@ static int wal_hook(void *ctx, sqlite3 *raw, const char *name, int pages)
     return SQLITE_OK;
 }
 
-static weir_status configure(sqlite_database *db, sqlite_role role, sqlite_conn *conn,
-                             weir_error *err)
+static weir_status conn_configure(sqlite_database *db, sqlite_role role, sqlite_conn *conn,
+                                  weir_error *err)
 {
     const bool writer = role == SQLITE_ROLE_CREATOR || role == SQLITE_ROLE_WRITER;
     const bool sync_full = db->guest || !writer || !db->sync_normal;
@@ -140,7 +140,7 @@ weir_status weir__sqlite_conn_open(sqlite_database *db, sqlite_role role, sqlite
         }
         name = uri.ptr;
     }
-    const int rc = sqlite3_open_v2(name, &conn->db, open_flags(db, role), db->vfs);
+    const int rc = sqlite3_open_v2(name, &conn->db, role_flags(db, role), db->vfs);
     if (rc != SQLITE_OK) {
         /* The extended code is not on yet, and it is what tells a directory from a missing file. */
         const int extended = conn->db == NULL ? rc : sqlite3_extended_errcode(conn->db);
@@ -149,7 +149,7 @@ weir_status weir__sqlite_conn_open(sqlite_database *db, sqlite_role role, sqlite
     }
     conn->damaged = db->damaged;
     if (role != SQLITE_ROLE_PEEK) {
-        status = configure(db, role, conn, err);
+        status = conn_configure(db, role, conn, err);
     }
 out:
     if (status != WEIR_OK) {

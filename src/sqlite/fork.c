@@ -7,11 +7,12 @@
  * it is the other way round: the lock belongs to the open file, which the child shares, so it
  * outlives a holder that dies.
  *
- * So a child lets go of every file with such a lock at once (sqlite_holder.let_go), and of the inherited connections before it opens
- * one of its own. Closing those gives back memory and descriptors and does nothing else: none of
- * our connections checkpoints when it is closed, none is inside a transaction, and a process cannot
- * take back locks of another. A child that was forked while some thread was inside SQLite is
- * refused: nobody can say what that thread has left half-done in memory.
+ * So a child lets go of every file with such a lock at once (sqlite_holder.let_go), and of the
+ * inherited connections before it opens one of its own. Closing those gives back memory and
+ * descriptors and does nothing else: none of our connections checkpoints when it is closed, none is
+ * inside a transaction, and a process cannot take back locks of another. A child that was forked
+ * while some thread was inside SQLite is refused: nobody can say what that thread has left
+ * half-done in memory.
  *
  * INVARIANTS
  *   (1) A handle is in `handles` from before its first connection until after its last one.
@@ -37,7 +38,7 @@ static pthread_once_t fork_once = PTHREAD_ONCE_INIT;
 static bool fork_handlers_missing; /* immutable after fork_once */
 
 /* Nothing here but what a child of a process with threads may do: no allocation, no other lock. */
-static void let_go(sqlite_database *db)
+static void handle_let_go(sqlite_database *db)
 {
     const sqlite_holder *holder = db->holder;
     db->inherited = true;
@@ -64,7 +65,7 @@ static void in_child(void) WEIR_NO_LOCK_CHECK
     while (handles != NULL) {
         sqlite_database *db = handles;
         handles = db->next;
-        let_go(db);
+        handle_let_go(db);
         db->next = inherited;
         inherited = db;
     }

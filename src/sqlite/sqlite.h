@@ -1,8 +1,8 @@
-/* sqlite.h - the driver for SQLite: connections to a database file, statements on them, checkpoints,
- * and what a forked child lets go of. It knows nothing of events, nor of any table.
+/* sqlite.h - the driver for SQLite: connections to a database file, statements on them,
+ * checkpoints, and what a forked child lets go of. It knows nothing of events, nor of any table.
  *
- * THREADS  A connection belongs to one thread at a time. Of a database, what is marked so belongs to
- * whoever's turn it is to write.
+ * THREADS  A connection belongs to one thread at a time. Of a database, what is marked so belongs
+ * to whoever's turn it is to write.
  */
 #ifndef WEIR_SQLITE_SQLITE_H
 #define WEIR_SQLITE_SQLITE_H
@@ -19,6 +19,7 @@
 enum {
     SQLITE_PAGE_BYTES = 4096, /* of the databases that are made here */
     SQLITE_CHECKPOINT_PAGES_DEFAULT = 4000,
+    SQLITE_TEXTS_MAX = 16, /* statements that are kept by what they say */
 };
 
 /* How a connection is opened. */
@@ -30,11 +31,20 @@ typedef enum sqlite_role {
     SQLITE_ROLE_PEEK, /* runs no SQL: for the bytes of the file as they are */
 } sqlite_role;
 
+/* A statement whose text has no static storage. */
+typedef struct sqlite_text {
+    char *sql;          /* owned; NULL: none */
+    sqlite3_stmt *stmt; /* owned */
+    uint64_t used;      /* when last, in uses of texts */
+} sqlite_text;
+
 /* A connection and its prepared statements. Belongs to one thread at a time. */
 typedef struct sqlite_conn {
     sqlite3 *db;                      /* owned */
     struct sqlite_cached *statements; /* owned: SQL text (by address) to statement */
     size_t statements_count, statements_capacity;
+    sqlite_text texts[SQLITE_TEXTS_MAX];
+    uint64_t texts_used;
     struct sqlite_row *row; /* borrowed: what its owner keeps with the transaction; may be NULL */
     _Atomic bool *damaged;  /* borrowed: set when SQLite finds damage; may be NULL */
 } sqlite_conn;
@@ -140,6 +150,11 @@ bool weir__sqlite_handle_elsewhere(const sqlite_database *db, dev_t dev, ino_t i
  * weir__sqlite_done, or an open cursor keeps the transaction open. */
 weir_status weir__sqlite_statement(sqlite_conn *conn, const char *sql, sqlite3_stmt **out,
                                    weir_error *err);
+/* The same for other texts: what was kept under one; NULL: nothing. It is as it was left. */
+sqlite3_stmt *weir__sqlite_text_find(sqlite_conn *conn, const char *sql);
+/* Keeps a statement of this connection under a text, so that it is found the next time, until
+ * others are used more. stmt: moved. false: out of memory, it is finalized. */
+bool weir__sqlite_text_keep(sqlite_conn *conn, const char *sql, sqlite3_stmt *stmt);
 /* One step. *row: whether there is one. Binding errors show up here as well. */
 weir_status weir__sqlite_step(sqlite_conn *conn, sqlite3_stmt *stmt, bool *row, weir_error *err);
 /* Runs a statement to its end, ignoring rows, and resets it. */

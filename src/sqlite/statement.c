@@ -1,10 +1,11 @@
-/* statement.c - prepared statements, kept per connection by the address of their text; SQLite's
- * errors.
+/* statement.c - prepared statements, kept per connection: constants by the address of their text,
+ * others by what it says; SQLite's errors.
  *
  * INVARIANTS
  *   (1) A statement is handed out reset and without bindings.
  *   (2) The table of statements is open-addressed, its capacity a power of two, at most half full.
- *   (3) SQL texts have static storage, so an address names one text for as long as we run.
+ *   (3) Constants have static storage, so an address names one text for as long as we run. Of other
+ *       texts there are a few; the one least lately used gives way.
  */
 #include "base/assert.h"
 #include "base/error.h"
@@ -12,7 +13,10 @@
 
 #include <string.h>
 
-enum { STATEMENTS_CAPACITY_MIN = 64 };
+enum {
+    STATEMENTS_CAPACITY_MIN = 64,
+    TEXT_KEPT_BYTES_MAX = 16384, /* a longer one gives way first */
+};
 
 struct sqlite_cached {
     const char *sql;    /* static; NULL: free slot */
@@ -137,6 +141,43 @@ weir_status weir__sqlite_statement(sqlite_conn *conn, const char *sql, sqlite3_s
     return WEIR_OK;
 }
 
+sqlite3_stmt *weir__sqlite_text_find(sqlite_conn *conn, const char *sql)
+{
+    for (size_t i = 0; i < SQLITE_TEXTS_MAX; i++) {
+        sqlite_text *text = &conn->texts[i];
+        if (text->sql != NULL && strcmp(text->sql, sql) == 0) {
+            text->used = strlen(sql) > TEXT_KEPT_BYTES_MAX ? 0 : ++conn->texts_used;
+            return text->stmt;
+        }
+    }
+    return NULL;
+}
+
+static void text_forget(sqlite_text *text)
+{
+    (void)sqlite3_finalize(text->stmt); /* NULL is a no-op */
+    weir__free(text->sql);
+    *text = (sqlite_text){ 0 };
+}
+
+bool weir__sqlite_text_keep(sqlite_conn *conn, const char *sql, sqlite3_stmt *stmt)
+{
+    sqlite_text *oldest = &conn->texts[0];
+    for (size_t i = 1; i < SQLITE_TEXTS_MAX; i++) {
+        oldest = conn->texts[i].used < oldest->used ? &conn->texts[i] : oldest;
+    }
+    text_forget(oldest);
+    const size_t len = strlen(sql);
+    oldest->sql = weir__strndup(sql, len);
+    oldest->stmt = stmt;
+    oldest->used = len > TEXT_KEPT_BYTES_MAX ? 0 : ++conn->texts_used;
+    if (oldest->sql == NULL) {
+        text_forget(oldest);
+        return false;
+    }
+    return true;
+}
+
 weir_status weir__sqlite_step(sqlite_conn *conn, sqlite3_stmt *stmt, bool *row, weir_error *err)
 {
     const int rc = sqlite3_step(stmt);
@@ -217,4 +258,7 @@ void weir__sqlite_statements_free(sqlite_conn *conn)
     conn->statements = NULL;
     conn->statements_count = 0;
     conn->statements_capacity = 0;
+    for (size_t i = 0; i < SQLITE_TEXTS_MAX; i++) {
+        text_forget(&conn->texts[i]);
+    }
 }

@@ -11,8 +11,8 @@
 #include "sqlite/sqlite.h"
 #include "store/store.h"
 
-/* Whoever has it sets database.at_rest: it is so while no call is inside SQLite and no transaction is
- * open. */
+/* Whoever has it sets database.at_rest: it is so while no call is inside SQLite and no transaction
+ * is open. */
 typedef struct sqlite_base {
     sqlite_database database;
     weir_arena texts;

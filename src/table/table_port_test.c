@@ -10,6 +10,7 @@
 #include <stddef.h>
 #include <stdio.h>
 #include <stdlib.h>
+#include <sys/wait.h>
 #include <unistd.h>
 
 #include <cmocka.h>
@@ -809,6 +810,32 @@ static void a_cell_is_equal_to_itself_as_a_value(void **state)
     weir__table_result_free(&kept);
 }
 
+/* What it has from its parent is closed, with the statements that are kept there; a session of its
+ * own works. */
+static void C12_a_forked_child_opens_a_session_of_its_own(void **state)
+{
+    fixture *f = *state;
+    int status = 0;
+    run(f, "INSERT INTO jobs (state) VALUES ('parent')");
+    const pid_t child = fork();
+    assert_true(child >= 0);
+    if (child == 0) {
+        table_db *db = NULL;
+        table_session *s = NULL;
+        const table_statement insert = { .sql = "INSERT INTO jobs (state) VALUES ('child')" };
+        const bool done =
+            weir__table_open(&db, &(table_options){ .url = f->url }, &f->err) == WEIR_OK &&
+            weir__table_session_open(db, &s, &f->err) == WEIR_OK &&
+            weir__table_run(s, &insert, NULL, &f->err) == WEIR_OK &&
+            weir__table_run(f->s, &insert, NULL, &f->err) == WEIR_EMISUSE;
+        _exit(done ? 0 : 1);
+    }
+    assert_int_equal(waitpid(child, &status, 0), child);
+    assert_int_equal(status, 0);
+    run(f, "SELECT state FROM jobs ORDER BY id");
+    expect_rows(f, "{\"state\":\"parent\"}{\"state\":\"child\"}");
+}
+
 int main(int argc, char **argv)
 {
     if (argc > 1) {
@@ -846,6 +873,7 @@ int main(int argc, char **argv)
         TABLE_TEST(memory_has_one_connection),
         TABLE_TEST(a_connection_of_the_callers_is_left_as_it_is),
         TABLE_TEST(another_that_wrote_in_between_is_a_conflict),
+        TABLE_TEST(C12_a_forked_child_opens_a_session_of_its_own),
         TABLE_TEST(a_table_is_described),
         TABLE_TEST(a_table_is_the_same_to_every_session),
         TABLE_TEST(C39_hostile_names_are_names),

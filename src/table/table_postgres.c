@@ -2,7 +2,7 @@
  * the driver (pg/) for a database that need not have a store.
  *
  * A statement is one round trip, and one more when it comes again and is prepared
- * (postgres_kept.c). Two kinds need a transaction around them: one that waits for locks only so
+ * (pg/prepared.c). Two kinds need a transaction around them: one that waits for locks only so
  * long (SET LOCAL lock_timeout), and any when there is a pooler in between and the role has
  * settings that results or commits would depend on.
  *
@@ -18,7 +18,6 @@
 #include "base/error.h"
 #include "base/str.h"
 #include "store/pg_url.h"
-#include "table/postgres_kept.h"
 #include "table/postgres_sql.h"
 #include "table/table_private.h"
 
@@ -67,7 +66,6 @@ typedef struct postgres_session {
     bool lock_timeout_set; /* in the transaction that is open */
     known_type types[TYPES_KNOWN_MAX];
     size_t types_count;
-    postgres_kept kept; /* not adopted */
 } postgres_session;
 
 static postgres_db *db_of(table_db *base)
@@ -239,7 +237,7 @@ static weir_status send(postgres_session *s, const table_statement *statement,
     s->conn.stop = s->base.stop;
     s->conn.stop_grace_us = grace_of(statement);
     const weir_status status =
-        keep ? weir__table_kept_run(&s->kept, &s->conn, statement->sql, plain, answer_us, out, err)
+        keep ? weir__pg_run_again(&s->conn, statement->sql, plain, answer_us, out, err)
              : weir__pg_run_plain(&s->conn, statement->sql, plain, answer_us, out, err);
     s->conn.stop = NULL; /* how a transaction ends is left alone */
     return status;
@@ -784,7 +782,6 @@ static void session_close(table_session *base)
     if (!base->adopted) {
         weir__pg_disconnect(&s->conn);
     }
-    weir__table_kept_free(&s->kept);
     weir__free(s);
 }
 

@@ -30,11 +30,7 @@
 #include <stdlib.h>
 #include <strings.h>
 
-enum {
-    STATEMENTS_KEPT = 16,
-    KEPT_BYTES_MAX = 16384, /* a longer one gives way first */
-    ROWS_FIRST = 16,        /* so many have room at once; then twice as many, and so on */
-};
+enum { ROWS_FIRST = 16 }; /* so many have room at once; then twice as many, and so on */
 
 extern const table_ops weir__table_sqlite_ops;
 
@@ -47,19 +43,11 @@ typedef struct sqlite_db {
     bool taken; /* guarded by mu */
 } sqlite_db;
 
-typedef struct kept_statement {
-    char *sql;          /* owned */
-    sqlite3_stmt *stmt; /* owned */
-    uint64_t used;      /* when, in statements; the one least lately used gives way */
-} kept_statement;
-
 typedef struct sqlite_session {
     table_session base;
     sqlite_db *db;     /* borrowed; NULL: adopted */
     sqlite_base *file; /* owned, or the database's own; NULL: adopted */
     sqlite_conn given; /* adopted: the caller's connection, without statements of ours */
-    kept_statement kept[STATEMENTS_KEPT];
-    uint64_t uses;
 } sqlite_session;
 
 static sqlite_db *db_of(table_db *base)
@@ -79,7 +67,7 @@ static sqlite_conn *conn_of(sqlite_session *s)
 
 /* ---- going in and out ------------------------------------------------------------------------ */
 
-static weir_status enter(sqlite_session *s, int64_t wait_us, weir_error *err)
+static weir_status session_enter(sqlite_session *s, int64_t wait_us, weir_error *err)
 {
     if (s->file == NULL) {
         return WEIR_OK;
@@ -101,7 +89,7 @@ static weir_status enter(sqlite_session *s, int64_t wait_us, weir_error *err)
     return WEIR_OK;
 }
 
-static void leave(sqlite_session *s)
+static void session_leave(sqlite_session *s)
 {
     sqlite_base *file = s->file;
     if (file == NULL || file->writer.db == NULL) {
@@ -181,60 +169,28 @@ static weir_status prepare(sqlite_session *s, const char *sql, sqlite3_stmt **ou
     return WEIR_OK;
 }
 
-static void forget(kept_statement *kept)
-{
-    (void)sqlite3_finalize(kept->stmt);
-    weir__free(kept->sql);
-    *kept = (kept_statement){ 0 };
-}
-
-/* Of this text; or, *found false, the one that gives way to it. */
-static kept_statement *kept_of(sqlite_session *s, const char *sql, bool *found)
-{
-    kept_statement *oldest = &s->kept[0];
-    for (size_t i = 0; i < STATEMENTS_KEPT; i++) {
-        kept_statement *kept = &s->kept[i];
-        if (kept->sql != NULL && strcmp(kept->sql, sql) == 0) {
-            *found = true;
-            return kept;
-        }
-        oldest = kept->used < oldest->used ? kept : oldest;
-    }
-    *found = false;
-    return oldest;
-}
-
 /* The statement of a text; kept for the next time. SQLite prepares it anew by itself when a table
  * has changed since. */
 static weir_status statement_of(sqlite_session *s, const char *sql, size_t values_count,
                                 sqlite3_stmt **out, weir_error *err)
 {
     weir_buffer numbered = { 0 };
-    bool found = false;
-    const size_t len = strlen(sql);
-    kept_statement *kept = kept_of(s, sql, &found);
-    if (found) {
-        kept->used = len > KEPT_BYTES_MAX ? 0 : ++s->uses;
-        *out = kept->stmt;
-        return WEIR_OK;
+    sqlite3_stmt *stmt = weir__sqlite_text_find(conn_of(s), sql);
+    weir_status status = WEIR_OK;
+    if (stmt == NULL) {
+        status = number_parameters(&numbered, sql, values_count, err);
+        if (status == WEIR_OK) {
+            status = prepare(s, numbered.ptr, &stmt, err);
+        }
+        weir__buffer_free(&numbered);
+        if (status == WEIR_OK && !weir__sqlite_text_keep(conn_of(s), sql, stmt)) {
+            status = weir__fail(err, WEIR_ENOMEM, "could not allocate a statement");
+        }
     }
-    forget(kept);
-    kept->sql = weir__strndup(sql, len);
-    if (kept->sql == NULL) {
-        return weir__fail(err, WEIR_ENOMEM, "could not allocate a statement");
-    }
-    weir_status status = number_parameters(&numbered, sql, values_count, err);
     if (status == WEIR_OK) {
-        status = prepare(s, numbered.ptr, &kept->stmt, err);
+        *out = stmt;
     }
-    weir__buffer_free(&numbered);
-    if (status != WEIR_OK) {
-        forget(kept);
-        return status;
-    }
-    kept->used = len > KEPT_BYTES_MAX ? 0 : ++s->uses;
-    *out = kept->stmt;
-    return WEIR_OK;
+    return status;
 }
 
 static int bind_one(sqlite3_stmt *stmt, int index, const table_value *value)
@@ -438,7 +394,7 @@ static weir_status run(table_session *base, const table_statement *statement, ta
 {
     sqlite_session *s = session_of(base);
     sqlite3_stmt *stmt = NULL;
-    weir_status status = enter(s, statement->wait_us, err);
+    weir_status status = session_enter(s, statement->wait_us, err);
     if (status != WEIR_OK) {
         return status;
     }
@@ -460,7 +416,7 @@ static weir_status run(table_session *base, const table_statement *statement, ta
     } else if (result != NULL) {
         result->changed = wrote ? sqlite3_changes(db) : 0;
     }
-    leave(s);
+    session_leave(s);
     return status;
 }
 
@@ -473,23 +429,23 @@ static bool in_transaction(table_session *base)
 static weir_status begin(table_session *base, weir_error *err)
 {
     sqlite_session *s = session_of(base);
-    weir_status status = enter(s, s->db->base.url.options.busy_us, err);
+    weir_status status = session_enter(s, s->db->base.url.options.busy_us, err);
     if (status != WEIR_OK) {
         return status;
     }
     if (sqlite3_exec(conn_of(s)->db, "BEGIN IMMEDIATE", NULL, NULL, NULL) != SQLITE_OK) {
         status = failed(s, err, "begin a transaction");
     }
-    leave(s);
+    session_leave(s);
     return status;
 }
 
 static void rollback(table_session *base)
 {
     sqlite_session *s = session_of(base);
-    if (in_transaction(base) && enter(s, 0, NULL) == WEIR_OK) {
+    if (in_transaction(base) && session_enter(s, 0, NULL) == WEIR_OK) {
         weir__sqlite_conn_rollback(&s->file->writer);
-        leave(s);
+        session_leave(s);
     }
 }
 
@@ -499,14 +455,14 @@ static weir_status commit(table_session *base, weir_error *err)
     if (!in_transaction(base)) {
         return weir__fail(err, WEIR_EMISUSE, "no transaction is open: nothing was committed");
     }
-    weir_status status = enter(s, s->db->base.url.options.busy_us, err);
+    weir_status status = session_enter(s, s->db->base.url.options.busy_us, err);
     if (status != WEIR_OK) {
         return status;
     }
     if (sqlite3_exec(conn_of(s)->db, "COMMIT", NULL, NULL, NULL) != SQLITE_OK) {
         status = failed(s, err, "commit");
     }
-    leave(s);
+    session_leave(s);
     if (status != WEIR_OK) {
         rollback(base); /* readers may have kept the commit out: then it is open still */
     }
@@ -697,9 +653,7 @@ static void session_close(table_session *base)
     if (!base->adopted) {
         rollback(base);
     }
-    for (size_t i = 0; i < STATEMENTS_KEPT; i++) {
-        forget(&s->kept[i]);
-    }
+    weir__sqlite_statements_free(&s->given); /* ours on the caller's connection */
     if (s->db != NULL && s->db->in_memory) {
         weir__lock(&s->db->mu);
         s->db->taken = false;

@@ -4,7 +4,7 @@
  */
 #include "pg_support.h"
 
-#include "table/postgres_kept.h"
+#include "pg/pg.h"
 #include "table/table.h"
 
 #include <stdio.h>
@@ -136,13 +136,13 @@ static void only_so_many_are_kept(void **state)
 {
     place p = place_open(*state, "");
     char sql[64];
-    for (int i = 0; i < 3 * KEPT_STATEMENTS_MAX; i++) {
+    for (int i = 0; i < 3 * PG_TEXTS_MAX; i++) {
         (void)snprintf(sql, sizeof sql, "SELECT %d", i);
         again(&p, sql);
         again(&p, sql);
-        assert_true(prepared(&p) <= KEPT_STATEMENTS_MAX);
+        assert_true(prepared(&p) <= PG_TEXTS_MAX);
     }
-    assert_int_equal(prepared(&p), KEPT_STATEMENTS_MAX);
+    assert_int_equal(prepared(&p), PG_TEXTS_MAX);
     place_close(&p);
 }
 

@@ -14,8 +14,8 @@
 
 typedef struct sqlite_store sqlite_store;
 
-/* What every transaction reads first (sqlite_conn.row). In a write transaction head and next move with what is
- * appended. */
+/* What every transaction reads first (sqlite_conn.row). In a write transaction head and next move
+ * with what is appended. */
 typedef struct sqlite_row {
     int64_t clock_us;     /* the latest time that the store has seen                  */
     int64_t head;         /* position of the last event; 0: there is none             */

@@ -373,8 +373,8 @@ static void a_reader_that_stays_stops_checkpoints_but_no_append(void **state)
     for (int i = 0; i < 50; i++) {
         assert_int_equal(testing_append(other, "order-1", &t->err), WEIR_OK);
     }
-    assert_true(sqlite_of(other)->database.wal_pages < 200);     /* started over */
-    assert_true(testing_bytes(t, "-wal") < 200 * 4096); /* and cut */
+    assert_true(sqlite_of(other)->database.wal_pages < 200); /* started over */
+    assert_true(testing_bytes(t, "-wal") < 200 * 4096);      /* and cut */
     testing_close(&other);
 }
 
