@@ -83,8 +83,7 @@ static void remember_category(sqlite_store *s, weir_str name, int64_t id)
 static weir_status category_id(appending *a, weir_str name, int64_t *id, weir_error *err)
 {
     sqlite_store *s = a->store;
-    sqlite3_stmt *stmt = NULL;
-    bool row = false;
+    bool known = false;
 
     for (size_t i = 0; i < s->categories_count; i++) {
         const sqlite_category *c = &s->categories[i];
@@ -93,31 +92,18 @@ static weir_status category_id(appending *a, weir_str name, int64_t *id, weir_er
             return WEIR_OK;
         }
     }
-    weir_status status = weir__sqlite_statement(a->conn, sql_append_category, &stmt, err);
-    if (status != WEIR_OK) {
-        return status;
-    }
-    weir__sqlite_bind_str(stmt, 1, name);
-    status = weir__sqlite_step(a->conn, stmt, &row, err);
-    if (status != WEIR_OK) {
-        return status;
-    }
-    *id = row ? sqlite3_column_int64(stmt, 0) : 0;
-    weir__sqlite_done(stmt);
-    if (!row) {
-        status = weir__sqlite_statement(a->conn, sql_append_category_new, &stmt, err);
-        if (status != WEIR_OK) {
-            return status;
-        }
-        weir__sqlite_bind_str(stmt, 1, name);
-        status = weir__sqlite_run(a->conn, stmt, err);
-        if (status != WEIR_OK) {
-            return status;
-        }
+    weir_status status =
+        weir__sqlite_get_by_text(a->conn, sql_append_category, name, &known, id, err);
+    if (status == WEIR_OK && !known) {
+        sqlite_cursor cursor = weir__cursor_open(a->conn, sql_append_category_new, err);
+        weir__cursor_bind_text(&cursor, 1, name);
+        status = weir__cursor_run(&cursor);
         *id = sqlite3_last_insert_rowid(a->conn->db);
     }
-    remember_category(s, name, *id);
-    return WEIR_OK;
+    if (status == WEIR_OK) {
+        remember_category(s, name, *id);
+    }
+    return status;
 }
 
 /* ---- idempotency keys --------------------------------------------------------------------- */
@@ -165,82 +151,52 @@ static bool decode_result(store_append *append, weir_str bytes)
 /* The time of a replayed append: that of the events it wrote then. */
 static weir_status replayed_time(appending *a, weir_error *err)
 {
-    sqlite3_stmt *stmt = NULL;
-    int64_t created_us = 0;
+    int64_t created_us = 0; /* the same for all events of an append */
     weir_status status = WEIR_OK;
-    for (size_t i = 0; i < a->append->streams_count; i++) {
+    for (size_t i = 0; i < a->append->streams_count && status == WEIR_OK; i++) {
         store_append_stream *stream = &a->append->streams[i];
-        bool row = false;
-        stream->created_us = 0;
-        if (stream->id == 0) {
-            continue;
+        bool found = false;
+        if (stream->id != 0 && created_us == 0) {
+            status = weir__sqlite_get_int(a->conn, sql_append_created, &stream->id, 1, &found,
+                                          &created_us, err);
         }
-        if (created_us == 0) { /* the same for all events of an append */
-            status = weir__sqlite_statement(a->conn, sql_append_created, &stmt, err);
-            if (status != WEIR_OK) {
-                return status;
-            }
-            (void)sqlite3_bind_int64(stmt, 1, stream->id);
-            status = weir__sqlite_step(a->conn, stmt, &row, err);
-            if (status != WEIR_OK) {
-                return status;
-            }
-            created_us = row ? sqlite3_column_int64(stmt, 0) : 0;
-            weir__sqlite_done(stmt);
-        }
-        stream->created_us = created_us;
+        stream->created_us = stream->id != 0 ? created_us : 0;
     }
-    return WEIR_OK;
+    return status;
 }
 
 /* Whether the append was made before. */
 static weir_status judge_key(appending *a, weir_error *err)
 {
     store_append *append = a->append;
-    sqlite3_stmt *stmt = NULL;
-    bool row = false;
-
-    weir_status status = weir__sqlite_statement(a->conn, sql_append_key, &stmt, err);
-    if (status != WEIR_OK) {
-        return status;
+    sqlite_cursor cursor = weir__cursor_open(a->conn, sql_append_key, err);
+    weir__cursor_bind_text(&cursor, 1, append->key);
+    if (!weir__cursor_next(&cursor) || weir__cursor_i64(&cursor, 0) <= a->keys_now_us) {
+        return weir__cursor_end(&cursor);
     }
-    weir__sqlite_bind_str(stmt, 1, append->key);
-    status = weir__sqlite_step(a->conn, stmt, &row, err);
-    if (status != WEIR_OK) {
-        return status;
-    }
-    if (!row || sqlite3_column_int64(stmt, 0) <= a->keys_now_us) {
-        goto out;
-    }
-    const weir_str fingerprint = weir__sqlite_column_str(stmt, 1);
+    const weir_str fingerprint = weir__cursor_text(&cursor, 1);
     if (fingerprint.len != WEIR_SHA256_BYTES ||
         memcmp(fingerprint.ptr, append->fingerprint, WEIR_SHA256_BYTES) != 0) {
         append->status = weir__fail(append->err, WEIR_EKEYREUSED,
                                     "idempotency key \"%.*s\" was used with other content",
                                     (int)append->key.len, append->key.ptr);
-        goto out;
+    } else if (!decode_result(append, weir__cursor_text(&cursor, 2))) {
+        weir__cursor_fail(&cursor,
+                          weir__fail(err, WEIR_ECORRUPT,
+                                     "the result kept with idempotency key \"%.*s\" cannot be read",
+                                     (int)append->key.len, append->key.ptr));
+    } else {
+        append->replayed = true;
+        a->nothing_to_do = true;
     }
-    if (!decode_result(append, weir__sqlite_column_str(stmt, 2))) {
-        status = weir__fail(err, WEIR_ECORRUPT,
-                            "the result kept with idempotency key \"%.*s\" cannot be read",
-                            (int)append->key.len, append->key.ptr);
-        goto out;
-    }
-    append->replayed = true;
-    a->nothing_to_do = true;
-out:
-    weir__sqlite_done(stmt);
-    if (status == WEIR_OK && append->replayed) {
-        status = replayed_time(a, err);
-    }
-    return status;
+    const weir_status status = weir__cursor_end(&cursor);
+    return status == WEIR_OK && append->replayed ? replayed_time(a, err) : status;
 }
 
 static weir_status write_key(appending *a, weir_error *err)
 {
     const store_append *append = a->append;
     const sqlite_store *s = a->store;
-    sqlite3_stmt *stmt = NULL;
     int64_t expires_us = 0;
     size_t len = 0;
 
@@ -256,15 +212,12 @@ static weir_status write_key(appending *a, weir_error *err)
         len += put_number(result + len, append->streams[i].last);
         len += put_number(result + len, append->streams[i].id);
     }
-    const weir_status status = weir__sqlite_statement(a->conn, sql_append_key_new, &stmt, err);
-    if (status != WEIR_OK) {
-        return status;
-    }
-    weir__sqlite_bind_str(stmt, 1, append->key);
-    (void)sqlite3_bind_int64(stmt, 2, expires_us);
-    (void)sqlite3_bind_blob(stmt, 3, append->fingerprint, WEIR_SHA256_BYTES, SQLITE_STATIC);
-    (void)sqlite3_bind_blob64(stmt, 4, result, len, SQLITE_STATIC);
-    return weir__sqlite_run(a->conn, stmt, err);
+    sqlite_cursor cursor = weir__cursor_open(a->conn, sql_append_key_new, err);
+    weir__cursor_bind_text(&cursor, 1, append->key);
+    weir__cursor_bind_i64(&cursor, 2, expires_us);
+    weir__cursor_bind_bytes(&cursor, 3, append->fingerprint, WEIR_SHA256_BYTES);
+    weir__cursor_bind_bytes(&cursor, 4, result, len);
+    return weir__cursor_run(&cursor);
 }
 
 /* ---- streams ------------------------------------------------------------------------------ */
@@ -272,27 +225,17 @@ static weir_status write_key(appending *a, weir_error *err)
 static weir_status look_up_stream(appending *a, weir_str name, judged_stream *found,
                                   weir_error *err)
 {
-    sqlite3_stmt *stmt = NULL;
-    bool row = false;
-    weir_status status = weir__sqlite_statement(a->conn, sql_append_stream, &stmt, err);
-    if (status != WEIR_OK) {
-        return status;
-    }
-    weir__sqlite_bind_str(stmt, 1, name);
-    status = weir__sqlite_step(a->conn, stmt, &row, err);
-    if (status != WEIR_OK) {
-        return status;
-    }
+    sqlite_cursor cursor = weir__cursor_open(a->conn, sql_append_stream, err);
+    weir__cursor_bind_text(&cursor, 1, name);
     *found = (judged_stream){ .version = WEIR_VERSION_NONE, .next = a->conn->row.version_base };
-    if (row) {
-        found->row = sqlite3_column_int64(stmt, 0);
-        found->version = sqlite3_column_int64(stmt, 1);
+    if (weir__cursor_next(&cursor)) {
+        found->row = weir__cursor_i64(&cursor, 0);
+        found->version = weir__cursor_i64(&cursor, 1);
         found->next = found->version + 1;
-        found->category = sqlite3_column_int64(stmt, 2);
-        found->closed = sqlite3_column_int(stmt, 3) != 0;
+        found->category = weir__cursor_i64(&cursor, 2);
+        found->closed = weir__cursor_bool(&cursor, 3);
     }
-    weir__sqlite_done(stmt);
-    return WEIR_OK;
+    return weir__cursor_end(&cursor);
 }
 
 /* The expectation as it is reported in a conflict. */
@@ -384,27 +327,14 @@ static weir_status find_key(appending *a, weir_str key, judged_key **out, weir_e
     if (entry->key.len != 0) {
         return WEIR_OK;
     }
-    sqlite3_stmt *stmt = NULL;
-    bool row = false;
-    weir_status status = weir__sqlite_statement(a->conn, sql_append_reserved, &stmt, err);
-    if (status != WEIR_OK) {
-        return status;
+    sqlite_cursor cursor = weir__cursor_open(a->conn, sql_append_reserved, err);
+    weir__cursor_bind_text(&cursor, 1, key);
+    if (weir__cursor_next(&cursor)) {
+        entry->before = weir__cursor_copy(&cursor, 0, a->arena);
     }
-    weir__sqlite_bind_str(stmt, 1, key);
-    status = weir__sqlite_step(a->conn, stmt, &row, err);
-    if (status != WEIR_OK) {
-        return status;
-    }
-    if (row) {
-        entry->before = weir__sqlite_column_copy(stmt, 0, a->arena);
-        if (entry->before.ptr == NULL) {
-            status = no_memory(err);
-        }
-    }
-    weir__sqlite_done(stmt);
     entry->key = key;
     entry->after = entry->before;
-    return status;
+    return weir__cursor_end(&cursor);
 }
 
 static weir_status judge_reserved(appending *a, weir_error *err)
@@ -442,28 +372,22 @@ static weir_status judge_reserved(appending *a, weir_error *err)
 
 static weir_status write_reserved(appending *a, weir_error *err)
 {
-    for (size_t i = 0; i < a->keys_capacity; i++) {
+    weir_status status = WEIR_OK;
+    for (size_t i = 0; i < a->keys_capacity && status == WEIR_OK; i++) {
         const judged_key *entry = &a->keys[i];
         if (entry->key.len == 0 || weir__str_equal(entry->before, entry->after)) {
             continue;
         }
-        sqlite3_stmt *stmt = NULL;
         const bool free_now = entry->after.len == 0;
-        weir_status status = weir__sqlite_statement(
-            a->conn, free_now ? sql_append_release : sql_append_reserve, &stmt, err);
-        if (status != WEIR_OK) {
-            return status;
-        }
-        weir__sqlite_bind_str(stmt, 1, entry->key);
+        sqlite_cursor cursor =
+            weir__cursor_open(a->conn, free_now ? sql_append_release : sql_append_reserve, err);
+        weir__cursor_bind_text(&cursor, 1, entry->key);
         if (!free_now) {
-            weir__sqlite_bind_str(stmt, 2, entry->after);
+            weir__cursor_bind_text(&cursor, 2, entry->after);
         }
-        status = weir__sqlite_run(a->conn, stmt, err);
-        if (status != WEIR_OK) {
-            return status;
-        }
+        status = weir__cursor_run(&cursor);
     }
-    return WEIR_OK;
+    return status;
 }
 
 /* ---- one append --------------------------------------------------------------------------- */
@@ -518,36 +442,24 @@ static weir_status write_stream(appending *a, size_t index, weir_error *err)
     const store_append_stream *stream = &a->append->streams[index];
     judged_stream *found = &a->streams[index];
     const int closed = (a->append->flags & STORE_APPEND_CLOSE) != 0 && index == 0 ? 1 : 0;
-    sqlite3_stmt *stmt = NULL;
-    weir_status status = WEIR_OK;
 
     if (found->row != 0) {
-        status = weir__sqlite_statement(a->conn, sql_append_stream_moved, &stmt, err);
-        if (status != WEIR_OK) {
-            return status;
-        }
-        (void)sqlite3_bind_int64(stmt, 1, found->row);
-        (void)sqlite3_bind_int64(stmt, 2, stream->last);
-        (void)sqlite3_bind_int64(stmt, 3, stream->id);
-        (void)sqlite3_bind_int64(stmt, 4, a->now_us);
-        (void)sqlite3_bind_int(stmt, 5, closed);
-        return weir__sqlite_run(a->conn, stmt, err);
+        return weir__sqlite_run_ints(
+            a->conn, sql_append_stream_moved,
+            (int64_t[]){ found->row, stream->last, stream->id, a->now_us, closed }, 5, err);
     }
-    status = category_id(a, weir__category(stream->name), &found->category, err);
+    weir_status status = category_id(a, weir__category(stream->name), &found->category, err);
     if (status != WEIR_OK) {
         return status;
     }
-    status = weir__sqlite_statement(a->conn, sql_append_stream_new, &stmt, err);
-    if (status != WEIR_OK) {
-        return status;
-    }
-    weir__sqlite_bind_str(stmt, 1, stream->name);
-    (void)sqlite3_bind_int64(stmt, 2, found->category);
-    (void)sqlite3_bind_int64(stmt, 3, stream->last);
-    (void)sqlite3_bind_int64(stmt, 4, stream->id);
-    (void)sqlite3_bind_int64(stmt, 5, a->now_us);
-    (void)sqlite3_bind_int(stmt, 6, closed);
-    status = weir__sqlite_run(a->conn, stmt, err);
+    sqlite_cursor cursor = weir__cursor_open(a->conn, sql_append_stream_new, err);
+    weir__cursor_bind_text(&cursor, 1, stream->name);
+    weir__cursor_bind_i64(&cursor, 2, found->category);
+    weir__cursor_bind_i64(&cursor, 3, stream->last);
+    weir__cursor_bind_i64(&cursor, 4, stream->id);
+    weir__cursor_bind_i64(&cursor, 5, a->now_us);
+    weir__cursor_bind_i64(&cursor, 6, closed);
+    status = weir__cursor_run(&cursor);
     found->row = sqlite3_last_insert_rowid(a->conn->db);
     return status;
 }
@@ -556,17 +468,11 @@ static weir_status write_stream(appending *a, size_t index, weir_error *err)
 static weir_status fail_unique(appending *a, size_t index, weir_error *err)
 {
     const store_append_stream *stream = &a->append->streams[index];
-    sqlite3_stmt *stmt = NULL;
-    bool row = false;
     int64_t actual = a->streams[index].version;
+    bool found = false;
 
-    if (weir__sqlite_statement(a->conn, sql_append_last_version, &stmt, NULL) == WEIR_OK) {
-        (void)sqlite3_bind_int64(stmt, 1, a->streams[index].row);
-        if (weir__sqlite_step(a->conn, stmt, &row, NULL) == WEIR_OK && row) {
-            actual = sqlite3_column_int64(stmt, 0);
-        }
-        weir__sqlite_done(stmt);
-    }
+    (void)weir__sqlite_get_int(a->conn, sql_append_last_version, &a->streams[index].row, 1, &found,
+                               &actual, NULL);
     const int64_t expected =
         stream->expect == WEIR_EXPECT_ANY ? a->streams[index].version : expected_version(stream);
     const weir_status status = weir__fail_conflict(err, stream->name, expected, actual);
@@ -578,33 +484,26 @@ static weir_status write_events(appending *a, weir_error *err)
 {
     const store_append *append = a->append;
     sqlite_conn *conn = a->conn;
-    sqlite3_stmt *stmt = NULL;
-    weir_status status = weir__sqlite_statement(conn, sql_append_event, &stmt, err);
-    if (status != WEIR_OK) {
-        return status;
-    }
+    sqlite_cursor cursor = weir__cursor_open(conn, sql_append_event, err);
+    weir_status status = WEIR_OK;
     for (size_t i = 0; i < append->events_count && status == WEIR_OK; i++) {
         const store_new_event *event = &append->events[i];
         judged_stream *stream = &a->streams[event->stream_index];
-        (void)sqlite3_bind_int64(stmt, 1, conn->row.next);
-        (void)sqlite3_bind_int64(stmt, 2, stream->row);
-        (void)sqlite3_bind_int64(stmt, 3, stream->next);
-        (void)sqlite3_bind_int64(stmt, 4, stream->category);
-        (void)sqlite3_bind_int64(stmt, 5, a->now_us);
-        weir__sqlite_bind_str(stmt, 6, event->name);
-        weir__sqlite_bind_str(stmt, 7, event->meta);
-        weir__sqlite_bind_str(stmt, 8, event->data);
-        const int rc = sqlite3_step(stmt);
-        if (rc == SQLITE_CONSTRAINT_UNIQUE) {
+        weir__cursor_bind_i64(&cursor, 1, conn->row.next);
+        weir__cursor_bind_i64(&cursor, 2, stream->row);
+        weir__cursor_bind_i64(&cursor, 3, stream->next);
+        weir__cursor_bind_i64(&cursor, 4, stream->category);
+        weir__cursor_bind_i64(&cursor, 5, a->now_us);
+        weir__cursor_bind_text(&cursor, 6, event->name);
+        weir__cursor_bind_text(&cursor, 7, event->meta);
+        weir__cursor_bind_text(&cursor, 8, event->data);
+        status = weir__cursor_run(&cursor);
+        if (status != WEIR_OK && sqlite3_extended_errcode(conn->db) == SQLITE_CONSTRAINT_UNIQUE) {
             status = fail_unique(a, event->stream_index, err);
-        } else if (rc != SQLITE_DONE) {
-            status = weir__sqlite_fail(conn, rc, err, "write an event");
         }
-        (void)sqlite3_reset(stmt);
         stream->next++;
         conn->row.head = conn->row.next++;
     }
-    weir__sqlite_done(stmt);
     a->store->events_written = a->store->events_written || append->events_count > 0;
     return status;
 }
@@ -632,13 +531,9 @@ static weir_status write(appending *a, weir_error *err)
 
 static weir_status expire_keys(sqlite_conn *conn, int64_t now_us, weir_error *err)
 {
-    sqlite3_stmt *stmt = NULL;
-    const weir_status status = weir__sqlite_statement(conn, sql_append_keys_expire, &stmt, err);
-    if (status != WEIR_OK) {
-        return status;
-    }
-    (void)sqlite3_bind_int64(stmt, 1, now_us);
-    return weir__sqlite_run(conn, stmt, err);
+    sqlite_cursor cursor = weir__cursor_open(conn, sql_append_keys_expire, err);
+    weir__cursor_bind_i64(&cursor, 1, now_us);
+    return weir__cursor_run(&cursor);
 }
 
 weir_status weir__sqlite_append_in(sqlite_store *s, sqlite_conn *conn, int64_t now_us,

@@ -62,26 +62,17 @@ static bool up_to_date(const sqlite_store *s, const found_store *found)
 static weir_status query_numbers(sqlite_conn *conn, const char *sql, int64_t *first,
                                  int64_t *second, weir_error *err)
 {
-    sqlite3_stmt *stmt = NULL;
-    bool row = false;
-    weir_status status = weir__sqlite_statement(conn, sql, &stmt, err);
-    if (status != WEIR_OK) {
-        return status;
-    }
-    status = weir__sqlite_step(conn, stmt, &row, err);
-    if (status != WEIR_OK) {
-        return status;
-    }
-    if (!row) {
-        status = weir__fail(err, WEIR_ECORRUPT, "the store has lost its own row in weir_store");
-    } else {
-        *first = sqlite3_column_int64(stmt, 0);
+    sqlite_cursor cursor = weir__cursor_open(conn, sql, err);
+    if (weir__cursor_next(&cursor)) {
+        *first = weir__cursor_i64(&cursor, 0);
         if (second != NULL) {
-            *second = sqlite3_column_int64(stmt, 1);
+            *second = weir__cursor_i64(&cursor, 1);
         }
+    } else if (cursor.status == WEIR_OK) {
+        weir__cursor_fail(&cursor, weir__fail(err, WEIR_ECORRUPT,
+                                              "the store has lost its own row in weir_store"));
     }
-    weir__sqlite_done(stmt);
-    return status;
+    return weir__cursor_end(&cursor);
 }
 
 static weir_status look(sqlite_store *s, sqlite_conn *conn, found_store *found, weir_error *err)
@@ -138,13 +129,9 @@ static weir_status refuse_newer(sqlite_store *s, int64_t version, weir_error *er
 
 static weir_status set_version(sqlite_conn *conn, int64_t version, weir_error *err)
 {
-    sqlite3_stmt *stmt = NULL;
-    const weir_status status = weir__sqlite_statement(conn, sql_schema_set_version, &stmt, err);
-    if (status != WEIR_OK) {
-        return status;
-    }
-    (void)sqlite3_bind_int64(stmt, 1, version);
-    return weir__sqlite_run(conn, stmt, err);
+    sqlite_cursor cursor = weir__cursor_open(conn, sql_schema_set_version, err);
+    weir__cursor_bind_i64(&cursor, 1, version);
+    return weir__cursor_run(&cursor);
 }
 
 /* The steps above `from`, inside the caller's transaction. */
@@ -193,22 +180,19 @@ static weir_status run_tables(sqlite_conn *conn, weir_error *err)
 static weir_status run_create(sqlite_store *s, weir_error *err)
 {
     sqlite_conn *conn = &s->writer;
-    sqlite3_stmt *stmt = NULL;
     char epoch[WEIR_UUID_TEXT_BYTES];
     const int64_t now_us = weir__sqlite_clock(s, 0);
 
-    weir_status status = run_tables(conn, err);
-    if (status == WEIR_OK) {
-        status = weir__sqlite_statement(conn, sql_schema_new_row, &stmt, err);
+    const weir_status status = run_tables(conn, err);
+    if (status != WEIR_OK) {
+        return status;
     }
-    if (status == WEIR_OK) {
-        weir__uuid7(now_us, epoch);
-        (void)sqlite3_bind_int64(stmt, 1, SQLITE_SCHEMA_FIRST);
-        weir__sqlite_bind_str(stmt, 2, weir__str(epoch));
-        (void)sqlite3_bind_int64(stmt, 3, now_us);
-        status = weir__sqlite_run(conn, stmt, err);
-    }
-    return status;
+    weir__uuid7(now_us, epoch);
+    sqlite_cursor cursor = weir__cursor_open(conn, sql_schema_new_row, err);
+    weir__cursor_bind_i64(&cursor, 1, SQLITE_SCHEMA_FIRST);
+    weir__cursor_bind_text(&cursor, 2, weir__str(epoch));
+    weir__cursor_bind_i64(&cursor, 3, now_us);
+    return weir__cursor_run(&cursor);
 }
 
 /* Everything between BEGIN and COMMIT: from what was found to our schema. */
@@ -242,22 +226,18 @@ static weir_status change(sqlite_store *s, const found_store *found, weir_error 
 static weir_status ensure_wal(sqlite_store *s, weir_error *err)
 {
     static const char sql_to_wal[] = "PRAGMA main.journal_mode=WAL";
-    sqlite3_stmt *stmt = NULL;
-    bool row = false;
-    weir_status status = weir__sqlite_statement(&s->writer, sql_to_wal, &stmt, err);
-    if (status != WEIR_OK) {
-        return status;
-    }
-    status = weir__sqlite_step(&s->writer, stmt, &row, err);
+    sqlite_cursor cursor = weir__cursor_open(&s->writer, sql_to_wal, err);
+    const bool row = weir__cursor_next(&cursor);
+    const bool wal = row && weir__str_equal(weir__cursor_text(&cursor, 0), weir__str("wal"));
+    weir_status status = weir__cursor_end(&cursor);
     if (status != WEIR_OK) {
         return weir__wrap(err, status, "switch \"%s\" to a write-ahead log", s->given);
     }
-    if (!row || !weir__str_equal(weir__sqlite_column_str(stmt, 0), weir__str("wal"))) {
+    if (!wal) {
         status =
             weir__fail(err, WEIR_EIO, "could not switch \"%s\" to a write-ahead log", s->given);
         weir__error_detail(err, "Its file system or VFS cannot share memory between processes.");
     }
-    weir__sqlite_done(stmt);
     return status;
 }
 

@@ -9,6 +9,7 @@
 #define WEIR_STORE_SQLITE_SQLITE_STORE_H
 
 #include "base/thread.h"
+#include "store/sqlite/cursor.h"
 #include "store/store.h"
 
 #include <sqlite3.h>

@@ -107,19 +107,12 @@ static weir_status store_now(weir_store *base, int64_t *now_us, weir_error *err)
 
 weir_status weir__sqlite_epoch(sqlite_conn *conn, char *out, size_t bytes, weir_error *err)
 {
-    sqlite3_stmt *stmt = NULL;
-    bool row = false;
-    weir_status status = weir__sqlite_statement(conn, sql_store_epoch, &stmt, err);
-    if (status == WEIR_OK) {
-        status = weir__sqlite_step(conn, stmt, &row, err);
-    }
-    if (status == WEIR_OK) {
-        WEIR_ASSERT(row); /* the transaction has begun with reading that very row */
-        const weir_str epoch = weir__sqlite_column_str(stmt, 0);
+    sqlite_cursor cursor = weir__cursor_open(conn, sql_store_epoch, err);
+    if (weir__cursor_next(&cursor)) { /* the transaction has begun with reading that very row */
+        const weir_str epoch = weir__cursor_text(&cursor, 0);
         (void)snprintf(out, bytes, "%.*s", (int)epoch.len, epoch.ptr);
-        weir__sqlite_done(stmt);
     }
-    return status;
+    return weir__cursor_end(&cursor);
 }
 
 static weir_status store_positions_get(weir_store *base, store_positions *out, weir_error *err)
@@ -162,20 +155,16 @@ weir_status weir__sqlite_stats(weir_store *base, store_stats *out, weir_error *e
 {
     sqlite_store *s = sqlite_of(base);
     sqlite_conn *conn = NULL;
-    sqlite3_stmt *stmt = NULL;
-    bool row = false;
+    bool found = false;
     store_stats stats = { 0 };
 
     weir_status status = weir__sqlite_read_begin(s, &conn, err);
     if (status != WEIR_OK) {
         return status;
     }
-    status = weir__sqlite_statement(conn, sql_store_streams_count, &stmt, err);
+    status =
+        weir__sqlite_get_int(conn, sql_store_streams_count, NULL, 0, &found, &stats.streams, err);
     if (status == WEIR_OK) {
-        status = weir__sqlite_step(conn, stmt, &row, err);
-    }
-    if (status == WEIR_OK) {
-        stats.streams = sqlite3_column_int64(stmt, 0);
         status = weir__sqlite_stats_targets(s, conn, &stats, err);
     }
     weir__sqlite_read_end(s, conn);
@@ -198,26 +187,17 @@ static weir_status store_test_seed(weir_store *base, int64_t position_base, int6
 {
     sqlite_store *s = sqlite_of(base);
     sqlite_conn *conn = NULL;
-    sqlite3_stmt *stmt = NULL;
     int64_t now_us = 0;
 
     weir_status status = weir__sqlite_write_begin(s, 0, &conn, &now_us, err);
     if (status != WEIR_OK) {
         return status;
     }
-    if (conn->row.head != 0) {
-        status =
-            weir__fail(err, WEIR_EMISUSE, "only an empty store can be given another beginning");
-        goto out;
-    }
-    status = weir__sqlite_statement(conn, sql_store_seed, &stmt, err);
-    if (status != WEIR_OK) {
-        goto out;
-    }
-    (void)sqlite3_bind_int64(stmt, 1, position_base);
-    (void)sqlite3_bind_int64(stmt, 2, version_base);
-    status = weir__sqlite_run(conn, stmt, err);
-out:
+    status =
+        conn->row.head != 0
+            ? weir__fail(err, WEIR_EMISUSE, "only an empty store can be given another beginning")
+            : weir__sqlite_run_ints(conn, sql_store_seed,
+                                    (int64_t[]){ position_base, version_base }, 2, err);
     return weir__sqlite_write_end(s, status, false, err);
 }
 
