@@ -529,13 +529,6 @@ static weir_status write(appending *a, weir_error *err)
     return status;
 }
 
-static weir_status expire_keys(sqlite_conn *conn, int64_t now_us, weir_error *err)
-{
-    sqlite_cursor cursor = weir__cursor_open(conn, sql_append_keys_expire, err);
-    weir__cursor_bind_i64(&cursor, 1, now_us);
-    return weir__cursor_run(&cursor);
-}
-
 weir_status weir__sqlite_append_in(sqlite_store *s, sqlite_conn *conn, int64_t now_us,
                                    store_append *const *appends, size_t count, weir_error *err)
 {
@@ -543,7 +536,7 @@ weir_status weir__sqlite_append_in(sqlite_store *s, sqlite_conn *conn, int64_t n
     int64_t keys_now_us = 0;
     weir_status status = count > 0 ? weir__sqlite_machine_now(s, conn, &keys_now_us, err) : WEIR_OK;
     bool refused = false;
-    bool written = false;
+    bool key_written = false;
 
     for (size_t i = 0; i < count && status == WEIR_OK; i++) {
         store_append *append = appends[i];
@@ -568,11 +561,11 @@ weir_status weir__sqlite_append_in(sqlite_store *s, sqlite_conn *conn, int64_t n
         set_results(&a);
         if (!a.nothing_to_do && (append->flags & STORE_APPEND_DRY_RUN) == 0) {
             status = write(&a, err);
-            written = true;
+            key_written = key_written || append->key.len != 0;
         }
     }
-    if (status == WEIR_OK && written) {
-        status = expire_keys(conn, keys_now_us, err);
+    if (status == WEIR_OK && key_written) {
+        status = weir__sqlite_run_ints(conn, sql_append_keys_expire, &keys_now_us, 1, err);
     }
     weir__arena_free(&arena);
     return status;
