@@ -3,9 +3,9 @@
  * INVARIANTS
  *   (1) An append is judged completely before its first write, so a refused one needs no undoing
  *       and its neighbours in the transaction go on.
- *   (2) There is one writer, so what was judged still holds when it is written. The unique index on
- *       (stream, version) guards against whatever does not keep to that; what it catches is a
- *       conflict, and undoes the whole transaction.
+ *   (2) There is one writer, so what was judged still holds when it is written. A stream's version is
+ *       read from the unique index on (stream, version) itself: whatever else has written to the log
+ *       is seen, and is a conflict if it was not expected.
  *   (3) Positions are the head plus one, plus one, ...: without gaps, in the order of the events.
  *   (4) A kept result (weir_keys.result) is first, last and id of each stream of the append, in its
  *       order, as zigzag LEB128 numbers.
@@ -24,7 +24,7 @@ enum { NUMBER_BYTES_MAX = 10 }; /* of a 64-bit number as LEB128 */
 typedef struct judged_stream {
     int64_t row;      /* weir_streams.id; 0: there is none yet */
     int64_t category; /* weir_categories.id; 0: not looked for */
-    int64_t version;  /* WEIR_VERSION_NONE: no such stream     */
+    int64_t version;  /* WEIR_VERSION_NONE: it has no event    */
     int64_t next;     /* version of the next event             */
     bool closed;
 } judged_stream;
@@ -230,8 +230,10 @@ static weir_status look_up_stream(appending *a, weir_str name, judged_stream *fo
     *found = (judged_stream){ .version = WEIR_VERSION_NONE, .next = a->conn->row.version_base };
     if (weir__cursor_next(&cursor)) {
         found->row = weir__cursor_i64(&cursor, 0);
-        found->version = weir__cursor_i64(&cursor, 1);
-        found->next = found->version + 1;
+        if (!weir__cursor_null(&cursor, 1)) {
+            found->version = weir__cursor_i64(&cursor, 1);
+            found->next = found->version + 1;
+        }
         found->category = weir__cursor_i64(&cursor, 2);
         found->closed = weir__cursor_bool(&cursor, 3);
     }
@@ -255,11 +257,11 @@ static bool expectation_holds(const store_append_stream *stream, const judged_st
 {
     switch (stream->expect) {
     case WEIR_EXPECT_NONE:
-        return found->row == 0;
+        return found->version == WEIR_VERSION_NONE;
     case WEIR_EXPECT_EXISTS:
-        return found->row != 0;
+        return found->version != WEIR_VERSION_NONE;
     case WEIR_EXPECT_EXACT:
-        return found->row != 0 && found->version == stream->version;
+        return found->version != WEIR_VERSION_NONE && found->version == stream->version;
     default:
         return true;
     }
@@ -277,7 +279,7 @@ static weir_status judge_stream(appending *a, size_t index, weir_error *err)
     if (status != WEIR_OK) {
         return status;
     }
-    if (closing && found->row == 0) {
+    if (closing && found->version == WEIR_VERSION_NONE) {
         append->status = weir__fail(append->err, WEIR_ENOTFOUND, "no stream \"%.*s\"",
                                     (int)stream->name.len, stream->name.ptr);
         weir__error_stream(append->err, stream->name);
@@ -437,47 +439,28 @@ static void set_results(appending *a)
     }
 }
 
+/* Makes the stream, if there is none, and marks it closed, if the append closes it. */
 static weir_status write_stream(appending *a, size_t index, weir_error *err)
 {
     const store_append_stream *stream = &a->append->streams[index];
     judged_stream *found = &a->streams[index];
-    const int closed = (a->append->flags & STORE_APPEND_CLOSE) != 0 && index == 0 ? 1 : 0;
+    weir_status status = WEIR_OK;
 
-    if (found->row != 0) {
-        return weir__sqlite_run_ints(
-            a->conn, sql_append_stream_moved,
-            (int64_t[]){ found->row, stream->last, stream->id, a->now_us, closed }, 5, err);
+    if (found->row == 0) {
+        status = category_id(a, weir__category(stream->name), &found->category, err);
+        if (status != WEIR_OK) {
+            return status;
+        }
+        sqlite_cursor cursor = weir__cursor_open(a->conn, sql_append_stream_new, err);
+        weir__cursor_bind_text(&cursor, 1, stream->name);
+        weir__cursor_bind_i64(&cursor, 2, found->category);
+        weir__cursor_bind_i64(&cursor, 3, a->now_us);
+        status = weir__cursor_run(&cursor);
+        found->row = sqlite3_last_insert_rowid(a->conn->db);
     }
-    weir_status status = category_id(a, weir__category(stream->name), &found->category, err);
-    if (status != WEIR_OK) {
-        return status;
-    }
-    sqlite_cursor cursor = weir__cursor_open(a->conn, sql_append_stream_new, err);
-    weir__cursor_bind_text(&cursor, 1, stream->name);
-    weir__cursor_bind_i64(&cursor, 2, found->category);
-    weir__cursor_bind_i64(&cursor, 3, stream->last);
-    weir__cursor_bind_i64(&cursor, 4, stream->id);
-    weir__cursor_bind_i64(&cursor, 5, a->now_us);
-    weir__cursor_bind_i64(&cursor, 6, closed);
-    status = weir__cursor_run(&cursor);
-    found->row = sqlite3_last_insert_rowid(a->conn->db);
-    return status;
-}
-
-/* The unique index knew of an event that weir_streams does not: someone wrote by other means. */
-static weir_status fail_unique(appending *a, size_t index, weir_error *err)
-{
-    const store_append_stream *stream = &a->append->streams[index];
-    int64_t actual = a->streams[index].version;
-    bool found = false;
-
-    (void)weir__sqlite_get_int(a->conn, sql_append_last_version, &a->streams[index].row, 1, &found,
-                               &actual, NULL);
-    const int64_t expected =
-        stream->expect == WEIR_EXPECT_ANY ? a->streams[index].version : expected_version(stream);
-    const weir_status status = weir__fail_conflict(err, stream->name, expected, actual);
-    weir__error_store_code(err, "%d", SQLITE_CONSTRAINT_UNIQUE);
-    return status;
+    return status == WEIR_OK && (a->append->flags & STORE_APPEND_CLOSE) != 0 && index == 0
+               ? weir__sqlite_run_ints(a->conn, sql_append_stream_close, &found->row, 1, err)
+               : status;
 }
 
 static weir_status write_events(appending *a, weir_error *err)
@@ -498,9 +481,6 @@ static weir_status write_events(appending *a, weir_error *err)
         weir__cursor_bind_text(&cursor, 7, event->meta);
         weir__cursor_bind_text(&cursor, 8, event->data);
         status = weir__cursor_run(&cursor);
-        if (status != WEIR_OK && sqlite3_extended_errcode(conn->db) == SQLITE_CONSTRAINT_UNIQUE) {
-            status = fail_unique(a, event->stream_index, err);
-        }
         stream->next++;
         conn->row.head = conn->row.next++;
     }

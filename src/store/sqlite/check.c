@@ -121,7 +121,7 @@ static weir_status check_in(sqlite_store *s, sqlite_conn *conn, findings *f, wei
         { sql_check_versions, "versions", NULL, advice_restore },
         { sql_check_empty_streams, "streams", NULL, advice_restore },
         { sql_check_orphans, "streams", NULL, advice_restore },
-        { sql_check_last, "streams", NULL, advice_restore },
+        { sql_check_closed, "streams", NULL, advice_restore },
         { sql_check_categories, "categories", NULL, advice_restore },
         { sql_check_event_categories, "categories", NULL, advice_restore },
         { sql_check_order, "order", NULL, advice_restore },

@@ -118,7 +118,14 @@ static weir_status collect(finding *f, sqlite_cursor *cursor)
 static weir_status search_version(sqlite_conn *conn, int64_t stream_row, int64_t last,
                                   int64_t after, int64_t *version, weir_error *err)
 {
-    int64_t low = conn->row.version_base, high = last; /* the answer is in [low, high + 1] */
+    int64_t low = 0, high = last; /* the answer is in [low, high + 1] */
+    bool found = false;
+    const weir_status begun = weir__sqlite_get_int(
+        conn, sql_fetch_stream_first, (int64_t[]){ stream_row, conn->row.version_base }, 2, &found,
+        &low, err);
+    if (begun != WEIR_OK) {
+        return begun;
+    }
     while (low <= high) {
         const int64_t middle = low + (high - low) / 2;
         int64_t id = 0;

@@ -247,13 +247,13 @@ static weir_status version_at(sqlite_conn *conn, const version_search *search, i
     return WEIR_OK;
 }
 
-/* One row of two numbers by a text. The second is 0 when the query has one column. */
-static weir_status look_up(sqlite_conn *conn, const char *sql, weir_str name, int64_t *id,
-                           int64_t *version, bool *found, weir_error *err)
+/* A stream's row and the version of its last event. */
+static weir_status look_up_stream(sqlite_conn *conn, weir_str name, int64_t *id, int64_t *version,
+                                  bool *found, weir_error *err)
 {
-    sqlite_cursor cursor = weir__cursor_open(conn, sql, err);
+    sqlite_cursor cursor = weir__cursor_open(conn, sql_read_stream_row, err);
     weir__cursor_bind_text(&cursor, 1, name);
-    *found = weir__cursor_next(&cursor);
+    *found = weir__cursor_next(&cursor) && !weir__cursor_null(&cursor, 1);
     if (*found) {
         *id = weir__cursor_i64(&cursor, 0);
         *version = weir__cursor_i64(&cursor, 1);
@@ -294,8 +294,7 @@ static weir_status read_stream_in(filling *f, const store_stream_query *q, weir_
     int64_t stream = 0;
     int64_t version = 0;
     bool found = false;
-    weir_status status =
-        look_up(f->conn, sql_read_stream_row, q->stream, &stream, &version, &found, err);
+    weir_status status = look_up_stream(f->conn, q->stream, &stream, &version, &found, err);
     if (status != WEIR_OK) {
         return status;
     }
@@ -397,8 +396,7 @@ static weir_status fill_from_exact(filling *f, weir_str name, const log_range *r
     int64_t stream = 0;
     int64_t version = 0;
     bool found = false;
-    weir_status status =
-        look_up(f->conn, sql_read_stream_row, name, &stream, &version, &found, err);
+    weir_status status = look_up_stream(f->conn, name, &stream, &version, &found, err);
     if (status != WEIR_OK || !found) {
         return status;
     }

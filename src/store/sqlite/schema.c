@@ -18,6 +18,7 @@
 /* Each step is a file, schema_2.sql and so on, and never changes once it is released. */
 static const sqlite_upgrade schema_steps[] = {
     { .to = 2, .sql = sql_schema_2 },
+    { .to = 3, .sql = sql_schema_3 },
 };
 
 static const sqlite_schema schema_current = {

@@ -14,7 +14,7 @@
 
 enum {
     SQLITE_SCHEMA_FIRST = 1,   /* what schema.sql and targets_schema.sql make */
-    SQLITE_SCHEMA_VERSION = 2, /* and the steps of schema.c lead to           */
+    SQLITE_SCHEMA_VERSION = 3, /* and the steps of schema.c lead to           */
     SQLITE_READERS_MAX = 8,
     SQLITE_PAGE_BYTES = 4096, /* of the database */
     SQLITE_CHECKPOINT_PAGES_DEFAULT = 4000,
