@@ -399,16 +399,15 @@ static bool was_overwritten(const sqlite_store *s, sqlite_conn *conn)
     return swapped;
 }
 
-weir_status weir__seal_running(sqlite_store *s, weir_error *err)
+weir_status weir__seal_running(sqlite_store *s, int64_t written_ns, weir_error *err)
 {
-    struct stat st;
-    if (s->writer.db == NULL || stat(s->path, &st) != 0 || weir__mtime_ns(&st) == s->written_ns) {
+    if (s->writer.db == NULL || written_ns == s->written_ns) {
         return WEIR_OK;
     }
     if (was_overwritten(s, &s->writer)) {
         return weir__seal_fail_overwritten(s, err);
     }
-    s->written_ns = weir__mtime_ns(&st); /* another process has checkpointed */
+    s->written_ns = written_ns; /* another process has checkpointed */
     return WEIR_OK;
 }
 

@@ -157,8 +157,10 @@ bool weir__sqlite_file_exists(const sqlite_store *s, const char *suffix, bool *h
 
 /* WEIR_ECORRUPT when one of the first `count` files was removed or replaced since the handle was
  * opened, or the database emptied: SQLite would go on with the one that nobody finds any more. If
- * only the database is asked for (count 1), and it was removed, it is WEIR_EUNAVAILABLE. */
-weir_status weir__sqlite_files_check(const sqlite_store *s, size_t count, weir_error *err);
+ * only the database is asked for (count 1), and it was removed, it is WEIR_EUNAVAILABLE.
+ * *written_ns: when the database was last changed, for weir__seal_running. */
+weir_status weir__sqlite_files_check(const sqlite_store *s, size_t count, int64_t *written_ns,
+                                     weir_error *err);
 
 /* What to do about a database that is damaged. */
 #define SQLITE_DAMAGED_DETAIL                                                                      \

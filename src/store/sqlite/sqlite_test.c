@@ -51,6 +51,32 @@ static void events_cannot_be_changed_in_sql(void **state)
     (void)sqlite3_close(db);
 }
 
+/* What a later version does: this one removes nothing, but understands what is left. */
+static void a_stream_without_its_beginning_is_read_appended_to_and_checked(void **state)
+{
+    testing *t = *state;
+    store_chunk chunk = { 0 };
+    const store_stream_query q = { .stream = weir__str("order-1"),
+                                   .from = 0,
+                                   .to = INT64_MAX,
+                                   .until_us = INT64_MAX,
+                                   .limit = 10 };
+    assert_int_equal(testing_append_n(t->store, "order-1", 0, 0, 5, &t->err), WEIR_OK);
+    testing_sql(
+        t, "BEGIN; UPDATE weir_store SET removing = 1;"
+           "DELETE FROM weir_events WHERE version < 3; INSERT INTO weir_truncated VALUES (1, 3);"
+           "UPDATE weir_store SET removing = 0, removed = removed + 1; COMMIT");
+    assert_int_equal(t->store->ops->read_stream(t->store, &q, &chunk, &t->err), WEIR_OK);
+    assert_int_equal(chunk.events_count, 2);
+    assert_int_equal(chunk.events[0].version, 3);
+    weir__arena_free(&chunk.arena);
+    assert_int_equal(testing_append_n(t->store, "order-1", WEIR_EXPECT_EXACT, 4, 1, &t->err),
+                     WEIR_OK);
+    assert_string_equal(testing_check(t->store), "");
+    testing_sql(t, "UPDATE weir_truncated SET first = 2");
+    assert_non_null(strstr(testing_check(t->store), "versions: stream \"order-1\" has 3 events"));
+}
+
 static void people_read_the_log_in_sql(void **state)
 {
     testing *t = *state;
@@ -600,6 +626,7 @@ int main(int argc, char **argv)
     const struct CMUnitTest tests[] = {
         TEST(what_another_program_has_appended_is_seen),
         TEST(events_cannot_be_changed_in_sql),
+        TEST(a_stream_without_its_beginning_is_read_appended_to_and_checked),
         TEST(people_read_the_log_in_sql),
         TEST(two_names_of_one_file_are_one_store),
         TEST(a_replay_gives_the_first_result_also_after_reopening_and_past_32_bits),

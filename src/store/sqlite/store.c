@@ -33,6 +33,7 @@ static bool wal_has_bytes(const sqlite_store *s)
  * for others, so that the last one finds nobody; it waits for the side lock of those before it. */
 static void close_as_last(sqlite_store *s)
 {
+    int64_t written_ns = 0;
     if (s->writer.db == NULL || s->read_only || atomic_load(&s->damaged)) {
         return;
     }
@@ -47,8 +48,9 @@ static void close_as_last(sqlite_store *s)
     weir__side_leave(&s->side); /* taking the lock has shown us again */
     int keep_wal = 1;           /* the empty file: users who may only read need it */
     if (!weir__side_others(&s->side) &&
-        weir__sqlite_files_check(s, SQLITE_FILES_COUNT, NULL) == WEIR_OK &&
-        weir__seal_running(s, NULL) == WEIR_OK && wal_has_bytes(s) && weir__seal_renew(s) &&
+        weir__sqlite_files_check(s, SQLITE_FILES_COUNT, &written_ns, NULL) == WEIR_OK &&
+        weir__seal_running(s, written_ns, NULL) == WEIR_OK && wal_has_bytes(s) &&
+        weir__seal_renew(s) &&
         sqlite3_file_control(s->writer.db, "main", SQLITE_FCNTL_PERSIST_WAL, &keep_wal) ==
             SQLITE_OK &&
         sqlite3_db_config(s->writer.db, SQLITE_DBCONFIG_NO_CKPT_ON_CLOSE, 0, NULL) == SQLITE_OK) {

@@ -227,9 +227,10 @@ weir_status weir__sqlite_write_begin_until(sqlite_store *s, uint32_t flags, int6
     }
     if (status == WEIR_OK) {
         s->deadline_us = deadline_us;
-        status = weir__sqlite_files_check(s, SQLITE_FILES_COUNT, err);
+        int64_t written_ns = 0;
+        status = weir__sqlite_files_check(s, SQLITE_FILES_COUNT, &written_ns, err);
         if (status == WEIR_OK) {
-            status = weir__seal_running(s, err);
+            status = weir__seal_running(s, written_ns, err);
         }
         /* Only now: a file that was overwritten looks damaged as well, and that says less. */
         if (status == WEIR_OK) {
@@ -379,7 +380,8 @@ weir_status weir__sqlite_read_begin(sqlite_store *s, sqlite_conn **conn, weir_er
 {
     sqlite_conn *taken = NULL;
     /* The database alone: a WAL that was taken away is the writers' business. */
-    weir_status changed = weir__sqlite_files_check(s, 1, err);
+    int64_t written_ns = 0;
+    weir_status changed = weir__sqlite_files_check(s, 1, &written_ns, err);
     if (changed == WEIR_OK) {
         changed = refuse_changed(s, err);
     }
