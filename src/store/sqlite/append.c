@@ -3,9 +3,9 @@
  * INVARIANTS
  *   (1) An append is judged completely before its first write, so a refused one needs no undoing
  *       and its neighbours in the transaction go on.
- *   (2) There is one writer, so what was judged still holds when it is written. A stream's version is
- *       read from the unique index on (stream, version) itself: whatever else has written to the log
- *       is seen, and is a conflict if it was not expected.
+ *   (2) There is one writer, so what was judged still holds when it is written. A stream's version
+ *       is read from the unique index on (stream, version) itself: whatever else has written to the
+ *       log is seen, and is a conflict if it was not expected.
  *   (3) Positions are the head plus one, plus one, ...: without gaps, in the order of the events.
  *   (4) A kept result (weir_keys.result) is first, last and id of each stream of the append, in its
  *       order, as zigzag LEB128 numbers.
@@ -394,7 +394,7 @@ static weir_status write_reserved(appending *a, weir_error *err)
 
 /* ---- one append --------------------------------------------------------------------------- */
 
-static weir_status judge(appending *a, weir_error *err)
+static weir_status append_judge(appending *a, weir_error *err)
 {
     store_append *append = a->append;
     if (append->key.len != 0) {
@@ -488,7 +488,7 @@ static weir_status write_events(appending *a, weir_error *err)
     return status;
 }
 
-static weir_status write(appending *a, weir_error *err)
+static weir_status append_write(appending *a, weir_error *err)
 {
     const store_append *append = a->append;
     weir_status status = WEIR_OK;
@@ -533,14 +533,14 @@ weir_status weir__sqlite_append_in(sqlite_store *s, sqlite_conn *conn, int64_t n
             continue;
         }
         weir__arena_reset(&arena);
-        status = judge(&a, err);
+        status = append_judge(&a, err);
         refused = append->status != WEIR_OK;
         if (status != WEIR_OK || refused || append->replayed) {
             continue;
         }
         set_results(&a);
         if (!a.nothing_to_do && (append->flags & STORE_APPEND_DRY_RUN) == 0) {
-            status = write(&a, err);
+            status = append_write(&a, err);
             key_written = key_written || append->key.len != 0;
         }
     }

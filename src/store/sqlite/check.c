@@ -29,7 +29,7 @@ static const char *copy_text(weir_arena *arena, const char *text)
 }
 
 /* A store_finding_fn that keeps what it is told. */
-static void collect(void *ctx, const char *rule, const char *text, const char *advice)
+static void finding_collect(void *ctx, const char *rule, const char *text, const char *advice)
 {
     findings *f = ctx;
     if (f->count == FINDINGS_MAX) {
@@ -51,14 +51,14 @@ static const char advice_damage[] =
     "Stop all writers, copy the files, and restore a backup or try .recover of the sqlite3 shell.";
 
 /* Every row of the query is a fault, except the text `fine`. */
-static weir_status ask(sqlite_conn *conn, const char *sql, const char *rule, const char *fine,
-                       const char *advice, findings *f, weir_error *err)
+static weir_status question_ask(sqlite_conn *conn, const char *sql, const char *rule,
+                                const char *fine, const char *advice, findings *f, weir_error *err)
 {
     sqlite_cursor cursor = weir__cursor_open(conn, sql, err);
     while (weir__cursor_next(&cursor)) {
         const char *text = (const char *)sqlite3_column_text(cursor.stmt, 0);
         if (text != NULL && (fine == NULL || strcmp(text, fine) != 0)) {
-            collect(f, rule, text, advice);
+            finding_collect(f, rule, text, advice);
         }
     }
     return weir__cursor_end(&cursor);
@@ -78,9 +78,10 @@ static weir_status compare_object(sqlite_conn *conn, weir_str name, weir_str sql
             weir__buffer_add_text(&text,
                                   row ? " is not as this version makes it" : " is missing") &&
             weir__buffer_add(&text, "", 1)) {
-            collect(f, "schema", text.ptr,
-                    "Someone has changed Weir's own tables; make it again as weir init --plan "
-                    "shows it for a new file.");
+            finding_collect(
+                f, "schema", text.ptr,
+                "Someone has changed Weir's own tables; make it again as weir init --plan "
+                "shows it for a new file.");
         } else {
             f->no_memory = true;
         }
@@ -131,15 +132,16 @@ static weir_status check_in(sqlite_store *s, sqlite_conn *conn, findings *f, wei
     };
     weir_status status = check_schema(s, conn, f, err);
     for (size_t i = 0; i < sizeof questions / sizeof questions[0] && status == WEIR_OK; i++) {
-        status = ask(conn, questions[i].sql, questions[i].rule, questions[i].fine,
-                     questions[i].advice, f, err);
+        status = question_ask(conn, questions[i].sql, questions[i].rule, questions[i].fine,
+                              questions[i].advice, f, err);
     }
     if (status == WEIR_OK && !s->immutable) {
-        status = ask(conn, sql_check_journal, "journal", "wal",
-                     "The database is not in WAL mode; opening it for writing switches it back.", f,
-                     err);
+        status = question_ask(
+            conn, sql_check_journal, "journal", "wal",
+            "The database is not in WAL mode; opening it for writing switches it back.", f, err);
     }
-    return status == WEIR_OK ? weir__sqlite_check_targets(s, conn, collect, f, err) : status;
+    return status == WEIR_OK ? weir__sqlite_check_targets(s, conn, finding_collect, f, err)
+                             : status;
 }
 
 weir_status weir__sqlite_check(weir_store *base, store_finding_fn fn, void *ctx, weir_error *err)

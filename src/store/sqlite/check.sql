@@ -25,7 +25,7 @@ WHERE NOT EXISTS (SELECT 1 FROM weir_streams AS s WHERE s.id = e.stream)
 LIMIT 20;
 
 -- name: check_closed
-SELECT 'stream "' || s.name || '" is marked as ' || iif(s.closed, 'closed', 'open')
+SELECT 'stream "' || s.name || '" is marked as ' || CASE WHEN s.closed THEN 'closed' ELSE 'open' END
     || ', but its last event is "' || e.name || '"'
 FROM weir_streams AS s
 JOIN weir_events AS e ON e.stream = s.id

@@ -8,8 +8,8 @@
  *     return weir__cursor_end(&cursor);
  *
  * Nothing fails visibly before the end: the first failure is kept in the cursor and in `err`, and
- * whatever follows does nothing. Always ended by weir__cursor_end or weir__cursor_run: a cursor that
- * is left open keeps its transaction open.
+ * whatever follows does nothing. Always ended by weir__cursor_end or weir__cursor_run: a cursor
+ * that is left open keeps its transaction open.
  */
 #ifndef WEIR_STORE_SQLITE_CURSOR_H
 #define WEIR_STORE_SQLITE_CURSOR_H
@@ -49,8 +49,8 @@ weir_status weir__cursor_end(sqlite_cursor *cursor);
 /* Runs to the end, ignoring rows. The cursor can be bound and run again. */
 weir_status weir__cursor_run(sqlite_cursor *cursor);
 
-/* Columns of the row that weir__cursor_next has found; they count from 0. NULL reads as 0, false and
- * empty. */
+/* Columns of the row that weir__cursor_next has found; they count from 0. NULL reads as 0, false
+ * and empty. */
 static inline int64_t weir__cursor_i64(const sqlite_cursor *cursor, int column)
 {
     return sqlite3_column_int64(cursor->stmt, column);

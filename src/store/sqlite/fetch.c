@@ -98,7 +98,7 @@ static void bind_data(const finding *f, sqlite_cursor *cursor)
 
 /* Takes what the definition wants of an open cursor's rows, until it is enough, the rows end or lie
  * above the range. */
-static weir_status collect(finding *f, sqlite_cursor *cursor)
+static weir_status events_collect(finding *f, sqlite_cursor *cursor)
 {
     bind_data(f, cursor);
     while (!is_full(f) && weir__cursor_next(cursor) &&
@@ -198,7 +198,7 @@ static weir_status find_by_stream(finding *f, weir_str stream, weir_error *err)
     sqlite_cursor cursor = weir__cursor_open(f->conn, sql_fetch_by_stream, err);
     weir__cursor_bind_i64(&cursor, 1, row);
     weir__cursor_bind_i64(&cursor, 2, version);
-    return collect(f, &cursor);
+    return events_collect(f, &cursor);
 }
 
 /* A cursor whose parameters ?2 and ?3 are the range. */
@@ -221,20 +221,20 @@ static weir_status find_by_category(finding *f, weir_str category, weir_error *e
     }
     sqlite_cursor cursor = open_range(f, sql_fetch_by_category, err);
     weir__cursor_bind_i64(&cursor, 1, row);
-    return collect(f, &cursor);
+    return events_collect(f, &cursor);
 }
 
 static weir_status find_by_name(finding *f, weir_str name, weir_error *err)
 {
     sqlite_cursor cursor = open_range(f, sql_fetch_by_name, err);
     weir__cursor_bind_text(&cursor, 1, name);
-    return collect(f, &cursor);
+    return events_collect(f, &cursor);
 }
 
 static weir_status find_by_log(finding *f, weir_error *err)
 {
     sqlite_cursor cursor = open_range(f, sql_fetch_by_log, err);
-    return collect(f, &cursor);
+    return events_collect(f, &cursor);
 }
 
 static weir_status find_by_work(finding *f, weir_error *err)
@@ -242,7 +242,7 @@ static weir_status find_by_work(finding *f, weir_error *err)
     sqlite_cursor cursor = open_range(f, sql_fetch_by_work, err);
     weir__cursor_bind_i64(&cursor, 1, f->range.target);
     weir__cursor_bind_i64(&cursor, 4, f->definition->reaction.id);
-    return collect(f, &cursor);
+    return events_collect(f, &cursor);
 }
 
 static weir_status take_id(finding *f, sqlite_cursor *cursor)
@@ -270,7 +270,7 @@ static weir_status find_by_names(finding *f, weir_error *err)
     for (size_t i = 0; i < weir__sqlite_ids_count(&ids) && !is_full(f) && status == WEIR_OK; i++) {
         sqlite_cursor cursor = weir__cursor_open(f->conn, sql_fetch_event, err);
         weir__cursor_bind_i64(&cursor, 1, weir__sqlite_ids_get(&ids, i));
-        status = collect(f, &cursor);
+        status = events_collect(f, &cursor);
     }
     weir__buffer_free(&ids.bytes);
     return status;

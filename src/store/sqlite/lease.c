@@ -56,7 +56,7 @@ static int compare_known(const void *a, const void *b)
     return (left > right) - (left < right);
 }
 
-static bool knows(const leasing *l, int64_t reaction, int64_t number)
+static bool reaction_known(const leasing *l, int64_t reaction, int64_t number)
 {
     if (l->request->all_reactions) {
         return true;
@@ -110,7 +110,7 @@ static weir_status read_subscriptions(const leasing *l, candidate *c, weir_error
     sqlite_cursor cursor = weir__cursor_open(l->conn, sql_lease_subscriptions, err);
     weir__cursor_bind_i64(&cursor, 1, c->lease.target);
     while (weir__cursor_next(&cursor)) {
-        if (!knows(l, weir__cursor_i64(&cursor, 0), weir__cursor_i64(&cursor, 1))) {
+        if (!reaction_known(l, weir__cursor_i64(&cursor, 0), weir__cursor_i64(&cursor, 1))) {
             continue;
         }
         const store_leased_subscription sub = {
@@ -137,7 +137,7 @@ static weir_status read_sent_back(const leasing *l, candidate *c, weir_error *er
                                         .reaction = weir__cursor_i64(&cursor, 1),
                                         .event = weir__cursor_i64(&cursor, 3),
                                         .attempts = weir__cursor_i64(&cursor, 4) };
-        if (knows(l, event.reaction, weir__cursor_i64(&cursor, 2))) {
+        if (reaction_known(l, event.reaction, weir__cursor_i64(&cursor, 2))) {
             weir__cursor_collect(&cursor, &found, &event, sizeof event);
         }
     }
@@ -221,7 +221,7 @@ static weir_status block_lost(const leasing *l, const candidate *c, weir_error *
     return weir__cursor_run(&cursor);
 }
 
-static weir_status take(const leasing *l, candidate *c, weir_error *err)
+static weir_status candidate_take(const leasing *l, candidate *c, weir_error *err)
 {
     c->lease.fence++;
     c->lease.token = l->conn->row.token;
@@ -244,8 +244,8 @@ static bool lost_too_often(const leasing *l, const candidate *c)
 
 /* The candidates of one step, in its order: up to `wanted` that will be taken, at the end of
  * l->chosen, and those that will be blocked, in `blocked`. Reads only. */
-static weir_status choose(leasing *l, lease_order order, size_t wanted, sqlite_cursor *cursor,
-                          weir_buffer *blocked)
+static weir_status candidates_choose(leasing *l, lease_order order, size_t wanted,
+                                     sqlite_cursor *cursor, weir_buffer *blocked)
 {
     candidate scanned = { 0 };
     size_t due_index = 0, taken = 0;
@@ -296,9 +296,9 @@ static weir_status lease_step(leasing *l, lease_order order, size_t wanted, weir
     }
     qsort(l->due, l->due_count, sizeof *l->due, orders[order].compare);
     sqlite_cursor cursor = open_cursor(l, orders[order].sql, err);
-    weir_status status = choose(l, order, wanted, &cursor, &blocked);
+    weir_status status = candidates_choose(l, order, wanted, &cursor, &blocked);
     for (size_t i = first; i < l->chosen_count && status == WEIR_OK; i++) {
-        status = take(l, &l->chosen[i], err);
+        status = candidate_take(l, &l->chosen[i], err);
     }
     for (size_t at = 0; at < blocked.len && status == WEIR_OK; at += sizeof(candidate)) {
         candidate c;

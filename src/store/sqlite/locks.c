@@ -49,8 +49,8 @@ static void read_row(sqlite_cursor *cursor, weir_str name, const sqlite_times *n
 }
 
 /* *found false: there is no row, *out is as it was. */
-static weir_status find(sqlite_conn *conn, const lock_key *key, const sqlite_times *now,
-                        weir_arena *arena, bool *found, store_once *out, weir_error *err)
+static weir_status row_find(sqlite_conn *conn, const lock_key *key, const sqlite_times *now,
+                            weir_arena *arena, bool *found, store_once *out, weir_error *err)
 {
     sqlite_cursor cursor = open_key(conn, sql_lock_find, key, err);
     *found = weir__cursor_next(&cursor);
@@ -66,8 +66,8 @@ static bool is_live(const store_once *o, const sqlite_times *now)
     return o->state == STORE_ONCE_RUNNING && o->run.until_us > now->store_us;
 }
 
-static weir_status put(sqlite_conn *conn, const lock_key *key, weir_str holder, int64_t now_us,
-                       int64_t until_us, weir_error *err)
+static weir_status row_put(sqlite_conn *conn, const lock_key *key, weir_str holder, int64_t now_us,
+                           int64_t until_us, weir_error *err)
 {
     sqlite_cursor cursor = open_key(conn, sql_lock_put, key, err);
     weir__cursor_bind_text(&cursor, 3, holder);
@@ -88,15 +88,15 @@ static weir_status take_in(sqlite_conn *conn, const lock_request *q, const sqlit
 {
     bool found = false;
     store_once is = { 0 };
-    weir_status status = find(conn, &q->key, now, arena, &found, &is, err);
+    weir_status status = row_find(conn, &q->key, now, arena, &found, &is, err);
     if (status == WEIR_OK && found && (is_live(&is, now) || is.state == STORE_ONCE_DONE)) {
         *held = is.state == STORE_ONCE_RUNNING;
     } else if (status == WEIR_OK) {
         const int64_t until_us =
             q->lease_us == 0 ? 0 : weir__sqlite_later(now->machine_us, q->lease_us);
-        status = put(conn, &q->key, q->holder, now->store_us, until_us, err);
+        status = row_put(conn, &q->key, q->holder, now->store_us, until_us, err);
         if (status == WEIR_OK) {
-            status = find(conn, &q->key, now, arena, &found, &is, err);
+            status = row_find(conn, &q->key, now, arena, &found, &is, err);
         }
     }
     if (status == WEIR_OK) {
@@ -105,8 +105,8 @@ static weir_status take_in(sqlite_conn *conn, const lock_request *q, const sqlit
     return status;
 }
 
-static weir_status take(weir_store *base, const lock_request *q, weir_arena *arena, store_once *out,
-                        bool *held, weir_error *err)
+static weir_status row_take(weir_store *base, const lock_request *q, weir_arena *arena,
+                            store_once *out, bool *held, weir_error *err)
 {
     sqlite_store *s = (sqlite_store *)base;
     sqlite_conn *conn = NULL;
@@ -126,7 +126,7 @@ weir_status weir__sqlite_lock_take(weir_store *base, weir_str name, weir_str hol
     const lock_request q = { .key = { .name = name }, .holder = holder, .lease_us = lease_us };
     store_once found = { 0 };
     bool held = false;
-    const weir_status status = take(base, &q, arena, &found, &held, err);
+    const weir_status status = row_take(base, &q, arena, &found, &held, err);
     if (status != WEIR_OK) {
         return status;
     }
@@ -143,7 +143,7 @@ weir_status weir__sqlite_once_begin(weir_store *base, weir_str key, weir_str hol
                              .lease_us = lease_us };
     store_once found = { 0 };
     bool held = false;
-    const weir_status status = take(base, &q, arena, &found, &held, err);
+    const weir_status status = row_take(base, &q, arena, &found, &held, err);
     if (status != WEIR_OK) {
         return status;
     }
@@ -182,7 +182,7 @@ static weir_status change_in(sqlite_conn *conn, const lock_change *c, const sqli
                : status;
 }
 
-static weir_status change(weir_store *base, const lock_change *c, weir_error *err)
+static weir_status row_change(weir_store *base, const lock_change *c, weir_error *err)
 {
     sqlite_store *s = (sqlite_store *)base;
     sqlite_conn *conn = NULL;
@@ -199,7 +199,7 @@ static weir_status change(weir_store *base, const lock_change *c, weir_error *er
         weir_arena arena = { 0 };
         store_once is = { 0 };
         bool found = false;
-        if (find(conn, &c->key, &now, &arena, &found, &is, NULL) == WEIR_OK && found &&
+        if (row_find(conn, &c->key, &now, &arena, &found, &is, NULL) == WEIR_OK && found &&
             is.run.fence == c->fence) {
             status = WEIR_OK; /* it was finished before */
         }
@@ -218,7 +218,7 @@ weir_status weir__sqlite_lock_extend(weir_store *base, weir_str name, int64_t fe
         .token = token,
         .lease_us = lease_us,
     };
-    return change(base, &c, err);
+    return row_change(base, &c, err);
 }
 
 weir_status weir__sqlite_lock_release(weir_store *base, weir_str name, int64_t fence, int64_t token,
@@ -227,7 +227,7 @@ weir_status weir__sqlite_lock_release(weir_store *base, weir_str name, int64_t f
     const lock_change c = {
         .sql = sql_lock_remove, .key = { .name = name }, .fence = fence, .token = token
     };
-    return change(base, &c, err);
+    return row_change(base, &c, err);
 }
 
 weir_status weir__sqlite_once_extend(weir_store *base, weir_str key, int64_t fence, int64_t token,
@@ -238,7 +238,7 @@ weir_status weir__sqlite_once_extend(weir_store *base, weir_str key, int64_t fen
                             .fence = fence,
                             .token = token,
                             .lease_us = lease_us };
-    return change(base, &c, err);
+    return row_change(base, &c, err);
 }
 
 weir_status weir__sqlite_once_finish(weir_store *base, weir_str key, int64_t fence, int64_t token,
@@ -251,7 +251,7 @@ weir_status weir__sqlite_once_finish(weir_store *base, weir_str key, int64_t fen
                             .flags = SQLITE_TX_DURABLE,
                             .exit_status = exit_status,
                             .output = output };
-    return change(base, &c, err);
+    return row_change(base, &c, err);
 }
 
 static weir_status forget_in(sqlite_conn *conn, const lock_key *key, const sqlite_times *now,
@@ -259,7 +259,7 @@ static weir_status forget_in(sqlite_conn *conn, const lock_key *key, const sqlit
 {
     store_once is = { 0 };
     bool found = false;
-    const weir_status status = find(conn, key, now, arena, &found, &is, err);
+    const weir_status status = row_find(conn, key, now, arena, &found, &is, err);
     if (status != WEIR_OK) {
         return status;
     }

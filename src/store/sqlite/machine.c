@@ -63,8 +63,8 @@ static weir_status end_leases(sqlite_conn *conn, int64_t now_us, weir_error *err
 
 /* The machine was started, or the store is new. A store without a row may have leases all the same,
  * of a Weir that went by store time. Their holders may live: those end by themselves. */
-static weir_status begin(sqlite_conn *conn, weir_str boot, const machine_row *row,
-                         const weir_age_clock *age, weir_error *err)
+static weir_status clock_begin(sqlite_conn *conn, weir_str boot, const machine_row *row,
+                               const weir_age_clock *age, weir_error *err)
 {
     const weir_status status = write_row(conn, boot, age, err);
     return status == WEIR_OK && row->found ? end_leases(conn, age->at_us, err) : status;
@@ -96,7 +96,7 @@ weir_status weir__sqlite_machine_now(sqlite_store *s, sqlite_conn *conn, int64_t
     } else if (row.same) {
         machine_us = row_us;
     } else if (conn == &s->writer) {
-        status = begin(conn, boot, &row, &fresh, err);
+        status = clock_begin(conn, boot, &row, &fresh, err);
     } else if (row.found) {
         machine_us = INT64_MAX; /* nobody holds anything: the first to write will end it */
     }

@@ -126,8 +126,8 @@ static weir_status reset_work(sqlite_conn *conn, int64_t target, const reset_ite
     return status;
 }
 
-static weir_status reset(sqlite_conn *conn, int64_t target, const operating *o, bool *changed,
-                         weir_error *err)
+static weir_status target_reset(sqlite_conn *conn, int64_t target, const operating *o,
+                                bool *changed, weir_error *err)
 {
     weir_buffer items = { 0 };
     bool found = false;
@@ -167,7 +167,7 @@ typedef struct obstacle {
     int64_t event, reaction, attempts;
 } obstacle;
 
-static void nearer(obstacle *o, const obstacle *other)
+static void obstacle_nearer(obstacle *o, const obstacle *other)
 {
     if (other->found && (!o->found || other->event < o->event ||
                          (other->event == o->event && other->reaction < o->reaction))) {
@@ -261,7 +261,7 @@ static weir_status find_obstacle(sqlite_conn *conn, int64_t target, const target
         lagging sub;
         memcpy(&sub, subs.ptr + at, sizeof sub);
         status = next_of(conn, target, &sub, arena, &next, err);
-        nearer(out, &next);
+        obstacle_nearer(out, &next);
         blocked.found =
             blocked.found || (row->blocked && next.found && next.event == blocked.event &&
                               next.reaction == blocked.reaction);
@@ -282,8 +282,8 @@ static bool is_passed(const target_row *row)
 
 /* A target that is behind may have nothing in the way: a mark whose events the reaction no longer
  * wants. The next worker finds that out and settles it. */
-static weir_status skip(sqlite_conn *conn, int64_t target, const operating *o, int64_t now_us,
-                        weir_arena *arena, bool *changed, weir_error *err)
+static weir_status target_skip(sqlite_conn *conn, int64_t target, const operating *o,
+                               int64_t now_us, weir_arena *arena, bool *changed, weir_error *err)
 {
     target_row row = { 0 };
     obstacle found = { 0 };
@@ -356,8 +356,8 @@ static bool would_change(const store_operate *op, const target_row *row)
     return false;
 }
 
-static weir_status apply(sqlite_conn *conn, int64_t target, const store_operate *op,
-                         weir_error *err)
+static weir_status target_apply(sqlite_conn *conn, int64_t target, const store_operate *op,
+                                weir_error *err)
 {
     switch (op->verb) {
     case STORE_UNBLOCK:
@@ -381,14 +381,14 @@ static weir_status operate_one(sqlite_conn *conn, int64_t target, const operatin
     target_row row = { 0 };
     weir_status status = WEIR_OK;
     if (o->op->verb == STORE_RESET) {
-        status = reset(conn, target, o, changed, err);
+        status = target_reset(conn, target, o, changed, err);
     } else if (o->op->verb == STORE_SKIP) {
-        status = skip(conn, target, o, now_us, arena, changed, err);
+        status = target_skip(conn, target, o, now_us, arena, changed, err);
     } else {
         status = read_row(conn, target, arena, &row, err);
         *changed = status == WEIR_OK && would_change(o->op, &row);
         if (*changed && !o->op->dry_run) {
-            status = apply(conn, target, o->op, err);
+            status = target_apply(conn, target, o->op, err);
         }
     }
     if (status == WEIR_OK && *changed && !o->op->dry_run) {
@@ -466,7 +466,7 @@ static weir_status check_names(sqlite_conn *conn, const store_target_filter *fil
 }
 
 /* What must be known before the first target is touched. */
-static weir_status prepare(sqlite_store *s, operating *o, weir_error *err)
+static weir_status operate_prepare(sqlite_store *s, operating *o, weir_error *err)
 {
     sqlite_conn *conn = NULL;
     weir_status status = weir__sqlite_read_begin(s, &conn, err);
@@ -492,7 +492,7 @@ weir_status weir__sqlite_operate(weir_store *base, store_operate *op, weir_error
     /* Two arenas in turn: the name where a chunk ended is where the next one begins. */
     weir_arena names[2] = { { 0 }, { 0 } };
 
-    weir_status status = prepare(s, &o, err);
+    weir_status status = operate_prepare(s, &o, err);
     for (size_t turn = 0; o.more && status == WEIR_OK; turn ^= 1) {
         weir__arena_reset(&names[turn]);
         status = run_chunk(s, &o, &names[turn], err);

@@ -126,7 +126,7 @@ static weir_status send_back(sqlite_conn *conn, int64_t parked, weir_error *err)
     return status == WEIR_OK ? weir__sqlite_derive(conn, target, NULL, err) : status;
 }
 
-static weir_status drop(sqlite_conn *conn, int64_t parked, weir_error *err)
+static weir_status parked_drop(sqlite_conn *conn, int64_t parked, weir_error *err)
 {
     int64_t target = 0;
     bool sent_back = false;
@@ -162,6 +162,6 @@ weir_status weir__sqlite_parked_drop(weir_store *base, int64_t parked, weir_erro
     if (status != WEIR_OK) {
         return status;
     }
-    status = drop(conn, parked, err);
+    status = parked_drop(conn, parked, err);
     return weir__sqlite_write_end(s, status, false, err);
 }

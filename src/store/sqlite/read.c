@@ -176,8 +176,8 @@ typedef struct probed {
     int64_t id, created_us;
 } probed;
 
-static weir_status probe(sqlite_conn *conn, const char *sql, int64_t first, int64_t second,
-                         probed *out, weir_error *err)
+static weir_status event_probe(sqlite_conn *conn, const char *sql, int64_t first, int64_t second,
+                               probed *out, weir_error *err)
 {
     sqlite_cursor cursor = weir__cursor_open(conn, sql, err);
     weir__cursor_bind_i64(&cursor, 1, first);
@@ -201,7 +201,8 @@ static weir_status position_at_time(sqlite_conn *conn, int64_t low, int64_t high
     while (low < end) {
         const int64_t middle = low + (end - low) / 2;
         probed event;
-        const weir_status status = probe(conn, sql_read_position_probe, middle, 0, &event, err);
+        const weir_status status =
+            event_probe(conn, sql_read_position_probe, middle, 0, &event, err);
         if (status != WEIR_OK) {
             return status;
         }
@@ -233,7 +234,7 @@ static weir_status version_at(sqlite_conn *conn, const version_search *search, i
         const int64_t middle = low + (end - low) / 2;
         probed event;
         const weir_status status =
-            probe(conn, sql_read_version_probe, search->stream, middle, &event, err);
+            event_probe(conn, sql_read_version_probe, search->stream, middle, &event, err);
         if (status != WEIR_OK) {
             return status;
         }

@@ -295,8 +295,8 @@ static weir_status raise_marks(sqlite_conn *conn, const store_route *r,
     return status;
 }
 
-static weir_status advance(sqlite_conn *conn, const route_reaction *reaction,
-                           const store_route_step *step, weir_error *err)
+static weir_status reaction_advance(sqlite_conn *conn, const route_reaction *reaction,
+                                    const store_route_step *step, weir_error *err)
 {
     int64_t reread_to = reaction->reread_to;
     weir_status status = WEIR_OK;
@@ -328,7 +328,7 @@ static weir_status route_in(sqlite_conn *conn, const store_route *r, route_react
         status = weir__sqlite_park(conn, 0, &park, now_us, err);
     }
     for (size_t i = 0; i < r->steps_count && status == WEIR_OK; i++) {
-        status = advance(conn, &reactions[i], &r->steps[i], err);
+        status = reaction_advance(conn, &reactions[i], &r->steps[i], err);
     }
     return status;
 }

@@ -76,7 +76,8 @@ static weir_status query_numbers(sqlite_conn *conn, const char *sql, int64_t *fi
     return weir__cursor_end(&cursor);
 }
 
-static weir_status look(sqlite_store *s, sqlite_conn *conn, found_store *found, weir_error *err)
+static weir_status store_look(sqlite_store *s, sqlite_conn *conn, found_store *found,
+                              weir_error *err)
 {
     int64_t any = 0;
     int64_t store = 0;
@@ -197,7 +198,7 @@ static weir_status run_create(sqlite_store *s, weir_error *err)
 }
 
 /* Everything between BEGIN and COMMIT: from what was found to our schema. */
-static weir_status change(sqlite_store *s, const found_store *found, weir_error *err)
+static weir_status schema_change(sqlite_store *s, const found_store *found, weir_error *err)
 {
     int64_t from = found->version;
     weir_status status = weir__sqlite_exec(&s->writer, "BEGIN IMMEDIATE", err);
@@ -249,7 +250,7 @@ weir_status weir__sqlite_schema_prepare(sqlite_store *s, bool *made, weir_error 
     found_store found = { .kind = FOUND_NOTHING };
 
     *made = false;
-    weir_status status = look(s, &s->writer, &found, err);
+    weir_status status = store_look(s, &s->writer, &found, err);
     if (status != WEIR_OK) {
         return status;
     }
@@ -272,7 +273,7 @@ weir_status weir__sqlite_schema_prepare(sqlite_store *s, bool *made, weir_error 
     if (status != WEIR_OK || up_to_date(s, &found)) {
         return status;
     }
-    status = change(s, &found, err);
+    status = schema_change(s, &found, err);
     if (status != WEIR_OK) {
         return weir__wrap(err, status,
                           found.version == 0 ? "create a store in \"%s\"" : "upgrade \"%s\"",
@@ -286,7 +287,7 @@ weir_status weir__sqlite_schema_prepare(sqlite_store *s, bool *made, weir_error 
 weir_status weir__sqlite_schema_verify(sqlite_store *s, sqlite_conn *conn, weir_error *err)
 {
     found_store found = { .kind = FOUND_NOTHING };
-    const weir_status status = look(s, conn, &found, err);
+    const weir_status status = store_look(s, conn, &found, err);
     if (status != WEIR_OK) {
         return status;
     }
@@ -360,7 +361,7 @@ weir_status weir__sqlite_schema_plan(sqlite_store *s, sqlite_conn *conn, weir_bu
     const uint32_t flags = s->options.open_flags;
     found_store found = { .kind = FOUND_NOTHING };
     if (conn != NULL) {
-        const weir_status status = look(s, conn, &found, err);
+        const weir_status status = store_look(s, conn, &found, err);
         if (status != WEIR_OK) {
             return status;
         }

@@ -395,8 +395,8 @@ weir_status weir__sqlite_settle(weir_store *base, store_settle *settle, weir_err
 /* ---- extend, release, block, defer --------------------------------------------------------- */
 
 /* Every item's own answer, written when the transaction has ended well. lease_us < 0: release. */
-static weir_status fenced(weir_store *base, int64_t lease_us, store_fenced *items, size_t count,
-                          weir_error *err)
+static weir_status fenced_change(weir_store *base, int64_t lease_us, store_fenced *items,
+                                 size_t count, weir_error *err)
 {
     sqlite_store *s = (sqlite_store *)base;
     sqlite_conn *conn = NULL;
@@ -445,13 +445,13 @@ out:
 weir_status weir__sqlite_extend(weir_store *base, int64_t lease_us, store_fenced *items,
                                 size_t count, weir_error *err)
 {
-    return fenced(base, lease_us < 0 ? 0 : lease_us, items, count, err);
+    return fenced_change(base, lease_us < 0 ? 0 : lease_us, items, count, err);
 }
 
 weir_status weir__sqlite_release(weir_store *base, store_fenced *items, size_t count,
                                  weir_error *err)
 {
-    return fenced(base, -1, items, count, err);
+    return fenced_change(base, -1, items, count, err);
 }
 
 weir_status weir__sqlite_block(weir_store *base, int64_t target, int64_t fence,

@@ -1,6 +1,6 @@
 /* sqlite_test.c - what only this adapter can get wrong: other programs in the database, the
- * immutability of the log, what people see in SQL, indexes that give the same as a scan, files and permissions, memory
- * that runs out.
+ * immutability of the log, what people see in SQL, indexes that give the same as a scan, files and
+ * permissions, memory that runs out.
  *
  * What every store promises is proved in tests/conformance/. Faults are planted with SQL on a
  * connection of their own. The filters are compared with weir__filter_matches over the whole log,

@@ -65,7 +65,7 @@ static weir_status has_source(sqlite_conn *conn, int64_t target, const store_pat
 }
 
 /* Whether a row of a walk is accepted. */
-static bool accepts(const store_target_filter *filter, sqlite_cursor *cursor)
+static bool target_accepts(const store_target_filter *filter, sqlite_cursor *cursor)
 {
     bool accepted = true;
     if ((filter->match != NULL &&
@@ -81,7 +81,7 @@ static bool accepts(const store_target_filter *filter, sqlite_cursor *cursor)
 }
 
 /* Whether names from here on can match: they come in order, and a prefix is a range. */
-static bool beyond(const store_target_filter *filter, weir_str name)
+static bool name_beyond(const store_target_filter *filter, weir_str name)
 {
     if (filter->match == NULL ||
         (filter->match->kind != PATTERN_PREFIX && filter->match->kind != PATTERN_EXACT)) {
@@ -112,7 +112,7 @@ static weir_status walk_range(sqlite_conn *conn, sqlite_walk *walk, weir_buffer 
         if (weir__str_equal(name, walk->after)) {
             continue; /* the range is inclusive, the walk is not */
         }
-        if (beyond(filter, name)) {
+        if (name_beyond(filter, name)) {
             break;
         }
         if (looked >= walk->looked_max || weir__sqlite_ids_count(&walk->ids) >= walk->limit) {
@@ -122,7 +122,7 @@ static weir_status walk_range(sqlite_conn *conn, sqlite_walk *walk, weir_buffer 
         looked++;
         weir__buffer_clear(last);
         weir__cursor_collect(&cursor, last, name.ptr, name.len);
-        if (accepts(filter, &cursor)) {
+        if (target_accepts(filter, &cursor)) {
             weir__cursor_fail(&cursor,
                               weir__sqlite_ids_add(&walk->ids, weir__cursor_i64(&cursor, 0), err));
         }
@@ -407,7 +407,7 @@ static weir_status poll_value(sqlite_conn *conn, const char *sql, weir_str lane,
     return weir__cursor_get_int(&cursor, found, value);
 }
 
-static int64_t least(int64_t a, int64_t b)
+static int64_t time_least(int64_t a, int64_t b)
 {
     return a < b ? a : b;
 }
@@ -426,14 +426,14 @@ static weir_status poll_lane(sqlite_conn *conn, weir_str lane, bool paused, cons
         return status;
     }
     if (found) {
-        poll->lease_end_us = least(poll->lease_end_us, weir__sqlite_held_until(now, value));
+        poll->lease_end_us = time_least(poll->lease_end_us, weir__sqlite_held_until(now, value));
     }
     status = poll_value(conn, sql_poll_due_next, lane, now->store_us, &found, &value, err);
     if (status != WEIR_OK) {
         return status;
     }
     if (found) {
-        poll->due_us = least(poll->due_us, value);
+        poll->due_us = time_least(poll->due_us, value);
     }
     status = poll_value(conn, sql_poll_due, lane, now->store_us, &found, &value, err);
     if (status != WEIR_OK) {

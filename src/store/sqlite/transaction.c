@@ -261,7 +261,7 @@ weir_status weir__sqlite_write_begin(sqlite_store *s, uint32_t flags, sqlite_con
     return weir__sqlite_write_begin_until(s, flags, weir__sqlite_deadline(s), conn, now_us, err);
 }
 
-static weir_status commit(sqlite_store *s, bool *changed, weir_error *err)
+static weir_status transaction_commit(sqlite_store *s, bool *changed, weir_error *err)
 {
     sqlite_conn *conn = &s->writer;
     weir_status status = WEIR_OK;
@@ -297,7 +297,7 @@ weir_status weir__sqlite_write_end(sqlite_store *s, weir_status status, bool wak
     bool changed = false;
 
     if (status == WEIR_OK) {
-        status = commit(s, &changed, err);
+        status = transaction_commit(s, &changed, err);
     }
     if (status != WEIR_OK) {
         changed = false;

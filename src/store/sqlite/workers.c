@@ -58,7 +58,7 @@ static weir_status write_row(sqlite_conn *conn, const char *sql, const beat *b, 
     return weir__cursor_run(&cursor);
 }
 
-static weir_status renew(sqlite_conn *conn, const beat *b, weir_error *err)
+static weir_status beat_renew(sqlite_conn *conn, const beat *b, weir_error *err)
 {
     const weir_status status = write_row(conn, sql_worker_renew, b, err);
     return status == WEIR_OK && sqlite3_changes64(conn->db) == 0
@@ -66,7 +66,7 @@ static weir_status renew(sqlite_conn *conn, const beat *b, weir_error *err)
                : status;
 }
 
-static weir_status gone(sqlite_conn *conn, weir_str name, weir_error *err)
+static weir_status beat_gone(sqlite_conn *conn, weir_str name, weir_error *err)
 {
     sqlite_cursor cursor = weir__cursor_open(conn, sql_worker_gone, err);
     weir__cursor_bind_text(&cursor, 1, name);
@@ -90,7 +90,7 @@ weir_status weir__sqlite_worker_beat(weir_store *base, const store_worker *worke
         goto out;
     }
     b.until_us = weir__sqlite_later(b.now.machine_us, lease_us);
-    status = lease_us != 0 ? renew(conn, &b, err) : gone(conn, worker->name, err);
+    status = lease_us != 0 ? beat_renew(conn, &b, err) : beat_gone(conn, worker->name, err);
     if (status == WEIR_OK) {
         const int64_t which[] = { b.now.machine_us - STORE_WORKER_KEPT_US,
                                   STORE_WORKERS_FORGOTTEN_MAX };
