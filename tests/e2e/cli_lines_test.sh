@@ -33,10 +33,6 @@ db.execute(
     " created, name, ?, ? FROM weir_events ORDER BY id DESC LIMIT 1",
     (sys.argv[3], sys.argv[2]),
 )
-for name in [c[1] for c in db.execute("PRAGMA table_info(weir_streams)")]:
-    if name in ("version", "last_id", "last"):
-        source = "version" if name == "version" else "id"
-        db.execute(f"UPDATE weir_streams SET {name} = (SELECT max({source}) FROM weir_events)")
 db.commit()
 END
     }

@@ -71,9 +71,9 @@ ok "init --plan of a new store" weir init --plan --store sqlite:planned.db
 plan=$out
 is "makes nothing" "$(ls planned.db* 2>/dev/null)" ""
 ok "init" weir init --store sqlite:planned.db
-is "says what it did" "$out" '{"store":"sqlite:planned.db","schema":2,"created":true,"upgraded":false}'
+is "says what it did" "$out" '{"store":"sqlite:planned.db","schema":3,"created":true,"upgraded":false}'
 ok "init again" weir init --store sqlite:planned.db
-is "changes nothing" "$out" '{"store":"sqlite:planned.db","schema":2,"created":false,"upgraded":false}'
+is "changes nothing" "$out" '{"store":"sqlite:planned.db","schema":3,"created":false,"upgraded":false}'
 ok "init --plan of what is up to date" weir init --plan --store sqlite:planned.db
 is "has nothing to do" "$out" ""
 printf '%s\n' "$plan" >plan.sql
@@ -132,14 +132,14 @@ print(s["store"], s["schema"], s["library"].split()[0], s["durability"], s["stre
 print(s["file_bytes"] > 0, s["wal_bytes"] >= 0, s["now"][-1])
 END
 is "has what the page says" "$(cat shape)" "3 3 [] [] [] [] 0 0
-sqlite:facts.db 2 SQLite full 3 0
+sqlite:facts.db 3 SQLite full 3 0
 True True Z"
 like "status as text" "$(weir status --text --store sqlite:facts.db)" $'store +sqlite:facts.db\n.*head +3\n'
 like "status does not show parameters" "$(weir status --store 'sqlite:facts.db?sync=normal')" '"store":"sqlite:facts.db",.*"durability":"normal"'
 ok "doctor of a sound store" weir doctor --store sqlite:facts.db
-like "sums up" "$(tail -n 1 <<<"$out")" '^\{"findings":0,"notes":0,"schema":2,"library":"SQLite [0-9.]+","durability":"full"\}$'
+like "sums up" "$(tail -n 1 <<<"$out")" '^\{"findings":0,"notes":0,"schema":3,"library":"SQLite [0-9.]+","durability":"full"\}$'
 like "notes sync=normal" "$(weir doctor --store 'sqlite:facts.db?sync=normal')" '"level":"note","rule":"durability"'
-sqlite3 facts.db "UPDATE weir_streams SET version = 7 WHERE name = 's-2'"
+sqlite3 facts.db "UPDATE weir_streams SET closed = 1 WHERE name = 's-2'"
 status "doctor of a damaged store is exit status 1" 1 weir doctor --store sqlite:facts.db
 like "finds it" "$out" '"level":"finding","rule":"[a-z-]+","message":"[^}]*s-2'
 like "and says what to do" "$out" '"advice":"[A-Za-z]'

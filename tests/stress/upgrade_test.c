@@ -1,9 +1,10 @@
-/* upgrade_test.c - stores of schema 1 stay readable, are upgraded once, and newer ones are refused.
+/* upgrade_test.c - stores of older schemas stay readable, are upgraded once, and newer ones are
+ * refused.
  *
- * METHOD  A store file of schema 1 is kept beside this program (schema1.db.gz, made by
- * `upgrade_test --make FILE` when schema 1 was finished; it is never made again). It must open and
- * hold what was put into it then; what schema 1 got later is added when it is opened for writing. A
- * made-up schema 3 stands in for the future: its step cannot be run twice, and eight processes that
+ * METHOD  A store file of each older schema is kept beside this program (schema1.db.gz and so on,
+ * made by `upgrade_test --make FILE` when that schema was finished; never made again). It must open
+ * and hold what was put into it then; what it lacks is added when it is opened for writing. A
+ * made-up schema 4 stands in for the future: its step cannot be run twice, and eight processes that
  * open the file at once must all find it done. A step that fails, or loses power anywhere, leaves
  * the schema that was there.
  */
@@ -26,25 +27,27 @@
 
 enum { PROCESSES = 8, EVENTS = 25 };
 
-/* The real step comes first (main). */
+/* The real steps come first (main). */
 static sqlite_upgrade upgrade_steps[] = {
     { .to = 2 },
-    { .to = 3,
+    { .to = 3 },
+    { .to = 4,
       .sql = "CREATE TABLE weir_made_up (events INTEGER NOT NULL) STRICT;"
              "INSERT INTO weir_made_up SELECT count(*) FROM weir_events;"
              "ALTER TABLE weir_streams ADD COLUMN made_up TEXT NOT NULL DEFAULT 'yes';" },
 };
-static const sqlite_schema schema_3 = { .version = 3, .steps = upgrade_steps, .steps_count = 2 };
+static const sqlite_schema schema_4 = { .version = 4, .steps = upgrade_steps, .steps_count = 3 };
 
 static sqlite_upgrade broken_steps[] = {
     { .to = 2 },
-    { .to = 3,
+    { .to = 3 },
+    { .to = 4,
       .sql = "CREATE TABLE weir_made_up (events INTEGER NOT NULL) STRICT;"
              "INSERT INTO no_such_table VALUES (1);" },
 };
-static const sqlite_schema schema_broken = { .version = 3,
+static const sqlite_schema schema_broken = { .version = 4,
                                              .steps = broken_steps,
-                                             .steps_count = 2 };
+                                             .steps_count = 3 };
 
 /* ---- what is in the kept file --------------------------------------------------------------- */
 
@@ -185,14 +188,14 @@ typedef struct place {
     char *directory, *path, *url;
 } place;
 
-static place kept_unpack(void)
+static place kept_unpack(int schema)
 {
     const char *source = getenv("WEIR_SOURCE");
     place p = { .directory = directory_make("upgrade") };
     p.path = text_format("%s/s.db", p.directory);
     p.url = text_format("sqlite:%s", p.path);
-    char *command = text_format("gzip -dc '%s/tests/stress/schema1.db.gz' >'%s'",
-                                source != NULL ? source : ".", p.path);
+    char *command = text_format("gzip -dc '%s/tests/stress/schema%d.db.gz' >'%s'",
+                                source != NULL ? source : ".", schema, p.path);
     if (system(command) != 0) { /* NOLINT(cert-env33-c): a fixed command of this test's own */
         fail_msg("cannot unpack the kept store: %s", command);
     }
@@ -245,20 +248,20 @@ static void worker_add(weir *w)
 
 /* ---- tests -------------------------------------------------------------------------------- */
 
-static void a_kept_store_of_schema_1_opens_and_reads(void **state)
+static void kept_store_opens_and_reads(int schema)
 {
-    (void)state;
     weir_error err;
     int64_t at = -1;
-    place p = kept_unpack();
-    /* It is older than the table of workers and what they count, which a writer adds. */
+    place p = kept_unpack(schema);
+    /* Schema 1 is older than the table of workers and what they count, which a writer adds. */
     static const char there[] = "SELECT count(*) FROM sqlite_schema WHERE name = 'weir_workers'";
     const weir_options reading = { WEIR_OPTIONS_INIT, .flags = WEIR_OPEN_READONLY,
                                    .store_url = p.url };
     weir *w = NULL;
     assert_int_equal(weir_open(&reading, &w, &err), WEIR_EMISUSE);
     assert_non_null(strstr(err.message, "opening it once for writing"));
-    assert_int_equal(number_of(p.path, there), 0);
+    assert_int_equal(number_of(p.path, there), schema == 1 ? 0 : 1);
+    assert_int_equal(number_of(p.path, "SELECT schema FROM weir_store"), schema);
     w = store_open(p.url, WEIR_OPEN_EXISTING);
     kept_check(w);
     weir_close(w);
@@ -267,7 +270,7 @@ static void a_kept_store_of_schema_1_opens_and_reads(void **state)
     weir_close(w);
     w = store_open(p.url, WEIR_OPEN_EXISTING);
     assert_int_equal(number_of(p.path, there), 1);
-    assert_int_equal(number_of(p.path, "SELECT schema FROM weir_store"), 2);
+    assert_int_equal(number_of(p.path, "SELECT schema FROM weir_store"), 3);
     worker_add(w);
     assert_int_equal(workers_of(w), 1);
     assert_int_equal(append_one(w, "kept-0", WEIR_EXPECT_EXACT, 8, "{}", &at, NULL, &err), WEIR_OK);
@@ -278,14 +281,26 @@ static void a_kept_store_of_schema_1_opens_and_reads(void **state)
     place_remove(&p);
 }
 
-/* In a process of its own: opens as a library of schema 3 when the others do. */
+static void a_kept_store_of_schema_1_opens_and_reads(void **state)
+{
+    (void)state;
+    kept_store_opens_and_reads(1);
+}
+
+static void a_kept_store_of_schema_2_opens_and_reads(void **state)
+{
+    (void)state;
+    kept_store_opens_and_reads(2);
+}
+
+/* In a process of its own: opens as a library of schema 4 when the others do. */
 static void upgrade_child(const place *p, int start)
 {
     char byte = 0;
     weir *w = NULL;
     weir_error err;
     const weir_options o = { WEIR_OPTIONS_INIT, .store_url = p->url };
-    weir__sqlite_schema_pretend(&schema_3);
+    weir__sqlite_schema_pretend(&schema_4);
     if (read(start, &byte, 1) != 0) { /* the parent closes it for all of us at once */
         _exit(2);
     }
@@ -304,7 +319,7 @@ static void processes_that_upgrade_at_once_do_it_once(void **state)
     (void)state;
     pid_t children[PROCESSES];
     int start[2];
-    place p = kept_unpack();
+    place p = kept_unpack(1);
     assert_int_equal(pipe(start), 0);
     for (int i = 0; i < PROCESSES; i++) {
         children[i] = fork();
@@ -322,7 +337,7 @@ static void processes_that_upgrade_at_once_do_it_once(void **state)
         assert_true(WIFEXITED(status));
         assert_int_equal(WEXITSTATUS(status), 0);
     }
-    assert_int_equal(number_of(p.path, "SELECT schema FROM weir_store"), 3);
+    assert_int_equal(number_of(p.path, "SELECT schema FROM weir_store"), 4);
     assert_int_equal(number_of(p.path, "SELECT count(*) FROM weir_made_up"), 1);
     assert_int_equal(number_of(p.path, "SELECT events FROM weir_made_up"), EVENTS + 2);
     assert_int_equal(number_of(p.path, "SELECT count(*) FROM weir_events"), EVENTS + 2 + PROCESSES);
@@ -333,8 +348,8 @@ static void a_store_of_a_newer_schema_is_refused_and_left_alone(void **state)
 {
     (void)state;
     static const uint32_t ways[] = { 0, WEIR_OPEN_EXISTING, WEIR_OPEN_READONLY };
-    place p = kept_unpack();
-    weir__sqlite_schema_pretend(&schema_3);
+    place p = kept_unpack(1);
+    weir__sqlite_schema_pretend(&schema_4);
     weir_close(store_open(p.url, 0));
     weir__sqlite_schema_pretend(NULL);
     for (size_t i = 0; i < sizeof(ways) / sizeof(ways[0]); i++) {
@@ -343,10 +358,10 @@ static void a_store_of_a_newer_schema_is_refused_and_left_alone(void **state)
         const weir_options o = { WEIR_OPTIONS_INIT, .flags = ways[i], .store_url = p.url };
         assert_int_equal(weir_open(&o, &w, &err), WEIR_ENEWER);
         assert_null(w);
+        assert_non_null(strstr(err.message, "schema 4"));
         assert_non_null(strstr(err.message, "schema 3"));
-        assert_non_null(strstr(err.message, "schema 2"));
     }
-    assert_int_equal(number_of(p.path, "SELECT schema FROM weir_store"), 3);
+    assert_int_equal(number_of(p.path, "SELECT schema FROM weir_store"), 4);
     place_remove(&p);
 }
 
@@ -355,7 +370,7 @@ static void an_upgrade_that_fails_leaves_the_store_as_it_was(void **state)
     (void)state;
     weir *w = NULL;
     weir_error err;
-    place p = kept_unpack();
+    place p = kept_unpack(1);
     const weir_options o = { WEIR_OPTIONS_INIT, .store_url = p.url };
     weir__sqlite_schema_pretend(&schema_broken);
     assert_int_not_equal(weir_open(&o, &w, &err), WEIR_OK);
@@ -383,7 +398,7 @@ static void an_upgrade_that_loses_power_happens_whole_or_not_at_all(void **state
     make_events(w);
     weir_close(w);
     const size_t made = power_now();
-    weir__sqlite_schema_pretend(&schema_3);
+    weir__sqlite_schema_pretend(&schema_4);
     weir_close(store_open(url, 0));
     const size_t steps = power_end();
     power_player *p = power_player_open();
@@ -393,10 +408,10 @@ static void an_upgrade_that_loses_power_happens_whole_or_not_at_all(void **state
             power_player_cut(p, step % 2 == 0 ? POWER_LOSE_ALL : POWER_LOSE_SOME, step, cut);
             const int64_t schema = number_of(cut_path, "SELECT schema FROM weir_store");
             const int64_t there = number_of(cut_path, "SELECT events FROM weir_made_up");
-            assert_true((schema == 2 && there == -1) || (schema == 3 && there == EVENTS + 2));
-            before += schema == 2 ? 1 : 0;
-            after += schema == 3 ? 1 : 0;
-            weir_close(store_open(cut_url, WEIR_OPEN_EXISTING)); /* as a library of schema 3 */
+            assert_true((schema == 3 && there == -1) || (schema == 4 && there == EVENTS + 2));
+            before += schema == 3 ? 1 : 0;
+            after += schema == 4 ? 1 : 0;
+            weir_close(store_open(cut_url, WEIR_OPEN_EXISTING)); /* as a library of schema 4 */
             assert_int_equal(number_of(cut_path, "SELECT events FROM weir_made_up"), EVENTS + 2);
         }
         if (step < steps) {
@@ -418,6 +433,7 @@ int main(int argc, char **argv)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(processes_that_upgrade_at_once_do_it_once),
         cmocka_unit_test(a_kept_store_of_schema_1_opens_and_reads),
+        cmocka_unit_test(a_kept_store_of_schema_2_opens_and_reads),
         cmocka_unit_test(a_store_of_a_newer_schema_is_refused_and_left_alone),
         cmocka_unit_test(an_upgrade_that_fails_leaves_the_store_as_it_was),
         cmocka_unit_test(an_upgrade_that_loses_power_happens_whole_or_not_at_all),
@@ -425,7 +441,8 @@ int main(int argc, char **argv)
     if (argc == 3 && strcmp(argv[1], "--make") == 0) {
         return make(argv[2]);
     }
-    upgrade_steps[0] = weir__sqlite_schema()->steps[0];
-    broken_steps[0] = upgrade_steps[0];
+    for (size_t i = 0; i < 2; i++) {
+        upgrade_steps[i] = broken_steps[i] = weir__sqlite_schema()->steps[i];
+    }
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

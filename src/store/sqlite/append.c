@@ -3,9 +3,9 @@
  * INVARIANTS
  *   (1) An append is judged completely before its first write, so a refused one needs no undoing
  *       and its neighbours in the transaction go on.
- *   (2) There is one writer, so what was judged still holds when it is written. The unique index on
- *       (stream, version) guards against whatever does not keep to that; what it catches is a
- *       conflict, and undoes the whole transaction.
+ *   (2) There is one writer, so what was judged still holds when it is written. A stream's version
+ *       is read from the unique index on (stream, version) itself: whatever else has written to the
+ *       log is seen, and is a conflict if it was not expected.
  *   (3) Positions are the head plus one, plus one, ...: without gaps, in the order of the events.
  *   (4) A kept result (weir_keys.result) is first, last and id of each stream of the append, in its
  *       order, as zigzag LEB128 numbers.
@@ -24,7 +24,7 @@ enum { NUMBER_BYTES_MAX = 10 }; /* of a 64-bit number as LEB128 */
 typedef struct judged_stream {
     int64_t row;      /* weir_streams.id; 0: there is none yet */
     int64_t category; /* weir_categories.id; 0: not looked for */
-    int64_t version;  /* WEIR_VERSION_NONE: no such stream     */
+    int64_t version;  /* WEIR_VERSION_NONE: it has no event    */
     int64_t next;     /* version of the next event             */
     bool closed;
 } judged_stream;
@@ -83,8 +83,7 @@ static void remember_category(sqlite_store *s, weir_str name, int64_t id)
 static weir_status category_id(appending *a, weir_str name, int64_t *id, weir_error *err)
 {
     sqlite_store *s = a->store;
-    sqlite3_stmt *stmt = NULL;
-    bool row = false;
+    bool known = false;
 
     for (size_t i = 0; i < s->categories_count; i++) {
         const sqlite_category *c = &s->categories[i];
@@ -93,31 +92,18 @@ static weir_status category_id(appending *a, weir_str name, int64_t *id, weir_er
             return WEIR_OK;
         }
     }
-    weir_status status = weir__sqlite_statement(a->conn, sql_append_category, &stmt, err);
-    if (status != WEIR_OK) {
-        return status;
-    }
-    weir__sqlite_bind_str(stmt, 1, name);
-    status = weir__sqlite_step(a->conn, stmt, &row, err);
-    if (status != WEIR_OK) {
-        return status;
-    }
-    *id = row ? sqlite3_column_int64(stmt, 0) : 0;
-    weir__sqlite_done(stmt);
-    if (!row) {
-        status = weir__sqlite_statement(a->conn, sql_append_category_new, &stmt, err);
-        if (status != WEIR_OK) {
-            return status;
-        }
-        weir__sqlite_bind_str(stmt, 1, name);
-        status = weir__sqlite_run(a->conn, stmt, err);
-        if (status != WEIR_OK) {
-            return status;
-        }
+    weir_status status =
+        weir__sqlite_get_by_text(a->conn, sql_append_category, name, &known, id, err);
+    if (status == WEIR_OK && !known) {
+        sqlite_cursor cursor = weir__cursor_open(a->conn, sql_append_category_new, err);
+        weir__cursor_bind_text(&cursor, 1, name);
+        status = weir__cursor_run(&cursor);
         *id = sqlite3_last_insert_rowid(a->conn->db);
     }
-    remember_category(s, name, *id);
-    return WEIR_OK;
+    if (status == WEIR_OK) {
+        remember_category(s, name, *id);
+    }
+    return status;
 }
 
 /* ---- idempotency keys --------------------------------------------------------------------- */
@@ -165,82 +151,52 @@ static bool decode_result(store_append *append, weir_str bytes)
 /* The time of a replayed append: that of the events it wrote then. */
 static weir_status replayed_time(appending *a, weir_error *err)
 {
-    sqlite3_stmt *stmt = NULL;
-    int64_t created_us = 0;
+    int64_t created_us = 0; /* the same for all events of an append */
     weir_status status = WEIR_OK;
-    for (size_t i = 0; i < a->append->streams_count; i++) {
+    for (size_t i = 0; i < a->append->streams_count && status == WEIR_OK; i++) {
         store_append_stream *stream = &a->append->streams[i];
-        bool row = false;
-        stream->created_us = 0;
-        if (stream->id == 0) {
-            continue;
+        bool found = false;
+        if (stream->id != 0 && created_us == 0) {
+            status = weir__sqlite_get_int(a->conn, sql_append_created, &stream->id, 1, &found,
+                                          &created_us, err);
         }
-        if (created_us == 0) { /* the same for all events of an append */
-            status = weir__sqlite_statement(a->conn, sql_append_created, &stmt, err);
-            if (status != WEIR_OK) {
-                return status;
-            }
-            (void)sqlite3_bind_int64(stmt, 1, stream->id);
-            status = weir__sqlite_step(a->conn, stmt, &row, err);
-            if (status != WEIR_OK) {
-                return status;
-            }
-            created_us = row ? sqlite3_column_int64(stmt, 0) : 0;
-            weir__sqlite_done(stmt);
-        }
-        stream->created_us = created_us;
+        stream->created_us = stream->id != 0 ? created_us : 0;
     }
-    return WEIR_OK;
+    return status;
 }
 
 /* Whether the append was made before. */
 static weir_status judge_key(appending *a, weir_error *err)
 {
     store_append *append = a->append;
-    sqlite3_stmt *stmt = NULL;
-    bool row = false;
-
-    weir_status status = weir__sqlite_statement(a->conn, sql_append_key, &stmt, err);
-    if (status != WEIR_OK) {
-        return status;
+    sqlite_cursor cursor = weir__cursor_open(a->conn, sql_append_key, err);
+    weir__cursor_bind_text(&cursor, 1, append->key);
+    if (!weir__cursor_next(&cursor) || weir__cursor_i64(&cursor, 0) <= a->keys_now_us) {
+        return weir__cursor_end(&cursor);
     }
-    weir__sqlite_bind_str(stmt, 1, append->key);
-    status = weir__sqlite_step(a->conn, stmt, &row, err);
-    if (status != WEIR_OK) {
-        return status;
-    }
-    if (!row || sqlite3_column_int64(stmt, 0) <= a->keys_now_us) {
-        goto out;
-    }
-    const weir_str fingerprint = weir__sqlite_column_str(stmt, 1);
+    const weir_str fingerprint = weir__cursor_text(&cursor, 1);
     if (fingerprint.len != WEIR_SHA256_BYTES ||
         memcmp(fingerprint.ptr, append->fingerprint, WEIR_SHA256_BYTES) != 0) {
         append->status = weir__fail(append->err, WEIR_EKEYREUSED,
                                     "idempotency key \"%.*s\" was used with other content",
                                     (int)append->key.len, append->key.ptr);
-        goto out;
+    } else if (!decode_result(append, weir__cursor_text(&cursor, 2))) {
+        weir__cursor_fail(&cursor,
+                          weir__fail(err, WEIR_ECORRUPT,
+                                     "the result kept with idempotency key \"%.*s\" cannot be read",
+                                     (int)append->key.len, append->key.ptr));
+    } else {
+        append->replayed = true;
+        a->nothing_to_do = true;
     }
-    if (!decode_result(append, weir__sqlite_column_str(stmt, 2))) {
-        status = weir__fail(err, WEIR_ECORRUPT,
-                            "the result kept with idempotency key \"%.*s\" cannot be read",
-                            (int)append->key.len, append->key.ptr);
-        goto out;
-    }
-    append->replayed = true;
-    a->nothing_to_do = true;
-out:
-    weir__sqlite_done(stmt);
-    if (status == WEIR_OK && append->replayed) {
-        status = replayed_time(a, err);
-    }
-    return status;
+    const weir_status status = weir__cursor_end(&cursor);
+    return status == WEIR_OK && append->replayed ? replayed_time(a, err) : status;
 }
 
 static weir_status write_key(appending *a, weir_error *err)
 {
     const store_append *append = a->append;
     const sqlite_store *s = a->store;
-    sqlite3_stmt *stmt = NULL;
     int64_t expires_us = 0;
     size_t len = 0;
 
@@ -256,15 +212,12 @@ static weir_status write_key(appending *a, weir_error *err)
         len += put_number(result + len, append->streams[i].last);
         len += put_number(result + len, append->streams[i].id);
     }
-    const weir_status status = weir__sqlite_statement(a->conn, sql_append_key_new, &stmt, err);
-    if (status != WEIR_OK) {
-        return status;
-    }
-    weir__sqlite_bind_str(stmt, 1, append->key);
-    (void)sqlite3_bind_int64(stmt, 2, expires_us);
-    (void)sqlite3_bind_blob(stmt, 3, append->fingerprint, WEIR_SHA256_BYTES, SQLITE_STATIC);
-    (void)sqlite3_bind_blob64(stmt, 4, result, len, SQLITE_STATIC);
-    return weir__sqlite_run(a->conn, stmt, err);
+    sqlite_cursor cursor = weir__cursor_open(a->conn, sql_append_key_new, err);
+    weir__cursor_bind_text(&cursor, 1, append->key);
+    weir__cursor_bind_i64(&cursor, 2, expires_us);
+    weir__cursor_bind_bytes(&cursor, 3, append->fingerprint, WEIR_SHA256_BYTES);
+    weir__cursor_bind_bytes(&cursor, 4, result, len);
+    return weir__cursor_run(&cursor);
 }
 
 /* ---- streams ------------------------------------------------------------------------------ */
@@ -272,27 +225,19 @@ static weir_status write_key(appending *a, weir_error *err)
 static weir_status look_up_stream(appending *a, weir_str name, judged_stream *found,
                                   weir_error *err)
 {
-    sqlite3_stmt *stmt = NULL;
-    bool row = false;
-    weir_status status = weir__sqlite_statement(a->conn, sql_append_stream, &stmt, err);
-    if (status != WEIR_OK) {
-        return status;
-    }
-    weir__sqlite_bind_str(stmt, 1, name);
-    status = weir__sqlite_step(a->conn, stmt, &row, err);
-    if (status != WEIR_OK) {
-        return status;
-    }
+    sqlite_cursor cursor = weir__cursor_open(a->conn, sql_append_stream, err);
+    weir__cursor_bind_text(&cursor, 1, name);
     *found = (judged_stream){ .version = WEIR_VERSION_NONE, .next = a->conn->row->version_base };
-    if (row) {
-        found->row = sqlite3_column_int64(stmt, 0);
-        found->version = sqlite3_column_int64(stmt, 1);
-        found->next = found->version + 1;
-        found->category = sqlite3_column_int64(stmt, 2);
-        found->closed = sqlite3_column_int(stmt, 3) != 0;
+    if (weir__cursor_next(&cursor)) {
+        found->row = weir__cursor_i64(&cursor, 0);
+        if (!weir__cursor_null(&cursor, 1)) {
+            found->version = weir__cursor_i64(&cursor, 1);
+            found->next = found->version + 1;
+        }
+        found->category = weir__cursor_i64(&cursor, 2);
+        found->closed = weir__cursor_bool(&cursor, 3);
     }
-    weir__sqlite_done(stmt);
-    return WEIR_OK;
+    return weir__cursor_end(&cursor);
 }
 
 /* The expectation as it is reported in a conflict. */
@@ -312,11 +257,11 @@ static bool expectation_holds(const store_append_stream *stream, const judged_st
 {
     switch (stream->expect) {
     case WEIR_EXPECT_NONE:
-        return found->row == 0;
+        return found->version == WEIR_VERSION_NONE;
     case WEIR_EXPECT_EXISTS:
-        return found->row != 0;
+        return found->version != WEIR_VERSION_NONE;
     case WEIR_EXPECT_EXACT:
-        return found->row != 0 && found->version == stream->version;
+        return found->version != WEIR_VERSION_NONE && found->version == stream->version;
     default:
         return true;
     }
@@ -334,7 +279,7 @@ static weir_status judge_stream(appending *a, size_t index, weir_error *err)
     if (status != WEIR_OK) {
         return status;
     }
-    if (closing && found->row == 0) {
+    if (closing && found->version == WEIR_VERSION_NONE) {
         append->status = weir__fail(append->err, WEIR_ENOTFOUND, "no stream \"%.*s\"",
                                     (int)stream->name.len, stream->name.ptr);
         weir__error_stream(append->err, stream->name);
@@ -384,27 +329,14 @@ static weir_status find_key(appending *a, weir_str key, judged_key **out, weir_e
     if (entry->key.len != 0) {
         return WEIR_OK;
     }
-    sqlite3_stmt *stmt = NULL;
-    bool row = false;
-    weir_status status = weir__sqlite_statement(a->conn, sql_append_reserved, &stmt, err);
-    if (status != WEIR_OK) {
-        return status;
+    sqlite_cursor cursor = weir__cursor_open(a->conn, sql_append_reserved, err);
+    weir__cursor_bind_text(&cursor, 1, key);
+    if (weir__cursor_next(&cursor)) {
+        entry->before = weir__cursor_copy(&cursor, 0, a->arena);
     }
-    weir__sqlite_bind_str(stmt, 1, key);
-    status = weir__sqlite_step(a->conn, stmt, &row, err);
-    if (status != WEIR_OK) {
-        return status;
-    }
-    if (row) {
-        entry->before = weir__sqlite_column_copy(stmt, 0, a->arena);
-        if (entry->before.ptr == NULL) {
-            status = no_memory(err);
-        }
-    }
-    weir__sqlite_done(stmt);
     entry->key = key;
     entry->after = entry->before;
-    return status;
+    return weir__cursor_end(&cursor);
 }
 
 static weir_status judge_reserved(appending *a, weir_error *err)
@@ -442,33 +374,27 @@ static weir_status judge_reserved(appending *a, weir_error *err)
 
 static weir_status write_reserved(appending *a, weir_error *err)
 {
-    for (size_t i = 0; i < a->keys_capacity; i++) {
+    weir_status status = WEIR_OK;
+    for (size_t i = 0; i < a->keys_capacity && status == WEIR_OK; i++) {
         const judged_key *entry = &a->keys[i];
         if (entry->key.len == 0 || weir__str_equal(entry->before, entry->after)) {
             continue;
         }
-        sqlite3_stmt *stmt = NULL;
         const bool free_now = entry->after.len == 0;
-        weir_status status = weir__sqlite_statement(
-            a->conn, free_now ? sql_append_release : sql_append_reserve, &stmt, err);
-        if (status != WEIR_OK) {
-            return status;
-        }
-        weir__sqlite_bind_str(stmt, 1, entry->key);
+        sqlite_cursor cursor =
+            weir__cursor_open(a->conn, free_now ? sql_append_release : sql_append_reserve, err);
+        weir__cursor_bind_text(&cursor, 1, entry->key);
         if (!free_now) {
-            weir__sqlite_bind_str(stmt, 2, entry->after);
+            weir__cursor_bind_text(&cursor, 2, entry->after);
         }
-        status = weir__sqlite_run(a->conn, stmt, err);
-        if (status != WEIR_OK) {
-            return status;
-        }
+        status = weir__cursor_run(&cursor);
     }
-    return WEIR_OK;
+    return status;
 }
 
 /* ---- one append --------------------------------------------------------------------------- */
 
-static weir_status judge(appending *a, weir_error *err)
+static weir_status append_judge(appending *a, weir_error *err)
 {
     store_append *append = a->append;
     if (append->key.len != 0) {
@@ -513,103 +439,56 @@ static void set_results(appending *a)
     }
 }
 
+/* Makes the stream, if there is none, and marks it closed, if the append closes it. */
 static weir_status write_stream(appending *a, size_t index, weir_error *err)
 {
     const store_append_stream *stream = &a->append->streams[index];
     judged_stream *found = &a->streams[index];
-    const int closed = (a->append->flags & STORE_APPEND_CLOSE) != 0 && index == 0 ? 1 : 0;
-    sqlite3_stmt *stmt = NULL;
     weir_status status = WEIR_OK;
 
-    if (found->row != 0) {
-        status = weir__sqlite_statement(a->conn, sql_append_stream_moved, &stmt, err);
+    if (found->row == 0) {
+        status = category_id(a, weir__category(stream->name), &found->category, err);
         if (status != WEIR_OK) {
             return status;
         }
-        (void)sqlite3_bind_int64(stmt, 1, found->row);
-        (void)sqlite3_bind_int64(stmt, 2, stream->last);
-        (void)sqlite3_bind_int64(stmt, 3, stream->id);
-        (void)sqlite3_bind_int64(stmt, 4, a->now_us);
-        (void)sqlite3_bind_int(stmt, 5, closed);
-        return weir__sqlite_run(a->conn, stmt, err);
+        sqlite_cursor cursor = weir__cursor_open(a->conn, sql_append_stream_new, err);
+        weir__cursor_bind_text(&cursor, 1, stream->name);
+        weir__cursor_bind_i64(&cursor, 2, found->category);
+        weir__cursor_bind_i64(&cursor, 3, a->now_us);
+        status = weir__cursor_run(&cursor);
+        found->row = sqlite3_last_insert_rowid(a->conn->db);
     }
-    status = category_id(a, weir__category(stream->name), &found->category, err);
-    if (status != WEIR_OK) {
-        return status;
-    }
-    status = weir__sqlite_statement(a->conn, sql_append_stream_new, &stmt, err);
-    if (status != WEIR_OK) {
-        return status;
-    }
-    weir__sqlite_bind_str(stmt, 1, stream->name);
-    (void)sqlite3_bind_int64(stmt, 2, found->category);
-    (void)sqlite3_bind_int64(stmt, 3, stream->last);
-    (void)sqlite3_bind_int64(stmt, 4, stream->id);
-    (void)sqlite3_bind_int64(stmt, 5, a->now_us);
-    (void)sqlite3_bind_int(stmt, 6, closed);
-    status = weir__sqlite_run(a->conn, stmt, err);
-    found->row = sqlite3_last_insert_rowid(a->conn->db);
-    return status;
-}
-
-/* The unique index knew of an event that weir_streams does not: someone wrote by other means. */
-static weir_status fail_unique(appending *a, size_t index, weir_error *err)
-{
-    const store_append_stream *stream = &a->append->streams[index];
-    sqlite3_stmt *stmt = NULL;
-    bool row = false;
-    int64_t actual = a->streams[index].version;
-
-    if (weir__sqlite_statement(a->conn, sql_append_last_version, &stmt, NULL) == WEIR_OK) {
-        (void)sqlite3_bind_int64(stmt, 1, a->streams[index].row);
-        if (weir__sqlite_step(a->conn, stmt, &row, NULL) == WEIR_OK && row) {
-            actual = sqlite3_column_int64(stmt, 0);
-        }
-        weir__sqlite_done(stmt);
-    }
-    const int64_t expected =
-        stream->expect == WEIR_EXPECT_ANY ? a->streams[index].version : expected_version(stream);
-    const weir_status status = weir__fail_conflict(err, stream->name, expected, actual);
-    weir__error_store_code(err, "%d", SQLITE_CONSTRAINT_UNIQUE);
-    return status;
+    return status == WEIR_OK && (a->append->flags & STORE_APPEND_CLOSE) != 0 && index == 0
+               ? weir__sqlite_run_ints(a->conn, sql_append_stream_close, &found->row, 1, err)
+               : status;
 }
 
 static weir_status write_events(appending *a, weir_error *err)
 {
     const store_append *append = a->append;
     sqlite_conn *conn = a->conn;
-    sqlite3_stmt *stmt = NULL;
-    weir_status status = weir__sqlite_statement(conn, sql_append_event, &stmt, err);
-    if (status != WEIR_OK) {
-        return status;
-    }
+    sqlite_cursor cursor = weir__cursor_open(conn, sql_append_event, err);
+    weir_status status = WEIR_OK;
     for (size_t i = 0; i < append->events_count && status == WEIR_OK; i++) {
         const store_new_event *event = &append->events[i];
         judged_stream *stream = &a->streams[event->stream_index];
-        (void)sqlite3_bind_int64(stmt, 1, conn->row->next);
-        (void)sqlite3_bind_int64(stmt, 2, stream->row);
-        (void)sqlite3_bind_int64(stmt, 3, stream->next);
-        (void)sqlite3_bind_int64(stmt, 4, stream->category);
-        (void)sqlite3_bind_int64(stmt, 5, a->now_us);
-        weir__sqlite_bind_str(stmt, 6, event->name);
-        weir__sqlite_bind_str(stmt, 7, event->meta);
-        weir__sqlite_bind_str(stmt, 8, event->data);
-        const int rc = sqlite3_step(stmt);
-        if (rc == SQLITE_CONSTRAINT_UNIQUE) {
-            status = fail_unique(a, event->stream_index, err);
-        } else if (rc != SQLITE_DONE) {
-            status = weir__sqlite_fail(conn, rc, err, "write an event");
-        }
-        (void)sqlite3_reset(stmt);
+        weir__cursor_bind_i64(&cursor, 1, conn->row->next);
+        weir__cursor_bind_i64(&cursor, 2, stream->row);
+        weir__cursor_bind_i64(&cursor, 3, stream->next);
+        weir__cursor_bind_i64(&cursor, 4, stream->category);
+        weir__cursor_bind_i64(&cursor, 5, a->now_us);
+        weir__cursor_bind_text(&cursor, 6, event->name);
+        weir__cursor_bind_text(&cursor, 7, event->meta);
+        weir__cursor_bind_text(&cursor, 8, event->data);
+        status = weir__cursor_run(&cursor);
         stream->next++;
         conn->row->head = conn->row->next++;
     }
-    weir__sqlite_done(stmt);
     a->store->events_written = a->store->events_written || append->events_count > 0;
     return status;
 }
 
-static weir_status write(appending *a, weir_error *err)
+static weir_status append_write(appending *a, weir_error *err)
 {
     const store_append *append = a->append;
     weir_status status = WEIR_OK;
@@ -630,17 +509,6 @@ static weir_status write(appending *a, weir_error *err)
     return status;
 }
 
-static weir_status expire_keys(sqlite_conn *conn, int64_t now_us, weir_error *err)
-{
-    sqlite3_stmt *stmt = NULL;
-    const weir_status status = weir__sqlite_statement(conn, sql_append_keys_expire, &stmt, err);
-    if (status != WEIR_OK) {
-        return status;
-    }
-    (void)sqlite3_bind_int64(stmt, 1, now_us);
-    return weir__sqlite_run(conn, stmt, err);
-}
-
 weir_status weir__sqlite_append_in(sqlite_store *s, sqlite_conn *conn, int64_t now_us,
                                    store_append *const *appends, size_t count, weir_error *err)
 {
@@ -648,7 +516,7 @@ weir_status weir__sqlite_append_in(sqlite_store *s, sqlite_conn *conn, int64_t n
     int64_t keys_now_us = 0;
     weir_status status = count > 0 ? weir__sqlite_machine_now(s, conn, &keys_now_us, err) : WEIR_OK;
     bool refused = false;
-    bool written = false;
+    bool key_written = false;
 
     for (size_t i = 0; i < count && status == WEIR_OK; i++) {
         store_append *append = appends[i];
@@ -665,19 +533,19 @@ weir_status weir__sqlite_append_in(sqlite_store *s, sqlite_conn *conn, int64_t n
             continue;
         }
         weir__arena_reset(&arena);
-        status = judge(&a, err);
+        status = append_judge(&a, err);
         refused = append->status != WEIR_OK;
         if (status != WEIR_OK || refused || append->replayed) {
             continue;
         }
         set_results(&a);
         if (!a.nothing_to_do && (append->flags & STORE_APPEND_DRY_RUN) == 0) {
-            status = write(&a, err);
-            written = true;
+            status = append_write(&a, err);
+            key_written = key_written || append->key.len != 0;
         }
     }
-    if (status == WEIR_OK && written) {
-        status = expire_keys(conn, keys_now_us, err);
+    if (status == WEIR_OK && key_written) {
+        status = weir__sqlite_run_ints(conn, sql_append_keys_expire, &keys_now_us, 1, err);
     }
     weir__arena_free(&arena);
     return status;

@@ -1,22 +1,20 @@
 -- append.sql - judging and writing appends; every statement is inside a write transaction.
 
+-- The version is that of the stream's last event; NULL: it has none.
 -- name: append_stream
-SELECT id, version, category, closed FROM weir_streams WHERE name = ?1;
+SELECT s.id, (SELECT max(e.version) FROM weir_events AS e WHERE e.stream = s.id), s.category, s.closed
+FROM weir_streams AS s
+WHERE s.name = ?1;
 
 -- name: append_stream_new
-INSERT INTO weir_streams (name, category, version, last_id, created, updated, closed)
-VALUES (?1, ?2, ?3, ?4, ?5, ?5, ?6);
+INSERT INTO weir_streams (name, category, created) VALUES (?1, ?2, ?3);
 
--- name: append_stream_moved
-UPDATE weir_streams SET version = ?2, last_id = ?3, updated = ?4, closed = ?5 WHERE id = ?1;
+-- name: append_stream_close
+UPDATE weir_streams SET closed = 1 WHERE id = ?1;
 
 -- name: append_event
 INSERT INTO weir_events (id, stream, version, category, created, name, meta, data)
 VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8);
-
--- What the unique index knows better than weir_streams.
--- name: append_last_version
-SELECT max(version) FROM weir_events WHERE stream = ?1;
 
 -- name: append_category
 SELECT id FROM weir_categories WHERE name = ?1;

@@ -142,22 +142,17 @@ static weir_status copy_pages(sqlite_conn *from, sqlite_conn *to, const backup_p
 static weir_status check_copy(sqlite_conn *conn, weir_error *err)
 {
     static const char sql_check[] = "PRAGMA integrity_check(1)";
-    sqlite3_stmt *stmt = NULL;
-    bool row = false;
-    weir_status status = weir__sqlite_statement(conn, sql_check, &stmt, err);
-    if (status == WEIR_OK) {
-        status = weir__sqlite_step(conn, stmt, &row, err);
-    }
-    if (status == WEIR_OK && row) {
-        const weir_str text = weir__sqlite_column_str(stmt, 0);
+    sqlite_cursor cursor = weir__cursor_open(conn, sql_check, err);
+    if (weir__cursor_next(&cursor)) {
+        const weir_str text = weir__cursor_text(&cursor, 0);
         if (!weir__str_equal(text, weir__str("ok"))) {
-            status = weir__fail(err, WEIR_ECORRUPT, "the database is damaged: %.*s",
-                                (int)(text.len < 200 ? text.len : 200), text.ptr);
+            weir__cursor_fail(&cursor,
+                              weir__fail(err, WEIR_ECORRUPT, "the database is damaged: %.*s",
+                                         (int)(text.len < 200 ? text.len : 200), text.ptr));
             weir__error_detail(err, SQLITE_DAMAGED_DETAIL);
         }
-        weir__sqlite_done(stmt);
     }
-    return status;
+    return weir__cursor_end(&cursor);
 }
 
 weir_status weir__backup_copy(sqlite_conn *from, const char *file, const char *vfs,

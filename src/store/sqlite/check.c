@@ -29,7 +29,7 @@ static const char *copy_text(weir_arena *arena, const char *text)
 }
 
 /* A store_finding_fn that keeps what it is told. */
-static void collect(void *ctx, const char *rule, const char *text, const char *advice)
+static void finding_collect(void *ctx, const char *rule, const char *text, const char *advice)
 {
     findings *f = ctx;
     if (f->count == FINDINGS_MAX) {
@@ -51,84 +51,64 @@ static const char advice_damage[] =
     "Stop all writers, copy the files, and restore a backup or try .recover of the sqlite3 shell.";
 
 /* Every row of the query is a fault, except the text `fine`. */
-static weir_status ask(sqlite_conn *conn, const char *sql, const char *rule, const char *fine,
-                       const char *advice, findings *f, weir_error *err)
+static weir_status question_ask(sqlite_conn *conn, const char *sql, const char *rule,
+                                const char *fine, const char *advice, findings *f, weir_error *err)
 {
-    sqlite3_stmt *stmt = NULL;
-    bool row = false;
-    weir_status status = weir__sqlite_statement(conn, sql, &stmt, err);
-    if (status != WEIR_OK) {
-        return status;
-    }
-    for (;;) {
-        status = weir__sqlite_step(conn, stmt, &row, err);
-        if (status != WEIR_OK || !row) {
-            break;
-        }
-        const char *text = (const char *)sqlite3_column_text(stmt, 0);
+    sqlite_cursor cursor = weir__cursor_open(conn, sql, err);
+    while (weir__cursor_next(&cursor)) {
+        const char *text = (const char *)sqlite3_column_text(cursor.stmt, 0);
         if (text != NULL && (fine == NULL || strcmp(text, fine) != 0)) {
-            collect(f, rule, text, advice);
+            finding_collect(f, rule, text, advice);
         }
     }
-    weir__sqlite_done(stmt);
-    return status;
+    return weir__cursor_end(&cursor);
 }
 
 /* One object of the schema as it should be, against the one that is there. */
 static weir_status compare_object(sqlite_conn *conn, weir_str name, weir_str sql, findings *f,
                                   weir_error *err)
 {
-    sqlite3_stmt *stmt = NULL;
-    bool row = false;
     weir_buffer text = { 0 };
-    weir_status status = weir__sqlite_statement(conn, sql_check_object, &stmt, err);
-    if (status != WEIR_OK) {
-        return status;
-    }
-    weir__sqlite_bind_str(stmt, 1, name);
-    status = weir__sqlite_step(conn, stmt, &row, err);
-    if (status == WEIR_OK && (!row || !weir__str_equal(weir__sqlite_column_str(stmt, 0), sql))) {
+    sqlite_cursor cursor = weir__cursor_open(conn, sql_check_object, err);
+    weir__cursor_bind_text(&cursor, 1, name);
+    const bool row = weir__cursor_next(&cursor);
+    if (cursor.status == WEIR_OK &&
+        (!row || !weir__str_equal(weir__cursor_text(&cursor, 0), sql))) {
         if (weir__buffer_add(&text, name.ptr, name.len) &&
             weir__buffer_add_text(&text,
                                   row ? " is not as this version makes it" : " is missing") &&
             weir__buffer_add(&text, "", 1)) {
-            collect(f, "schema", text.ptr,
-                    "Someone has changed Weir's own tables; make it again as weir init --plan "
-                    "shows it for a new file.");
+            finding_collect(
+                f, "schema", text.ptr,
+                "Someone has changed Weir's own tables; make it again as weir init --plan "
+                "shows it for a new file.");
         } else {
             f->no_memory = true;
         }
     }
     weir__buffer_free(&text);
-    weir__sqlite_done(stmt);
-    return status;
+    return weir__cursor_end(&cursor);
 }
 
 static weir_status check_schema(sqlite_store *s, sqlite_conn *conn, findings *f, weir_error *err)
 {
     sqlite_conn model = { 0 };
-    sqlite3_stmt *stmt = NULL;
-    bool row = false;
     weir_status status = WEIR_OK;
     const int rc =
         sqlite3_open_v2(":memory:", &model.db, SQLITE_OPEN_READWRITE | SQLITE_OPEN_NOMUTEX, NULL);
     if (rc != SQLITE_OK) {
         status = weir__sqlite_fail(&model, rc, err, "open a database in memory");
-        goto out;
+    } else {
+        status = weir__sqlite_schema_build(s, &model, err);
     }
-    status = weir__sqlite_schema_build(s, &model, err);
     if (status == WEIR_OK) {
-        status = weir__sqlite_statement(&model, sql_check_objects, &stmt, err);
-    }
-    while (status == WEIR_OK) {
-        status = weir__sqlite_step(&model, stmt, &row, err);
-        if (status != WEIR_OK || !row) {
-            break;
+        sqlite_cursor cursor = weir__cursor_open(&model, sql_check_objects, err);
+        while (weir__cursor_next(&cursor)) {
+            weir__cursor_fail(&cursor, compare_object(conn, weir__cursor_text(&cursor, 0),
+                                                      weir__cursor_text(&cursor, 1), f, err));
         }
-        status = compare_object(conn, weir__sqlite_column_str(stmt, 0),
-                                weir__sqlite_column_str(stmt, 1), f, err);
+        status = weir__cursor_end(&cursor);
     }
-out:
     weir__sqlite_conn_close(&model);
     return status;
 }
@@ -142,7 +122,7 @@ static weir_status check_in(sqlite_store *s, sqlite_conn *conn, findings *f, wei
         { sql_check_versions, "versions", NULL, advice_restore },
         { sql_check_empty_streams, "streams", NULL, advice_restore },
         { sql_check_orphans, "streams", NULL, advice_restore },
-        { sql_check_last, "streams", NULL, advice_restore },
+        { sql_check_closed, "streams", NULL, advice_restore },
         { sql_check_categories, "categories", NULL, advice_restore },
         { sql_check_event_categories, "categories", NULL, advice_restore },
         { sql_check_order, "order", NULL, advice_restore },
@@ -152,15 +132,16 @@ static weir_status check_in(sqlite_store *s, sqlite_conn *conn, findings *f, wei
     };
     weir_status status = check_schema(s, conn, f, err);
     for (size_t i = 0; i < sizeof questions / sizeof questions[0] && status == WEIR_OK; i++) {
-        status = ask(conn, questions[i].sql, questions[i].rule, questions[i].fine,
-                     questions[i].advice, f, err);
+        status = question_ask(conn, questions[i].sql, questions[i].rule, questions[i].fine,
+                              questions[i].advice, f, err);
     }
     if (status == WEIR_OK && !s->database.immutable) {
-        status = ask(conn, sql_check_journal, "journal", "wal",
-                     "The database is not in WAL mode; opening it for writing switches it back.", f,
-                     err);
+        status = question_ask(
+            conn, sql_check_journal, "journal", "wal",
+            "The database is not in WAL mode; opening it for writing switches it back.", f, err);
     }
-    return status == WEIR_OK ? weir__sqlite_check_targets(s, conn, collect, f, err) : status;
+    return status == WEIR_OK ? weir__sqlite_check_targets(s, conn, finding_collect, f, err)
+                             : status;
 }
 
 weir_status weir__sqlite_check(weir_store *base, store_finding_fn fn, void *ctx, weir_error *err)

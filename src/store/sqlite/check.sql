@@ -2,15 +2,15 @@
 -- one sentence per fault.
 
 -- name: check_versions
-SELECT 'stream "' || s.name || '" is at version ' || s.version || ' with ' || e.count
-    || ' events from version ' || e.first || ' to ' || e.last
+SELECT 'stream "' || s.name || '" has ' || e.count || ' events from version ' || e.first || ' to '
+    || e.last || ', which should begin at ' || coalesce(t.first, (SELECT version_base FROM weir_store))
 FROM weir_streams AS s
 JOIN (
     SELECT stream, count(*) AS count, min(version) AS first, max(version) AS last
     FROM weir_events GROUP BY stream
 ) AS e ON e.stream = s.id
-WHERE e.last <> s.version
-    OR e.first <> (SELECT version_base FROM weir_store)
+LEFT JOIN weir_truncated AS t ON t.stream = s.id
+WHERE e.first <> coalesce(t.first, (SELECT version_base FROM weir_store))
     OR e.count <> e.last - e.first + 1
 LIMIT 20;
 
@@ -24,12 +24,13 @@ SELECT 'event ' || id || ' belongs to no stream' FROM weir_events AS e
 WHERE NOT EXISTS (SELECT 1 FROM weir_streams AS s WHERE s.id = e.stream)
 LIMIT 20;
 
--- name: check_last
-SELECT 'stream "' || s.name || '" names event ' || s.last_id || ' as its last, which is not so'
+-- name: check_closed
+SELECT 'stream "' || s.name || '" is marked as ' || CASE WHEN s.closed THEN 'closed' ELSE 'open' END
+    || ', but its last event is "' || e.name || '"'
 FROM weir_streams AS s
-LEFT JOIN weir_events AS e ON e.stream = s.id AND e.version = s.version
-WHERE e.id IS NOT s.last_id OR e.created IS NOT s.updated
-    OR s.closed <> (ifnull(e.name, '') = '$closed')
+JOIN weir_events AS e ON e.stream = s.id
+    AND e.version = (SELECT max(l.version) FROM weir_events AS l WHERE l.stream = s.id)
+WHERE s.closed <> (e.name = '$closed')
 LIMIT 20;
 
 -- name: check_categories

@@ -42,25 +42,16 @@ static const target_check checks[] = {
 static weir_status run_check(sqlite_conn *conn, const target_check *check, store_finding_fn fn,
                              void *ctx, weir_error *err)
 {
-    sqlite3_stmt *stmt = NULL;
-    bool row = false;
-    weir_status status = weir__sqlite_statement(conn, check->sql, &stmt, err);
-    while (status == WEIR_OK) {
-        status = weir__sqlite_step(conn, stmt, &row, err);
-        if (status != WEIR_OK || !row) {
-            break;
+    sqlite_cursor cursor = weir__cursor_open(conn, check->sql, err);
+    while (weir__cursor_next(&cursor)) {
+        const char *text = (const char *)sqlite3_column_text(cursor.stmt, 0);
+        if (text == NULL) {
+            weir__cursor_fail(&cursor, weir__fail(err, WEIR_ENOMEM, "could not copy a finding"));
+        } else {
+            fn(ctx, check->rule, text, check->advice);
         }
-        const weir_str text = weir__sqlite_column_str(stmt, 0);
-        char *copy = weir__strndup(text.len == 0 ? "" : text.ptr, text.len);
-        if (copy == NULL) {
-            status = weir__fail(err, WEIR_ENOMEM, "could not copy a finding");
-            break;
-        }
-        fn(ctx, check->rule, copy, check->advice);
-        weir__free(copy);
     }
-    weir__sqlite_done(stmt);
-    return status;
+    return weir__cursor_end(&cursor);
 }
 
 weir_status weir__sqlite_check_targets(sqlite_store *s, sqlite_conn *conn, store_finding_fn fn,

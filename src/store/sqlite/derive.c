@@ -12,43 +12,6 @@
 #include <stdlib.h>
 #include <string.h>
 
-weir_status weir__sqlite_run_ints(sqlite_conn *conn, const char *sql, const int64_t *values,
-                                  size_t count, weir_error *err)
-{
-    sqlite3_stmt *stmt = NULL;
-    weir_status status = weir__sqlite_statement(conn, sql, &stmt, err);
-    if (status != WEIR_OK) {
-        return status;
-    }
-    for (size_t i = 0; i < count; i++) {
-        sqlite3_bind_int64(stmt, (int)i + 1, values[i]);
-    }
-    return weir__sqlite_run(conn, stmt, err);
-}
-
-weir_status weir__sqlite_get_int(sqlite_conn *conn, const char *sql, const int64_t *values,
-                                 size_t count, bool *found, int64_t *out, weir_error *err)
-{
-    sqlite3_stmt *stmt = NULL;
-    weir_status status = weir__sqlite_statement(conn, sql, &stmt, err);
-    if (status != WEIR_OK) {
-        return status;
-    }
-    for (size_t i = 0; i < count; i++) {
-        sqlite3_bind_int64(stmt, (int)i + 1, values[i]);
-    }
-    bool row = false;
-    status = weir__sqlite_step(conn, stmt, &row, err);
-    if (status == WEIR_OK) {
-        *found = row;
-        if (row) {
-            *out = sqlite3_column_int64(stmt, 0);
-        }
-    }
-    weir__sqlite_done(stmt);
-    return status;
-}
-
 /* ---- targets ------------------------------------------------------------------------------- */
 
 /* Room for one more subscription; NULL: out of memory. Few targets have more than fit into the
@@ -70,62 +33,54 @@ static sqlite_subscription *next_subscription(sqlite_target *t)
     return &t->subscriptions[t->subscriptions_count++];
 }
 
-static void read_target(sqlite3_stmt *stmt, sqlite_target *t)
+static void read_target(sqlite_cursor *cursor, sqlite_target *t)
 {
-    t->fence = sqlite3_column_int64(stmt, 0);
-    t->leased = sqlite3_column_int(stmt, 1) != 0;
-    t->lost = sqlite3_column_int64(stmt, 2);
-    t->failed = sqlite3_column_int(stmt, 3) != 0;
-    t->paused = sqlite3_column_int(stmt, 4) != 0;
-    t->is = (sqlite_derived){ .behind = sqlite3_column_int(stmt, 5) != 0,
-                              .watermark = sqlite3_column_int64(stmt, 6),
-                              .priority = sqlite3_column_int64(stmt, 7) };
-    t->prioritized = sqlite3_column_type(stmt, 8) != SQLITE_NULL;
-    t->override = sqlite3_column_int64(stmt, 8);
-    t->sent_back = sqlite3_column_int(stmt, 9) != 0;
-    t->has_work = sqlite3_column_int(stmt, 10) != 0;
+    t->fence = weir__cursor_i64(cursor, 0);
+    t->leased = weir__cursor_bool(cursor, 1);
+    t->lost = weir__cursor_i64(cursor, 2);
+    t->failed = weir__cursor_bool(cursor, 3);
+    t->paused = weir__cursor_bool(cursor, 4);
+    t->is = (sqlite_derived){ .behind = weir__cursor_bool(cursor, 5),
+                              .watermark = weir__cursor_i64(cursor, 6),
+                              .priority = weir__cursor_i64(cursor, 7) };
+    t->prioritized = !weir__cursor_null(cursor, 8);
+    t->override = weir__cursor_i64(cursor, 8);
+    t->sent_back = weir__cursor_bool(cursor, 9);
+    t->has_work = weir__cursor_bool(cursor, 10);
 }
 
 weir_status weir__sqlite_target_load(sqlite_conn *conn, int64_t id, sqlite_target *t,
                                      weir_error *err)
 {
-    sqlite3_stmt *stmt = NULL;
-    bool row = false, found = false;
+    bool found = false;
     *t = (sqlite_target){ .id = id, .capacity = sizeof t->few / sizeof t->few[0] };
     t->subscriptions = t->few;
-    weir_status status = weir__sqlite_statement(conn, sql_target_load, &stmt, err);
-    if (status != WEIR_OK) {
-        return status;
-    }
-    sqlite3_bind_int64(stmt, 1, id);
-    for (;;) {
-        status = weir__sqlite_step(conn, stmt, &row, err);
-        if (status != WEIR_OK || !row) {
-            break;
-        }
+    sqlite_cursor cursor = weir__cursor_open(conn, sql_target_load, err);
+    weir__cursor_bind_i64(&cursor, 1, id);
+    while (weir__cursor_next(&cursor)) {
         if (!found) {
-            read_target(stmt, t);
+            read_target(&cursor, t);
             found = true;
         }
-        if (sqlite3_column_type(stmt, 11) == SQLITE_NULL) {
+        if (weir__cursor_null(&cursor, 11)) {
             continue;
         }
         sqlite_subscription *s = next_subscription(t);
         if (s == NULL) {
-            status = weir__fail(err, WEIR_ENOMEM, "could not allocate subscriptions");
+            weir__cursor_fail(&cursor,
+                              weir__fail(err, WEIR_ENOMEM, "could not allocate subscriptions"));
             break;
         }
-        *s = (sqlite_subscription){ .reaction = sqlite3_column_int64(stmt, 11),
-                                    .at = sqlite3_column_int64(stmt, 12),
-                                    .mark = sqlite3_column_int64(stmt, 13),
-                                    .priority = sqlite3_column_int64(stmt, 14),
-                                    .retired = sqlite3_column_int(stmt, 15) != 0 };
+        *s = (sqlite_subscription){ .reaction = weir__cursor_i64(&cursor, 11),
+                                    .at = weir__cursor_i64(&cursor, 12),
+                                    .mark = weir__cursor_i64(&cursor, 13),
+                                    .priority = weir__cursor_i64(&cursor, 14),
+                                    .retired = weir__cursor_bool(&cursor, 15) };
     }
-    weir__sqlite_done(stmt);
-    if (status == WEIR_OK && !found) {
-        status = weir__fail(err, WEIR_ENOTFOUND, "no target with id %lld", (long long)id);
-    }
-    return status;
+    const weir_status status = weir__cursor_end(&cursor);
+    return status == WEIR_OK && !found
+               ? weir__fail(err, WEIR_ENOTFOUND, "no target with id %lld", (long long)id)
+               : status;
 }
 
 void weir__sqlite_target_free(sqlite_target *t)

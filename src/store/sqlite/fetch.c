@@ -58,7 +58,7 @@ bool weir__sqlite_definition_wants(const sqlite_definition *definition, weir_str
 typedef struct finding finding;
 
 /* Takes the event that a cursor stands on. */
-typedef weir_status (*take_fn)(finding *f, sqlite3_stmt *cursor, weir_error *err);
+typedef weir_status (*take_fn)(finding *f, sqlite_cursor *cursor);
 
 /* Looking for the next events of one subscription. */
 struct finding {
@@ -81,61 +81,36 @@ static bool is_full(const finding *f)
 
 /* Tells a cursor whose data it has to read: that of names between ?5 and ?6. Names are in bytewise
  * order, and every text is less than a blob. */
-static void bind_data(const finding *f, sqlite3_stmt *cursor)
+static void bind_data(const finding *f, sqlite_cursor *cursor)
 {
     const store_reaction *r = &f->definition->reaction;
     if (!f->with_data || (!r->all_names && r->names_count == 0)) {
-        sqlite3_bind_zeroblob(cursor, 5, 0);
-        weir__sqlite_bind_str(cursor, 6, weir__str(""));
+        weir__cursor_bind_bytes(cursor, 5, NULL, 0);
+        weir__cursor_bind_text(cursor, 6, weir__str(""));
     } else if (r->all_names) {
-        weir__sqlite_bind_str(cursor, 5, weir__str(""));
-        sqlite3_bind_zeroblob(cursor, 6, 0);
+        weir__cursor_bind_text(cursor, 5, weir__str(""));
+        weir__cursor_bind_bytes(cursor, 6, NULL, 0);
     } else {
-        weir__sqlite_bind_str(cursor, 5, r->names[0]);
-        weir__sqlite_bind_str(cursor, 6, r->names[r->names_count - 1]);
+        weir__cursor_bind_text(cursor, 5, r->names[0]);
+        weir__cursor_bind_text(cursor, 6, r->names[r->names_count - 1]);
     }
 }
 
 /* Takes what the definition wants of an open cursor's rows, until it is enough, the rows end or lie
  * above the range. */
-static weir_status collect(finding *f, sqlite3_stmt *cursor, weir_error *err)
+static weir_status events_collect(finding *f, sqlite_cursor *cursor)
 {
-    bool row = false;
-    weir_status status = WEIR_OK;
     bind_data(f, cursor);
-    while (status == WEIR_OK && !is_full(f)) {
-        status = weir__sqlite_step(f->conn, cursor, &row, err);
-        if (status != WEIR_OK || !row || sqlite3_column_int64(cursor, 0) > f->range.up_to) {
-            break;
-        }
-        f->name = weir__sqlite_column_str(cursor, 1);
-        f->stream = weir__sqlite_column_str(cursor, 2);
+    while (!is_full(f) && weir__cursor_next(cursor) &&
+           weir__cursor_i64(cursor, 0) <= f->range.up_to) {
+        f->name = weir__cursor_text(cursor, 1);
+        f->stream = weir__cursor_text(cursor, 2);
         if (weir__sqlite_definition_wants(f->definition, f->stream, f->name)) {
             f->found++;
-            status = f->take_cb(f, cursor, err);
+            weir__cursor_fail(cursor, f->take_cb(f, cursor));
         }
     }
-    weir__sqlite_done(cursor);
-    return status;
-}
-
-/* A row id by a name; 0: none. */
-static weir_status row_by_name(sqlite_conn *conn, const char *sql, weir_str name, int64_t *out,
-                               weir_error *err)
-{
-    sqlite3_stmt *stmt = NULL;
-    bool row = false;
-    weir_status status = weir__sqlite_statement(conn, sql, &stmt, err);
-    if (status != WEIR_OK) {
-        return status;
-    }
-    weir__sqlite_bind_str(stmt, 1, name);
-    status = weir__sqlite_step(conn, stmt, &row, err);
-    if (status == WEIR_OK) {
-        *out = row ? sqlite3_column_int64(stmt, 0) : 0;
-    }
-    weir__sqlite_done(stmt);
-    return status;
+    return weir__cursor_end(cursor);
 }
 
 /* The first of a stream's versions, up to `last`, whose event lies above `after`; last + 1: none.
@@ -143,7 +118,14 @@ static weir_status row_by_name(sqlite_conn *conn, const char *sql, weir_str name
 static weir_status search_version(sqlite_conn *conn, int64_t stream_row, int64_t last,
                                   int64_t after, int64_t *version, weir_error *err)
 {
-    int64_t low = conn->row->version_base, high = last; /* the answer is in [low, high + 1] */
+    int64_t low = 0, high = last; /* the answer is in [low, high + 1] */
+    bool found = false;
+    const weir_status begun = weir__sqlite_get_int(
+        conn, sql_fetch_stream_first, (int64_t[]){ stream_row, conn->row->version_base }, 2, &found,
+        &low, err);
+    if (begun != WEIR_OK) {
+        return begun;
+    }
     while (low <= high) {
         const int64_t middle = low + (high - low) / 2;
         int64_t id = 0;
@@ -185,24 +167,19 @@ weir_status weir__sqlite_version_after(sqlite_conn *conn, int64_t stream_row, in
 static weir_status find_version(sqlite_conn *conn, weir_str stream, int64_t after, bool *found,
                                 int64_t *row_id, int64_t *version, weir_error *err)
 {
-    sqlite3_stmt *stmt = NULL;
     int64_t last = 0;
     bool known = false;
-    *found = false;
-    weir_status status = weir__sqlite_statement(conn, sql_fetch_stream_row, &stmt, err);
-    if (status != WEIR_OK) {
-        return status;
+    sqlite_cursor cursor = weir__cursor_open(conn, sql_fetch_stream_row, err);
+    weir__cursor_bind_text(&cursor, 1, stream);
+    weir__cursor_bind_i64(&cursor, 2, after);
+    *found = weir__cursor_next(&cursor);
+    if (*found) {
+        *row_id = weir__cursor_i64(&cursor, 0);
+        last = weir__cursor_i64(&cursor, 1);
+        known = !weir__cursor_null(&cursor, 2);
+        *version = weir__cursor_i64(&cursor, 2);
     }
-    weir__sqlite_bind_str(stmt, 1, stream);
-    sqlite3_bind_int64(stmt, 2, after);
-    status = weir__sqlite_step(conn, stmt, found, err);
-    if (status == WEIR_OK && *found) {
-        *row_id = sqlite3_column_int64(stmt, 0);
-        last = sqlite3_column_int64(stmt, 1);
-        known = sqlite3_column_type(stmt, 2) != SQLITE_NULL;
-        *version = sqlite3_column_int64(stmt, 2);
-    }
-    weir__sqlite_done(stmt);
+    weir_status status = weir__cursor_end(&cursor);
     if (status == WEIR_OK && *found && !known) {
         status = search_version(conn, *row_id, last, after, version, err);
     }
@@ -212,85 +189,65 @@ static weir_status find_version(sqlite_conn *conn, weir_str stream, int64_t afte
 
 static weir_status find_by_stream(finding *f, weir_str stream, weir_error *err)
 {
-    sqlite3_stmt *cursor = NULL;
     int64_t row = 0, version = 0;
     bool found = false;
     weir_status status = find_version(f->conn, stream, f->range.after, &found, &row, &version, err);
     if (status != WEIR_OK || !found) {
         return status;
     }
-    status = weir__sqlite_statement(f->conn, sql_fetch_by_stream, &cursor, err);
-    if (status != WEIR_OK) {
-        return status;
-    }
-    sqlite3_bind_int64(cursor, 1, row);
-    sqlite3_bind_int64(cursor, 2, version);
-    return collect(f, cursor, err);
+    sqlite_cursor cursor = weir__cursor_open(f->conn, sql_fetch_by_stream, err);
+    weir__cursor_bind_i64(&cursor, 1, row);
+    weir__cursor_bind_i64(&cursor, 2, version);
+    return events_collect(f, &cursor);
 }
 
 /* A cursor whose parameters ?2 and ?3 are the range. */
-static weir_status open_range(const finding *f, const char *sql, sqlite3_stmt **cursor,
-                              weir_error *err)
+static sqlite_cursor open_range(const finding *f, const char *sql, weir_error *err)
 {
-    const weir_status status = weir__sqlite_statement(f->conn, sql, cursor, err);
-    if (status == WEIR_OK) {
-        sqlite3_bind_int64(*cursor, 2, f->range.after);
-        sqlite3_bind_int64(*cursor, 3, f->range.up_to);
-    }
-    return status;
+    sqlite_cursor cursor = weir__cursor_open(f->conn, sql, err);
+    weir__cursor_bind_i64(&cursor, 2, f->range.after);
+    weir__cursor_bind_i64(&cursor, 3, f->range.up_to);
+    return cursor;
 }
 
 static weir_status find_by_category(finding *f, weir_str category, weir_error *err)
 {
-    sqlite3_stmt *cursor = NULL;
     int64_t row = 0;
-    weir_status status = row_by_name(f->conn, sql_fetch_category_row, category, &row, err);
-    if (status == WEIR_OK && row == 0) {
-        return WEIR_OK;
-    }
-    if (status == WEIR_OK) {
-        status = open_range(f, sql_fetch_by_category, &cursor, err);
-    }
-    if (status != WEIR_OK) {
+    bool found = false;
+    weir_status status =
+        weir__sqlite_get_by_text(f->conn, sql_fetch_category_row, category, &found, &row, err);
+    if (status != WEIR_OK || !found) {
         return status;
     }
-    sqlite3_bind_int64(cursor, 1, row);
-    return collect(f, cursor, err);
+    sqlite_cursor cursor = open_range(f, sql_fetch_by_category, err);
+    weir__cursor_bind_i64(&cursor, 1, row);
+    return events_collect(f, &cursor);
 }
 
 static weir_status find_by_name(finding *f, weir_str name, weir_error *err)
 {
-    sqlite3_stmt *cursor = NULL;
-    const weir_status status = open_range(f, sql_fetch_by_name, &cursor, err);
-    if (status != WEIR_OK) {
-        return status;
-    }
-    weir__sqlite_bind_str(cursor, 1, name);
-    return collect(f, cursor, err);
+    sqlite_cursor cursor = open_range(f, sql_fetch_by_name, err);
+    weir__cursor_bind_text(&cursor, 1, name);
+    return events_collect(f, &cursor);
 }
 
 static weir_status find_by_log(finding *f, weir_error *err)
 {
-    sqlite3_stmt *cursor = NULL;
-    const weir_status status = open_range(f, sql_fetch_by_log, &cursor, err);
-    return status == WEIR_OK ? collect(f, cursor, err) : status;
+    sqlite_cursor cursor = open_range(f, sql_fetch_by_log, err);
+    return events_collect(f, &cursor);
 }
 
 static weir_status find_by_work(finding *f, weir_error *err)
 {
-    sqlite3_stmt *cursor = NULL;
-    const weir_status status = open_range(f, sql_fetch_by_work, &cursor, err);
-    if (status != WEIR_OK) {
-        return status;
-    }
-    sqlite3_bind_int64(cursor, 1, f->range.target);
-    sqlite3_bind_int64(cursor, 4, f->definition->reaction.id);
-    return collect(f, cursor, err);
+    sqlite_cursor cursor = open_range(f, sql_fetch_by_work, err);
+    weir__cursor_bind_i64(&cursor, 1, f->range.target);
+    weir__cursor_bind_i64(&cursor, 4, f->definition->reaction.id);
+    return events_collect(f, &cursor);
 }
 
-static weir_status take_id(finding *f, sqlite3_stmt *cursor, weir_error *err)
+static weir_status take_id(finding *f, sqlite_cursor *cursor)
 {
-    return weir__sqlite_ids_add(f->ctx, sqlite3_column_int64(cursor, 0), err);
+    return weir__sqlite_ids_add(f->ctx, weir__cursor_i64(cursor, 0), cursor->err);
 }
 
 /* The first `limit` of each name hold the first `limit` of all; those are then read by position. */
@@ -311,12 +268,9 @@ static weir_status find_by_names(finding *f, weir_error *err)
     }
     weir__sqlite_ids_sort(&ids);
     for (size_t i = 0; i < weir__sqlite_ids_count(&ids) && !is_full(f) && status == WEIR_OK; i++) {
-        sqlite3_stmt *cursor = NULL;
-        status = weir__sqlite_statement(f->conn, sql_fetch_event, &cursor, err);
-        if (status == WEIR_OK) {
-            sqlite3_bind_int64(cursor, 1, weir__sqlite_ids_get(&ids, i));
-            status = collect(f, cursor, err);
-        }
+        sqlite_cursor cursor = weir__cursor_open(f->conn, sql_fetch_event, err);
+        weir__cursor_bind_i64(&cursor, 1, weir__sqlite_ids_get(&ids, i));
+        status = events_collect(f, &cursor);
     }
     weir__buffer_free(&ids.bytes);
     return status;
@@ -431,26 +385,18 @@ static weir_status definition_of(fetching *f, int64_t reaction, sqlite_definitio
 static weir_status subscription_value(fetching *f, const store_fetch_item *item, weir_str *value,
                                       weir_error *err)
 {
-    sqlite3_stmt *stmt = NULL;
-    bool row = false;
-    weir_status status = weir__sqlite_statement(f->conn, sql_fetch_subscription, &stmt, err);
-    if (status != WEIR_OK) {
-        return status;
+    sqlite_cursor cursor = weir__cursor_open(f->conn, sql_fetch_subscription, err);
+    weir__cursor_bind_i64(&cursor, 1, item->target);
+    weir__cursor_bind_i64(&cursor, 2, item->reaction);
+    const bool row = weir__cursor_next(&cursor);
+    if (row) {
+        *value = weir__cursor_copy(&cursor, 0, f->arena);
     }
-    sqlite3_bind_int64(stmt, 1, item->target);
-    sqlite3_bind_int64(stmt, 2, item->reaction);
-    status = weir__sqlite_step(f->conn, stmt, &row, err);
-    if (status == WEIR_OK && !row) {
-        status = weir__fail(err, WEIR_ENOTFOUND, "target %lld has no subscription of reaction %lld",
-                            (long long)item->target, (long long)item->reaction);
-    } else if (status == WEIR_OK) {
-        *value = weir__sqlite_column_copy(stmt, 0, f->arena);
-        if (value->ptr == NULL) {
-            status = weir__fail(err, WEIR_ENOMEM, "could not copy a subscription");
-        }
-    }
-    weir__sqlite_done(stmt);
-    return status;
+    const weir_status status = weir__cursor_end(&cursor);
+    return status == WEIR_OK && !row
+               ? weir__fail(err, WEIR_ENOTFOUND, "target %lld has no subscription of reaction %lld",
+                            (long long)item->target, (long long)item->reaction)
+               : status;
 }
 
 /* How many more events the list takes: none once its bytes are reached. */
@@ -471,7 +417,7 @@ static weir_str copy_text(fetching *f, weir_str text, const weir_str *before)
     return (weir_str){ .ptr = copy, .len = copy == NULL ? 0 : text.len };
 }
 
-static weir_status take_event(finding *found, sqlite3_stmt *cursor, weir_error *err)
+static weir_status take_event(finding *found, sqlite_cursor *cursor)
 {
     fetching *f = found->ctx;
     const weir_event *before = f->last;
@@ -480,18 +426,18 @@ static weir_status take_event(finding *found, sqlite3_stmt *cursor, weir_error *
     if (event != NULL) {
         *event =
             (weir_event){ .size = sizeof *event,
-                          .id = sqlite3_column_int64(cursor, 0),
+                          .id = weir__cursor_i64(cursor, 0),
                           .name = copy_text(f, found->name, before ? &before->name : NULL),
                           .stream = copy_text(f, found->stream, before ? &before->stream : NULL),
-                          .version = sqlite3_column_int64(cursor, 3),
-                          .created_us = sqlite3_column_int64(cursor, 4),
-                          .meta = weir__sqlite_column_copy(cursor, 5, f->arena),
-                          .data = weir__sqlite_column_copy(cursor, 6, f->arena) };
+                          .version = weir__cursor_i64(cursor, 3),
+                          .created_us = weir__cursor_i64(cursor, 4),
+                          .meta = weir__cursor_copy(cursor, 5, f->arena),
+                          .data = weir__cursor_copy(cursor, 6, f->arena) };
     }
     if (event == NULL || event->stream.ptr == NULL || event->name.ptr == NULL ||
         event->data.ptr == NULL || event->meta.ptr == NULL ||
         !weir__buffer_add(&f->fetched, &fetched, sizeof fetched)) {
-        return weir__fail(err, WEIR_ENOMEM, "could not copy an event");
+        return weir__fail(cursor->err, WEIR_ENOMEM, "could not copy an event");
     }
     f->last = event;
     f->bytes += event->data.len + event->meta.len;

@@ -8,13 +8,17 @@ SELECT value FROM weir_subscriptions WHERE target = ?1 AND reaction = ?2;
 -- A stream, and the version behind position ?2 if that is one of its own events: a subscription
 -- stands there most of the time, and nothing has to be searched.
 -- name: fetch_stream_row
-SELECT s.id, s.version,
+SELECT s.id, (SELECT max(e.version) FROM weir_events AS e WHERE e.stream = s.id),
        (SELECT e.version + 1 FROM weir_events AS e WHERE e.id = ?2 AND e.stream = s.id)
   FROM weir_streams AS s
  WHERE s.name = ?1;
 
 -- name: fetch_stream_last
-SELECT version FROM weir_streams WHERE id = ?1;
+SELECT max(version) FROM weir_events WHERE stream = ?1;
+
+-- ?2: where versions begin.
+-- name: fetch_stream_first
+SELECT coalesce((SELECT first FROM weir_truncated WHERE stream = ?1), ?2);
 
 -- name: fetch_stream_position
 SELECT id FROM weir_events WHERE stream = ?1 AND version = ?2;

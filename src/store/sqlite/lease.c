@@ -56,7 +56,7 @@ static int compare_known(const void *a, const void *b)
     return (left > right) - (left < right);
 }
 
-static bool knows(const leasing *l, int64_t reaction, int64_t number)
+static bool reaction_known(const leasing *l, int64_t reaction, int64_t number)
 {
     if (l->request->all_reactions) {
         return true;
@@ -104,177 +104,104 @@ static weir_status no_memory(weir_error *err)
     return weir__fail(err, WEIR_ENOMEM, "could not allocate leases");
 }
 
-/* What was collected in a buffer, in the list's arena. */
-static weir_status keep(const leasing *l, const weir_buffer *found, void **out, weir_error *err)
-{
-    void *copy = weir__arena_alloc(l->arena, found->len + 1); /* there may be nothing */
-    if (copy == NULL) {
-        return no_memory(err);
-    }
-    if (found->len > 0) {
-        memcpy(copy, found->ptr, found->len);
-    }
-    *out = copy;
-    return WEIR_OK;
-}
-
 static weir_status read_subscriptions(const leasing *l, candidate *c, weir_error *err)
 {
-    sqlite3_stmt *stmt = NULL;
     weir_buffer found = { 0 };
-    bool row = false;
-    weir_status status = weir__sqlite_statement(l->conn, sql_lease_subscriptions, &stmt, err);
-    if (status != WEIR_OK) {
-        return status;
-    }
-    sqlite3_bind_int64(stmt, 1, c->lease.target);
-    for (;;) {
-        status = weir__sqlite_step(l->conn, stmt, &row, err);
-        if (status != WEIR_OK || !row) {
-            break;
-        }
-        if (!knows(l, sqlite3_column_int64(stmt, 0), sqlite3_column_int64(stmt, 1))) {
+    sqlite_cursor cursor = weir__cursor_open(l->conn, sql_lease_subscriptions, err);
+    weir__cursor_bind_i64(&cursor, 1, c->lease.target);
+    while (weir__cursor_next(&cursor)) {
+        if (!reaction_known(l, weir__cursor_i64(&cursor, 0), weir__cursor_i64(&cursor, 1))) {
             continue;
         }
         const store_leased_subscription sub = {
-            .reaction = sqlite3_column_int64(stmt, 0),
-            .at = sqlite3_column_int64(stmt, 2),
-            .mark = sqlite3_column_int64(stmt, 3),
-            .retries = sqlite3_column_int64(stmt, 4),
-            .source = weir__sqlite_column_copy(stmt, 5, l->arena),
-            .value = weir__sqlite_column_copy(stmt, 6, l->arena),
+            .reaction = weir__cursor_i64(&cursor, 0),
+            .at = weir__cursor_i64(&cursor, 2),
+            .mark = weir__cursor_i64(&cursor, 3),
+            .retries = weir__cursor_i64(&cursor, 4),
+            .source = weir__cursor_copy(&cursor, 5, l->arena),
+            .value = weir__cursor_copy(&cursor, 6, l->arena),
         };
-        if (sub.source.ptr == NULL || sub.value.ptr == NULL ||
-            !weir__buffer_add(&found, &sub, sizeof sub)) {
-            status = no_memory(err);
-            break;
-        }
+        weir__cursor_collect(&cursor, &found, &sub, sizeof sub);
     }
-    weir__sqlite_done(stmt);
-    void *kept = NULL;
-    if (status == WEIR_OK && (status = keep(l, &found, &kept, err)) == WEIR_OK) {
-        c->lease.subscriptions = kept;
-        c->lease.subscriptions_count = found.len / sizeof(store_leased_subscription);
-    }
-    weir__buffer_free(&found);
-    return status;
+    return weir__cursor_keep(&cursor, &found, sizeof *c->lease.subscriptions, l->arena,
+                             &c->lease.subscriptions, &c->lease.subscriptions_count);
 }
 
 static weir_status read_sent_back(const leasing *l, candidate *c, weir_error *err)
 {
-    sqlite3_stmt *stmt = NULL;
     weir_buffer found = { 0 };
-    bool row = false;
-    weir_status status = weir__sqlite_statement(l->conn, sql_lease_sent_back, &stmt, err);
-    if (status != WEIR_OK) {
-        return status;
-    }
-    sqlite3_bind_int64(stmt, 1, c->lease.target);
-    for (;;) {
-        status = weir__sqlite_step(l->conn, stmt, &row, err);
-        if (status != WEIR_OK || !row) {
-            break;
-        }
-        const store_sent_back event = { .parked = sqlite3_column_int64(stmt, 0),
-                                        .reaction = sqlite3_column_int64(stmt, 1),
-                                        .event = sqlite3_column_int64(stmt, 3),
-                                        .attempts = sqlite3_column_int64(stmt, 4) };
-        if (knows(l, event.reaction, sqlite3_column_int64(stmt, 2)) &&
-            !weir__buffer_add(&found, &event, sizeof event)) {
-            status = no_memory(err);
-            break;
+    sqlite_cursor cursor = weir__cursor_open(l->conn, sql_lease_sent_back, err);
+    weir__cursor_bind_i64(&cursor, 1, c->lease.target);
+    while (weir__cursor_next(&cursor)) {
+        const store_sent_back event = { .parked = weir__cursor_i64(&cursor, 0),
+                                        .reaction = weir__cursor_i64(&cursor, 1),
+                                        .event = weir__cursor_i64(&cursor, 3),
+                                        .attempts = weir__cursor_i64(&cursor, 4) };
+        if (reaction_known(l, event.reaction, weir__cursor_i64(&cursor, 2))) {
+            weir__cursor_collect(&cursor, &found, &event, sizeof event);
         }
     }
-    weir__sqlite_done(stmt);
-    void *kept = NULL;
-    if (status == WEIR_OK && (status = keep(l, &found, &kept, err)) == WEIR_OK) {
-        c->lease.sent_back = kept;
-        c->lease.sent_back_count = found.len / sizeof(store_sent_back);
-    }
-    weir__buffer_free(&found);
-    return status;
+    return weir__cursor_keep(&cursor, &found, sizeof *c->lease.sent_back, l->arena,
+                             &c->lease.sent_back, &c->lease.sent_back_count);
 }
 
 /* ---- candidates ---------------------------------------------------------------------------- */
 
 /* The row a cursor stands on. Its name is borrowed from the cursor. */
-static candidate read_candidate(sqlite3_stmt *stmt)
+static candidate read_candidate(const sqlite_cursor *cursor)
 {
-    return (candidate){ .lease = { .target = sqlite3_column_int64(stmt, 0),
-                                   .name = weir__sqlite_column_str(stmt, 1),
-                                   .priority = sqlite3_column_int64(stmt, 2),
-                                   .watermark = sqlite3_column_int64(stmt, 3),
-                                   .fence = sqlite3_column_int64(stmt, 5),
-                                   .lost = sqlite3_column_int64(stmt, 6) },
-                        .rank = sqlite3_column_int64(stmt, 4),
-                        .expired = sqlite3_column_int(stmt, 7) != 0 };
+    return (candidate){ .lease = { .target = weir__cursor_i64(cursor, 0),
+                                   .name = weir__cursor_text(cursor, 1),
+                                   .priority = weir__cursor_i64(cursor, 2),
+                                   .watermark = weir__cursor_i64(cursor, 3),
+                                   .fence = weir__cursor_i64(cursor, 5),
+                                   .lost = weir__cursor_i64(cursor, 6) },
+                        .rank = weir__cursor_i64(cursor, 4),
+                        .expired = weir__cursor_bool(cursor, 7) };
 }
 
-/* The next row of `stmt` that has work we know; *found false: the cursor is at its end. The
+/* The next row that has work we know; false: there is none, or the cursor has failed. The
  * candidate's texts are in the arena. */
-static weir_status next_known(const leasing *l, sqlite3_stmt *stmt, candidate *out, bool *found,
-                              weir_error *err)
+static bool next_known(const leasing *l, sqlite_cursor *cursor, candidate *out)
 {
-    for (;;) {
-        weir_status status = weir__sqlite_step(l->conn, stmt, found, err);
-        if (status != WEIR_OK || !*found) {
-            return status;
+    while (weir__cursor_next(cursor)) {
+        candidate c = read_candidate(cursor);
+        weir__cursor_fail(cursor, read_subscriptions(l, &c, cursor->err));
+        if (l->sent_back && cursor->status == WEIR_OK) {
+            weir__cursor_fail(cursor, read_sent_back(l, &c, cursor->err));
         }
-        candidate c = read_candidate(stmt);
-        status = read_subscriptions(l, &c, err);
-        if (status == WEIR_OK && l->sent_back) {
-            status = read_sent_back(l, &c, err);
+        if (c.lease.subscriptions_count > 0 || c.lease.sent_back_count > 0) {
+            c.lease.name = weir__cursor_copy(cursor, 1, l->arena);
+            *out = c;
+            return cursor->status == WEIR_OK;
         }
-        if (status != WEIR_OK) {
-            return status;
-        }
-        if (c.lease.subscriptions_count == 0 && c.lease.sent_back_count == 0) {
-            continue;
-        }
-        c.lease.name = weir__sqlite_column_copy(stmt, 1, l->arena);
-        if (c.lease.name.ptr == NULL) {
-            return no_memory(err);
-        }
-        *out = c;
-        return WEIR_OK;
     }
+    return false;
 }
 
-static weir_status open_cursor(const leasing *l, const char *sql, sqlite3_stmt **out,
-                               weir_error *err)
+static sqlite_cursor open_cursor(const leasing *l, const char *sql, weir_error *err)
 {
-    const weir_status status = weir__sqlite_statement(l->conn, sql, out, err);
-    if (status == WEIR_OK) {
-        weir__sqlite_bind_str(*out, 1, l->request->lane);
-        sqlite3_bind_int64(*out, 2, l->now.machine_us);
-        if (sql == sql_lease_due) {
-            sqlite3_bind_int64(*out, 3, l->now.store_us);
-        }
+    sqlite_cursor cursor = weir__cursor_open(l->conn, sql, err);
+    weir__cursor_bind_text(&cursor, 1, l->request->lane);
+    weir__cursor_bind_i64(&cursor, 2, l->now.machine_us);
+    if (sql == sql_lease_due) {
+        weir__cursor_bind_i64(&cursor, 3, l->now.store_us);
     }
-    return status;
+    return cursor;
 }
 
 /* The first candidates, at most `limit`, whose due time has passed. */
 static weir_status read_due(leasing *l, weir_error *err)
 {
-    sqlite3_stmt *stmt = NULL;
-    bool found = true;
     l->due = weir__arena_alloc(l->arena, l->request->limit * sizeof *l->due);
     if (l->due == NULL) {
         return no_memory(err);
     }
-    weir_status status = open_cursor(l, sql_lease_due, &stmt, err);
-    while (status == WEIR_OK && l->due_count < l->request->limit) {
-        candidate c = { 0 };
-        status = next_known(l, stmt, &c, &found, err);
-        if (status != WEIR_OK || !found) {
-            break;
-        }
-        c.due = true;
-        l->due[l->due_count++] = c;
+    sqlite_cursor cursor = open_cursor(l, sql_lease_due, err);
+    while (l->due_count < l->request->limit && next_known(l, &cursor, &l->due[l->due_count])) {
+        l->due[l->due_count++].due = true;
     }
-    weir__sqlite_done(stmt);
-    return status;
+    return weir__cursor_end(&cursor);
 }
 
 /* ---- taking -------------------------------------------------------------------------------- */
@@ -282,40 +209,32 @@ static weir_status read_due(leasing *l, weir_error *err)
 static weir_status block_lost(const leasing *l, const candidate *c, weir_error *err)
 {
     char reason[96];
-    sqlite3_stmt *stmt = NULL;
     const int64_t lost = c->lease.lost + 1;
     const int len =
         snprintf(reason, sizeof reason, "lost its lease %lld times in a row", (long long)lost);
     WEIR_ASSERT(len > 0 && (size_t)len < sizeof reason);
-    weir_status status = weir__sqlite_statement(l->conn, sql_lease_block, &stmt, err);
-    if (status != WEIR_OK) {
-        return status;
-    }
-    sqlite3_bind_int64(stmt, 1, c->lease.target);
-    sqlite3_bind_int64(stmt, 2, l->now.store_us);
-    sqlite3_bind_int64(stmt, 3, lost);
-    weir__sqlite_bind_str(stmt, 4, weir__str(reason));
-    return weir__sqlite_run(l->conn, stmt, err);
+    sqlite_cursor cursor = weir__cursor_open(l->conn, sql_lease_block, err);
+    weir__cursor_bind_i64(&cursor, 1, c->lease.target);
+    weir__cursor_bind_i64(&cursor, 2, l->now.store_us);
+    weir__cursor_bind_i64(&cursor, 3, lost);
+    weir__cursor_bind_text(&cursor, 4, weir__str(reason));
+    return weir__cursor_run(&cursor);
 }
 
-static weir_status take(const leasing *l, candidate *c, weir_error *err)
+static weir_status candidate_take(const leasing *l, candidate *c, weir_error *err)
 {
-    sqlite3_stmt *stmt = NULL;
     c->lease.fence++;
     c->lease.token = l->conn->row->token;
     c->lease.until_us = weir__sqlite_later(l->now.store_us, l->request->lease_us);
     c->lease.lost += c->expired ? 1 : 0;
-    weir_status status =
-        weir__sqlite_statement(l->conn, c->due ? sql_lease_take_due : sql_lease_take, &stmt, err);
-    if (status != WEIR_OK) {
-        return status;
-    }
-    sqlite3_bind_int64(stmt, 1, c->lease.target);
-    sqlite3_bind_int64(stmt, 2, c->lease.fence);
-    weir__sqlite_bind_str(stmt, 3, l->request->holder);
-    sqlite3_bind_int64(stmt, 4, weir__sqlite_later(l->now.machine_us, l->request->lease_us));
-    sqlite3_bind_int64(stmt, 5, c->lease.lost);
-    return weir__sqlite_run(l->conn, stmt, err);
+    sqlite_cursor cursor =
+        weir__cursor_open(l->conn, c->due ? sql_lease_take_due : sql_lease_take, err);
+    weir__cursor_bind_i64(&cursor, 1, c->lease.target);
+    weir__cursor_bind_i64(&cursor, 2, c->lease.fence);
+    weir__cursor_bind_text(&cursor, 3, l->request->holder);
+    weir__cursor_bind_i64(&cursor, 4, weir__sqlite_later(l->now.machine_us, l->request->lease_us));
+    weir__cursor_bind_i64(&cursor, 5, c->lease.lost);
+    return weir__cursor_run(&cursor);
 }
 
 static bool lost_too_often(const leasing *l, const candidate *c)
@@ -325,15 +244,14 @@ static bool lost_too_often(const leasing *l, const candidate *c)
 
 /* The candidates of one step, in its order: up to `wanted` that will be taken, at the end of
  * l->chosen, and those that will be blocked, in `blocked`. Reads only. */
-static weir_status choose(leasing *l, lease_order order, size_t wanted, sqlite3_stmt *cursor,
-                          weir_buffer *blocked, weir_error *err)
+static weir_status candidates_choose(leasing *l, lease_order order, size_t wanted,
+                                     sqlite_cursor *cursor, weir_buffer *blocked)
 {
     candidate scanned = { 0 };
-    bool have = false;
     size_t due_index = 0, taken = 0;
-    weir_status status = next_known(l, cursor, &scanned, &have, err);
+    bool have = next_known(l, cursor, &scanned);
 
-    while (status == WEIR_OK && taken < wanted) {
+    while (cursor->status == WEIR_OK && taken < wanted) {
         while (due_index < l->due_count && l->due[due_index].used) {
             due_index++;
         }
@@ -346,18 +264,17 @@ static weir_status choose(leasing *l, lease_order order, size_t wanted, sqlite3_
         if (!lost_too_often(l, &c)) {
             l->chosen[l->chosen_count + taken] = c;
             taken++;
-        } else if (!weir__buffer_add(blocked, &c, sizeof c)) {
-            status = no_memory(err);
-            break;
+        } else {
+            weir__cursor_collect(cursor, blocked, &c, sizeof c);
         }
         if (from_due) {
             due->used = true;
         } else if (taken < wanted) {
-            status = next_known(l, cursor, &scanned, &have, err);
+            have = next_known(l, cursor, &scanned);
         }
     }
     l->chosen_count += taken;
-    return status;
+    return weir__cursor_end(cursor);
 }
 
 static weir_status lease_step(leasing *l, lease_order order, size_t wanted, weir_error *err)
@@ -368,7 +285,6 @@ static weir_status lease_step(leasing *l, lease_order order, size_t wanted, weir
     } orders[] = { [ORDER_LEADING] = { sql_lease_leading, compare_leading },
                    [ORDER_LAGGING] = { sql_lease_by_rank, compare_lagging },
                    [ORDER_PRIORITY] = { sql_lease_by_priority, compare_priority } };
-    sqlite3_stmt *cursor = NULL;
     weir_buffer blocked = { 0 };
     const size_t first = l->chosen_count;
 
@@ -379,13 +295,10 @@ static weir_status lease_step(leasing *l, lease_order order, size_t wanted, weir
         return WEIR_OK;
     }
     qsort(l->due, l->due_count, sizeof *l->due, orders[order].compare);
-    weir_status status = open_cursor(l, orders[order].sql, &cursor, err);
-    if (status == WEIR_OK) {
-        status = choose(l, order, wanted, cursor, &blocked, err);
-    }
-    weir__sqlite_done(cursor);
+    sqlite_cursor cursor = open_cursor(l, orders[order].sql, err);
+    weir_status status = candidates_choose(l, order, wanted, &cursor, &blocked);
     for (size_t i = first; i < l->chosen_count && status == WEIR_OK; i++) {
-        status = take(l, &l->chosen[i], err);
+        status = candidate_take(l, &l->chosen[i], err);
     }
     for (size_t at = 0; at < blocked.len && status == WEIR_OK; at += sizeof(candidate)) {
         candidate c;
@@ -398,18 +311,10 @@ static weir_status lease_step(leasing *l, lease_order order, size_t wanted, weir
 
 static weir_status lane_paused(const leasing *l, bool *paused, weir_error *err)
 {
-    sqlite3_stmt *stmt = NULL;
-    bool row = false;
-    weir_status status = weir__sqlite_statement(l->conn, sql_lease_lane_paused, &stmt, err);
-    if (status != WEIR_OK) {
-        return status;
-    }
-    weir__sqlite_bind_str(stmt, 1, l->request->lane);
-    status = weir__sqlite_step(l->conn, stmt, &row, err);
-    if (status == WEIR_OK) {
-        *paused = row && sqlite3_column_int(stmt, 0) != 0;
-    }
-    weir__sqlite_done(stmt);
+    int64_t value = 0;
+    const weir_status status = weir__sqlite_get_by_text(l->conn, sql_lease_lane_paused,
+                                                        l->request->lane, paused, &value, err);
+    *paused = value != 0;
     return status;
 }
 

@@ -17,57 +17,47 @@ typedef struct lock_key {
     weir_str name;
 } lock_key;
 
-static weir_status prepare(sqlite_conn *conn, const char *sql, const lock_key *key,
-                           sqlite3_stmt **out, weir_error *err)
+static sqlite_cursor open_key(sqlite_conn *conn, const char *sql, const lock_key *key,
+                              weir_error *err)
 {
-    const weir_status status = weir__sqlite_statement(conn, sql, out, err);
-    if (status == WEIR_OK) {
-        sqlite3_bind_int64(*out, 1, key->once ? 1 : 0);
-        weir__sqlite_bind_str(*out, 2, key->name);
-    }
-    return status;
+    sqlite_cursor cursor = weir__cursor_open(conn, sql, err);
+    weir__cursor_bind_i64(&cursor, 1, key->once ? 1 : 0);
+    weir__cursor_bind_text(&cursor, 2, key->name);
+    return cursor;
 }
 
 /* ---- taking --------------------------------------------------------------------------------- */
 
-static weir_status read_row(const sqlite_conn *conn, sqlite3_stmt *stmt, weir_str name,
-                            const sqlite_times *now, weir_arena *arena, store_once *out,
-                            weir_error *err)
+static void read_row(sqlite_cursor *cursor, weir_str name, const sqlite_times *now,
+                     weir_arena *arena, store_once *out)
 {
-    const store_once found = {
+    *out = (store_once){
         .run = { .name = { weir__arena_copy(arena, name.ptr, name.len), name.len },
-                 .holder = weir__sqlite_column_copy(stmt, HOLDER, arena),
-                 .fence = sqlite3_column_int64(stmt, FENCE),
-                 .token = conn->row->token,
-                 .since_us = sqlite3_column_int64(stmt, SINCE),
-                 .until_us = weir__sqlite_held_until(now, sqlite3_column_int64(stmt, UNTIL)) },
-        .state = (store_once_state)sqlite3_column_int(stmt, STATE),
-        .exit_status = sqlite3_column_int64(stmt, EXIT_STATUS),
-        .ended_us = sqlite3_column_int64(stmt, ENDED),
-        .output = weir__sqlite_column_copy(stmt, OUTPUT, arena),
+                 .holder = weir__cursor_copy(cursor, HOLDER, arena),
+                 .fence = weir__cursor_i64(cursor, FENCE),
+                 .token = cursor->conn->row->token,
+                 .since_us = weir__cursor_i64(cursor, SINCE),
+                 .until_us = weir__sqlite_held_until(now, weir__cursor_i64(cursor, UNTIL)) },
+        .state = (store_once_state)weir__cursor_i64(cursor, STATE),
+        .exit_status = weir__cursor_i64(cursor, EXIT_STATUS),
+        .ended_us = weir__cursor_i64(cursor, ENDED),
+        .output = weir__cursor_copy(cursor, OUTPUT, arena),
     };
-    if (found.run.name.ptr == NULL || found.run.holder.ptr == NULL || found.output.ptr == NULL) {
-        return weir__fail(err, WEIR_ENOMEM, "could not copy a lock");
+    if (out->run.name.ptr == NULL) {
+        weir__cursor_fail(cursor, weir__fail(cursor->err, WEIR_ENOMEM, "could not copy a lock"));
     }
-    *out = found;
-    return WEIR_OK;
 }
 
 /* *found false: there is no row, *out is as it was. */
-static weir_status find(sqlite_conn *conn, const lock_key *key, const sqlite_times *now,
-                        weir_arena *arena, bool *found, store_once *out, weir_error *err)
+static weir_status row_find(sqlite_conn *conn, const lock_key *key, const sqlite_times *now,
+                            weir_arena *arena, bool *found, store_once *out, weir_error *err)
 {
-    sqlite3_stmt *stmt = NULL;
-    weir_status status = prepare(conn, sql_lock_find, key, &stmt, err);
-    if (status != WEIR_OK) {
-        return status;
+    sqlite_cursor cursor = open_key(conn, sql_lock_find, key, err);
+    *found = weir__cursor_next(&cursor);
+    if (*found) {
+        read_row(&cursor, key->name, now, arena, out);
     }
-    status = weir__sqlite_step(conn, stmt, found, err);
-    if (status == WEIR_OK && *found) {
-        status = read_row(conn, stmt, key->name, now, arena, out, err);
-    }
-    weir__sqlite_done(stmt);
-    return status;
+    return weir__cursor_end(&cursor);
 }
 
 /* Its end has been brought to store time, so that is what to compare it with. */
@@ -76,18 +66,14 @@ static bool is_live(const store_once *o, const sqlite_times *now)
     return o->state == STORE_ONCE_RUNNING && o->run.until_us > now->store_us;
 }
 
-static weir_status put(sqlite_conn *conn, const lock_key *key, weir_str holder, int64_t now_us,
-                       int64_t until_us, weir_error *err)
+static weir_status row_put(sqlite_conn *conn, const lock_key *key, weir_str holder, int64_t now_us,
+                           int64_t until_us, weir_error *err)
 {
-    sqlite3_stmt *stmt = NULL;
-    const weir_status status = prepare(conn, sql_lock_put, key, &stmt, err);
-    if (status != WEIR_OK) {
-        return status;
-    }
-    weir__sqlite_bind_str(stmt, 3, holder);
-    sqlite3_bind_int64(stmt, 4, now_us);
-    sqlite3_bind_int64(stmt, 5, until_us);
-    return weir__sqlite_run(conn, stmt, err);
+    sqlite_cursor cursor = open_key(conn, sql_lock_put, key, err);
+    weir__cursor_bind_text(&cursor, 3, holder);
+    weir__cursor_bind_i64(&cursor, 4, now_us);
+    weir__cursor_bind_i64(&cursor, 5, until_us);
+    return weir__cursor_run(&cursor);
 }
 
 typedef struct lock_request {
@@ -102,15 +88,15 @@ static weir_status take_in(sqlite_conn *conn, const lock_request *q, const sqlit
 {
     bool found = false;
     store_once is = { 0 };
-    weir_status status = find(conn, &q->key, now, arena, &found, &is, err);
+    weir_status status = row_find(conn, &q->key, now, arena, &found, &is, err);
     if (status == WEIR_OK && found && (is_live(&is, now) || is.state == STORE_ONCE_DONE)) {
         *held = is.state == STORE_ONCE_RUNNING;
     } else if (status == WEIR_OK) {
         const int64_t until_us =
             q->lease_us == 0 ? 0 : weir__sqlite_later(now->machine_us, q->lease_us);
-        status = put(conn, &q->key, q->holder, now->store_us, until_us, err);
+        status = row_put(conn, &q->key, q->holder, now->store_us, until_us, err);
         if (status == WEIR_OK) {
-            status = find(conn, &q->key, now, arena, &found, &is, err);
+            status = row_find(conn, &q->key, now, arena, &found, &is, err);
         }
     }
     if (status == WEIR_OK) {
@@ -119,8 +105,8 @@ static weir_status take_in(sqlite_conn *conn, const lock_request *q, const sqlit
     return status;
 }
 
-static weir_status take(weir_store *base, const lock_request *q, weir_arena *arena, store_once *out,
-                        bool *held, weir_error *err)
+static weir_status row_take(weir_store *base, const lock_request *q, weir_arena *arena,
+                            store_once *out, bool *held, weir_error *err)
 {
     sqlite_store *s = (sqlite_store *)base;
     sqlite_conn *conn = NULL;
@@ -140,7 +126,7 @@ weir_status weir__sqlite_lock_take(weir_store *base, weir_str name, weir_str hol
     const lock_request q = { .key = { .name = name }, .holder = holder, .lease_us = lease_us };
     store_once found = { 0 };
     bool held = false;
-    const weir_status status = take(base, &q, arena, &found, &held, err);
+    const weir_status status = row_take(base, &q, arena, &found, &held, err);
     if (status != WEIR_OK) {
         return status;
     }
@@ -157,7 +143,7 @@ weir_status weir__sqlite_once_begin(weir_store *base, weir_str key, weir_str hol
                              .lease_us = lease_us };
     store_once found = { 0 };
     bool held = false;
-    const weir_status status = take(base, &q, arena, &found, &held, err);
+    const weir_status status = row_take(base, &q, arena, &found, &held, err);
     if (status != WEIR_OK) {
         return status;
     }
@@ -181,27 +167,22 @@ typedef struct lock_change {
 static weir_status change_in(sqlite_conn *conn, const lock_change *c, const sqlite_times *now,
                              weir_error *err)
 {
-    sqlite3_stmt *stmt = NULL;
-    weir_status status = prepare(conn, c->sql, &c->key, &stmt, err);
-    if (status != WEIR_OK) {
-        return status;
-    }
-    sqlite3_bind_int64(stmt, 3, c->fence);
+    sqlite_cursor cursor = open_key(conn, c->sql, &c->key, err);
+    weir__cursor_bind_i64(&cursor, 3, c->fence);
     if (c->sql == sql_lock_extend) {
-        sqlite3_bind_int64(stmt, 4, weir__sqlite_later(now->machine_us, c->lease_us));
+        weir__cursor_bind_i64(&cursor, 4, weir__sqlite_later(now->machine_us, c->lease_us));
     } else if (c->sql == sql_once_end) {
-        sqlite3_bind_int64(stmt, 4, c->exit_status);
-        sqlite3_bind_int64(stmt, 5, now->store_us);
-        sqlite3_bind_blob64(stmt, 6, c->output.len == 0 ? "" : c->output.ptr, c->output.len,
-                            SQLITE_STATIC);
+        weir__cursor_bind_i64(&cursor, 4, c->exit_status);
+        weir__cursor_bind_i64(&cursor, 5, now->store_us);
+        weir__cursor_bind_bytes(&cursor, 6, c->output.ptr, c->output.len);
     }
-    status = weir__sqlite_run(conn, stmt, err);
+    const weir_status status = weir__cursor_run(&cursor);
     return status == WEIR_OK && sqlite3_changes64(conn->db) == 0
                ? weir__lock_lost(c->key.name, c->fence, err)
                : status;
 }
 
-static weir_status change(weir_store *base, const lock_change *c, weir_error *err)
+static weir_status row_change(weir_store *base, const lock_change *c, weir_error *err)
 {
     sqlite_store *s = (sqlite_store *)base;
     sqlite_conn *conn = NULL;
@@ -218,7 +199,7 @@ static weir_status change(weir_store *base, const lock_change *c, weir_error *er
         weir_arena arena = { 0 };
         store_once is = { 0 };
         bool found = false;
-        if (find(conn, &c->key, &now, &arena, &found, &is, NULL) == WEIR_OK && found &&
+        if (row_find(conn, &c->key, &now, &arena, &found, &is, NULL) == WEIR_OK && found &&
             is.run.fence == c->fence) {
             status = WEIR_OK; /* it was finished before */
         }
@@ -237,7 +218,7 @@ weir_status weir__sqlite_lock_extend(weir_store *base, weir_str name, int64_t fe
         .token = token,
         .lease_us = lease_us,
     };
-    return change(base, &c, err);
+    return row_change(base, &c, err);
 }
 
 weir_status weir__sqlite_lock_release(weir_store *base, weir_str name, int64_t fence, int64_t token,
@@ -246,7 +227,7 @@ weir_status weir__sqlite_lock_release(weir_store *base, weir_str name, int64_t f
     const lock_change c = {
         .sql = sql_lock_remove, .key = { .name = name }, .fence = fence, .token = token
     };
-    return change(base, &c, err);
+    return row_change(base, &c, err);
 }
 
 weir_status weir__sqlite_once_extend(weir_store *base, weir_str key, int64_t fence, int64_t token,
@@ -257,7 +238,7 @@ weir_status weir__sqlite_once_extend(weir_store *base, weir_str key, int64_t fen
                             .fence = fence,
                             .token = token,
                             .lease_us = lease_us };
-    return change(base, &c, err);
+    return row_change(base, &c, err);
 }
 
 weir_status weir__sqlite_once_finish(weir_store *base, weir_str key, int64_t fence, int64_t token,
@@ -270,7 +251,7 @@ weir_status weir__sqlite_once_finish(weir_store *base, weir_str key, int64_t fen
                             .flags = SQLITE_TX_DURABLE,
                             .exit_status = exit_status,
                             .output = output };
-    return change(base, &c, err);
+    return row_change(base, &c, err);
 }
 
 static weir_status forget_in(sqlite_conn *conn, const lock_key *key, const sqlite_times *now,
@@ -278,7 +259,7 @@ static weir_status forget_in(sqlite_conn *conn, const lock_key *key, const sqlit
 {
     store_once is = { 0 };
     bool found = false;
-    const weir_status status = find(conn, key, now, arena, &found, &is, err);
+    const weir_status status = row_find(conn, key, now, arena, &found, &is, err);
     if (status != WEIR_OK) {
         return status;
     }
@@ -310,42 +291,30 @@ weir_status weir__sqlite_once_forget(weir_store *base, weir_str key, weir_error 
 
 /* ---- listing -------------------------------------------------------------------------------- */
 
-/* The rows, one after another in `found`; their texts in the list's arena. */
-static weir_status locks_in(sqlite_conn *conn, const sqlite_times *now, weir_arena *arena,
-                            weir_buffer *found, weir_error *err)
+static weir_status locks_in(sqlite_conn *conn, const sqlite_times *now, store_lock_list *list,
+                            weir_error *err)
 {
-    sqlite3_stmt *stmt = NULL;
-    bool row = true;
-    weir_status status = weir__sqlite_statement(conn, sql_locks_list, &stmt, err);
-    if (status != WEIR_OK) {
-        return status;
+    weir_buffer found = { 0 };
+    sqlite_cursor cursor = weir__cursor_open(conn, sql_locks_list, err);
+    weir__cursor_bind_i64(&cursor, 1, now->machine_us);
+    while (weir__cursor_next(&cursor)) {
+        const store_lock lock = {
+            .name = weir__cursor_copy(&cursor, 0, &list->arena),
+            .holder = weir__cursor_copy(&cursor, 1, &list->arena),
+            .fence = weir__cursor_i64(&cursor, 2),
+            .since_us = weir__cursor_i64(&cursor, 3),
+            .until_us = weir__sqlite_held_until(now, weir__cursor_i64(&cursor, 4)),
+        };
+        weir__cursor_collect(&cursor, &found, &lock, sizeof lock);
     }
-    sqlite3_bind_int64(stmt, 1, now->machine_us);
-    while (status == WEIR_OK) {
-        status = weir__sqlite_step(conn, stmt, &row, err);
-        if (status != WEIR_OK || !row) {
-            break;
-        }
-        const store_lock lock = { .name = weir__sqlite_column_copy(stmt, 0, arena),
-                                  .holder = weir__sqlite_column_copy(stmt, 1, arena),
-                                  .fence = sqlite3_column_int64(stmt, 2),
-                                  .since_us = sqlite3_column_int64(stmt, 3),
-                                  .until_us =
-                                      weir__sqlite_held_until(now, sqlite3_column_int64(stmt, 4)) };
-        if (lock.name.ptr == NULL || lock.holder.ptr == NULL ||
-            !weir__buffer_add(found, &lock, sizeof lock)) {
-            status = weir__fail(err, WEIR_ENOMEM, "could not allocate the list of locks");
-        }
-    }
-    weir__sqlite_done(stmt);
-    return status;
+    return weir__cursor_keep(&cursor, &found, sizeof *list->locks, &list->arena, &list->locks,
+                             &list->locks_count);
 }
 
 weir_status weir__sqlite_locks(weir_store *base, store_lock_list *list, weir_error *err)
 {
     sqlite_store *s = (sqlite_store *)base;
     sqlite_conn *conn = NULL;
-    weir_buffer found = { 0 };
     sqlite_times now = { 0 };
 
     weir__arena_reset(&list->arena);
@@ -357,67 +326,38 @@ weir_status weir__sqlite_locks(weir_store *base, store_lock_list *list, weir_err
     }
     status = weir__sqlite_read_times(s, conn, &now, err);
     if (status == WEIR_OK) {
-        status = locks_in(conn, &now, &list->arena, &found, err);
+        status = locks_in(conn, &now, list, err);
     }
     weir__sqlite_read_end(s, conn);
-    if (status == WEIR_OK && found.len > 0) {
-        store_lock *locks = weir__arena_alloc(&list->arena, found.len);
-        if (locks == NULL) {
-            status = weir__fail(err, WEIR_ENOMEM, "could not allocate the list of locks");
-        } else {
-            memcpy(locks, found.ptr, found.len);
-            list->locks = locks;
-            list->locks_count = found.len / sizeof *locks;
-        }
-    }
-    weir__buffer_free(&found);
     return status;
 }
 
-static weir_status fail_runs(weir_error *err)
-{
-    return weir__fail(err, WEIR_ENOMEM, "could not allocate the list of runs");
-}
-
-/* The runs, one after another in `found`; their texts in the arena. */
 static weir_status runs_in(sqlite_conn *conn, const store_pattern *match, int64_t limit,
-                           const sqlite_times *now, weir_arena *arena, weir_buffer *found,
-                           weir_error *err)
+                           const sqlite_times *now, store_once_list *list, weir_error *err)
 {
-    sqlite3_stmt *stmt = NULL;
-    weir_status status = weir__sqlite_statement(conn, sql_once_runs, &stmt, err);
-    if (status != WEIR_OK) {
-        return status;
-    }
-    sqlite3_bind_int64(stmt, 1, now->machine_us);
-    while (status == WEIR_OK && limit > 0) {
-        bool row = true;
-        status = weir__sqlite_step(conn, stmt, &row, err);
-        if (status != WEIR_OK || !row) {
-            break;
-        }
-        if (match != NULL && !weir__pattern_matches(match, weir__sqlite_column_str(stmt, 0))) {
+    weir_buffer found = { 0 };
+    sqlite_cursor cursor = weir__cursor_open(conn, sql_once_runs, err);
+    weir__cursor_bind_i64(&cursor, 1, now->machine_us);
+    while (limit > 0 && weir__cursor_next(&cursor)) {
+        if (match != NULL && !weir__pattern_matches(match, weir__cursor_text(&cursor, 0))) {
             continue;
         }
         store_once run = {
-            .run = { .name = weir__sqlite_column_copy(stmt, 0, arena),
-                     .holder = weir__sqlite_column_copy(stmt, 1, arena),
-                     .fence = sqlite3_column_int64(stmt, 2),
-                     .since_us = sqlite3_column_int64(stmt, 3),
-                     .until_us = weir__sqlite_held_until(now, sqlite3_column_int64(stmt, 4)) },
-            .state = (store_once_state)sqlite3_column_int(stmt, 5),
-            .exit_status = sqlite3_column_int64(stmt, 6),
-            .ended_us = sqlite3_column_int64(stmt, 7),
+            .run = { .name = weir__cursor_copy(&cursor, 0, &list->arena),
+                     .holder = weir__cursor_copy(&cursor, 1, &list->arena),
+                     .fence = weir__cursor_i64(&cursor, 2),
+                     .since_us = weir__cursor_i64(&cursor, 3),
+                     .until_us = weir__sqlite_held_until(now, weir__cursor_i64(&cursor, 4)) },
+            .state = (store_once_state)weir__cursor_i64(&cursor, 5),
+            .exit_status = weir__cursor_i64(&cursor, 6),
+            .ended_us = weir__cursor_i64(&cursor, 7),
         };
         run.state = weir__once_state_at(&run, now->store_us);
         limit--;
-        if (run.run.name.ptr == NULL || run.run.holder.ptr == NULL ||
-            !weir__buffer_add(found, &run, sizeof run)) {
-            status = fail_runs(err);
-        }
+        weir__cursor_collect(&cursor, &found, &run, sizeof run);
     }
-    weir__sqlite_done(stmt);
-    return status;
+    return weir__cursor_keep(&cursor, &found, sizeof *list->runs, &list->arena, &list->runs,
+                             &list->runs_count);
 }
 
 weir_status weir__sqlite_once_runs(weir_store *base, const store_pattern *match, int64_t limit,
@@ -425,7 +365,6 @@ weir_status weir__sqlite_once_runs(weir_store *base, const store_pattern *match,
 {
     sqlite_store *s = (sqlite_store *)base;
     sqlite_conn *conn = NULL;
-    weir_buffer found = { 0 };
     sqlite_times now = { 0 };
 
     weir__arena_reset(&list->arena);
@@ -437,19 +376,8 @@ weir_status weir__sqlite_once_runs(weir_store *base, const store_pattern *match,
     }
     status = weir__sqlite_read_times(s, conn, &now, err);
     if (status == WEIR_OK) {
-        status = runs_in(conn, match, limit, &now, &list->arena, &found, err);
+        status = runs_in(conn, match, limit, &now, list, err);
     }
     weir__sqlite_read_end(s, conn);
-    if (status == WEIR_OK && found.len > 0) {
-        store_once *runs = weir__arena_alloc(&list->arena, found.len);
-        if (runs == NULL) {
-            status = fail_runs(err);
-        } else {
-            memcpy(runs, found.ptr, found.len);
-            list->runs = runs;
-            list->runs_count = found.len / sizeof *runs;
-        }
-    }
-    weir__buffer_free(&found);
     return status;
 }

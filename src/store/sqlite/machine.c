@@ -28,37 +28,26 @@ typedef struct machine_row {
 static weir_status read_row(sqlite_conn *conn, weir_str boot, int64_t boot_us, machine_row *out,
                             weir_error *err)
 {
-    sqlite3_stmt *stmt = NULL;
-    bool row = false;
-    weir_status status = weir__sqlite_statement(conn, sql_machine_clock, &stmt, err);
-    if (status != WEIR_OK) {
-        return status;
-    }
-    status = weir__sqlite_step(conn, stmt, &row, err);
+    sqlite_cursor cursor = weir__cursor_open(conn, sql_machine_clock, err);
     *out = (machine_row){ 0 };
-    if (status == WEIR_OK && row) {
+    if (weir__cursor_next(&cursor)) {
         *out = (machine_row){ .found = true,
-                              .age = { .boot_us = sqlite3_column_int64(stmt, 1),
-                                       .at_us = sqlite3_column_int64(stmt, 2) } };
+                              .age = { .boot_us = weir__cursor_i64(&cursor, 1),
+                                       .at_us = weir__cursor_i64(&cursor, 2) } };
         out->same =
-            weir__str_equal(weir__sqlite_column_str(stmt, 0), boot) && out->age.boot_us <= boot_us;
+            weir__str_equal(weir__cursor_text(&cursor, 0), boot) && out->age.boot_us <= boot_us;
     }
-    weir__sqlite_done(stmt);
-    return status;
+    return weir__cursor_end(&cursor);
 }
 
 static weir_status write_row(sqlite_conn *conn, weir_str boot, const weir_age_clock *age,
                              weir_error *err)
 {
-    sqlite3_stmt *stmt = NULL;
-    const weir_status status = weir__sqlite_statement(conn, sql_machine_clock_set, &stmt, err);
-    if (status != WEIR_OK) {
-        return status;
-    }
-    weir__sqlite_bind_str(stmt, 1, boot);
-    (void)sqlite3_bind_int64(stmt, 2, age->boot_us);
-    (void)sqlite3_bind_int64(stmt, 3, age->at_us);
-    return weir__sqlite_run(conn, stmt, err);
+    sqlite_cursor cursor = weir__cursor_open(conn, sql_machine_clock_set, err);
+    weir__cursor_bind_text(&cursor, 1, boot);
+    weir__cursor_bind_i64(&cursor, 2, age->boot_us);
+    weir__cursor_bind_i64(&cursor, 3, age->at_us);
+    return weir__cursor_run(&cursor);
 }
 
 static weir_status end_leases(sqlite_conn *conn, int64_t now_us, weir_error *err)
@@ -67,20 +56,15 @@ static weir_status end_leases(sqlite_conn *conn, int64_t now_us, weir_error *err
                                         sql_machine_end_locks, sql_machine_end_workers };
     weir_status status = WEIR_OK;
     for (size_t i = 0; i < sizeof ends / sizeof ends[0] && status == WEIR_OK; i++) {
-        sqlite3_stmt *stmt = NULL;
-        status = weir__sqlite_statement(conn, ends[i], &stmt, err);
-        if (status == WEIR_OK) {
-            (void)sqlite3_bind_int64(stmt, 1, now_us);
-            status = weir__sqlite_run(conn, stmt, err);
-        }
+        status = weir__sqlite_run_ints(conn, ends[i], &now_us, 1, err);
     }
     return status;
 }
 
 /* The machine was started, or the store is new. A store without a row may have leases all the same,
  * of a Weir that went by store time. Their holders may live: those end by themselves. */
-static weir_status begin(sqlite_conn *conn, weir_str boot, const machine_row *row,
-                         const weir_age_clock *age, weir_error *err)
+static weir_status clock_begin(sqlite_conn *conn, weir_str boot, const machine_row *row,
+                               const weir_age_clock *age, weir_error *err)
 {
     const weir_status status = write_row(conn, boot, age, err);
     return status == WEIR_OK && row->found ? end_leases(conn, age->at_us, err) : status;
@@ -112,7 +96,7 @@ weir_status weir__sqlite_machine_now(sqlite_store *s, sqlite_conn *conn, int64_t
     } else if (row.same) {
         machine_us = row_us;
     } else if (conn == &s->writer) {
-        status = begin(conn, boot, &row, &fresh, err);
+        status = clock_begin(conn, boot, &row, &fresh, err);
     } else if (row.found) {
         machine_us = INT64_MAX; /* nobody holds anything: the first to write will end it */
     }

@@ -118,8 +118,10 @@ static weir_status note_files(sqlite_store *s, const sqlite_conn *conn, weir_err
     return WEIR_OK;
 }
 
-weir_status weir__sqlite_files_check(const sqlite_store *s, size_t count, weir_error *err)
+weir_status weir__sqlite_files_check(const sqlite_store *s, size_t count, int64_t *written_ns,
+                                     weir_error *err)
 {
+    *written_ns = s->written_ns;
     for (size_t i = 0; i < count; i++) {
         const sqlite_file *file = &s->files[i];
         struct stat st;
@@ -129,6 +131,9 @@ weir_status weir__sqlite_files_check(const sqlite_store *s, size_t count, weir_e
         const bool found = stat(file->name, &st) == 0;
         if (found && i == 0 && st.st_size == 0) {
             return weir__seal_fail_overwritten(s, err); /* never so while it is open */
+        }
+        if (found && i == 0) {
+            *written_ns = weir__mtime_ns(&st);
         }
         if (found ? st.st_dev != file->dev || st.st_ino != file->ino
                   : errno == ENOENT || errno == ENOTDIR) {

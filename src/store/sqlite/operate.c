@@ -34,33 +34,25 @@ typedef struct target_row {
 static weir_status read_row(sqlite_conn *conn, int64_t target, weir_arena *arena, target_row *out,
                             weir_error *err)
 {
-    sqlite3_stmt *stmt = NULL;
-    bool row = false;
-    weir_status status = weir__sqlite_statement(conn, sql_operate_target, &stmt, err);
-    if (status != WEIR_OK) {
-        return status;
+    sqlite_cursor cursor = weir__cursor_open(conn, sql_operate_target, err);
+    weir__cursor_bind_i64(&cursor, 1, target);
+    const bool row = weir__cursor_next(&cursor);
+    if (row) {
+        *out = (target_row){ .blocked = weir__cursor_bool(&cursor, 0),
+                             .due = weir__cursor_bool(&cursor, 1),
+                             .paused = weir__cursor_bool(&cursor, 2),
+                             .behind = weir__cursor_bool(&cursor, 3),
+                             .overridden = !weir__cursor_null(&cursor, 4),
+                             .override = weir__cursor_i64(&cursor, 4),
+                             .failure = { .error = weir__cursor_copy(&cursor, 5, arena),
+                                          .event = weir__cursor_i64(&cursor, 6),
+                                          .reaction = weir__cursor_i64(&cursor, 7) },
+                             .attempts = weir__cursor_i64(&cursor, 8) };
     }
-    sqlite3_bind_int64(stmt, 1, target);
-    status = weir__sqlite_step(conn, stmt, &row, err);
-    if (status == WEIR_OK && !row) {
-        status = weir__fail(err, WEIR_ECORRUPT, "no target with id %lld", (long long)target);
-    } else if (status == WEIR_OK) {
-        *out = (target_row){ .blocked = sqlite3_column_int(stmt, 0) != 0,
-                             .due = sqlite3_column_int(stmt, 1) != 0,
-                             .paused = sqlite3_column_int(stmt, 2) != 0,
-                             .behind = sqlite3_column_int(stmt, 3) != 0,
-                             .overridden = sqlite3_column_type(stmt, 4) != SQLITE_NULL,
-                             .override = sqlite3_column_int64(stmt, 4),
-                             .failure = { .error = weir__sqlite_column_copy(stmt, 5, arena),
-                                          .event = sqlite3_column_int64(stmt, 6),
-                                          .reaction = sqlite3_column_int64(stmt, 7) },
-                             .attempts = sqlite3_column_int64(stmt, 8) };
-        if (out->failure.error.ptr == NULL) {
-            status = weir__fail(err, WEIR_ENOMEM, "could not copy a target");
-        }
-    }
-    weir__sqlite_done(stmt);
-    return status;
+    const weir_status status = weir__cursor_end(&cursor);
+    return status == WEIR_OK && !row
+               ? weir__fail(err, WEIR_ECORRUPT, "no target with id %lld", (long long)target)
+               : status;
 }
 
 /* ---- reset --------------------------------------------------------------------------------- */
@@ -72,24 +64,16 @@ static weir_status position_of_time(sqlite_conn *conn, int64_t time_us, int64_t 
     int64_t low = 1, high = conn->row->head + 1; /* the first such event, or head + 1: none */
     while (low < high) {
         const int64_t middle = low + (high - low) / 2;
-        sqlite3_stmt *stmt = NULL;
-        bool row = false;
-        weir_status status = weir__sqlite_statement(conn, sql_reset_probe, &stmt, err);
-        if (status != WEIR_OK) {
-            return status;
-        }
-        sqlite3_bind_int64(stmt, 1, middle);
-        status = weir__sqlite_step(conn, stmt, &row, err);
-        const int64_t id = row ? sqlite3_column_int64(stmt, 0) : 0;
-        const bool after = !row || sqlite3_column_int64(stmt, 1) >= time_us;
-        weir__sqlite_done(stmt);
-        if (status != WEIR_OK) {
-            return status;
-        }
-        if (after) {
+        sqlite_cursor cursor = weir__cursor_open(conn, sql_reset_probe, err);
+        weir__cursor_bind_i64(&cursor, 1, middle);
+        if (!weir__cursor_next(&cursor) || weir__cursor_i64(&cursor, 1) >= time_us) {
             high = middle;
         } else {
-            low = id + 1;
+            low = weir__cursor_i64(&cursor, 0) + 1;
+        }
+        const weir_status status = weir__cursor_end(&cursor);
+        if (status != WEIR_OK) {
+            return status;
         }
     }
     *position = low - 1;
@@ -106,31 +90,18 @@ typedef struct reset_item {
 static weir_status reset_items(sqlite_conn *conn, int64_t target, int64_t position,
                                weir_buffer *items, weir_error *err)
 {
-    sqlite3_stmt *stmt = NULL;
-    bool row = false;
-    weir_status status = weir__sqlite_statement(conn, sql_reset_subscriptions, &stmt, err);
-    if (status != WEIR_OK) {
-        return status;
+    sqlite_cursor cursor = weir__cursor_open(conn, sql_reset_subscriptions, err);
+    weir__cursor_bind_i64(&cursor, 1, target);
+    weir__cursor_bind_i64(&cursor, 2, position);
+    weir__cursor_bind_i64(&cursor, 3, conn->row->head);
+    while (weir__cursor_next(&cursor)) {
+        const reset_item item = { .reaction = weir__cursor_i64(&cursor, 0),
+                                  .at = weir__cursor_i64(&cursor, 1),
+                                  .mark = weir__cursor_i64(&cursor, 2),
+                                  .reroute = weir__cursor_bool(&cursor, 3) };
+        weir__cursor_collect(&cursor, items, &item, sizeof item);
     }
-    sqlite3_bind_int64(stmt, 1, target);
-    sqlite3_bind_int64(stmt, 2, position);
-    sqlite3_bind_int64(stmt, 3, conn->row->head);
-    for (;;) {
-        status = weir__sqlite_step(conn, stmt, &row, err);
-        if (status != WEIR_OK || !row) {
-            break;
-        }
-        const reset_item item = { .reaction = sqlite3_column_int64(stmt, 0),
-                                  .at = sqlite3_column_int64(stmt, 1),
-                                  .mark = sqlite3_column_int64(stmt, 2),
-                                  .reroute = sqlite3_column_int(stmt, 3) != 0 };
-        if (!weir__buffer_add(items, &item, sizeof item)) {
-            status = weir__fail(err, WEIR_ENOMEM, "could not allocate a list of subscriptions");
-            break;
-        }
-    }
-    weir__sqlite_done(stmt);
-    return status;
+    return weir__cursor_end(&cursor);
 }
 
 /* A subscription whose events only the router knows has to be routed again. */
@@ -155,8 +126,8 @@ static weir_status reset_work(sqlite_conn *conn, int64_t target, const reset_ite
     return status;
 }
 
-static weir_status reset(sqlite_conn *conn, int64_t target, const operating *o, bool *changed,
-                         weir_error *err)
+static weir_status target_reset(sqlite_conn *conn, int64_t target, const operating *o,
+                                bool *changed, weir_error *err)
 {
     weir_buffer items = { 0 };
     bool found = false;
@@ -196,7 +167,7 @@ typedef struct obstacle {
     int64_t event, reaction, attempts;
 } obstacle;
 
-static void nearer(obstacle *o, const obstacle *other)
+static void obstacle_nearer(obstacle *o, const obstacle *other)
 {
     if (other->found && (!o->found || other->event < o->event ||
                          (other->event == o->event && other->reaction < o->reaction))) {
@@ -213,30 +184,17 @@ typedef struct lagging {
 static weir_status read_lagging(sqlite_conn *conn, int64_t target, weir_arena *arena,
                                 weir_buffer *out, weir_error *err)
 {
-    sqlite3_stmt *stmt = NULL;
-    bool row = false;
-    weir_status status = weir__sqlite_statement(conn, sql_skip_subscriptions, &stmt, err);
-    if (status != WEIR_OK) {
-        return status;
+    sqlite_cursor cursor = weir__cursor_open(conn, sql_skip_subscriptions, err);
+    weir__cursor_bind_i64(&cursor, 1, target);
+    while (weir__cursor_next(&cursor)) {
+        const lagging sub = { .reaction = weir__cursor_i64(&cursor, 0),
+                              .at = weir__cursor_i64(&cursor, 1),
+                              .mark = weir__cursor_i64(&cursor, 2),
+                              .retries = weir__cursor_i64(&cursor, 3),
+                              .value = weir__cursor_copy(&cursor, 4, arena) };
+        weir__cursor_collect(&cursor, out, &sub, sizeof sub);
     }
-    sqlite3_bind_int64(stmt, 1, target);
-    for (;;) {
-        status = weir__sqlite_step(conn, stmt, &row, err);
-        if (status != WEIR_OK || !row) {
-            break;
-        }
-        const lagging sub = { .reaction = sqlite3_column_int64(stmt, 0),
-                              .at = sqlite3_column_int64(stmt, 1),
-                              .mark = sqlite3_column_int64(stmt, 2),
-                              .retries = sqlite3_column_int64(stmt, 3),
-                              .value = weir__sqlite_column_copy(stmt, 4, arena) };
-        if (sub.value.ptr == NULL || !weir__buffer_add(out, &sub, sizeof sub)) {
-            status = weir__fail(err, WEIR_ENOMEM, "could not copy a subscription");
-            break;
-        }
-    }
-    weir__sqlite_done(stmt);
-    return status;
+    return weir__cursor_end(&cursor);
 }
 
 static weir_status next_of(sqlite_conn *conn, int64_t target, const lagging *sub, weir_arena *arena,
@@ -266,23 +224,16 @@ static weir_status next_of(sqlite_conn *conn, int64_t target, const lagging *sub
 static weir_status first_sent_back(sqlite_conn *conn, int64_t target, obstacle *out,
                                    weir_error *err)
 {
-    sqlite3_stmt *stmt = NULL;
-    bool row = false;
     *out = (obstacle){ 0 };
-    weir_status status = weir__sqlite_statement(conn, sql_skip_sent_back, &stmt, err);
-    if (status != WEIR_OK) {
-        return status;
-    }
-    sqlite3_bind_int64(stmt, 1, target);
-    status = weir__sqlite_step(conn, stmt, &row, err);
-    if (status == WEIR_OK && row) {
+    sqlite_cursor cursor = weir__cursor_open(conn, sql_skip_sent_back, err);
+    weir__cursor_bind_i64(&cursor, 1, target);
+    if (weir__cursor_next(&cursor)) {
         *out = (obstacle){ .found = true,
-                           .event = sqlite3_column_int64(stmt, 0),
-                           .reaction = sqlite3_column_int64(stmt, 1),
-                           .attempts = sqlite3_column_int64(stmt, 2) };
+                           .event = weir__cursor_i64(&cursor, 0),
+                           .reaction = weir__cursor_i64(&cursor, 1),
+                           .attempts = weir__cursor_i64(&cursor, 2) };
     }
-    weir__sqlite_done(stmt);
-    return status;
+    return weir__cursor_end(&cursor);
 }
 
 /* The event in the way: the one a block names, if it was sent back or is the next of its reaction
@@ -310,7 +261,7 @@ static weir_status find_obstacle(sqlite_conn *conn, int64_t target, const target
         lagging sub;
         memcpy(&sub, subs.ptr + at, sizeof sub);
         status = next_of(conn, target, &sub, arena, &next, err);
-        nearer(out, &next);
+        obstacle_nearer(out, &next);
         blocked.found =
             blocked.found || (row->blocked && next.found && next.event == blocked.event &&
                               next.reaction == blocked.reaction);
@@ -331,8 +282,8 @@ static bool is_passed(const target_row *row)
 
 /* A target that is behind may have nothing in the way: a mark whose events the reaction no longer
  * wants. The next worker finds that out and settles it. */
-static weir_status skip(sqlite_conn *conn, int64_t target, const operating *o, int64_t now_us,
-                        weir_arena *arena, bool *changed, weir_error *err)
+static weir_status target_skip(sqlite_conn *conn, int64_t target, const operating *o,
+                               int64_t now_us, weir_arena *arena, bool *changed, weir_error *err)
 {
     target_row row = { 0 };
     obstacle found = { 0 };
@@ -368,30 +319,22 @@ static weir_status skip(sqlite_conn *conn, int64_t target, const operating *o, i
 static weir_status set_pause(sqlite_conn *conn, int64_t target, bool paused, weir_str by,
                              weir_error *err)
 {
-    sqlite3_stmt *stmt = NULL;
-    weir_status status = weir__sqlite_statement(conn, sql_operate_pause, &stmt, err);
-    if (status != WEIR_OK) {
-        return status;
-    }
-    sqlite3_bind_int64(stmt, 1, target);
-    sqlite3_bind_int(stmt, 2, paused ? 1 : 0);
-    weir__sqlite_bind_str(stmt, 3, paused ? by : (weir_str){ 0 });
-    return weir__sqlite_run(conn, stmt, err);
+    sqlite_cursor cursor = weir__cursor_open(conn, sql_operate_pause, err);
+    weir__cursor_bind_i64(&cursor, 1, target);
+    weir__cursor_bind_i64(&cursor, 2, paused ? 1 : 0);
+    weir__cursor_bind_text(&cursor, 3, paused ? by : (weir_str){ 0 });
+    return weir__cursor_run(&cursor);
 }
 
 static weir_status set_priority(sqlite_conn *conn, int64_t target, const store_operate *op,
                                 weir_error *err)
 {
-    sqlite3_stmt *stmt = NULL;
-    weir_status status = weir__sqlite_statement(conn, sql_operate_prioritize, &stmt, err);
-    if (status != WEIR_OK) {
-        return status;
-    }
-    sqlite3_bind_int64(stmt, 1, target);
+    sqlite_cursor cursor = weir__cursor_open(conn, sql_operate_prioritize, err);
+    weir__cursor_bind_i64(&cursor, 1, target);
     if (!op->clear) {
-        sqlite3_bind_int64(stmt, 2, op->priority);
+        weir__cursor_bind_i64(&cursor, 2, op->priority);
     }
-    return weir__sqlite_run(conn, stmt, err);
+    return weir__cursor_run(&cursor);
 }
 
 /* Whether a verb would change a target; RESET and SKIP tell for themselves. */
@@ -413,8 +356,8 @@ static bool would_change(const store_operate *op, const target_row *row)
     return false;
 }
 
-static weir_status apply(sqlite_conn *conn, int64_t target, const store_operate *op,
-                         weir_error *err)
+static weir_status target_apply(sqlite_conn *conn, int64_t target, const store_operate *op,
+                                weir_error *err)
 {
     switch (op->verb) {
     case STORE_UNBLOCK:
@@ -438,14 +381,14 @@ static weir_status operate_one(sqlite_conn *conn, int64_t target, const operatin
     target_row row = { 0 };
     weir_status status = WEIR_OK;
     if (o->op->verb == STORE_RESET) {
-        status = reset(conn, target, o, changed, err);
+        status = target_reset(conn, target, o, changed, err);
     } else if (o->op->verb == STORE_SKIP) {
-        status = skip(conn, target, o, now_us, arena, changed, err);
+        status = target_skip(conn, target, o, now_us, arena, changed, err);
     } else {
         status = read_row(conn, target, arena, &row, err);
         *changed = status == WEIR_OK && would_change(o->op, &row);
         if (*changed && !o->op->dry_run) {
-            status = apply(conn, target, o->op, err);
+            status = target_apply(conn, target, o->op, err);
         }
     }
     if (status == WEIR_OK && *changed && !o->op->dry_run) {
@@ -509,18 +452,13 @@ static weir_status run_chunk(sqlite_store *s, operating *o, weir_arena *names, w
 static weir_status check_names(sqlite_conn *conn, const store_target_filter *filter,
                                weir_error *err)
 {
-    sqlite3_stmt *stmt = NULL;
     weir_status status = WEIR_OK;
     for (size_t i = 0; i < filter->names_count && status == WEIR_OK; i++) {
         const weir_str name = filter->names[i];
-        bool row = false;
-        status = weir__sqlite_statement(conn, sql_target_by_name, &stmt, err);
-        if (status == WEIR_OK) {
-            weir__sqlite_bind_str(stmt, 1, name);
-            status = weir__sqlite_step(conn, stmt, &row, err);
-            weir__sqlite_done(stmt);
-        }
-        if (status == WEIR_OK && !row) {
+        int64_t id = 0;
+        bool found = false;
+        status = weir__sqlite_get_by_text(conn, sql_target_by_name, name, &found, &id, err);
+        if (status == WEIR_OK && !found) {
             status = weir__fail(err, WEIR_ENOTFOUND, "no target \"%.*s\"", (int)name.len, name.ptr);
         }
     }
@@ -528,7 +466,7 @@ static weir_status check_names(sqlite_conn *conn, const store_target_filter *fil
 }
 
 /* What must be known before the first target is touched. */
-static weir_status prepare(sqlite_store *s, operating *o, weir_error *err)
+static weir_status operate_prepare(sqlite_store *s, operating *o, weir_error *err)
 {
     sqlite_conn *conn = NULL;
     weir_status status = weir__sqlite_read_begin(s, &conn, err);
@@ -554,7 +492,7 @@ weir_status weir__sqlite_operate(weir_store *base, store_operate *op, weir_error
     /* Two arenas in turn: the name where a chunk ended is where the next one begins. */
     weir_arena names[2] = { { 0 }, { 0 } };
 
-    weir_status status = prepare(s, &o, err);
+    weir_status status = operate_prepare(s, &o, err);
     for (size_t turn = 0; o.more && status == WEIR_OK; turn ^= 1) {
         weir__arena_reset(&names[turn]);
         status = run_chunk(s, &o, &names[turn], err);

@@ -10,43 +10,35 @@
 
 /* ---- listing ------------------------------------------------------------------------------- */
 
-static weir_status read_parked(sqlite3_stmt *stmt, weir_arena *arena, store_parked *out,
-                               weir_error *err)
+static void read_parked(sqlite_cursor *cursor, weir_arena *arena, store_parked *out)
 {
-    *out = (store_parked){ .id = sqlite3_column_int64(stmt, 0),
-                           .reaction = sqlite3_column_int64(stmt, 1),
-                           .reaction_name = weir__sqlite_column_copy(stmt, 2, arena),
-                           .target = weir__sqlite_column_copy(stmt, 3, arena),
-                           .event = sqlite3_column_int64(stmt, 4),
-                           .attempts = sqlite3_column_int64(stmt, 5),
-                           .parked_us = sqlite3_column_int64(stmt, 6),
-                           .error = weir__sqlite_column_copy(stmt, 7, arena),
-                           .sent_back = sqlite3_column_int(stmt, 8) != 0 };
-    if (out->reaction_name.ptr == NULL || out->target.ptr == NULL || out->error.ptr == NULL) {
-        return weir__fail(err, WEIR_ENOMEM, "could not copy a parked event");
-    }
-    return WEIR_OK;
+    *out = (store_parked){ .id = weir__cursor_i64(cursor, 0),
+                           .reaction = weir__cursor_i64(cursor, 1),
+                           .reaction_name = weir__cursor_copy(cursor, 2, arena),
+                           .target = weir__cursor_copy(cursor, 3, arena),
+                           .event = weir__cursor_i64(cursor, 4),
+                           .attempts = weir__cursor_i64(cursor, 5),
+                           .parked_us = weir__cursor_i64(cursor, 6),
+                           .error = weir__cursor_copy(cursor, 7, arena),
+                           .sent_back = weir__cursor_bool(cursor, 8) };
 }
 
-static weir_status open_list(sqlite_conn *conn, const store_parked_query *q, sqlite3_stmt **out,
-                             weir_error *err)
+static sqlite_cursor open_list(sqlite_conn *conn, const store_parked_query *q, weir_error *err)
 {
-    const char *sql = sql_parked_list;
-    if (q->target.len > 0) {
-        sql = sql_parked_by_target;
-    } else if (q->reaction.len > 0) {
-        sql = sql_parked_by_reaction;
+    const bool by_target = q->target.len > 0;
+    const bool by_reaction = !by_target && q->reaction.len > 0;
+    sqlite_cursor cursor = weir__cursor_open(conn,
+                                             by_target     ? sql_parked_by_target
+                                             : by_reaction ? sql_parked_by_reaction
+                                                           : sql_parked_list,
+                                             err);
+    weir__cursor_bind_i64(&cursor, 1, q->after);
+    if (by_target) {
+        weir__cursor_bind_text(&cursor, 2, q->target);
+    } else if (by_reaction) {
+        weir__cursor_bind_text(&cursor, 3, q->reaction);
     }
-    const weir_status status = weir__sqlite_statement(conn, sql, out, err);
-    if (status == WEIR_OK) {
-        sqlite3_bind_int64(*out, 1, q->after);
-        if (q->target.len > 0) {
-            weir__sqlite_bind_str(*out, 2, q->target);
-        } else if (q->reaction.len > 0) {
-            weir__sqlite_bind_str(*out, 3, q->reaction);
-        }
-    }
-    return status;
+    return cursor;
 }
 
 static weir_status parked_in(sqlite_conn *conn, const store_parked_query *q,
@@ -54,31 +46,23 @@ static weir_status parked_in(sqlite_conn *conn, const store_parked_query *q,
 {
     const size_t limit =
         (uint64_t)q->limit < STORE_CHUNK_EVENTS_MAX ? (size_t)q->limit : STORE_CHUNK_EVENTS_MAX;
-    sqlite3_stmt *stmt = NULL;
     size_t count = 0;
-    bool row = false;
     store_parked *list = weir__arena_alloc(&chunk->arena, (limit + 1) * sizeof *list);
     if (list == NULL) {
         return weir__fail(err, WEIR_ENOMEM, "could not allocate %zu parked events", limit);
     }
-    weir_status status = open_list(conn, q, &stmt, err);
-    while (status == WEIR_OK) {
-        status = weir__sqlite_step(conn, stmt, &row, err);
-        if (status != WEIR_OK || !row) {
-            break;
-        }
-        if (q->reaction.len > 0 &&
-            !weir__str_equal(q->reaction, weir__sqlite_column_str(stmt, 2))) {
+    sqlite_cursor cursor = open_list(conn, q, err);
+    while (weir__cursor_next(&cursor)) {
+        if (q->reaction.len > 0 && !weir__str_equal(q->reaction, weir__cursor_text(&cursor, 2))) {
             continue;
         }
         if (count == limit) {
             chunk->more = true;
             break;
         }
-        status = read_parked(stmt, &chunk->arena, &list[count], err);
-        count++;
+        read_parked(&cursor, &chunk->arena, &list[count++]);
     }
-    weir__sqlite_done(stmt);
+    const weir_status status = weir__cursor_end(&cursor);
     if (status == WEIR_OK) {
         chunk->parked = list;
         chunk->parked_count = count;
@@ -109,22 +93,17 @@ weir_status weir__sqlite_parked(weir_store *base, const store_parked_query *q,
 static weir_status find_parked(sqlite_conn *conn, int64_t parked, int64_t *target, bool *sent_back,
                                weir_error *err)
 {
-    sqlite3_stmt *stmt = NULL;
-    bool row = false;
-    weir_status status = weir__sqlite_statement(conn, sql_parked_read, &stmt, err);
-    if (status != WEIR_OK) {
-        return status;
+    sqlite_cursor cursor = weir__cursor_open(conn, sql_parked_read, err);
+    weir__cursor_bind_i64(&cursor, 1, parked);
+    const bool row = weir__cursor_next(&cursor);
+    if (row) {
+        *target = weir__cursor_i64(&cursor, 0);
+        *sent_back = weir__cursor_bool(&cursor, 1);
     }
-    sqlite3_bind_int64(stmt, 1, parked);
-    status = weir__sqlite_step(conn, stmt, &row, err);
-    if (status == WEIR_OK && !row) {
-        status = weir__fail(err, WEIR_ENOTFOUND, "no parked event with id %lld", (long long)parked);
-    } else if (status == WEIR_OK) {
-        *target = sqlite3_column_int64(stmt, 0);
-        *sent_back = sqlite3_column_int(stmt, 1) != 0;
-    }
-    weir__sqlite_done(stmt);
-    return status;
+    const weir_status status = weir__cursor_end(&cursor);
+    return status == WEIR_OK && !row
+               ? weir__fail(err, WEIR_ENOTFOUND, "no parked event with id %lld", (long long)parked)
+               : status;
 }
 
 static weir_status send_back(sqlite_conn *conn, int64_t parked, weir_error *err)
@@ -147,7 +126,7 @@ static weir_status send_back(sqlite_conn *conn, int64_t parked, weir_error *err)
     return status == WEIR_OK ? weir__sqlite_derive(conn, target, NULL, err) : status;
 }
 
-static weir_status drop(sqlite_conn *conn, int64_t parked, weir_error *err)
+static weir_status parked_drop(sqlite_conn *conn, int64_t parked, weir_error *err)
 {
     int64_t target = 0;
     bool sent_back = false;
@@ -183,6 +162,6 @@ weir_status weir__sqlite_parked_drop(weir_store *base, int64_t parked, weir_erro
     if (status != WEIR_OK) {
         return status;
     }
-    status = drop(conn, parked, err);
+    status = parked_drop(conn, parked, err);
     return weir__sqlite_write_end(s, status, false, err);
 }

@@ -67,36 +67,34 @@ out:
 }
 
 /* One row of reaction_load or reaction_list; router_until_us as it is kept. */
-static weir_status read_reaction(sqlite3_stmt *stmt, weir_arena *arena, store_reaction *out,
-                                 weir_error *err)
+static weir_status read_reaction(sqlite_cursor *cursor, weir_arena *arena, store_reaction *out)
 {
-    const int64_t rule = sqlite3_column_int64(stmt, 12);
+    const int64_t rule = weir__cursor_i64(cursor, 12);
     store_reaction r = {
-        .id = sqlite3_column_int64(stmt, 0),
-        .name = weir__sqlite_column_copy(stmt, 1, arena),
-        .number = sqlite3_column_int64(stmt, 2),
-        .current = sqlite3_column_int64(stmt, 2),
-        .since = sqlite3_column_int64(stmt, 3),
-        .routed = sqlite3_column_int64(stmt, 4),
-        .reread_to = sqlite3_column_int64(stmt, 5),
-        .retired = sqlite3_column_int(stmt, 6) != 0,
-        .router = weir__sqlite_column_copy(stmt, 7, arena),
-        .router_until_us = sqlite3_column_int64(stmt, 8),
-        .router_fence = sqlite3_column_int64(stmt, 9),
-        .source = weir__sqlite_column_copy(stmt, 11, arena),
-        .rule_text = weir__sqlite_column_copy(stmt, 13, arena),
-        .attempts = sqlite3_column_int64(stmt, 14),
+        .id = weir__cursor_i64(cursor, 0),
+        .name = weir__cursor_copy(cursor, 1, arena),
+        .number = weir__cursor_i64(cursor, 2),
+        .current = weir__cursor_i64(cursor, 2),
+        .since = weir__cursor_i64(cursor, 3),
+        .routed = weir__cursor_i64(cursor, 4),
+        .reread_to = weir__cursor_i64(cursor, 5),
+        .retired = weir__cursor_bool(cursor, 6),
+        .rule = (store_rule)rule,
+        .router = weir__cursor_copy(cursor, 7, arena),
+        .router_until_us = weir__cursor_i64(cursor, 8),
+        .router_fence = weir__cursor_i64(cursor, 9),
+        .source = weir__cursor_copy(cursor, 11, arena),
+        .rule_text = weir__cursor_copy(cursor, 13, arena),
+        .attempts = weir__cursor_i64(cursor, 14),
     };
+    if (cursor->status != WEIR_OK) {
+        return cursor->status;
+    }
     if (rule < STORE_RULE_CONSTANT || rule > STORE_RULE_WORK) {
-        return weir__fail(err, WEIR_ECORRUPT, "reaction %lld has an unknown rule %lld",
+        return weir__fail(cursor->err, WEIR_ECORRUPT, "reaction %lld has an unknown rule %lld",
                           (long long)r.id, (long long)rule);
     }
-    r.rule = (store_rule)rule;
-    if (r.name.ptr == NULL || r.router.ptr == NULL || r.source.ptr == NULL ||
-        r.rule_text.ptr == NULL) {
-        return weir__fail(err, WEIR_ENOMEM, "could not copy a reaction");
-    }
-    const weir_status status = decode_names(weir__sqlite_column_str(stmt, 10), arena, &r, err);
+    const weir_status status = decode_names(weir__cursor_text(cursor, 10), arena, &r, cursor->err);
     if (status == WEIR_OK) {
         *out = r;
     }
@@ -106,31 +104,37 @@ static weir_status read_reaction(sqlite3_stmt *stmt, weir_arena *arena, store_re
 weir_status weir__sqlite_reaction_load(sqlite_conn *conn, int64_t reaction, weir_arena *arena,
                                        store_reaction *out, weir_error *err)
 {
-    sqlite3_stmt *stmt = NULL;
-    bool row = false;
-    weir_status status = weir__sqlite_statement(conn, sql_reaction_load, &stmt, err);
-    if (status != WEIR_OK) {
-        return status;
+    sqlite_cursor cursor = weir__cursor_open(conn, sql_reaction_load, err);
+    weir__cursor_bind_i64(&cursor, 1, reaction);
+    if (weir__cursor_next(&cursor)) {
+        weir__cursor_fail(&cursor, read_reaction(&cursor, arena, out));
+    } else if (cursor.status == WEIR_OK) {
+        weir__cursor_fail(&cursor, weir__fail(err, WEIR_ENOTFOUND, "no reaction with id %lld",
+                                              (long long)reaction));
     }
-    sqlite3_bind_int64(stmt, 1, reaction);
-    status = weir__sqlite_step(conn, stmt, &row, err);
-    if (status == WEIR_OK && !row) {
-        status = weir__fail(err, WEIR_ENOTFOUND, "no reaction with id %lld", (long long)reaction);
-    } else if (status == WEIR_OK) {
-        status = read_reaction(stmt, arena, out, err);
+    return weir__cursor_end(&cursor);
+}
+
+static weir_status reactions_in(sqlite_conn *conn, const sqlite_times *now,
+                                store_reaction_list *list, weir_error *err)
+{
+    weir_buffer found = { 0 };
+    sqlite_cursor cursor = weir__cursor_open(conn, sql_reaction_list, err);
+    while (weir__cursor_next(&cursor)) {
+        store_reaction reaction = { 0 };
+        weir__cursor_fail(&cursor, read_reaction(&cursor, &list->arena, &reaction));
+        reaction.router_until_us = weir__sqlite_held_until(now, reaction.router_until_us);
+        weir__cursor_collect(&cursor, &found, &reaction, sizeof reaction);
     }
-    weir__sqlite_done(stmt);
-    return status;
+    return weir__cursor_keep(&cursor, &found, sizeof *list->reactions, &list->arena,
+                             &list->reactions, &list->reactions_count);
 }
 
 weir_status weir__sqlite_reactions(weir_store *base, store_reaction_list *list, weir_error *err)
 {
     sqlite_store *s = store_of(base);
     sqlite_conn *conn = NULL;
-    sqlite3_stmt *stmt = NULL;
     sqlite_times now = { 0 };
-    weir_buffer found = { 0 };
-    bool row = false;
 
     weir__arena_reset(&list->arena);
     list->reactions = NULL;
@@ -141,33 +145,9 @@ weir_status weir__sqlite_reactions(weir_store *base, store_reaction_list *list, 
     }
     status = weir__sqlite_read_times(s, conn, &now, err);
     if (status == WEIR_OK) {
-        status = weir__sqlite_statement(conn, sql_reaction_list, &stmt, err);
+        status = reactions_in(conn, &now, list, err);
     }
-    while (status == WEIR_OK) {
-        store_reaction reaction = { 0 };
-        status = weir__sqlite_step(conn, stmt, &row, err);
-        if (status != WEIR_OK || !row) {
-            break;
-        }
-        status = read_reaction(stmt, &list->arena, &reaction, err);
-        reaction.router_until_us = weir__sqlite_held_until(&now, reaction.router_until_us);
-        if (status == WEIR_OK && !weir__buffer_add(&found, &reaction, sizeof reaction)) {
-            status = weir__fail(err, WEIR_ENOMEM, "could not allocate the list of reactions");
-        }
-    }
-    weir__sqlite_done(stmt);
     weir__sqlite_read_end(s, conn);
-    if (status == WEIR_OK && found.len > 0) {
-        store_reaction *reactions = weir__arena_alloc(&list->arena, found.len);
-        if (reactions == NULL) {
-            status = weir__fail(err, WEIR_ENOMEM, "could not allocate the list of reactions");
-        } else {
-            memcpy(reactions, found.ptr, found.len);
-            list->reactions = reactions;
-            list->reactions_count = found.len / sizeof *reactions;
-        }
-    }
-    weir__buffer_free(&found);
     return status;
 }
 
@@ -211,14 +191,18 @@ out:
     return ok ? WEIR_OK : weir__fail(err, WEIR_ENOMEM, "could not allocate a definition");
 }
 
-static void bind_definition(sqlite3_stmt *stmt, int64_t reaction, weir_str names,
-                            const store_reaction_declaration *d)
+/* A statement with the five parameters that make a definition. */
+static sqlite_cursor open_definition(sqlite_conn *conn, const char *sql, int64_t reaction,
+                                     weir_str names, const store_reaction_declaration *d,
+                                     weir_error *err)
 {
-    sqlite3_bind_int64(stmt, 1, reaction);
-    weir__sqlite_bind_str(stmt, 2, names);
-    weir__sqlite_bind_str(stmt, 3, d->source);
-    sqlite3_bind_int64(stmt, 4, d->rule);
-    weir__sqlite_bind_str(stmt, 5, d->rule_text);
+    sqlite_cursor cursor = weir__cursor_open(conn, sql, err);
+    weir__cursor_bind_i64(&cursor, 1, reaction);
+    weir__cursor_bind_text(&cursor, 2, names);
+    weir__cursor_bind_text(&cursor, 3, d->source);
+    weir__cursor_bind_i64(&cursor, 4, d->rule);
+    weir__cursor_bind_text(&cursor, 5, d->rule_text);
+    return cursor;
 }
 
 /* The latest number of a definition; 0: the reaction never had it. */
@@ -226,33 +210,19 @@ static weir_status definition_number(sqlite_conn *conn, int64_t reaction, weir_s
                                      const store_reaction_declaration *d, int64_t *number,
                                      weir_error *err)
 {
-    sqlite3_stmt *stmt = NULL;
-    bool row = false;
-    weir_status status = weir__sqlite_statement(conn, sql_definition_number, &stmt, err);
-    if (status != WEIR_OK) {
-        return status;
-    }
-    bind_definition(stmt, reaction, names, d);
-    status = weir__sqlite_step(conn, stmt, &row, err);
-    if (status == WEIR_OK) {
-        *number = row ? sqlite3_column_int64(stmt, 0) : 0; /* max of no rows is NULL, read as 0 */
-    }
-    weir__sqlite_done(stmt);
-    return status;
+    bool found = false;
+    sqlite_cursor cursor = open_definition(conn, sql_definition_number, reaction, names, d, err);
+    *number = 0;
+    return weir__cursor_get_int(&cursor, &found, number);
 }
 
 static weir_status definition_add(sqlite_conn *conn, int64_t reaction, weir_str names,
                                   const store_reaction_declaration *d, int64_t number,
                                   weir_error *err)
 {
-    sqlite3_stmt *stmt = NULL;
-    weir_status status = weir__sqlite_statement(conn, sql_definition_insert, &stmt, err);
-    if (status != WEIR_OK) {
-        return status;
-    }
-    bind_definition(stmt, reaction, names, d);
-    sqlite3_bind_int64(stmt, 6, number);
-    return weir__sqlite_run(conn, stmt, err);
+    sqlite_cursor cursor = open_definition(conn, sql_definition_insert, reaction, names, d, err);
+    weir__cursor_bind_i64(&cursor, 6, number);
+    return weir__cursor_run(&cursor);
 }
 
 /* What reaction_by_name gives; id 0: there is none. */
@@ -264,76 +234,48 @@ typedef struct reaction_row {
 static weir_status reaction_by_name(sqlite_conn *conn, weir_str name, reaction_row *out,
                                     weir_error *err)
 {
-    sqlite3_stmt *stmt = NULL;
-    bool row = false;
-    weir_status status = weir__sqlite_statement(conn, sql_reaction_by_name, &stmt, err);
-    if (status != WEIR_OK) {
-        return status;
-    }
-    weir__sqlite_bind_str(stmt, 1, name);
-    status = weir__sqlite_step(conn, stmt, &row, err);
+    sqlite_cursor cursor = weir__cursor_open(conn, sql_reaction_by_name, err);
+    weir__cursor_bind_text(&cursor, 1, name);
     *out = (reaction_row){ 0 };
-    if (status == WEIR_OK && row) {
-        *out = (reaction_row){ .id = sqlite3_column_int64(stmt, 0),
-                               .number = sqlite3_column_int64(stmt, 1),
-                               .retired = sqlite3_column_int(stmt, 2) != 0 };
+    if (weir__cursor_next(&cursor)) {
+        *out = (reaction_row){ .id = weir__cursor_i64(&cursor, 0),
+                               .number = weir__cursor_i64(&cursor, 1),
+                               .retired = weir__cursor_bool(&cursor, 2) };
     }
-    weir__sqlite_done(stmt);
-    return status;
+    return weir__cursor_end(&cursor);
 }
 
 static weir_status reaction_add(sqlite_conn *conn, const store_reaction_declaration *d, int64_t *id,
                                 weir_error *err)
 {
-    sqlite3_stmt *stmt = NULL;
-    bool row = false;
+    bool found = false;
     int64_t since = 0;
     if (d->start == STORE_START_NOW) {
         since = conn->row->head;
     } else if (d->start == STORE_START_POSITION) {
         since = d->start_position;
     }
-    weir_status status = weir__start_check(since, conn->row->head, err);
-    if (status == WEIR_OK) {
-        status = weir__sqlite_statement(conn, sql_reaction_insert, &stmt, err);
-    }
+    const weir_status status = weir__start_check(since, conn->row->head, err);
     if (status != WEIR_OK) {
         return status;
     }
-    weir__sqlite_bind_str(stmt, 1, d->name);
-    sqlite3_bind_int64(stmt, 2, since);
-    status = weir__sqlite_step(conn, stmt, &row, err);
-    if (status == WEIR_OK) {
-        WEIR_ASSERT(row);
-        *id = sqlite3_column_int64(stmt, 0);
-    }
-    weir__sqlite_done(stmt);
-    return status;
+    sqlite_cursor cursor = weir__cursor_open(conn, sql_reaction_insert, err);
+    weir__cursor_bind_text(&cursor, 1, d->name);
+    weir__cursor_bind_i64(&cursor, 2, since);
+    return weir__cursor_get_int(&cursor, &found, id);
 }
 
 static weir_status derive_targets(sqlite_conn *conn, int64_t reaction, weir_error *err)
 {
-    sqlite3_stmt *stmt = NULL;
-    bool row = false;
-    weir_status status = weir__sqlite_statement(conn, sql_reaction_targets, &stmt, err);
-    if (status != WEIR_OK) {
-        return status;
-    }
-    sqlite3_bind_int64(stmt, 1, reaction);
+    sqlite_cursor cursor = weir__cursor_open(conn, sql_reaction_targets, err);
+    weir__cursor_bind_i64(&cursor, 1, reaction);
     /* Deriving writes to weir_targets, this cursor is on weir_subscriptions: it stays where it
      * is. */
-    for (;;) {
-        status = weir__sqlite_step(conn, stmt, &row, err);
-        if (status != WEIR_OK || !row) {
-            break;
-        }
-        status = weir__sqlite_derive(conn, sqlite3_column_int64(stmt, 0), NULL, err);
-        if (status != WEIR_OK) {
-            break;
-        }
+    while (weir__cursor_next(&cursor)) {
+        weir__cursor_fail(&cursor,
+                          weir__sqlite_derive(conn, weir__cursor_i64(&cursor, 0), NULL, err));
     }
-    weir__sqlite_done(stmt);
-    return status;
+    return weir__cursor_end(&cursor);
 }
 
 static weir_status set_retired(sqlite_conn *conn, int64_t reaction, bool retired, weir_error *err)
@@ -456,23 +398,16 @@ typedef struct router_row {
 static weir_status router_read(sqlite_conn *conn, int64_t reaction, router_row *out,
                                weir_error *err)
 {
-    sqlite3_stmt *stmt = NULL;
-    bool row = false;
-    weir_status status = weir__sqlite_statement(conn, sql_router_read, &stmt, err);
-    if (status != WEIR_OK) {
-        return status;
-    }
-    sqlite3_bind_int64(stmt, 1, reaction);
-    status = weir__sqlite_step(conn, stmt, &row, err);
+    sqlite_cursor cursor = weir__cursor_open(conn, sql_router_read, err);
+    weir__cursor_bind_i64(&cursor, 1, reaction);
     *out = (router_row){ 0 };
-    if (status == WEIR_OK && row) {
-        *out = (router_row){ .leasable = sqlite3_column_int(stmt, 3) == 0,
-                             .held = sqlite3_column_int(stmt, 0) != 0,
-                             .until_us = sqlite3_column_int64(stmt, 1),
-                             .fence = sqlite3_column_int64(stmt, 2) };
+    if (weir__cursor_next(&cursor)) {
+        *out = (router_row){ .leasable = !weir__cursor_bool(&cursor, 3),
+                             .held = weir__cursor_bool(&cursor, 0),
+                             .until_us = weir__cursor_i64(&cursor, 1),
+                             .fence = weir__cursor_i64(&cursor, 2) };
     }
-    weir__sqlite_done(stmt);
-    return status;
+    return weir__cursor_end(&cursor);
 }
 
 /* One item. `item` is a copy: the caller's is written when all of it is committed. */
@@ -481,8 +416,7 @@ static weir_status router_lease_one(sqlite_conn *conn, weir_str holder, int64_t 
                                     weir_error *err)
 {
     router_row row = { 0 };
-    sqlite3_stmt *stmt = NULL;
-    weir_status status = router_read(conn, item->reaction, &row, err);
+    const weir_status status = router_read(conn, item->reaction, &row, err);
     if (status != WEIR_OK) {
         return status;
     }
@@ -499,15 +433,12 @@ static weir_status router_lease_one(sqlite_conn *conn, weir_str holder, int64_t 
     }
     item->fence = ours ? row.fence : row.fence + 1;
     item->until_us = weir__sqlite_later(now->store_us, lease_us);
-    status = weir__sqlite_statement(conn, sql_router_take, &stmt, err);
-    if (status != WEIR_OK) {
-        return status;
-    }
-    sqlite3_bind_int64(stmt, 1, item->reaction);
-    weir__sqlite_bind_str(stmt, 2, holder);
-    sqlite3_bind_int64(stmt, 3, weir__sqlite_later(now->machine_us, lease_us));
-    sqlite3_bind_int64(stmt, 4, item->fence);
-    return weir__sqlite_run(conn, stmt, err);
+    sqlite_cursor cursor = weir__cursor_open(conn, sql_router_take, err);
+    weir__cursor_bind_i64(&cursor, 1, item->reaction);
+    weir__cursor_bind_text(&cursor, 2, holder);
+    weir__cursor_bind_i64(&cursor, 3, weir__sqlite_later(now->machine_us, lease_us));
+    weir__cursor_bind_i64(&cursor, 4, item->fence);
+    return weir__cursor_run(&cursor);
 }
 
 weir_status weir__sqlite_router_lease(weir_store *base, weir_str holder, int64_t lease_us,

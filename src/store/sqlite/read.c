@@ -83,11 +83,11 @@ static bool chunk_is_full(const filling *f)
 }
 
 /* Says which of a row's columns are wanted. */
-static void bind_columns(const filling *f, sqlite3_stmt *stmt)
+static void bind_columns(const filling *f, sqlite_cursor *cursor)
 {
     const bool judged_by_meta = f->filter != NULL && f->filter->correlation.len > 0;
-    (void)sqlite3_bind_int(stmt, 4, !f->bare || judged_by_meta);
-    (void)sqlite3_bind_int(stmt, 5, !f->bare);
+    weir__cursor_bind_i64(cursor, 4, !f->bare || judged_by_meta);
+    weir__cursor_bind_i64(cursor, 5, !f->bare);
 }
 
 static bool copy_str(weir_arena *arena, weir_str from, weir_str *to)
@@ -116,8 +116,8 @@ static weir_event *next_slot(filling *f)
     return &chunk->events[chunk->events_count];
 }
 
-/* Copies an event whose `data` is still in the row. */
-static bool keep_event(filling *f, sqlite3_stmt *stmt, const weir_event *event)
+/* Copies an event; of a bare one neither meta nor data. */
+static bool keep_event(filling *f, const weir_event *event)
 {
     store_chunk *chunk = f->chunk;
     weir_event *slot = next_slot(f);
@@ -141,7 +141,7 @@ static bool keep_event(filling *f, sqlite3_stmt *stmt, const weir_event *event)
     if (f->bare) {
         slot->meta = slot->data = weir__str("");
     } else if (!copy_str(&chunk->arena, event->meta, &slot->meta) ||
-               !copy_str(&chunk->arena, weir__sqlite_column_str(stmt, 6), &slot->data)) {
+               !copy_str(&chunk->arena, event->data, &slot->data)) {
         return false;
     }
     chunk->events_count++;
@@ -149,23 +149,28 @@ static bool keep_event(filling *f, sqlite3_stmt *stmt, const weir_event *event)
 }
 
 /* Takes in the row that the statement stands on, if it is wanted. */
-static weir_status take_row(filling *f, sqlite3_stmt *stmt, weir_event *event, weir_error *err)
+static void take_row(filling *f, sqlite_cursor *cursor, weir_event *event)
 {
     *event = (weir_event){
         .size = sizeof *event,
-        .id = sqlite3_column_int64(stmt, 0),
-        .version = sqlite3_column_int64(stmt, 1),
-        .created_us = sqlite3_column_int64(stmt, 2),
-        .stream = f->stream.ptr != NULL ? f->stream : weir__sqlite_column_str(stmt, 3),
-        .name = weir__sqlite_column_str(stmt, 4),
-        .meta = weir__sqlite_column_str(stmt, 5),
+        .id = weir__cursor_i64(cursor, 0),
+        .version = weir__cursor_i64(cursor, 1),
+        .created_us = weir__cursor_i64(cursor, 2),
+        .stream = f->stream.ptr != NULL ? f->stream : weir__cursor_text(cursor, 3),
+        .name = weir__cursor_text(cursor, 4),
+        .meta = weir__cursor_text(cursor, 5),
     };
     f->looked++;
     f->chunk->scanned_to = event->id;
     if (f->filter != NULL && !weir__filter_matches(f->filter, event)) {
-        return WEIR_OK;
+        return;
     }
-    return keep_event(f, stmt, event) ? WEIR_OK : no_memory(err);
+    if (!f->bare) {
+        event->data = weir__cursor_text(cursor, 6); /* only now: it may be long */
+    }
+    if (!keep_event(f, event)) {
+        weir__cursor_fail(cursor, no_memory(cursor->err));
+    }
 }
 
 /* ---- searching ---------------------------------------------------------------------------- */
@@ -176,29 +181,20 @@ typedef struct probed {
     int64_t id, created_us;
 } probed;
 
-static weir_status probe(sqlite_conn *conn, const char *sql, int64_t first, int64_t second,
-                         probed *out, weir_error *err)
+static weir_status event_probe(sqlite_conn *conn, const char *sql, int64_t first, int64_t second,
+                               probed *out, weir_error *err)
 {
-    sqlite3_stmt *stmt = NULL;
-    weir_status status = weir__sqlite_statement(conn, sql, &stmt, err);
-    if (status != WEIR_OK) {
-        return status;
+    sqlite_cursor cursor = weir__cursor_open(conn, sql, err);
+    weir__cursor_bind_i64(&cursor, 1, first);
+    if (sqlite3_bind_parameter_count(cursor.stmt) > 1) {
+        weir__cursor_bind_i64(&cursor, 2, second);
     }
-    (void)sqlite3_bind_int64(stmt, 1, first);
-    if (sqlite3_bind_parameter_count(stmt) > 1) {
-        (void)sqlite3_bind_int64(stmt, 2, second);
-    }
-    *out = (probed){ .found = false };
-    status = weir__sqlite_step(conn, stmt, &out->found, err);
-    if (status != WEIR_OK) {
-        return status;
-    }
+    *out = (probed){ .found = weir__cursor_next(&cursor) };
     if (out->found) {
-        out->id = sqlite3_column_int64(stmt, 0);
-        out->created_us = sqlite3_column_int64(stmt, 1);
+        out->id = weir__cursor_i64(&cursor, 0);
+        out->created_us = weir__cursor_i64(&cursor, 1);
     }
-    weir__sqlite_done(stmt);
-    return WEIR_OK;
+    return weir__cursor_end(&cursor);
 }
 
 /* The first position in [low, high] whose event was created at or after `time_us`; high + 1:
@@ -210,7 +206,8 @@ static weir_status position_at_time(sqlite_conn *conn, int64_t low, int64_t high
     while (low < end) {
         const int64_t middle = low + (end - low) / 2;
         probed event;
-        const weir_status status = probe(conn, sql_read_position_probe, middle, 0, &event, err);
+        const weir_status status =
+            event_probe(conn, sql_read_position_probe, middle, 0, &event, err);
         if (status != WEIR_OK) {
             return status;
         }
@@ -242,7 +239,7 @@ static weir_status version_at(sqlite_conn *conn, const version_search *search, i
         const int64_t middle = low + (end - low) / 2;
         probed event;
         const weir_status status =
-            probe(conn, sql_read_version_probe, search->stream, middle, &event, err);
+            event_probe(conn, sql_read_version_probe, search->stream, middle, &event, err);
         if (status != WEIR_OK) {
             return status;
         }
@@ -256,26 +253,18 @@ static weir_status version_at(sqlite_conn *conn, const version_search *search, i
     return WEIR_OK;
 }
 
-/* One row of two numbers by a text. The second is 0 when the query has one column. */
-static weir_status look_up(sqlite_conn *conn, const char *sql, weir_str name, int64_t *id,
-                           int64_t *version, bool *found, weir_error *err)
+/* A stream's row and the version of its last event. */
+static weir_status look_up_stream(sqlite_conn *conn, weir_str name, int64_t *id, int64_t *version,
+                                  bool *found, weir_error *err)
 {
-    sqlite3_stmt *stmt = NULL;
-    weir_status status = weir__sqlite_statement(conn, sql, &stmt, err);
-    if (status != WEIR_OK) {
-        return status;
-    }
-    weir__sqlite_bind_str(stmt, 1, name);
-    status = weir__sqlite_step(conn, stmt, found, err);
-    if (status != WEIR_OK) {
-        return status;
-    }
+    sqlite_cursor cursor = weir__cursor_open(conn, sql_read_stream_row, err);
+    weir__cursor_bind_text(&cursor, 1, name);
+    *found = weir__cursor_next(&cursor) && !weir__cursor_null(&cursor, 1);
     if (*found) {
-        *id = sqlite3_column_int64(stmt, 0);
-        *version = sqlite3_column_count(stmt) > 1 ? sqlite3_column_int64(stmt, 1) : 0;
+        *id = weir__cursor_i64(&cursor, 0);
+        *version = weir__cursor_i64(&cursor, 1);
     }
-    weir__sqlite_done(stmt);
-    return WEIR_OK;
+    return weir__cursor_end(&cursor);
 }
 
 /* ---- streams ------------------------------------------------------------------------------ */
@@ -284,39 +273,26 @@ static weir_status look_up(sqlite_conn *conn, const char *sql, weir_str name, in
 static weir_status fill_from_stream(filling *f, int64_t stream, int64_t low, int64_t high,
                                     bool backward, weir_error *err)
 {
-    sqlite3_stmt *stmt = NULL;
     weir_event event = { 0 };
-    bool row = false;
 
     f->chunk->more = false;
     if (low > high) {
         return WEIR_OK;
     }
-    weir_status status = weir__sqlite_statement(
-        f->conn, backward ? sql_read_stream_backward : sql_read_stream_forward, &stmt, err);
-    if (status != WEIR_OK) {
-        return status;
-    }
-    (void)sqlite3_bind_int64(stmt, 1, stream);
-    (void)sqlite3_bind_int64(stmt, 2, low);
-    (void)sqlite3_bind_int64(stmt, 3, high);
-    bind_columns(f, stmt);
-    for (;;) {
-        status = weir__sqlite_step(f->conn, stmt, &row, err);
-        if (status != WEIR_OK || !row) {
-            break;
-        }
-        status = take_row(f, stmt, &event, err);
-        if (status != WEIR_OK) {
-            break;
-        }
+    sqlite_cursor cursor = weir__cursor_open(
+        f->conn, backward ? sql_read_stream_backward : sql_read_stream_forward, err);
+    weir__cursor_bind_i64(&cursor, 1, stream);
+    weir__cursor_bind_i64(&cursor, 2, low);
+    weir__cursor_bind_i64(&cursor, 3, high);
+    bind_columns(f, &cursor);
+    while (weir__cursor_next(&cursor)) {
+        take_row(f, &cursor, &event);
         if (chunk_is_full(f)) {
             f->chunk->more = backward ? event.version > low : event.version < high;
             break;
         }
     }
-    weir__sqlite_done(stmt);
-    return status;
+    return weir__cursor_end(&cursor);
 }
 
 static weir_status read_stream_in(filling *f, const store_stream_query *q, weir_error *err)
@@ -324,8 +300,7 @@ static weir_status read_stream_in(filling *f, const store_stream_query *q, weir_
     int64_t stream = 0;
     int64_t version = 0;
     bool found = false;
-    weir_status status =
-        look_up(f->conn, sql_read_stream_row, q->stream, &stream, &version, &found, err);
+    weir_status status = look_up_stream(f->conn, q->stream, &stream, &version, &found, err);
     if (status != WEIR_OK) {
         return status;
     }
@@ -382,35 +357,22 @@ typedef struct log_range {
 static weir_status fill_from_log(filling *f, const char *sql, const log_range *range,
                                  int64_t category, weir_error *err)
 {
-    sqlite3_stmt *stmt = NULL;
     weir_event event = { 0 };
-    bool row = false;
-    weir_status status = weir__sqlite_statement(f->conn, sql, &stmt, err);
-    if (status != WEIR_OK) {
-        return status;
-    }
-    (void)sqlite3_bind_int64(stmt, 1, range->low);
-    (void)sqlite3_bind_int64(stmt, 2, range->high);
+    sqlite_cursor cursor = weir__cursor_open(f->conn, sql, err);
+    weir__cursor_bind_i64(&cursor, 1, range->low);
+    weir__cursor_bind_i64(&cursor, 2, range->high);
     if (category != 0) {
-        (void)sqlite3_bind_int64(stmt, 3, category);
+        weir__cursor_bind_i64(&cursor, 3, category);
     }
-    bind_columns(f, stmt);
-    for (;;) {
-        status = weir__sqlite_step(f->conn, stmt, &row, err);
-        if (status != WEIR_OK || !row) {
-            break;
-        }
-        status = take_row(f, stmt, &event, err);
-        if (status != WEIR_OK) {
-            break;
-        }
+    bind_columns(f, &cursor);
+    while (weir__cursor_next(&cursor)) {
+        take_row(f, &cursor, &event);
         if (chunk_is_full(f)) {
             f->chunk->more = range->backward ? event.id > range->low : event.id < range->high;
             break;
         }
     }
-    weir__sqlite_done(stmt);
-    return status;
+    return weir__cursor_end(&cursor);
 }
 
 static weir_status fill_from_whole_log(filling *f, const log_range *range, weir_error *err)
@@ -423,10 +385,9 @@ static weir_status fill_from_category(filling *f, weir_str name, const log_range
                                       weir_error *err)
 {
     int64_t category = 0;
-    int64_t unused = 0;
     bool found = false;
     const weir_status status =
-        look_up(f->conn, sql_read_category, name, &category, &unused, &found, err);
+        weir__sqlite_get_by_text(f->conn, sql_read_category, name, &found, &category, err);
     if (status != WEIR_OK || !found) {
         return status;
     }
@@ -441,8 +402,7 @@ static weir_status fill_from_exact(filling *f, weir_str name, const log_range *r
     int64_t stream = 0;
     int64_t version = 0;
     bool found = false;
-    weir_status status =
-        look_up(f->conn, sql_read_stream_row, name, &stream, &version, &found, err);
+    weir_status status = look_up_stream(f->conn, name, &stream, &version, &found, err);
     if (status != WEIR_OK || !found) {
         return status;
     }
@@ -492,33 +452,23 @@ typedef struct merged {
 static weir_status collect_name(sqlite_conn *conn, const sqlite_names *names, weir_str name,
                                 merged *m, weir_error *err)
 {
-    sqlite3_stmt *stmt = NULL;
-    bool row = false;
     int64_t count = 0;
     int64_t last = 0; /* where this list ends, if it may go on */
-    weir_status status = weir__sqlite_statement(
-        conn, names->backward ? sql_read_name_backward : sql_read_name_forward, &stmt, err);
-    if (status != WEIR_OK) {
-        return status;
-    }
-    (void)sqlite3_bind_int64(stmt, 1, names->low);
-    (void)sqlite3_bind_int64(stmt, 2, names->high);
-    weir__sqlite_bind_str(stmt, 3, name);
-    (void)sqlite3_bind_int64(stmt, 4, names->limit);
-    for (;;) {
-        status = weir__sqlite_step(conn, stmt, &row, err);
-        if (status != WEIR_OK || !row) {
-            break;
-        }
-        last = sqlite3_column_int64(stmt, 0);
+    sqlite_cursor cursor = weir__cursor_open(
+        conn, names->backward ? sql_read_name_backward : sql_read_name_forward, err);
+    weir__cursor_bind_i64(&cursor, 1, names->low);
+    weir__cursor_bind_i64(&cursor, 2, names->high);
+    weir__cursor_bind_text(&cursor, 3, name);
+    weir__cursor_bind_i64(&cursor, 4, names->limit);
+    while (weir__cursor_next(&cursor)) {
+        last = weir__cursor_i64(&cursor, 0);
         m->found[m->count++] = (named_position){ .id = last, .name = name };
         count++;
     }
-    weir__sqlite_done(stmt);
     if (count == names->limit && (names->backward ? last > m->end : last < m->end)) {
         m->end = last;
     }
-    return status;
+    return weir__cursor_end(&cursor);
 }
 
 /* Up to `limit` positions of each name. *m is ended by weir__free(m->found), also after a
@@ -566,22 +516,15 @@ weir_status weir__sqlite_names_dense(sqlite_conn *conn, const sqlite_names *name
 /* Reads the event at a position and takes it in. */
 static weir_status take_at(filling *f, int64_t id, weir_error *err)
 {
-    sqlite3_stmt *stmt = NULL;
     weir_event event = { 0 };
-    bool row = false;
-    weir_status status = weir__sqlite_statement(f->conn, sql_read_log_forward, &stmt, err);
-    if (status != WEIR_OK) {
-        return status;
+    sqlite_cursor cursor = weir__cursor_open(f->conn, sql_read_log_forward, err);
+    weir__cursor_bind_i64(&cursor, 1, id);
+    weir__cursor_bind_i64(&cursor, 2, id);
+    bind_columns(f, &cursor);
+    if (weir__cursor_next(&cursor)) {
+        take_row(f, &cursor, &event);
     }
-    (void)sqlite3_bind_int64(stmt, 1, id);
-    (void)sqlite3_bind_int64(stmt, 2, id);
-    bind_columns(f, stmt);
-    status = weir__sqlite_step(f->conn, stmt, &row, err);
-    if (status == WEIR_OK && row) {
-        status = take_row(f, stmt, &event, err);
-    }
-    weir__sqlite_done(stmt);
-    return status;
+    return weir__cursor_end(&cursor);
 }
 
 /* Takes in what the index says of an event. */
@@ -595,7 +538,7 @@ static weir_status take_position(filling *f, const named_position *found, weir_e
     if (!weir__filter_matches(f->filter, &event)) {
         return WEIR_OK;
     }
-    return keep_event(f, NULL, &event) ? WEIR_OK : no_memory(err);
+    return keep_event(f, &event) ? WEIR_OK : no_memory(err);
 }
 
 /* Whether a few names are all that the filter looks at. */

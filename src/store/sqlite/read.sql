@@ -3,7 +3,9 @@
 -- if ?4 and ?5 say so: SQLite does not look into a row further than it is asked.
 
 -- name: read_stream_row
-SELECT id, version FROM weir_streams WHERE name = ?1;
+SELECT s.id, (SELECT max(e.version) FROM weir_events AS e WHERE e.stream = s.id)
+FROM weir_streams AS s
+WHERE s.name = ?1;
 
 -- name: read_category
 SELECT id FROM weir_categories WHERE name = ?1;

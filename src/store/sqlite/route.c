@@ -38,26 +38,19 @@ typedef struct route_subscription {
 static weir_status check_step(sqlite_conn *conn, const store_route_step *step, route_reaction *out,
                               weir_error *err)
 {
-    sqlite3_stmt *stmt = NULL;
-    bool row = false;
-    weir_status status = weir__sqlite_statement(conn, sql_route_reaction, &stmt, err);
-    if (status != WEIR_OK) {
-        return status;
+    weir_status status = WEIR_OK;
+    sqlite_cursor cursor = weir__cursor_open(conn, sql_route_reaction, err);
+    weir__cursor_bind_i64(&cursor, 1, step->reaction);
+    if (!weir__cursor_next(&cursor)) {
+        status = weir__cursor_end(&cursor);
+        return status != WEIR_OK ? status
+                                 : weir__fail(err, WEIR_ECONFLICT, "no reaction with id %lld",
+                                              (long long)step->reaction);
     }
-    sqlite3_bind_int64(stmt, 1, step->reaction);
-    status = weir__sqlite_step(conn, stmt, &row, err);
-    if (status != WEIR_OK) {
-        goto out;
-    }
-    if (!row) {
-        status =
-            weir__fail(err, WEIR_ECONFLICT, "no reaction with id %lld", (long long)step->reaction);
-        goto out;
-    }
-    const weir_str name = weir__sqlite_column_str(stmt, 0);
-    const int64_t number = sqlite3_column_int64(stmt, 1);
-    const int64_t routed = sqlite3_column_int64(stmt, 2);
-    if (sqlite3_column_int(stmt, 4) != 0) {
+    const weir_str name = weir__cursor_text(&cursor, 0);
+    const int64_t number = weir__cursor_i64(&cursor, 1);
+    const int64_t routed = weir__cursor_i64(&cursor, 2);
+    if (weir__cursor_bool(&cursor, 4)) {
         status = weir__fail(err, WEIR_ECONFLICT, "reaction \"%.*s\" is retired", (int)name.len,
                             name.ptr);
     } else if (number != step->number) {
@@ -69,39 +62,31 @@ static weir_status check_step(sqlite_conn *conn, const store_route_step *step, r
             weir__fail(err, WEIR_ECONFLICT, "reaction \"%.*s\" is routed up to %lld, expected %lld",
                        (int)name.len, name.ptr, (long long)routed, (long long)step->from);
     }
+    weir__cursor_fail(&cursor, status);
     *out = (route_reaction){ .id = step->reaction,
-                             .reread_to = sqlite3_column_int64(stmt, 3),
-                             .rule = (store_rule)sqlite3_column_int(stmt, 5) };
-out:
-    weir__sqlite_done(stmt);
-    return status;
+                             .reread_to = weir__cursor_i64(&cursor, 3),
+                             .rule = (store_rule)weir__cursor_i64(&cursor, 5) };
+    return weir__cursor_end(&cursor);
 }
 
 static weir_status find_subscription(sqlite_conn *conn, int64_t target, int64_t reaction,
                                      route_subscription *out, weir_error *err)
 {
-    sqlite3_stmt *stmt = NULL;
-    bool row = false;
     *out = (route_subscription){ 0 };
     if (target == 0) {
         return WEIR_OK;
     }
-    weir_status status = weir__sqlite_statement(conn, sql_route_subscription, &stmt, err);
-    if (status != WEIR_OK) {
-        return status;
-    }
-    sqlite3_bind_int64(stmt, 1, target);
-    sqlite3_bind_int64(stmt, 2, reaction);
-    status = weir__sqlite_step(conn, stmt, &row, err);
-    if (status == WEIR_OK && row) {
+    sqlite_cursor cursor = weir__cursor_open(conn, sql_route_subscription, err);
+    weir__cursor_bind_i64(&cursor, 1, target);
+    weir__cursor_bind_i64(&cursor, 2, reaction);
+    if (weir__cursor_next(&cursor)) {
         *out = (route_subscription){ .found = true,
-                                     .at = sqlite3_column_int64(stmt, 0),
-                                     .mark = sqlite3_column_int64(stmt, 1),
-                                     .was_reset = sqlite3_column_int(stmt, 2) != 0,
-                                     .priority = sqlite3_column_int64(stmt, 3) };
+                                     .at = weir__cursor_i64(&cursor, 0),
+                                     .mark = weir__cursor_i64(&cursor, 1),
+                                     .was_reset = weir__cursor_bool(&cursor, 2),
+                                     .priority = weir__cursor_i64(&cursor, 3) };
     }
-    weir__sqlite_done(stmt);
-    return status;
+    return weir__cursor_end(&cursor);
 }
 
 /* A subscription whose marks are being raised. */
@@ -157,24 +142,20 @@ static weir_status add_work(route_marks *m, int64_t target, int64_t reaction, in
 /* Writes a subscription, if it has changed. */
 static weir_status write_subscription(route_marks *m, kept_subscription *k, weir_error *err)
 {
-    sqlite3_stmt *stmt = NULL;
     const store_mark *mark = k->shown;
     if (mark == NULL) {
         return WEIR_OK;
     }
-    weir_status status = weir__sqlite_statement(
-        m->conn, k->stored ? sql_route_mark : sql_route_subscribe, &stmt, err);
-    if (status != WEIR_OK) {
-        return status;
-    }
-    sqlite3_bind_int64(stmt, 1, k->target);
-    sqlite3_bind_int64(stmt, 2, m->reactions[mark->reaction_index].id);
-    sqlite3_bind_int64(stmt, 3, k->sub.at);
-    sqlite3_bind_int64(stmt, 4, k->sub.mark);
-    sqlite3_bind_int64(stmt, 5, k->sub.priority);
-    weir__sqlite_bind_str(stmt, 6, mark->source);
-    weir__sqlite_bind_str(stmt, 7, mark->value);
-    status = weir__sqlite_run(m->conn, stmt, err);
+    sqlite_cursor cursor =
+        weir__cursor_open(m->conn, k->stored ? sql_route_mark : sql_route_subscribe, err);
+    weir__cursor_bind_i64(&cursor, 1, k->target);
+    weir__cursor_bind_i64(&cursor, 2, m->reactions[mark->reaction_index].id);
+    weir__cursor_bind_i64(&cursor, 3, k->sub.at);
+    weir__cursor_bind_i64(&cursor, 4, k->sub.mark);
+    weir__cursor_bind_i64(&cursor, 5, k->sub.priority);
+    weir__cursor_bind_text(&cursor, 6, mark->source);
+    weir__cursor_bind_text(&cursor, 7, mark->value);
+    const weir_status status = weir__cursor_run(&cursor);
     return status == WEIR_OK && k->touched ? weir__sqlite_ids_add(&m->touched, k->target, err)
                                            : status;
 }
@@ -234,17 +215,13 @@ static weir_status block_beyond(route_marks *m, size_t index, const kept_subscri
     char text[STORE_BEYOND_TEXT_BYTES_MAX];
     const store_mark *mark = &m->route->marks[index];
     const store_route_step *step = &m->route->steps[mark->reaction_index];
-    sqlite3_stmt *stmt = NULL;
-    weir_status status = weir__sqlite_statement(m->conn, sql_route_block, &stmt, err);
-    if (status != WEIR_OK) {
-        return status;
-    }
-    sqlite3_bind_int64(stmt, 1, k->target);
-    sqlite3_bind_int64(stmt, 2, m->now_us);
-    weir__sqlite_bind_str(stmt, 3, weir__beyond_text(text, mark, step, k->sub.at, k->sub.mark));
-    sqlite3_bind_int64(stmt, 4, mark->first);
-    sqlite3_bind_int64(stmt, 5, step->reaction);
-    status = weir__sqlite_run(m->conn, stmt, err);
+    sqlite_cursor cursor = weir__cursor_open(m->conn, sql_route_block, err);
+    weir__cursor_bind_i64(&cursor, 1, k->target);
+    weir__cursor_bind_i64(&cursor, 2, m->now_us);
+    weir__cursor_bind_text(&cursor, 3, weir__beyond_text(text, mark, step, k->sub.at, k->sub.mark));
+    weir__cursor_bind_i64(&cursor, 4, mark->first);
+    weir__cursor_bind_i64(&cursor, 5, step->reaction);
+    const weir_status status = weir__cursor_run(&cursor);
     if (status == WEIR_OK && m->route->beyond != NULL && sqlite3_changes(m->conn->db) > 0) {
         m->route->beyond[index] = true;
     }
@@ -318,8 +295,8 @@ static weir_status raise_marks(sqlite_conn *conn, const store_route *r,
     return status;
 }
 
-static weir_status advance(sqlite_conn *conn, const route_reaction *reaction,
-                           const store_route_step *step, weir_error *err)
+static weir_status reaction_advance(sqlite_conn *conn, const route_reaction *reaction,
+                                    const store_route_step *step, weir_error *err)
 {
     int64_t reread_to = reaction->reread_to;
     weir_status status = WEIR_OK;
@@ -351,7 +328,7 @@ static weir_status route_in(sqlite_conn *conn, const store_route *r, route_react
         status = weir__sqlite_park(conn, 0, &park, now_us, err);
     }
     for (size_t i = 0; i < r->steps_count && status == WEIR_OK; i++) {
-        status = advance(conn, &reactions[i], &r->steps[i], err);
+        status = reaction_advance(conn, &reactions[i], &r->steps[i], err);
     }
     return status;
 }

@@ -18,6 +18,7 @@
 /* Each step is a file, schema_2.sql and so on, and never changes once it is released. */
 static const sqlite_upgrade schema_steps[] = {
     { .to = 2, .sql = sql_schema_2 },
+    { .to = 3, .sql = sql_schema_3 },
 };
 
 static const sqlite_schema schema_current = {
@@ -62,29 +63,21 @@ static bool up_to_date(const sqlite_store *s, const found_store *found)
 static weir_status query_numbers(sqlite_conn *conn, const char *sql, int64_t *first,
                                  int64_t *second, weir_error *err)
 {
-    sqlite3_stmt *stmt = NULL;
-    bool row = false;
-    weir_status status = weir__sqlite_statement(conn, sql, &stmt, err);
-    if (status != WEIR_OK) {
-        return status;
-    }
-    status = weir__sqlite_step(conn, stmt, &row, err);
-    if (status != WEIR_OK) {
-        return status;
-    }
-    if (!row) {
-        status = weir__fail(err, WEIR_ECORRUPT, "the store has lost its own row in weir_store");
-    } else {
-        *first = sqlite3_column_int64(stmt, 0);
+    sqlite_cursor cursor = weir__cursor_open(conn, sql, err);
+    if (weir__cursor_next(&cursor)) {
+        *first = weir__cursor_i64(&cursor, 0);
         if (second != NULL) {
-            *second = sqlite3_column_int64(stmt, 1);
+            *second = weir__cursor_i64(&cursor, 1);
         }
+    } else if (cursor.status == WEIR_OK) {
+        weir__cursor_fail(&cursor, weir__fail(err, WEIR_ECORRUPT,
+                                              "the store has lost its own row in weir_store"));
     }
-    weir__sqlite_done(stmt);
-    return status;
+    return weir__cursor_end(&cursor);
 }
 
-static weir_status look(sqlite_store *s, sqlite_conn *conn, found_store *found, weir_error *err)
+static weir_status store_look(sqlite_store *s, sqlite_conn *conn, found_store *found,
+                              weir_error *err)
 {
     int64_t any = 0;
     int64_t store = 0;
@@ -138,13 +131,9 @@ static weir_status refuse_newer(sqlite_store *s, int64_t version, weir_error *er
 
 static weir_status set_version(sqlite_conn *conn, int64_t version, weir_error *err)
 {
-    sqlite3_stmt *stmt = NULL;
-    const weir_status status = weir__sqlite_statement(conn, sql_schema_set_version, &stmt, err);
-    if (status != WEIR_OK) {
-        return status;
-    }
-    (void)sqlite3_bind_int64(stmt, 1, version);
-    return weir__sqlite_run(conn, stmt, err);
+    sqlite_cursor cursor = weir__cursor_open(conn, sql_schema_set_version, err);
+    weir__cursor_bind_i64(&cursor, 1, version);
+    return weir__cursor_run(&cursor);
 }
 
 /* The steps above `from`, inside the caller's transaction. */
@@ -193,26 +182,23 @@ static weir_status run_tables(sqlite_conn *conn, weir_error *err)
 static weir_status run_create(sqlite_store *s, weir_error *err)
 {
     sqlite_conn *conn = &s->writer;
-    sqlite3_stmt *stmt = NULL;
     char epoch[WEIR_UUID_TEXT_BYTES];
     const int64_t now_us = weir__sqlite_clock(s, 0);
 
-    weir_status status = run_tables(conn, err);
-    if (status == WEIR_OK) {
-        status = weir__sqlite_statement(conn, sql_schema_new_row, &stmt, err);
+    const weir_status status = run_tables(conn, err);
+    if (status != WEIR_OK) {
+        return status;
     }
-    if (status == WEIR_OK) {
-        weir__uuid7(now_us, epoch);
-        (void)sqlite3_bind_int64(stmt, 1, SQLITE_SCHEMA_FIRST);
-        weir__sqlite_bind_str(stmt, 2, weir__str(epoch));
-        (void)sqlite3_bind_int64(stmt, 3, now_us);
-        status = weir__sqlite_run(conn, stmt, err);
-    }
-    return status;
+    weir__uuid7(now_us, epoch);
+    sqlite_cursor cursor = weir__cursor_open(conn, sql_schema_new_row, err);
+    weir__cursor_bind_i64(&cursor, 1, SQLITE_SCHEMA_FIRST);
+    weir__cursor_bind_text(&cursor, 2, weir__str(epoch));
+    weir__cursor_bind_i64(&cursor, 3, now_us);
+    return weir__cursor_run(&cursor);
 }
 
 /* Everything between BEGIN and COMMIT: from what was found to our schema. */
-static weir_status change(sqlite_store *s, const found_store *found, weir_error *err)
+static weir_status schema_change(sqlite_store *s, const found_store *found, weir_error *err)
 {
     int64_t from = found->version;
     weir_status status = weir__sqlite_exec(&s->writer, "BEGIN IMMEDIATE", err);
@@ -242,22 +228,18 @@ static weir_status change(sqlite_store *s, const found_store *found, weir_error 
 static weir_status ensure_wal(sqlite_store *s, weir_error *err)
 {
     static const char sql_to_wal[] = "PRAGMA main.journal_mode=WAL";
-    sqlite3_stmt *stmt = NULL;
-    bool row = false;
-    weir_status status = weir__sqlite_statement(&s->writer, sql_to_wal, &stmt, err);
-    if (status != WEIR_OK) {
-        return status;
-    }
-    status = weir__sqlite_step(&s->writer, stmt, &row, err);
+    sqlite_cursor cursor = weir__cursor_open(&s->writer, sql_to_wal, err);
+    const bool row = weir__cursor_next(&cursor);
+    const bool wal = row && weir__str_equal(weir__cursor_text(&cursor, 0), weir__str("wal"));
+    weir_status status = weir__cursor_end(&cursor);
     if (status != WEIR_OK) {
         return weir__wrap(err, status, "switch \"%s\" to a write-ahead log", s->given);
     }
-    if (!row || !weir__str_equal(weir__sqlite_column_str(stmt, 0), weir__str("wal"))) {
+    if (!wal) {
         status =
             weir__fail(err, WEIR_EIO, "could not switch \"%s\" to a write-ahead log", s->given);
         weir__error_detail(err, "Its file system or VFS cannot share memory between processes.");
     }
-    weir__sqlite_done(stmt);
     return status;
 }
 
@@ -268,7 +250,7 @@ weir_status weir__sqlite_schema_prepare(sqlite_store *s, bool *made, weir_error 
     found_store found = { .kind = FOUND_NOTHING };
 
     *made = false;
-    weir_status status = look(s, &s->writer, &found, err);
+    weir_status status = store_look(s, &s->writer, &found, err);
     if (status != WEIR_OK) {
         return status;
     }
@@ -291,7 +273,7 @@ weir_status weir__sqlite_schema_prepare(sqlite_store *s, bool *made, weir_error 
     if (status != WEIR_OK || up_to_date(s, &found)) {
         return status;
     }
-    status = change(s, &found, err);
+    status = schema_change(s, &found, err);
     if (status != WEIR_OK) {
         return weir__wrap(err, status,
                           found.version == 0 ? "create a store in \"%s\"" : "upgrade \"%s\"",
@@ -305,7 +287,7 @@ weir_status weir__sqlite_schema_prepare(sqlite_store *s, bool *made, weir_error 
 weir_status weir__sqlite_schema_verify(sqlite_store *s, sqlite_conn *conn, weir_error *err)
 {
     found_store found = { .kind = FOUND_NOTHING };
-    const weir_status status = look(s, conn, &found, err);
+    const weir_status status = store_look(s, conn, &found, err);
     if (status != WEIR_OK) {
         return status;
     }
@@ -379,7 +361,7 @@ weir_status weir__sqlite_schema_plan(sqlite_store *s, sqlite_conn *conn, weir_bu
     const uint32_t flags = s->options.open_flags;
     found_store found = { .kind = FOUND_NOTHING };
     if (conn != NULL) {
-        const weir_status status = look(s, conn, &found, err);
+        const weir_status status = store_look(s, conn, &found, err);
         if (status != WEIR_OK) {
             return status;
         }

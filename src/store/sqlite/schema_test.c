@@ -1,6 +1,6 @@
 /* schema_test.c - what opening makes, upgrades, refuses and leaves alone.
  *
- * Method: real files, real processes. A schema 3 that does not exist is pretended; the processes
+ * Method: real files, real processes. A schema 4 that does not exist is pretended; the processes
  * that upgrade at once are forked before anything is open.
  */
 #include "store/sqlite/sqlite_testing.h"
@@ -14,29 +14,32 @@
 #include <sys/resource.h>
 #include <unistd.h>
 
-/* The real step comes first (setup). */
-static sqlite_upgrade steps_to_3[] = {
+/* The real steps come first (setup). */
+static sqlite_upgrade steps_to_4[] = {
     { .to = 2 },
-    { .to = 3,
+    { .to = 3 },
+    { .to = 4,
       .sql = "CREATE TABLE weir_made_up (x INTEGER NOT NULL) STRICT;"
-             "INSERT INTO weir_made_up VALUES (3);" },
+             "INSERT INTO weir_made_up VALUES (4);" },
 };
-static const sqlite_schema schema_3 = { .version = 3, .steps = steps_to_3, .steps_count = 2 };
+static const sqlite_schema schema_4 = { .version = 4, .steps = steps_to_4, .steps_count = 3 };
 
 static sqlite_upgrade steps_broken[] = {
     { .to = 2 },
-    { .to = 3,
+    { .to = 3 },
+    { .to = 4,
       .sql = "CREATE TABLE weir_made_up (x INTEGER NOT NULL) STRICT;"
              "INSERT INTO weir_no_such_table VALUES (2);" },
 };
-static const sqlite_schema schema_broken = { .version = 3,
+static const sqlite_schema schema_broken = { .version = 4,
                                              .steps = steps_broken,
-                                             .steps_count = 2 };
+                                             .steps_count = 3 };
 
 static int setup(void **state)
 {
-    steps_to_3[0] = weir__sqlite_schema()->steps[0];
-    steps_broken[0] = steps_to_3[0];
+    for (size_t i = 0; i < 2; i++) {
+        steps_to_4[i] = steps_broken[i] = weir__sqlite_schema()->steps[i];
+    }
     return testing_setup_bare(state);
 }
 
@@ -157,17 +160,17 @@ static void a_directory_and_memory_are_no_files(void **state)
 static void a_newer_store_is_refused_and_both_versions_are_named(void **state)
 {
     testing *t = *state;
-    weir__sqlite_schema_pretend(&schema_3);
+    weir__sqlite_schema_pretend(&schema_4);
     assert_int_equal(try_open(t, 0), WEIR_OK);
     weir__sqlite_schema_pretend(NULL);
     const uint32_t flags[] = { 0, WEIR_OPEN_EXISTING, WEIR_OPEN_READONLY, WEIR_OPEN_ADOPT };
     for (size_t i = 0; i < 4; i++) {
         assert_int_equal(try_open(t, flags[i]), WEIR_ENEWER);
+        assert_non_null(strstr(t->err.message, "schema 4"));
         assert_non_null(strstr(t->err.message, "schema 3"));
-        assert_non_null(strstr(t->err.message, "schema 2"));
     }
     assert_true(testing_exists(t, "-weir"));
-    assert_int_equal(testing_number(t, "SELECT schema FROM weir_store"), 3);
+    assert_int_equal(testing_number(t, "SELECT schema FROM weir_store"), 4);
 }
 
 static void upgrading_keeps_everything_and_who_is_behind_notices(void **state)
@@ -176,10 +179,10 @@ static void upgrading_keeps_everything_and_who_is_behind_notices(void **state)
     t->store = testing_open(t, 0);
     assert_int_equal(testing_append(t->store, "order-1", &t->err), WEIR_OK);
 
-    weir__sqlite_schema_pretend(&schema_3);
+    weir__sqlite_schema_pretend(&schema_4);
     assert_int_equal(try_open(t, WEIR_OPEN_READONLY), WEIR_EMISUSE); /* may not upgrade */
     weir_store *newer = testing_open(t, WEIR_OPEN_EXISTING);
-    assert_int_equal(testing_number(t, "SELECT x FROM weir_made_up"), 3);
+    assert_int_equal(testing_number(t, "SELECT x FROM weir_made_up"), 4);
     assert_int_equal(testing_head(newer), 1);
     assert_int_equal(testing_append(newer, "order-1", &t->err), WEIR_OK);
     assert_string_equal(testing_check(newer), "");
@@ -199,8 +202,8 @@ static void an_upgrade_that_fails_changes_nothing(void **state)
     assert_int_equal(testing_append(t->store, "order-1", &t->err), WEIR_OK);
     weir__sqlite_schema_pretend(&schema_broken);
     assert_int_equal(try_open(t, 0), WEIR_EIO);
-    assert_non_null(strstr(t->err.message, "schema 3"));
-    assert_int_equal(testing_number(t, "SELECT schema FROM weir_store"), 2);
+    assert_non_null(strstr(t->err.message, "schema 4"));
+    assert_int_equal(testing_number(t, "SELECT schema FROM weir_store"), 3);
     assert_int_equal(
         testing_number(t, "SELECT count(*) FROM sqlite_schema WHERE name = 'weir_made_up'"), 0);
     weir__sqlite_schema_pretend(NULL);
@@ -246,10 +249,10 @@ static void processes_that_upgrade_at_once_all_get_the_upgraded_store(void **sta
 {
     testing *t = *state;
     assert_int_equal(open_and_append(t), 0);
-    weir__sqlite_schema_pretend(&schema_3);
+    weir__sqlite_schema_pretend(&schema_4);
     run_at_once(t, 1);
     assert_int_equal(testing_number(t, "SELECT count(*) FROM weir_made_up"), 1);
-    assert_int_equal(testing_number(t, "SELECT schema FROM weir_store"), 3);
+    assert_int_equal(testing_number(t, "SELECT schema FROM weir_store"), 4);
 }
 
 /* No file of this process may grow beyond so many bytes. */
@@ -298,7 +301,7 @@ static void the_plan_is_what_opening_would_run(void **state)
     assert_int_equal(weir__sqlite_plan(&t->options, &sql, &t->err), WEIR_OK);
     assert_int_equal(sql.len, 0); /* up to date */
 
-    weir__sqlite_schema_pretend(&schema_3);
+    weir__sqlite_schema_pretend(&schema_4);
     assert_int_equal(weir__sqlite_plan(&t->options, &sql, &t->err), WEIR_OK);
     assert_true(weir__buffer_add(&sql, "", 1));
     assert_non_null(strstr(sql.ptr, "weir_made_up"));

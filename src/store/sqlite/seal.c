@@ -316,24 +316,17 @@ out:
 weir_status weir__seal_read(sqlite_conn *conn, unsigned char mark[16], uint32_t *page,
                             weir_error *err)
 {
-    sqlite3_stmt *stmt = NULL;
-    bool row = false;
-    weir_status status = weir__sqlite_statement(conn, sql_seal_read, &stmt, err);
-    if (status == WEIR_OK) {
-        status = weir__sqlite_step(conn, stmt, &row, err);
-    }
-    if (status != WEIR_OK) {
-        return status;
-    }
-    const weir_str text = row ? weir__sqlite_column_str(stmt, 0) : (weir_str){ 0 };
+    sqlite_cursor cursor = weir__cursor_open(conn, sql_seal_read, err);
+    const bool row = weir__cursor_next(&cursor);
+    const weir_str text = row ? weir__cursor_text(&cursor, 0) : (weir_str){ 0 };
     if (text.len == MARK_BYTES) {
         memcpy(mark, text.ptr, MARK_BYTES);
-        *page = (uint32_t)sqlite3_column_int64(stmt, 1);
-    } else {
-        status = weir__fail(err, WEIR_ECORRUPT, "the store has lost its own row in weir_seal");
+        *page = (uint32_t)weir__cursor_i64(&cursor, 1);
+    } else if (cursor.status == WEIR_OK) {
+        weir__cursor_fail(
+            &cursor, weir__fail(err, WEIR_ECORRUPT, "the store has lost its own row in weir_seal"));
     }
-    weir__sqlite_done(stmt);
-    return status;
+    return weir__cursor_end(&cursor);
 }
 
 static weir_status fail_record(const sqlite_store *s, weir_error *err)
@@ -345,15 +338,11 @@ static weir_status fail_record(const sqlite_store *s, weir_error *err)
  * nothing here. */
 static weir_status epoch_renew(sqlite_store *s, weir_error *err)
 {
-    sqlite3_stmt *stmt = NULL;
     char epoch[WEIR_UUID_TEXT_BYTES];
-    weir_status status = weir__sqlite_statement(&s->writer, sql_seal_epoch, &stmt, err);
-    if (status == WEIR_OK) {
-        weir__uuid7(weir__sqlite_clock(s, 0), epoch);
-        weir__sqlite_bind_str(stmt, 1, weir__str(epoch));
-        status = weir__sqlite_run(&s->writer, stmt, err);
-    }
-    return status;
+    sqlite_cursor cursor = weir__cursor_open(&s->writer, sql_seal_epoch, err);
+    weir__uuid7(weir__sqlite_clock(s, 0), epoch);
+    weir__cursor_bind_text(&cursor, 1, weir__str(epoch));
+    return weir__cursor_run(&cursor);
 }
 
 weir_status weir__seal_adopt(sqlite_store *s, bool had_wal, bool made, weir_error *err)
@@ -410,16 +399,15 @@ static bool was_overwritten(const sqlite_store *s, sqlite_conn *conn)
     return swapped;
 }
 
-weir_status weir__seal_running(sqlite_store *s, weir_error *err)
+weir_status weir__seal_running(sqlite_store *s, int64_t written_ns, weir_error *err)
 {
-    struct stat st;
-    if (s->writer.db == NULL || stat(s->path, &st) != 0 || weir__mtime_ns(&st) == s->written_ns) {
+    if (s->writer.db == NULL || written_ns == s->written_ns) {
         return WEIR_OK;
     }
     if (was_overwritten(s, &s->writer)) {
         return weir__seal_fail_overwritten(s, err);
     }
-    s->written_ns = weir__mtime_ns(&st); /* another process has checkpointed */
+    s->written_ns = written_ns; /* another process has checkpointed */
     return WEIR_OK;
 }
 
@@ -453,7 +441,6 @@ bool weir__seal_renew(sqlite_store *s)
 {
     record r, old;
     uint32_t page = 0;
-    sqlite3_stmt *stmt = NULL;
     unsigned char mark[MARK_BYTES];
     const bool known = record_read(s, &old);
 
@@ -462,13 +449,13 @@ bool weir__seal_renew(sqlite_store *s)
         return false;
     }
     s->database.sync_full = false;
-    if (weir__seal_read(&s->writer, mark, &page, NULL) != WEIR_OK ||
-        weir__sqlite_statement(&s->writer, sql_seal_renew, &stmt, NULL) != WEIR_OK) {
+    if (weir__seal_read(&s->writer, mark, &page, NULL) != WEIR_OK) {
         return false;
     }
     mark_next(mark);
-    (void)sqlite3_bind_blob(stmt, 1, mark, MARK_BYTES, SQLITE_STATIC);
-    if (weir__sqlite_run(&s->writer, stmt, NULL) != WEIR_OK) {
+    sqlite_cursor cursor = weir__cursor_open(&s->writer, sql_seal_renew, NULL);
+    weir__cursor_bind_bytes(&cursor, 1, mark, MARK_BYTES);
+    if (weir__cursor_run(&cursor) != WEIR_OK) {
         return false;
     }
     const wal_header wal = wal_now(s);

@@ -27,8 +27,8 @@ weir_status weir__seal_check(sqlite_store *s, bool *had_wal, weir_error *err);
  * made: by this opening. */
 weir_status weir__seal_adopt(sqlite_store *s, bool had_wal, bool made, weir_error *err);
 /* While it is open: WEIR_ECORRUPT when the database file was overwritten in place. Looks at its
- * content only when its time of change is another one. */
-weir_status weir__seal_running(sqlite_store *s, weir_error *err);
+ * content only when its time of change, which weir__sqlite_files_check finds, is another one. */
+weir_status weir__seal_running(sqlite_store *s, int64_t written_ns, weir_error *err);
 weir_status weir__seal_fail_overwritten(const sqlite_store *s, weir_error *err);
 /* A reader was told that the database is damaged (WEIR_ECORRUPT): if it was overwritten, says that
  * instead. Without the side lock: it decides about the words only. */

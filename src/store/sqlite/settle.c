@@ -19,18 +19,14 @@
 static weir_status write_parked(sqlite_conn *conn, const char *sql, int64_t target,
                                 const store_park *park, int64_t now_us, weir_error *err)
 {
-    sqlite3_stmt *stmt = NULL;
-    weir_status status = weir__sqlite_statement(conn, sql, &stmt, err);
-    if (status != WEIR_OK) {
-        return status;
-    }
-    sqlite3_bind_int64(stmt, 1, park->reaction);
-    sqlite3_bind_int64(stmt, 2, target);
-    sqlite3_bind_int64(stmt, 3, park->event);
-    sqlite3_bind_int64(stmt, 4, park->attempts);
-    sqlite3_bind_int64(stmt, 5, now_us);
-    weir__sqlite_bind_str(stmt, 6, weir__sqlite_error_text(park->error));
-    return weir__sqlite_run(conn, stmt, err);
+    sqlite_cursor cursor = weir__cursor_open(conn, sql, err);
+    weir__cursor_bind_i64(&cursor, 1, park->reaction);
+    weir__cursor_bind_i64(&cursor, 2, target);
+    weir__cursor_bind_i64(&cursor, 3, park->event);
+    weir__cursor_bind_i64(&cursor, 4, park->attempts);
+    weir__cursor_bind_i64(&cursor, 5, now_us);
+    weir__cursor_bind_text(&cursor, 6, weir__sqlite_error_text(park->error));
+    return weir__cursor_run(&cursor);
 }
 
 weir_status weir__sqlite_park(sqlite_conn *conn, int64_t target, const store_park *park,
@@ -79,22 +75,17 @@ static weir_status judge_fence(const sqlite_conn *conn, int64_t is, bool leased,
 /* The same of a target that need not be known any further. ENOTFOUND. */
 static weir_status check_fence(sqlite_conn *conn, const store_fenced *item, weir_error *err)
 {
-    sqlite3_stmt *stmt = NULL;
-    bool row = false;
-    weir_status status = weir__sqlite_statement(conn, sql_fenced_read, &stmt, err);
-    if (status != WEIR_OK) {
-        return status;
+    sqlite_cursor cursor = weir__cursor_open(conn, sql_fenced_read, err);
+    weir__cursor_bind_i64(&cursor, 1, item->target);
+    if (weir__cursor_next(&cursor)) {
+        weir__cursor_fail(&cursor, judge_fence(conn, weir__cursor_i64(&cursor, 0),
+                                               weir__cursor_bool(&cursor, 1), item->fence,
+                                               item->token, err));
+    } else if (cursor.status == WEIR_OK) {
+        weir__cursor_fail(&cursor, weir__fail(err, WEIR_ENOTFOUND, "no target with id %lld",
+                                              (long long)item->target));
     }
-    sqlite3_bind_int64(stmt, 1, item->target);
-    status = weir__sqlite_step(conn, stmt, &row, err);
-    if (status == WEIR_OK && !row) {
-        status = weir__fail(err, WEIR_ENOTFOUND, "no target with id %lld", (long long)item->target);
-    } else if (status == WEIR_OK) {
-        status = judge_fence(conn, sqlite3_column_int64(stmt, 0), sqlite3_column_int(stmt, 1) != 0,
-                             item->fence, item->token, err);
-    }
-    weir__sqlite_done(stmt);
-    return status;
+    return weir__cursor_end(&cursor);
 }
 
 /* ---- the caller's own SQL ------------------------------------------------------------------ */
@@ -221,7 +212,6 @@ static weir_status run_advances(sqlite_conn *conn, sqlite_target *t, const store
 static weir_status fail_target(sqlite_conn *conn, int64_t target, const store_failure *failure,
                                weir_error *err)
 {
-    sqlite3_stmt *stmt = NULL;
     int64_t attempts = 0;
     bool found = false;
     weir_status status = WEIR_OK;
@@ -233,18 +223,16 @@ static weir_status fail_target(sqlite_conn *conn, int64_t target, const store_fa
             status = no_subscription(target, failure->reaction, err);
         }
     }
-    if (status == WEIR_OK) {
-        status = weir__sqlite_statement(conn, sql_settle_failed, &stmt, err);
-    }
     if (status != WEIR_OK) {
         return status;
     }
-    sqlite3_bind_int64(stmt, 1, target);
-    weir__sqlite_bind_str(stmt, 2, weir__sqlite_error_text(failure->error));
-    sqlite3_bind_int64(stmt, 3, failure->event);
-    sqlite3_bind_int64(stmt, 4, failure->reaction);
-    sqlite3_bind_int64(stmt, 5, attempts);
-    return weir__sqlite_run(conn, stmt, err);
+    sqlite_cursor cursor = weir__cursor_open(conn, sql_settle_failed, err);
+    weir__cursor_bind_i64(&cursor, 1, target);
+    weir__cursor_bind_text(&cursor, 2, weir__sqlite_error_text(failure->error));
+    weir__cursor_bind_i64(&cursor, 3, failure->event);
+    weir__cursor_bind_i64(&cursor, 4, failure->reaction);
+    weir__cursor_bind_i64(&cursor, 5, attempts);
+    return weir__cursor_run(&cursor);
 }
 
 static weir_status end_lease(sqlite_conn *conn, const store_settle *settle, const sqlite_times *now,
@@ -407,8 +395,8 @@ weir_status weir__sqlite_settle(weir_store *base, store_settle *settle, weir_err
 /* ---- extend, release, block, defer --------------------------------------------------------- */
 
 /* Every item's own answer, written when the transaction has ended well. lease_us < 0: release. */
-static weir_status fenced(weir_store *base, int64_t lease_us, store_fenced *items, size_t count,
-                          weir_error *err)
+static weir_status fenced_change(weir_store *base, int64_t lease_us, store_fenced *items,
+                                 size_t count, weir_error *err)
 {
     sqlite_store *s = (sqlite_store *)base;
     sqlite_conn *conn = NULL;
@@ -457,13 +445,13 @@ out:
 weir_status weir__sqlite_extend(weir_store *base, int64_t lease_us, store_fenced *items,
                                 size_t count, weir_error *err)
 {
-    return fenced(base, lease_us < 0 ? 0 : lease_us, items, count, err);
+    return fenced_change(base, lease_us < 0 ? 0 : lease_us, items, count, err);
 }
 
 weir_status weir__sqlite_release(weir_store *base, store_fenced *items, size_t count,
                                  weir_error *err)
 {
-    return fenced(base, -1, items, count, err);
+    return fenced_change(base, -1, items, count, err);
 }
 
 weir_status weir__sqlite_block(weir_store *base, int64_t target, int64_t fence,

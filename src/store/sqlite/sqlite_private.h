@@ -11,7 +11,7 @@
 
 enum {
     SQLITE_SCHEMA_FIRST = 1,   /* what schema.sql and targets_schema.sql make */
-    SQLITE_SCHEMA_VERSION = 2, /* and the steps of schema.c lead to           */
+    SQLITE_SCHEMA_VERSION = 3, /* and the steps of schema.c lead to           */
     SQLITE_READERS_MAX = 8,
     SQLITE_CATEGORIES_CACHED_MAX = 256,
 };
@@ -111,8 +111,10 @@ bool weir__sqlite_file_exists(const sqlite_store *s, const char *suffix, bool *h
 
 /* WEIR_ECORRUPT when one of the first `count` files was removed or replaced since the handle was
  * opened, or the database emptied: SQLite would go on with the one that nobody finds any more. If
- * only the database is asked for (count 1), and it was removed, it is WEIR_EUNAVAILABLE. */
-weir_status weir__sqlite_files_check(const sqlite_store *s, size_t count, weir_error *err);
+ * only the database is asked for (count 1), and it was removed, it is WEIR_EUNAVAILABLE.
+ * *written_ns: when the database was last changed, for weir__seal_running. */
+weir_status weir__sqlite_files_check(const sqlite_store *s, size_t count, int64_t *written_ns,
+                                     weir_error *err);
 
 /* transaction.c. Takes the writer slot within the deadline. */
 weir_status weir__sqlite_slot_take(sqlite_store *s, int64_t deadline_us, weir_error *err);

@@ -9,6 +9,7 @@
 #define WEIR_STORE_SQLITE_SQLITE_STORE_H
 
 #include "base/thread.h"
+#include "sqlite/cursor.h"
 #include "sqlite/sqlite.h"
 #include "store/store.h"
 

@@ -1,6 +1,6 @@
-/* sqlite_test.c - what only this adapter can get wrong: the last guard, the immutability of the
- * log, what people see in SQL, indexes that give the same as a scan, files and permissions, memory
- * that runs out.
+/* sqlite_test.c - what only this adapter can get wrong: other programs in the database, the
+ * immutability of the log, what people see in SQL, indexes that give the same as a scan, files and
+ * permissions, memory that runs out.
  *
  * What every store promises is proved in tests/conformance/. Faults are planted with SQL on a
  * connection of their own. The filters are compared with weir__filter_matches over the whole log,
@@ -18,7 +18,7 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
-static void the_unique_index_is_the_last_guard_and_reports_the_actual_version(void **state)
+static void what_another_program_has_appended_is_seen(void **state)
 {
     testing *t = *state;
     assert_int_equal(testing_append_n(t->store, "order-1", 0, 0, 3, &t->err), WEIR_OK);
@@ -29,11 +29,11 @@ static void the_unique_index_is_the_last_guard_and_reports_the_actual_version(vo
     assert_int_equal(t->err.expected, 2);
     assert_int_equal(t->err.actual, 5);
     assert_string_equal(t->err.stream, "order-1");
-    assert_string_equal(t->err.store_code, "2067");
     assert_int_equal(testing_number(t, "SELECT count(*) FROM weir_events"), 6);
-    assert_int_equal(testing_append(t->store, "order-2", &t->err), WEIR_OK);
-    assert_non_null(
-        strstr(testing_check(t->store), "versions: stream \"order-1\" is at version 2"));
+    assert_int_equal(testing_append_n(t->store, "order-1", WEIR_EXPECT_EXACT, 5, 2, &t->err),
+                     WEIR_OK);
+    assert_int_equal(testing_number(t, "SELECT max(version) FROM weir_events"), 7);
+    assert_string_equal(testing_check(t->store), "");
 }
 
 static void events_cannot_be_changed_in_sql(void **state)
@@ -49,6 +49,32 @@ static void events_cannot_be_changed_in_sql(void **state)
     assert_int_equal(sqlite3_exec(db, "DELETE FROM weir_events", NULL, NULL, NULL),
                      SQLITE_CONSTRAINT);
     (void)sqlite3_close(db);
+}
+
+/* What a later version does: this one removes nothing, but understands what is left. */
+static void a_stream_without_its_beginning_is_read_appended_to_and_checked(void **state)
+{
+    testing *t = *state;
+    store_chunk chunk = { 0 };
+    const store_stream_query q = { .stream = weir__str("order-1"),
+                                   .from = 0,
+                                   .to = INT64_MAX,
+                                   .until_us = INT64_MAX,
+                                   .limit = 10 };
+    assert_int_equal(testing_append_n(t->store, "order-1", 0, 0, 5, &t->err), WEIR_OK);
+    testing_sql(
+        t, "BEGIN; UPDATE weir_store SET removing = 1;"
+           "DELETE FROM weir_events WHERE version < 3; INSERT INTO weir_truncated VALUES (1, 3);"
+           "UPDATE weir_store SET removing = 0, removed = removed + 1; COMMIT");
+    assert_int_equal(t->store->ops->read_stream(t->store, &q, &chunk, &t->err), WEIR_OK);
+    assert_int_equal(chunk.events_count, 2);
+    assert_int_equal(chunk.events[0].version, 3);
+    weir__arena_free(&chunk.arena);
+    assert_int_equal(testing_append_n(t->store, "order-1", WEIR_EXPECT_EXACT, 4, 1, &t->err),
+                     WEIR_OK);
+    assert_string_equal(testing_check(t->store), "");
+    testing_sql(t, "UPDATE weir_truncated SET first = 2");
+    assert_non_null(strstr(testing_check(t->store), "versions: stream \"order-1\" has 3 events"));
 }
 
 static void people_read_the_log_in_sql(void **state)
@@ -148,14 +174,19 @@ static void a_replay_gives_the_first_result_also_after_reopening_and_past_32_bit
 static void expired_keys_are_removed_sixty_four_at_a_time(void **state)
 {
     testing *t = *state;
+    store_append_stream streams[2];
+    bool replayed = false;
     testing_sql(t, "WITH RECURSIVE n (i) AS (SELECT 1 UNION ALL SELECT i + 1 FROM n WHERE i < 100) "
                    "INSERT INTO weir_keys SELECT 'k' || i, i, zeroblob(32), x'' FROM n");
     assert_int_equal(testing_append(t->store, "order-1", &t->err), WEIR_OK);
+    assert_int_equal(testing_number(t, "SELECT count(*) FROM weir_keys"), 100); /* it has no key */
+    assert_int_equal(append_with_key(t->store, streams, &replayed, &t->err), WEIR_OK);
+    testing_sql(t, "DELETE FROM weir_keys WHERE key = 'key-1'");
     assert_int_equal(testing_number(t, "SELECT count(*) FROM weir_keys"), 36);
     assert_int_equal(testing_number(t, "SELECT min(expires) FROM weir_keys"),
                      65); /* oldest first */
-    assert_int_equal(testing_append(t->store, "order-1", &t->err), WEIR_OK);
-    assert_int_equal(testing_number(t, "SELECT count(*) FROM weir_keys"), 0);
+    assert_int_equal(append_with_key(t->store, streams, &replayed, &t->err), WEIR_OK);
+    assert_int_equal(testing_number(t, "SELECT count(*) FROM weir_keys"), 1);
 }
 
 /* ---- reading ------------------------------------------------------------------------------ */
@@ -417,11 +448,11 @@ static void every_planted_fault_is_found(void **state)
     static const struct {
         const char *sql, *finding;
     } faults[] = {
-        { "UPDATE weir_streams SET version = 9 WHERE name = 'order-1'", "versions: " },
+        { "UPDATE weir_events SET version = 9 WHERE version = 2", "versions: " },
+        { "INSERT INTO weir_truncated VALUES (1, 1)", "versions: " },
         { "DELETE FROM weir_events WHERE version = 1", "versions: " },
         { "DELETE FROM weir_events WHERE stream = 1", "has no event" },
         { "DELETE FROM weir_streams WHERE name = 'order-1'", "belongs to no stream" },
-        { "UPDATE weir_streams SET last_id = 1", "streams: " },
         { "UPDATE weir_streams SET closed = 1", "streams: " },
         { "UPDATE weir_categories SET name = 'x'", "categories: " },
         { "UPDATE weir_events SET category = 77 WHERE id = 2", "categories: event 2 " },
@@ -593,8 +624,9 @@ static void running_out_of_memory_fails_the_verb_and_nothing_else(void **state)
 int main(int argc, char **argv)
 {
     const struct CMUnitTest tests[] = {
-        TEST(the_unique_index_is_the_last_guard_and_reports_the_actual_version),
+        TEST(what_another_program_has_appended_is_seen),
         TEST(events_cannot_be_changed_in_sql),
+        TEST(a_stream_without_its_beginning_is_read_appended_to_and_checked),
         TEST(people_read_the_log_in_sql),
         TEST(two_names_of_one_file_are_one_store),
         TEST(a_replay_gives_the_first_result_also_after_reopening_and_past_32_bits),

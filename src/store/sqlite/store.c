@@ -24,6 +24,7 @@ static bool wal_has_bytes(const sqlite_store *s)
  * for others, so that the last one finds nobody; it waits for the side lock of those before it. */
 static void close_as_last(sqlite_store *s)
 {
+    int64_t written_ns = 0;
     if (s->writer.db == NULL || s->read_only || atomic_load(&s->damaged)) {
         return;
     }
@@ -38,8 +39,9 @@ static void close_as_last(sqlite_store *s)
     weir__side_leave(&s->side); /* taking the lock has shown us again */
     int keep_wal = 1;           /* the empty file: users who may only read need it */
     if (!weir__side_others(&s->side) &&
-        weir__sqlite_files_check(s, SQLITE_FILES_COUNT, NULL) == WEIR_OK &&
-        weir__seal_running(s, NULL) == WEIR_OK && wal_has_bytes(s) && weir__seal_renew(s) &&
+        weir__sqlite_files_check(s, SQLITE_FILES_COUNT, &written_ns, NULL) == WEIR_OK &&
+        weir__seal_running(s, written_ns, NULL) == WEIR_OK && wal_has_bytes(s) &&
+        weir__seal_renew(s) &&
         sqlite3_file_control(s->writer.db, "main", SQLITE_FCNTL_PERSIST_WAL, &keep_wal) ==
             SQLITE_OK &&
         sqlite3_db_config(s->writer.db, SQLITE_DBCONFIG_NO_CKPT_ON_CLOSE, 0, NULL) == SQLITE_OK) {
@@ -95,19 +97,12 @@ static weir_status store_now(weir_store *base, int64_t *now_us, weir_error *err)
 
 weir_status weir__sqlite_epoch(sqlite_conn *conn, char *out, size_t bytes, weir_error *err)
 {
-    sqlite3_stmt *stmt = NULL;
-    bool row = false;
-    weir_status status = weir__sqlite_statement(conn, sql_store_epoch, &stmt, err);
-    if (status == WEIR_OK) {
-        status = weir__sqlite_step(conn, stmt, &row, err);
-    }
-    if (status == WEIR_OK) {
-        WEIR_ASSERT(row); /* the transaction has begun with reading that very row */
-        const weir_str epoch = weir__sqlite_column_str(stmt, 0);
+    sqlite_cursor cursor = weir__cursor_open(conn, sql_store_epoch, err);
+    if (weir__cursor_next(&cursor)) { /* the transaction has begun with reading that very row */
+        const weir_str epoch = weir__cursor_text(&cursor, 0);
         (void)snprintf(out, bytes, "%.*s", (int)epoch.len, epoch.ptr);
-        weir__sqlite_done(stmt);
     }
-    return status;
+    return weir__cursor_end(&cursor);
 }
 
 static weir_status store_positions_get(weir_store *base, store_positions *out, weir_error *err)
@@ -150,20 +145,16 @@ weir_status weir__sqlite_stats(weir_store *base, store_stats *out, weir_error *e
 {
     sqlite_store *s = sqlite_of(base);
     sqlite_conn *conn = NULL;
-    sqlite3_stmt *stmt = NULL;
-    bool row = false;
+    bool found = false;
     store_stats stats = { 0 };
 
     weir_status status = weir__sqlite_read_begin(s, &conn, err);
     if (status != WEIR_OK) {
         return status;
     }
-    status = weir__sqlite_statement(conn, sql_store_streams_count, &stmt, err);
+    status =
+        weir__sqlite_get_int(conn, sql_store_streams_count, NULL, 0, &found, &stats.streams, err);
     if (status == WEIR_OK) {
-        status = weir__sqlite_step(conn, stmt, &row, err);
-    }
-    if (status == WEIR_OK) {
-        stats.streams = sqlite3_column_int64(stmt, 0);
         status = weir__sqlite_stats_targets(s, conn, &stats, err);
     }
     weir__sqlite_read_end(s, conn);
@@ -186,26 +177,17 @@ static weir_status store_test_seed(weir_store *base, int64_t position_base, int6
 {
     sqlite_store *s = sqlite_of(base);
     sqlite_conn *conn = NULL;
-    sqlite3_stmt *stmt = NULL;
     int64_t now_us = 0;
 
     weir_status status = weir__sqlite_write_begin(s, 0, &conn, &now_us, err);
     if (status != WEIR_OK) {
         return status;
     }
-    if (conn->row->head != 0) {
-        status =
-            weir__fail(err, WEIR_EMISUSE, "only an empty store can be given another beginning");
-        goto out;
-    }
-    status = weir__sqlite_statement(conn, sql_store_seed, &stmt, err);
-    if (status != WEIR_OK) {
-        goto out;
-    }
-    (void)sqlite3_bind_int64(stmt, 1, position_base);
-    (void)sqlite3_bind_int64(stmt, 2, version_base);
-    status = weir__sqlite_run(conn, stmt, err);
-out:
+    status =
+        conn->row->head != 0
+            ? weir__fail(err, WEIR_EMISUSE, "only an empty store can be given another beginning")
+            : weir__sqlite_run_ints(conn, sql_store_seed,
+                                    (int64_t[]){ position_base, version_base }, 2, err);
     return weir__sqlite_write_end(s, status, false, err);
 }
 

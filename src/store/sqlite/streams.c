@@ -19,37 +19,16 @@ static weir_status no_memory(weir_error *err)
     return weir__fail(err, WEIR_ENOMEM, "could not allocate memory for stream information");
 }
 
-static bool row_to_info(sqlite3_stmt *stmt, weir_arena *arena, store_stream_info *out)
+static void row_to_info(sqlite_cursor *cursor, weir_arena *arena, store_stream_info *out)
 {
     *out = (store_stream_info){
-        .stream = weir__sqlite_column_copy(stmt, 0, arena),
-        .version = sqlite3_column_int64(stmt, 1),
-        .id = sqlite3_column_int64(stmt, 2),
-        .created_us = sqlite3_column_int64(stmt, 3),
-        .updated_us = sqlite3_column_int64(stmt, 4),
-        .closed = sqlite3_column_int(stmt, 5) != 0,
+        .stream = weir__cursor_copy(cursor, 0, arena),
+        .version = weir__cursor_i64(cursor, 1),
+        .id = weir__cursor_i64(cursor, 2),
+        .created_us = weir__cursor_i64(cursor, 3),
+        .updated_us = weir__cursor_i64(cursor, 4),
+        .closed = weir__cursor_bool(cursor, 5),
     };
-    return out->stream.ptr != NULL;
-}
-
-/* Runs a query by one text in a transaction of its own. *stmt stands on the row; the caller ends
- * both. */
-static weir_status begin_lookup(sqlite_store *s, const char *sql, weir_str text, sqlite_conn **conn,
-                                sqlite3_stmt **stmt, bool *row, weir_error *err)
-{
-    weir_status status = weir__sqlite_read_begin(s, conn, err);
-    if (status != WEIR_OK) {
-        return status;
-    }
-    status = weir__sqlite_statement(*conn, sql, stmt, err);
-    if (status == WEIR_OK) {
-        weir__sqlite_bind_str(*stmt, 1, text);
-        status = weir__sqlite_step(*conn, *stmt, row, err);
-    }
-    if (status != WEIR_OK) {
-        weir__sqlite_read_end(s, *conn);
-    }
-    return status;
 }
 
 weir_status weir__sqlite_stream_info(weir_store *base, weir_str stream, weir_arena *arena,
@@ -57,20 +36,23 @@ weir_status weir__sqlite_stream_info(weir_store *base, weir_str stream, weir_are
 {
     sqlite_store *s = sqlite_of(base);
     sqlite_conn *conn = NULL;
-    sqlite3_stmt *stmt = NULL;
-    bool row = false;
-    store_stream_info info;
-    weir_status status = begin_lookup(s, sql_stream_info, stream, &conn, &stmt, &row, err);
+    store_stream_info info = { 0 };
+    weir_status status = weir__sqlite_read_begin(s, &conn, err);
     if (status != WEIR_OK) {
         return status;
     }
-    if (!row) {
+    sqlite_cursor cursor = weir__cursor_open(conn, sql_stream_info, err);
+    weir__cursor_bind_text(&cursor, 1, stream);
+    const bool row = weir__cursor_next(&cursor);
+    if (row) {
+        row_to_info(&cursor, arena, &info);
+    }
+    status = weir__cursor_end(&cursor);
+    if (status == WEIR_OK && row) {
+        *out = info;
+    } else if (status == WEIR_OK) {
         status = weir__fail(err, WEIR_ENOTFOUND, "no stream \"%.*s\"", (int)stream.len, stream.ptr);
         weir__error_stream(err, stream);
-    } else if (!row_to_info(stmt, arena, &info)) {
-        status = no_memory(err);
-    } else {
-        *out = info;
     }
     weir__sqlite_read_end(s, conn);
     return status;
@@ -81,21 +63,22 @@ weir_status weir__sqlite_key_owner(weir_store *base, weir_str key, weir_arena *a
 {
     sqlite_store *s = sqlite_of(base);
     sqlite_conn *conn = NULL;
-    sqlite3_stmt *stmt = NULL;
-    bool row = false;
-    weir_status status = begin_lookup(s, sql_key_owner, key, &conn, &stmt, &row, err);
+    weir_str owner = { 0 };
+    weir_status status = weir__sqlite_read_begin(s, &conn, err);
     if (status != WEIR_OK) {
         return status;
     }
-    if (!row) {
+    sqlite_cursor cursor = weir__cursor_open(conn, sql_key_owner, err);
+    weir__cursor_bind_text(&cursor, 1, key);
+    const bool row = weir__cursor_next(&cursor);
+    if (row) {
+        owner = weir__cursor_copy(&cursor, 0, arena);
+    }
+    status = weir__cursor_end(&cursor);
+    if (status == WEIR_OK && row) {
+        *stream = owner;
+    } else if (status == WEIR_OK) {
         status = weir__fail(err, WEIR_ENOTFOUND, "key \"%.*s\" is free", (int)key.len, key.ptr);
-    } else {
-        const weir_str owner = weir__sqlite_column_copy(stmt, 0, arena);
-        if (owner.ptr == NULL) {
-            status = no_memory(err);
-        } else {
-            *stream = owner;
-        }
     }
     weir__sqlite_read_end(s, conn);
     return status;
@@ -172,35 +155,24 @@ static bool is_wanted(const store_streams_query *q, weir_str name, bool closed)
 }
 
 /* Goes through the range until there are `max` streams or enough names were looked at. */
-static weir_status fill_page(sqlite_conn *conn, sqlite3_stmt *stmt, const store_streams_query *q,
-                             size_t max, store_streams_chunk *chunk, weir_error *err)
+static weir_status fill_page(sqlite_cursor *cursor, const store_streams_query *q, size_t max,
+                             store_streams_chunk *chunk)
 {
-    weir_status status = WEIR_OK;
-    bool row = false;
-    for (int64_t looked = 0;; looked++) {
-        status = weir__sqlite_step(conn, stmt, &row, err);
-        if (status != WEIR_OK || !row) {
-            return status;
-        }
+    for (int64_t looked = 0; weir__cursor_next(cursor); looked++) {
         if (looked == NAMES_LOOKED_MAX || chunk->streams_count == max) {
             chunk->more = true;
-            return WEIR_OK;
+            break;
         }
-        const bool closed = sqlite3_column_int(stmt, 5) != 0;
         store_stream_info *slot = &chunk->streams[chunk->streams_count];
-        if (is_wanted(q, weir__sqlite_column_str(stmt, 0), closed)) {
-            if (!row_to_info(stmt, &chunk->arena, slot)) {
-                return no_memory(err);
-            }
+        if (is_wanted(q, weir__cursor_text(cursor, 0), weir__cursor_bool(cursor, 5))) {
+            row_to_info(cursor, &chunk->arena, slot);
             chunk->scanned_to = slot->stream;
             chunk->streams_count++;
-            continue;
-        }
-        chunk->scanned_to = weir__sqlite_column_copy(stmt, 0, &chunk->arena);
-        if (chunk->scanned_to.ptr == NULL) {
-            return no_memory(err);
+        } else {
+            chunk->scanned_to = weir__cursor_copy(cursor, 0, &chunk->arena);
         }
     }
+    return weir__cursor_end(cursor);
 }
 
 weir_status weir__sqlite_streams(weir_store *base, const store_streams_query *q,
@@ -208,7 +180,6 @@ weir_status weir__sqlite_streams(weir_store *base, const store_streams_query *q,
 {
     sqlite_store *s = sqlite_of(base);
     sqlite_conn *conn = NULL;
-    sqlite3_stmt *stmt = NULL;
     name_range range = { 0 };
     const size_t max = q->limit < NAMES_LOOKED_MAX ? (size_t)q->limit : NAMES_LOOKED_MAX;
 
@@ -227,15 +198,11 @@ weir_status weir__sqlite_streams(weir_store *base, const store_streams_query *q,
         status = no_memory(err);
         goto out;
     }
-    status = weir__sqlite_statement(conn, sql_streams_page, &stmt, err);
-    if (status != WEIR_OK) {
-        goto out;
-    }
-    weir__sqlite_bind_str(stmt, 1, (weir_str){ .ptr = range.low.ptr, .len = range.low.len });
-    weir__sqlite_bind_str(stmt, 2, (weir_str){ .ptr = range.high.ptr, .len = range.high.len });
-    status = fill_page(conn, stmt, q, max, chunk, err);
+    sqlite_cursor cursor = weir__cursor_open(conn, sql_streams_page, err);
+    weir__cursor_bind_text(&cursor, 1, (weir_str){ .ptr = range.low.ptr, .len = range.low.len });
+    weir__cursor_bind_text(&cursor, 2, (weir_str){ .ptr = range.high.ptr, .len = range.high.len });
+    status = fill_page(&cursor, q, max, chunk);
 out:
-    weir__sqlite_done(stmt);
     weir__sqlite_read_end(s, conn);
     weir__buffer_free(&range.low);
     weir__buffer_free(&range.high);

@@ -11,54 +11,37 @@
 static weir_status target_add(sqlite_conn *conn, weir_str name, weir_str lane, int64_t *target,
                               weir_error *err)
 {
-    sqlite3_stmt *stmt = NULL;
-    bool row = false;
-    weir_status status = weir__sqlite_statement(conn, sql_lane_ensure, &stmt, err);
+    bool found = false;
+    sqlite_cursor ensure = weir__cursor_open(conn, sql_lane_ensure, err);
+    weir__cursor_bind_text(&ensure, 1, lane);
+    const weir_status status = weir__cursor_run(&ensure);
     if (status != WEIR_OK) {
         return status;
     }
-    weir__sqlite_bind_str(stmt, 1, lane);
-    status = weir__sqlite_run(conn, stmt, err);
-    if (status == WEIR_OK) {
-        status = weir__sqlite_statement(conn, sql_target_insert, &stmt, err);
-    }
-    if (status != WEIR_OK) {
-        return status;
-    }
-    weir__sqlite_bind_str(stmt, 1, name);
-    weir__sqlite_bind_str(stmt, 2, lane);
-    status = weir__sqlite_step(conn, stmt, &row, err);
-    if (status == WEIR_OK) {
-        WEIR_ASSERT(row);
-        *target = sqlite3_column_int64(stmt, 0);
-    }
-    weir__sqlite_done(stmt);
-    return status;
+    sqlite_cursor insert = weir__cursor_open(conn, sql_target_insert, err);
+    weir__cursor_bind_text(&insert, 1, name);
+    weir__cursor_bind_text(&insert, 2, lane);
+    return weir__cursor_get_int(&insert, &found, target);
 }
 
 weir_status weir__sqlite_target_find(sqlite_conn *conn, weir_str name, weir_str lane,
                                      int64_t *target, weir_error *err)
 {
-    sqlite3_stmt *stmt = NULL;
-    bool row = false;
-    weir_status status = weir__sqlite_statement(conn, sql_target_by_name, &stmt, err);
-    if (status != WEIR_OK) {
-        return status;
-    }
-    weir__sqlite_bind_str(stmt, 1, name);
-    status = weir__sqlite_step(conn, stmt, &row, err);
+    sqlite_cursor cursor = weir__cursor_open(conn, sql_target_by_name, err);
+    weir__cursor_bind_text(&cursor, 1, name);
     *target = 0;
-    if (status == WEIR_OK && row) {
-        const weir_str has = weir__sqlite_column_str(stmt, 1);
-        *target = sqlite3_column_int64(stmt, 0);
+    if (weir__cursor_next(&cursor)) {
+        const weir_str has = weir__cursor_text(&cursor, 1);
+        *target = weir__cursor_i64(&cursor, 0);
         if (!weir__str_equal(has, lane)) {
-            status =
-                weir__fail(err, WEIR_EINVAL, "target \"%.*s\" is in lane \"%.*s\", not in \"%.*s\"",
-                           (int)name.len, name.ptr, (int)has.len, has.ptr, (int)lane.len, lane.ptr);
+            weir__cursor_fail(&cursor,
+                              weir__fail(err, WEIR_EINVAL,
+                                         "target \"%.*s\" is in lane \"%.*s\", not in \"%.*s\"",
+                                         (int)name.len, name.ptr, (int)has.len, has.ptr,
+                                         (int)lane.len, lane.ptr));
         }
     }
-    weir__sqlite_done(stmt);
-    return status;
+    return weir__cursor_end(&cursor);
 }
 
 weir_status weir__sqlite_target_ensure(sqlite_conn *conn, weir_str name, weir_str lane,
@@ -74,7 +57,6 @@ weir_status weir__sqlite_target_ensure(sqlite_conn *conn, weir_str name, weir_st
 static weir_status subscribe_in(sqlite_conn *conn, const store_subscribe *sub, int64_t *target,
                                 weir_error *err)
 {
-    sqlite3_stmt *stmt = NULL;
     bool found = false;
     int64_t one = 0;
     weir_status status =
@@ -86,19 +68,17 @@ static weir_status subscribe_in(sqlite_conn *conn, const store_subscribe *sub, i
     if (status == WEIR_OK) {
         status = weir__sqlite_target_ensure(conn, sub->target, sub->lane, target, err);
     }
-    if (status == WEIR_OK) {
-        status = weir__sqlite_statement(conn, sql_subscribe, &stmt, err);
-    }
     if (status != WEIR_OK) {
         return status;
     }
-    sqlite3_bind_int64(stmt, 1, *target);
-    sqlite3_bind_int64(stmt, 2, sub->reaction);
-    sqlite3_bind_int64(stmt, 3, sub->at);
-    sqlite3_bind_int64(stmt, 4, sub->priority);
-    weir__sqlite_bind_str(stmt, 5, sub->source);
-    weir__sqlite_bind_str(stmt, 6, sub->value);
-    status = weir__sqlite_run(conn, stmt, err);
+    sqlite_cursor cursor = weir__cursor_open(conn, sql_subscribe, err);
+    weir__cursor_bind_i64(&cursor, 1, *target);
+    weir__cursor_bind_i64(&cursor, 2, sub->reaction);
+    weir__cursor_bind_i64(&cursor, 3, sub->at);
+    weir__cursor_bind_i64(&cursor, 4, sub->priority);
+    weir__cursor_bind_text(&cursor, 5, sub->source);
+    weir__cursor_bind_text(&cursor, 6, sub->value);
+    status = weir__cursor_run(&cursor);
     return status == WEIR_OK ? weir__sqlite_derive(conn, *target, NULL, err) : status;
 }
 

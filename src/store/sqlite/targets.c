@@ -23,9 +23,7 @@ static weir_status walk_names(sqlite_conn *conn, sqlite_walk *walk, weir_str *sc
                               weir_error *err)
 {
     const store_target_filter *filter = walk->filter;
-    sqlite3_stmt *stmt = NULL;
     weir_status status = WEIR_OK;
-    bool row = false;
     weir_str *sorted = weir__calloc(filter->names_count, sizeof *sorted);
     if (sorted == NULL) {
         return weir__fail(err, WEIR_ENOMEM, "could not allocate %zu names", filter->names_count);
@@ -35,6 +33,8 @@ static weir_status walk_names(sqlite_conn *conn, sqlite_walk *walk, weir_str *sc
     }
     qsort(sorted, filter->names_count, sizeof *sorted, compare_names);
     for (size_t i = 0; i < filter->names_count && status == WEIR_OK; i++) {
+        int64_t id = 0;
+        bool found = false;
         if (weir__str_compare(sorted[i], *scanned_to) <= 0) {
             continue; /* before the walk, or a name given twice */
         }
@@ -43,15 +43,10 @@ static weir_status walk_names(sqlite_conn *conn, sqlite_walk *walk, weir_str *sc
             break;
         }
         *scanned_to = sorted[i];
-        status = weir__sqlite_statement(conn, sql_target_by_name, &stmt, err);
-        if (status == WEIR_OK) {
-            weir__sqlite_bind_str(stmt, 1, sorted[i]);
-            status = weir__sqlite_step(conn, stmt, &row, err);
+        status = weir__sqlite_get_by_text(conn, sql_target_by_name, sorted[i], &found, &id, err);
+        if (status == WEIR_OK && found) {
+            status = weir__sqlite_ids_add(&walk->ids, id, err);
         }
-        if (status == WEIR_OK && row) {
-            status = weir__sqlite_ids_add(&walk->ids, sqlite3_column_int64(stmt, 0), err);
-        }
-        weir__sqlite_done(stmt);
     }
     weir__free(sorted);
     return status;
@@ -60,45 +55,33 @@ static weir_status walk_names(sqlite_conn *conn, sqlite_walk *walk, weir_str *sc
 static weir_status has_source(sqlite_conn *conn, int64_t target, const store_pattern *source,
                               bool *has, weir_error *err)
 {
-    sqlite3_stmt *stmt = NULL;
-    bool row = false;
+    sqlite_cursor cursor = weir__cursor_open(conn, sql_walk_sources, err);
+    weir__cursor_bind_i64(&cursor, 1, target);
     *has = false;
-    weir_status status = weir__sqlite_statement(conn, sql_walk_sources, &stmt, err);
-    if (status != WEIR_OK) {
-        return status;
+    while (!*has && weir__cursor_next(&cursor)) {
+        *has = weir__pattern_matches(source, weir__cursor_text(&cursor, 0));
     }
-    sqlite3_bind_int64(stmt, 1, target);
-    while (!*has) {
-        status = weir__sqlite_step(conn, stmt, &row, err);
-        if (status != WEIR_OK || !row) {
-            break;
-        }
-        *has = weir__pattern_matches(source, weir__sqlite_column_str(stmt, 0));
-    }
-    weir__sqlite_done(stmt);
-    return status;
+    return weir__cursor_end(&cursor);
 }
 
 /* Whether a row of a walk is accepted. */
-static weir_status accepts(sqlite_conn *conn, const store_target_filter *filter,
-                           sqlite3_stmt *cursor, bool *accepted, weir_error *err)
+static bool target_accepts(const store_target_filter *filter, sqlite_cursor *cursor)
 {
-    *accepted = false;
+    bool accepted = true;
     if ((filter->match != NULL &&
-         !weir__pattern_matches(filter->match, weir__sqlite_column_str(cursor, 1))) ||
-        (filter->lane.len > 0 &&
-         !weir__str_equal(filter->lane, weir__sqlite_column_str(cursor, 2)))) {
-        return WEIR_OK;
+         !weir__pattern_matches(filter->match, weir__cursor_text(cursor, 1))) ||
+        (filter->lane.len > 0 && !weir__str_equal(filter->lane, weir__cursor_text(cursor, 2)))) {
+        return false;
     }
-    *accepted = true;
-    if (filter->source == NULL) {
-        return WEIR_OK;
+    if (filter->source != NULL) {
+        weir__cursor_fail(cursor, has_source(cursor->conn, weir__cursor_i64(cursor, 0),
+                                             filter->source, &accepted, cursor->err));
     }
-    return has_source(conn, sqlite3_column_int64(cursor, 0), filter->source, accepted, err);
+    return accepted;
 }
 
 /* Whether names from here on can match: they come in order, and a prefix is a range. */
-static bool beyond(const store_target_filter *filter, weir_str name)
+static bool name_beyond(const store_target_filter *filter, weir_str name)
 {
     if (filter->match == NULL ||
         (filter->match->kind != PATTERN_PREFIX && filter->match->kind != PATTERN_EXACT)) {
@@ -114,31 +97,22 @@ static weir_status walk_range(sqlite_conn *conn, sqlite_walk *walk, weir_buffer 
                               weir_error *err)
 {
     const store_target_filter *filter = walk->filter;
-    sqlite3_stmt *cursor = NULL;
     size_t looked = 0;
-    bool row = false, accepted = false;
     weir_str from = walk->after;
     if (filter->match != NULL &&
         (filter->match->kind == PATTERN_PREFIX || filter->match->kind == PATTERN_EXACT) &&
         weir__str_compare(filter->match->name, from) > 0) {
         from = filter->match->name;
     }
-    weir_status status = weir__sqlite_statement(
-        conn, filter->blocked ? sql_walk_blocked : sql_walk_all, &cursor, err);
-    if (status != WEIR_OK) {
-        return status;
-    }
-    weir__sqlite_bind_str(cursor, 1, from);
-    while (status == WEIR_OK) {
-        status = weir__sqlite_step(conn, cursor, &row, err);
-        if (status != WEIR_OK || !row) {
-            break;
-        }
-        const weir_str name = weir__sqlite_column_str(cursor, 1);
+    sqlite_cursor cursor =
+        weir__cursor_open(conn, filter->blocked ? sql_walk_blocked : sql_walk_all, err);
+    weir__cursor_bind_text(&cursor, 1, from);
+    while (weir__cursor_next(&cursor)) {
+        const weir_str name = weir__cursor_text(&cursor, 1);
         if (weir__str_equal(name, walk->after)) {
             continue; /* the range is inclusive, the walk is not */
         }
-        if (beyond(filter, name)) {
+        if (name_beyond(filter, name)) {
             break;
         }
         if (looked >= walk->looked_max || weir__sqlite_ids_count(&walk->ids) >= walk->limit) {
@@ -147,17 +121,13 @@ static weir_status walk_range(sqlite_conn *conn, sqlite_walk *walk, weir_buffer 
         }
         looked++;
         weir__buffer_clear(last);
-        if (!weir__buffer_add(last, name.ptr, name.len)) {
-            status = weir__fail(err, WEIR_ENOMEM, "could not copy a target's name");
-            break;
-        }
-        status = accepts(conn, filter, cursor, &accepted, err);
-        if (status == WEIR_OK && accepted) {
-            status = weir__sqlite_ids_add(&walk->ids, sqlite3_column_int64(cursor, 0), err);
+        weir__cursor_collect(&cursor, last, name.ptr, name.len);
+        if (target_accepts(filter, &cursor)) {
+            weir__cursor_fail(&cursor,
+                              weir__sqlite_ids_add(&walk->ids, weir__cursor_i64(&cursor, 0), err));
         }
     }
-    weir__sqlite_done(cursor);
-    return status;
+    return weir__cursor_end(&cursor);
 }
 
 weir_status weir__sqlite_walk(sqlite_conn *conn, sqlite_walk *walk, weir_arena *arena,
@@ -205,112 +175,78 @@ static store_target_state state_of(const store_target *t, bool lane_paused)
     return t->behind ? STORE_TARGET_READY : STORE_TARGET_IDLE;
 }
 
-static weir_status read_target_row(sqlite3_stmt *stmt, const sqlite_times *now, weir_arena *arena,
-                                   store_target *t, weir_error *err)
+static void read_target_row(sqlite_cursor *cursor, const sqlite_times *now, weir_arena *arena,
+                            store_target *t)
 {
-    const int64_t until_us = sqlite3_column_int64(stmt, 10);
-    const bool live = sqlite3_column_type(stmt, 9) != SQLITE_NULL && until_us > now->machine_us;
-    const int64_t due_us = sqlite3_column_int64(stmt, 11); /* NULL reads as 0 */
+    const int64_t until_us = weir__cursor_i64(cursor, 10);
+    const bool live = !weir__cursor_null(cursor, 9) && until_us > now->machine_us;
+    const int64_t due_us = weir__cursor_i64(cursor, 11); /* NULL reads as 0 */
     *t = (store_target){
-        .id = sqlite3_column_int64(stmt, 0),
-        .name = weir__sqlite_column_copy(stmt, 1, arena),
-        .lane = weir__sqlite_column_copy(stmt, 2, arena),
-        .priority = sqlite3_column_int64(stmt, 3),
-        .prioritized = sqlite3_column_int(stmt, 4) != 0,
-        .watermark = sqlite3_column_int64(stmt, 5),
-        .behind = sqlite3_column_int(stmt, 6) != 0,
-        .fence = sqlite3_column_int64(stmt, 7),
-        .lost = sqlite3_column_int64(stmt, 8),
+        .id = weir__cursor_i64(cursor, 0),
+        .name = weir__cursor_copy(cursor, 1, arena),
+        .lane = weir__cursor_copy(cursor, 2, arena),
+        .priority = weir__cursor_i64(cursor, 3),
+        .prioritized = weir__cursor_bool(cursor, 4),
+        .watermark = weir__cursor_i64(cursor, 5),
+        .behind = weir__cursor_bool(cursor, 6),
+        .fence = weir__cursor_i64(cursor, 7),
+        .lost = weir__cursor_i64(cursor, 8),
         .leased_until_us = live ? weir__sqlite_held_until(now, until_us) : 0,
         .due_us = due_us > now->store_us ? due_us : 0,
-        .blocked = sqlite3_column_type(stmt, 12) != SQLITE_NULL,
-        .blocked_us = sqlite3_column_int64(stmt, 12),
-        .error = weir__sqlite_column_copy(stmt, 13, arena),
-        .event = sqlite3_column_int64(stmt, 14),
-        .reaction = weir__sqlite_column_copy(stmt, 15, arena),
-        .attempts = sqlite3_column_int64(stmt, 16),
-        .paused = sqlite3_column_int(stmt, 17) != 0,
-        .paused_by = weir__sqlite_column_copy(stmt, 18, arena),
+        .blocked = !weir__cursor_null(cursor, 12),
+        .blocked_us = weir__cursor_i64(cursor, 12),
+        .error = weir__cursor_copy(cursor, 13, arena),
+        .event = weir__cursor_i64(cursor, 14),
+        .reaction = weir__cursor_copy(cursor, 15, arena),
+        .attempts = weir__cursor_i64(cursor, 16),
+        .paused = weir__cursor_bool(cursor, 17),
+        .paused_by = weir__cursor_copy(cursor, 18, arena),
     };
     if (live) {
-        t->holder = weir__sqlite_column_copy(stmt, 9, arena);
+        t->holder = weir__cursor_copy(cursor, 9, arena);
     }
-    t->state = state_of(t, sqlite3_column_int(stmt, 19) != 0);
-    if (t->name.ptr == NULL || t->lane.ptr == NULL || t->error.ptr == NULL ||
-        t->reaction.ptr == NULL || t->paused_by.ptr == NULL || (live && t->holder.ptr == NULL)) {
-        return weir__fail(err, WEIR_ENOMEM, "could not copy a target");
-    }
-    return WEIR_OK;
+    t->state = state_of(t, weir__cursor_bool(cursor, 19));
 }
 
 /* Fills subscriptions and mark. */
 static weir_status read_subscriptions(sqlite_conn *conn, weir_arena *arena, store_target *t,
                                       weir_error *err)
 {
-    sqlite3_stmt *stmt = NULL;
     weir_buffer found = { 0 };
-    bool row = false;
-    weir_status status = weir__sqlite_statement(conn, sql_target_subscriptions, &stmt, err);
-    if (status != WEIR_OK) {
-        return status;
-    }
-    sqlite3_bind_int64(stmt, 1, t->id);
-    for (;;) {
-        status = weir__sqlite_step(conn, stmt, &row, err);
-        if (status != WEIR_OK || !row) {
-            break;
-        }
+    sqlite_cursor cursor = weir__cursor_open(conn, sql_target_subscriptions, err);
+    weir__cursor_bind_i64(&cursor, 1, t->id);
+    while (weir__cursor_next(&cursor)) {
         const store_subscription sub = {
-            .reaction = sqlite3_column_int64(stmt, 0),
-            .reaction_name = weir__sqlite_column_copy(stmt, 1, arena),
-            .source = weir__sqlite_column_copy(stmt, 2, arena),
-            .value = weir__sqlite_column_copy(stmt, 3, arena),
-            .at = sqlite3_column_int64(stmt, 4),
-            .mark = sqlite3_column_int64(stmt, 5),
-            .retries = sqlite3_column_int64(stmt, 6),
-            .priority = sqlite3_column_int64(stmt, 7),
-            .retired = sqlite3_column_int(stmt, 8) != 0,
-            .routed = sqlite3_column_int64(stmt, 9),
+            .reaction = weir__cursor_i64(&cursor, 0),
+            .reaction_name = weir__cursor_copy(&cursor, 1, arena),
+            .source = weir__cursor_copy(&cursor, 2, arena),
+            .value = weir__cursor_copy(&cursor, 3, arena),
+            .at = weir__cursor_i64(&cursor, 4),
+            .mark = weir__cursor_i64(&cursor, 5),
+            .retries = weir__cursor_i64(&cursor, 6),
+            .priority = weir__cursor_i64(&cursor, 7),
+            .retired = weir__cursor_bool(&cursor, 8),
+            .routed = weir__cursor_i64(&cursor, 9),
         };
-        if (sub.reaction_name.ptr == NULL || sub.source.ptr == NULL || sub.value.ptr == NULL ||
-            !weir__buffer_add(&found, &sub, sizeof sub)) {
-            status = weir__fail(err, WEIR_ENOMEM, "could not copy a subscription");
-            break;
-        }
+        weir__cursor_collect(&cursor, &found, &sub, sizeof sub);
         t->mark = sub.mark > t->mark ? sub.mark : t->mark;
     }
-    weir__sqlite_done(stmt);
-    if (status == WEIR_OK && found.len > 0) {
-        store_subscription *copy = weir__arena_alloc(arena, found.len);
-        if (copy == NULL) {
-            status = weir__fail(err, WEIR_ENOMEM, "could not copy subscriptions");
-        } else {
-            memcpy(copy, found.ptr, found.len);
-            t->subscriptions = copy;
-            t->subscriptions_count = found.len / sizeof *copy;
-        }
-    }
-    weir__buffer_free(&found);
-    return status;
+    return weir__cursor_keep(&cursor, &found, sizeof *t->subscriptions, arena, &t->subscriptions,
+                             &t->subscriptions_count);
 }
 
 static weir_status read_target(sqlite_conn *conn, int64_t id, const sqlite_times *now,
                                weir_arena *arena, store_target *out, weir_error *err)
 {
-    sqlite3_stmt *stmt = NULL;
-    bool row = false;
-    weir_status status = weir__sqlite_statement(conn, sql_target_read, &stmt, err);
-    if (status != WEIR_OK) {
-        return status;
+    sqlite_cursor cursor = weir__cursor_open(conn, sql_target_read, err);
+    weir__cursor_bind_i64(&cursor, 1, id);
+    if (weir__cursor_next(&cursor)) {
+        read_target_row(&cursor, now, arena, out);
+    } else if (cursor.status == WEIR_OK) {
+        weir__cursor_fail(&cursor,
+                          weir__fail(err, WEIR_ECORRUPT, "no target with id %lld", (long long)id));
     }
-    sqlite3_bind_int64(stmt, 1, id);
-    status = weir__sqlite_step(conn, stmt, &row, err);
-    if (status == WEIR_OK && !row) {
-        status = weir__fail(err, WEIR_ECORRUPT, "no target with id %lld", (long long)id);
-    } else if (status == WEIR_OK) {
-        status = read_target_row(stmt, now, arena, out, err);
-    }
-    weir__sqlite_done(stmt);
+    const weir_status status = weir__cursor_end(&cursor);
     return status == WEIR_OK ? read_subscriptions(conn, arena, out, err) : status;
 }
 
@@ -374,48 +310,35 @@ weir_status weir__sqlite_targets(weir_store *base, const store_targets_query *q,
 
 /* ---- lanes --------------------------------------------------------------------------------- */
 
-static weir_status read_lanes(sqlite_conn *conn, const sqlite_times *now, weir_arena *arena,
-                              weir_buffer *found, weir_error *err)
+static weir_status read_lanes(sqlite_conn *conn, const sqlite_times *now, store_lane_list *list,
+                              weir_error *err)
 {
-    sqlite3_stmt *stmt = NULL;
-    bool row = false;
-    weir_status status = weir__sqlite_statement(conn, sql_lane_list, &stmt, err);
-    if (status != WEIR_OK) {
-        return status;
+    weir_buffer found = { 0 };
+    sqlite_cursor cursor = weir__cursor_open(conn, sql_lane_list, err);
+    weir__cursor_bind_i64(&cursor, 1, now->machine_us);
+    weir__cursor_bind_i64(&cursor, 2, now->store_us);
+    while (weir__cursor_next(&cursor)) {
+        const store_lane lane = { .lane = weir__cursor_copy(&cursor, 0, &list->arena),
+                                  .paused = weir__cursor_bool(&cursor, 1),
+                                  .paused_by = weir__cursor_copy(&cursor, 2, &list->arena),
+                                  .targets = weir__cursor_i64(&cursor, 3),
+                                  .ready = weir__cursor_i64(&cursor, 4),
+                                  .leased = weir__cursor_i64(&cursor, 5),
+                                  .blocked = weir__cursor_i64(&cursor, 6),
+                                  .retrying = weir__cursor_i64(&cursor, 7),
+                                  .deferred = weir__cursor_i64(&cursor, 8),
+                                  .lag = weir__cursor_i64(&cursor, 9),
+                                  .oldest_us = weir__cursor_i64(&cursor, 10) };
+        weir__cursor_collect(&cursor, &found, &lane, sizeof lane);
     }
-    sqlite3_bind_int64(stmt, 1, now->machine_us);
-    sqlite3_bind_int64(stmt, 2, now->store_us);
-    for (;;) {
-        status = weir__sqlite_step(conn, stmt, &row, err);
-        if (status != WEIR_OK || !row) {
-            break;
-        }
-        const store_lane lane = { .lane = weir__sqlite_column_copy(stmt, 0, arena),
-                                  .paused = sqlite3_column_int(stmt, 1) != 0,
-                                  .paused_by = weir__sqlite_column_copy(stmt, 2, arena),
-                                  .targets = sqlite3_column_int64(stmt, 3),
-                                  .ready = sqlite3_column_int64(stmt, 4),
-                                  .leased = sqlite3_column_int64(stmt, 5),
-                                  .blocked = sqlite3_column_int64(stmt, 6),
-                                  .retrying = sqlite3_column_int64(stmt, 7),
-                                  .deferred = sqlite3_column_int64(stmt, 8),
-                                  .lag = sqlite3_column_int64(stmt, 9),
-                                  .oldest_us = sqlite3_column_int64(stmt, 10) };
-        if (lane.lane.ptr == NULL || lane.paused_by.ptr == NULL ||
-            !weir__buffer_add(found, &lane, sizeof lane)) {
-            status = weir__fail(err, WEIR_ENOMEM, "could not copy a lane");
-            break;
-        }
-    }
-    weir__sqlite_done(stmt);
-    return status;
+    return weir__cursor_keep(&cursor, &found, sizeof *list->lanes, &list->arena, &list->lanes,
+                             &list->lanes_count);
 }
 
 weir_status weir__sqlite_lanes(weir_store *base, store_lane_list *list, weir_error *err)
 {
     sqlite_store *s = (sqlite_store *)base;
     sqlite_conn *conn = NULL;
-    weir_buffer found = { 0 };
     sqlite_times now = { 0 };
 
     weir__arena_reset(&list->arena);
@@ -427,48 +350,28 @@ weir_status weir__sqlite_lanes(weir_store *base, store_lane_list *list, weir_err
     }
     status = weir__sqlite_read_times(s, conn, &now, err);
     if (status == WEIR_OK) {
-        status = read_lanes(conn, &now, &list->arena, &found, err);
+        status = read_lanes(conn, &now, list, err);
     }
     weir__sqlite_read_end(s, conn);
-    if (status == WEIR_OK && found.len > 0) {
-        store_lane *lanes = weir__arena_alloc(&list->arena, found.len);
-        if (lanes == NULL) {
-            status = weir__fail(err, WEIR_ENOMEM, "could not allocate the list of lanes");
-        } else {
-            memcpy(lanes, found.ptr, found.len);
-            list->lanes = lanes;
-            list->lanes_count = found.len / sizeof *lanes;
-        }
-    }
-    weir__buffer_free(&found);
     return status;
 }
 
 static weir_status lane_pause_in(sqlite_conn *conn, weir_str lane, bool paused, weir_str by,
                                  bool *changed, weir_error *err)
 {
-    sqlite3_stmt *stmt = NULL;
-    bool row = false;
-    weir_status status = weir__sqlite_statement(conn, sql_lane_read, &stmt, err);
-    if (status != WEIR_OK) {
-        return status;
-    }
-    weir__sqlite_bind_str(stmt, 1, lane);
-    status = weir__sqlite_step(conn, stmt, &row, err);
-    const bool is = status == WEIR_OK && row && sqlite3_column_int(stmt, 0) != 0;
-    weir__sqlite_done(stmt);
-    *changed = status == WEIR_OK && is != paused;
+    bool found = false;
+    int64_t is = 0;
+    const weir_status status =
+        weir__sqlite_get_by_text(conn, sql_lane_read, lane, &found, &is, err);
+    *changed = status == WEIR_OK && (is != 0) != paused;
     if (!*changed) {
         return status;
     }
-    status = weir__sqlite_statement(conn, sql_lane_set, &stmt, err);
-    if (status != WEIR_OK) {
-        return status;
-    }
-    weir__sqlite_bind_str(stmt, 1, lane);
-    sqlite3_bind_int(stmt, 2, paused ? 1 : 0);
-    weir__sqlite_bind_str(stmt, 3, paused ? by : (weir_str){ 0 });
-    return weir__sqlite_run(conn, stmt, err);
+    sqlite_cursor cursor = weir__cursor_open(conn, sql_lane_set, err);
+    weir__cursor_bind_text(&cursor, 1, lane);
+    weir__cursor_bind_i64(&cursor, 2, paused ? 1 : 0);
+    weir__cursor_bind_text(&cursor, 3, paused ? by : (weir_str){ 0 });
+    return weir__cursor_run(&cursor);
 }
 
 weir_status weir__sqlite_lane_pause(weir_store *base, weir_str lane, bool paused, weir_str by,
@@ -496,24 +399,15 @@ weir_status weir__sqlite_lane_pause(weir_store *base, weir_str lane, bool paused
 static weir_status poll_value(sqlite_conn *conn, const char *sql, weir_str lane, int64_t now_us,
                               bool *found, int64_t *value, weir_error *err)
 {
-    sqlite3_stmt *stmt = NULL;
-    weir_status status = weir__sqlite_statement(conn, sql, &stmt, err);
-    if (status != WEIR_OK) {
-        return status;
+    sqlite_cursor cursor = weir__cursor_open(conn, sql, err);
+    weir__cursor_bind_text(&cursor, 1, lane);
+    if (sqlite3_bind_parameter_count(cursor.stmt) > 1) {
+        weir__cursor_bind_i64(&cursor, 2, now_us);
     }
-    weir__sqlite_bind_str(stmt, 1, lane);
-    if (sqlite3_bind_parameter_count(stmt) > 1) {
-        sqlite3_bind_int64(stmt, 2, now_us);
-    }
-    status = weir__sqlite_step(conn, stmt, found, err);
-    if (status == WEIR_OK && *found) {
-        *value = sqlite3_column_int64(stmt, 0);
-    }
-    weir__sqlite_done(stmt);
-    return status;
+    return weir__cursor_get_int(&cursor, found, value);
 }
 
-static int64_t least(int64_t a, int64_t b)
+static int64_t time_least(int64_t a, int64_t b)
 {
     return a < b ? a : b;
 }
@@ -532,14 +426,14 @@ static weir_status poll_lane(sqlite_conn *conn, weir_str lane, bool paused, cons
         return status;
     }
     if (found) {
-        poll->lease_end_us = least(poll->lease_end_us, weir__sqlite_held_until(now, value));
+        poll->lease_end_us = time_least(poll->lease_end_us, weir__sqlite_held_until(now, value));
     }
     status = poll_value(conn, sql_poll_due_next, lane, now->store_us, &found, &value, err);
     if (status != WEIR_OK) {
         return status;
     }
     if (found) {
-        poll->due_us = least(poll->due_us, value);
+        poll->due_us = time_least(poll->due_us, value);
     }
     status = poll_value(conn, sql_poll_due, lane, now->store_us, &found, &value, err);
     if (status != WEIR_OK) {
@@ -551,57 +445,27 @@ static weir_status poll_lane(sqlite_conn *conn, weir_str lane, bool paused, cons
     return status;
 }
 
-/* An aggregate that is NULL when there was nothing to aggregate. */
-static weir_status poll_least(sqlite_conn *conn, const char *sql, int64_t now_us, int64_t *out,
-                              weir_error *err)
-{
-    sqlite3_stmt *stmt = NULL;
-    bool row = false;
-    weir_status status = weir__sqlite_statement(conn, sql, &stmt, err);
-    if (status != WEIR_OK) {
-        return status;
-    }
-    if (sqlite3_bind_parameter_count(stmt) > 0) {
-        sqlite3_bind_int64(stmt, 1, now_us);
-    }
-    status = weir__sqlite_step(conn, stmt, &row, err);
-    if (status == WEIR_OK && row && sqlite3_column_type(stmt, 0) != SQLITE_NULL) {
-        *out = sqlite3_column_int64(stmt, 0);
-    }
-    weir__sqlite_done(stmt);
-    return status;
-}
-
 static weir_status poll_in(sqlite_conn *conn, const sqlite_times *now, store_poll *poll,
                            weir_error *err)
 {
-    sqlite3_stmt *stmt = NULL;
-    bool row = false;
-    weir_status status = poll_least(conn, sql_poll_routed, 0, &poll->routed_least, err);
+    bool found = false;
+    weir_status status =
+        weir__sqlite_get_int(conn, sql_poll_routed, NULL, 0, &found, &poll->routed_least, err);
     if (status == WEIR_OK) {
-        status = poll_least(conn, sql_poll_router_end, now->machine_us, &poll->router_end_us, err);
+        status = weir__sqlite_get_int(conn, sql_poll_router_end, &now->machine_us, 1, &found,
+                                      &poll->router_end_us, err);
         poll->router_end_us = weir__sqlite_held_until(now, poll->router_end_us);
-    }
-    if (status == WEIR_OK) {
-        status = weir__sqlite_statement(conn, sql_poll_lanes, &stmt, err);
     }
     if (status != WEIR_OK) {
         return status;
     }
-    weir__sqlite_bind_str(stmt, 1, poll->lane);
-    for (;;) {
-        status = weir__sqlite_step(conn, stmt, &row, err);
-        if (status != WEIR_OK || !row) {
-            break;
-        }
-        status = poll_lane(conn, weir__sqlite_column_str(stmt, 0), sqlite3_column_int(stmt, 1) != 0,
-                           now, poll, err);
-        if (status != WEIR_OK) {
-            break;
-        }
+    sqlite_cursor cursor = weir__cursor_open(conn, sql_poll_lanes, err);
+    weir__cursor_bind_text(&cursor, 1, poll->lane);
+    while (weir__cursor_next(&cursor)) {
+        weir__cursor_fail(&cursor, poll_lane(conn, weir__cursor_text(&cursor, 0),
+                                             weir__cursor_bool(&cursor, 1), now, poll, err));
     }
-    weir__sqlite_done(stmt);
-    return status;
+    return weir__cursor_end(&cursor);
 }
 
 weir_status weir__sqlite_poll(weir_store *base, store_poll *poll, weir_error *err)
@@ -640,19 +504,12 @@ weir_status weir__sqlite_poll(weir_store *base, store_poll *poll, weir_error *er
 weir_status weir__sqlite_stats_targets(sqlite_store *s, sqlite_conn *conn, store_stats *out,
                                        weir_error *err)
 {
-    sqlite3_stmt *stmt = NULL;
-    bool row = false;
     (void)s;
-    weir_status status = weir__sqlite_statement(conn, sql_stats_targets, &stmt, err);
-    if (status != WEIR_OK) {
-        return status;
+    sqlite_cursor cursor = weir__cursor_open(conn, sql_stats_targets, err);
+    if (weir__cursor_next(&cursor)) {
+        out->targets = weir__cursor_i64(&cursor, 0);
+        out->blocked = weir__cursor_i64(&cursor, 1);
+        out->parked = weir__cursor_i64(&cursor, 2);
     }
-    status = weir__sqlite_step(conn, stmt, &row, err);
-    if (status == WEIR_OK && row) {
-        out->targets = sqlite3_column_int64(stmt, 0);
-        out->blocked = sqlite3_column_int64(stmt, 1);
-        out->parked = sqlite3_column_int64(stmt, 2);
-    }
-    weir__sqlite_done(stmt);
-    return status;
+    return weir__cursor_end(&cursor);
 }

@@ -10,14 +10,6 @@
 
 /* ---- derive.c ------------------------------------------------------------------------------ */
 
-/* Runs a statement to its end with integers as its parameters ?1, ?2, ... */
-weir_status weir__sqlite_run_ints(sqlite_conn *conn, const char *sql, const int64_t *values,
-                                  size_t count, weir_error *err);
-/* The first column of the first row, with integers as parameters; *found false: no row, *out as it
- * was. */
-weir_status weir__sqlite_get_int(sqlite_conn *conn, const char *sql, const int64_t *values,
-                                 size_t count, bool *found, int64_t *out, weir_error *err);
-
 /* What a target's row says about its subscriptions. */
 typedef struct sqlite_derived {
     bool behind;

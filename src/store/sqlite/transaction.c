@@ -47,9 +47,7 @@ static weir_status fail_busy(const sqlite_store *s, int64_t deadline_us, const c
 
 static weir_status run_plain(sqlite_conn *conn, const char *sql, weir_error *err)
 {
-    sqlite3_stmt *stmt = NULL;
-    const weir_status status = weir__sqlite_statement(conn, sql, &stmt, err);
-    return status != WEIR_OK ? status : weir__sqlite_run(conn, stmt, err);
+    return weir__sqlite_run_ints(conn, sql, NULL, 0, err);
 }
 
 /* ---- the writer slot ---------------------------------------------------------------------- */
@@ -101,21 +99,15 @@ int64_t weir__sqlite_clock(sqlite_store *s, int64_t seen_us)
 
 weir_status weir__sqlite_row_read(sqlite_store *s, sqlite_conn *conn, weir_error *err)
 {
-    sqlite3_stmt *stmt = NULL;
-    bool row = false;
-    weir_status status = weir__sqlite_statement(conn, sql_store_row, &stmt, err);
-    if (status != WEIR_OK) {
-        return status;
+    weir_status status = WEIR_OK;
+    sqlite_cursor cursor = weir__cursor_open(conn, sql_store_row, err);
+    if (!weir__cursor_next(&cursor)) {
+        status = weir__cursor_end(&cursor);
+        return status != WEIR_OK
+                   ? status
+                   : weir__fail(err, WEIR_ECORRUPT, "the store has lost its own row in weir_store");
     }
-    status = weir__sqlite_step(conn, stmt, &row, err);
-    if (status != WEIR_OK) {
-        return status;
-    }
-    if (!row) {
-        status = weir__fail(err, WEIR_ECORRUPT, "the store has lost its own row in weir_store");
-        goto out;
-    }
-    const int64_t schema = sqlite3_column_int64(stmt, 0);
+    const int64_t schema = weir__cursor_i64(&cursor, 0);
     if (schema != s->schema->version) {
         status =
             weir__fail(err, WEIR_ENEWER,
@@ -125,24 +117,23 @@ weir_status weir__sqlite_row_read(sqlite_store *s, sqlite_conn *conn, weir_error
         weir__error_detail(err,
                            "A newer version of Weir has upgraded the store; restart this program "
                            "with that version.");
-        goto out;
+        weir__cursor_fail(&cursor, status);
+        return weir__cursor_end(&cursor);
     }
-    const int64_t clock_us = sqlite3_column_int64(stmt, 1);
-    const int64_t base = sqlite3_column_int64(stmt, 2);
-    const int64_t last = sqlite3_column_int64(stmt, 4);
-    const int64_t last_us = sqlite3_column_int64(stmt, 5);
+    const int64_t clock_us = weir__cursor_i64(&cursor, 1);
+    const int64_t base = weir__cursor_i64(&cursor, 2);
+    const int64_t last = weir__cursor_i64(&cursor, 4);
+    const int64_t last_us = weir__cursor_i64(&cursor, 5);
     *conn->row = (sqlite_row){
         .clock_us = clock_us > last_us ? clock_us : last_us,
         .head = last,
         .next = (last > base ? last : base) + 1,
-        .version_base = sqlite3_column_int64(stmt, 3),
+        .version_base = weir__cursor_i64(&cursor, 3),
         /* Fences begin again in a store that was restored; this differs. Only compared with what
          * the same process was given. */
-        .token = (int64_t)(weir__str_hash(weir__sqlite_column_str(stmt, 6)) >> 1) | 1,
+        .token = (int64_t)(weir__str_hash(weir__cursor_text(&cursor, 6)) >> 1) | 1,
     };
-out:
-    weir__sqlite_done(stmt);
-    return status;
+    return weir__cursor_end(&cursor);
 }
 
 /* ---- writing ------------------------------------------------------------------------------ */
@@ -228,9 +219,10 @@ weir_status weir__sqlite_write_begin_until(sqlite_store *s, uint32_t flags, int6
     }
     if (status == WEIR_OK) {
         s->database.deadline_us = deadline_us;
-        status = weir__sqlite_files_check(s, SQLITE_FILES_COUNT, err);
+        int64_t written_ns = 0;
+        status = weir__sqlite_files_check(s, SQLITE_FILES_COUNT, &written_ns, err);
         if (status == WEIR_OK) {
-            status = weir__seal_running(s, err);
+            status = weir__seal_running(s, written_ns, err);
         }
         /* Only now: a file that was overwritten looks damaged as well, and that says less. */
         if (status == WEIR_OK) {
@@ -261,7 +253,7 @@ weir_status weir__sqlite_write_begin(sqlite_store *s, uint32_t flags, sqlite_con
     return weir__sqlite_write_begin_until(s, flags, weir__sqlite_deadline(s), conn, now_us, err);
 }
 
-static weir_status commit(sqlite_store *s, bool *changed, weir_error *err)
+static weir_status transaction_commit(sqlite_store *s, bool *changed, weir_error *err)
 {
     sqlite_conn *conn = &s->writer;
     weir_status status = WEIR_OK;
@@ -272,13 +264,7 @@ static weir_status commit(sqlite_store *s, bool *changed, weir_error *err)
     weir__sqlite_statements_reset(conn); /* an open cursor would keep the transaction's locks */
     *changed = sqlite3_total_changes64(conn->db) != s->changes_before;
     if (*changed && !s->events_written) {
-        sqlite3_stmt *stmt = NULL;
-        status = weir__sqlite_statement(conn, sql_store_clock, &stmt, err);
-        if (status != WEIR_OK) {
-            return status;
-        }
-        (void)sqlite3_bind_int64(stmt, 1, s->now_us);
-        status = weir__sqlite_run(conn, stmt, err);
+        status = weir__sqlite_run_ints(conn, sql_store_clock, &s->now_us, 1, err);
         if (status != WEIR_OK) {
             return status;
         }
@@ -303,7 +289,7 @@ weir_status weir__sqlite_write_end(sqlite_store *s, weir_status status, bool wak
     bool changed = false;
 
     if (status == WEIR_OK) {
-        status = commit(s, &changed, err);
+        status = transaction_commit(s, &changed, err);
     }
     if (status != WEIR_OK) {
         changed = false;
@@ -386,7 +372,8 @@ weir_status weir__sqlite_read_begin(sqlite_store *s, sqlite_conn **conn, weir_er
 {
     sqlite_conn *taken = NULL;
     /* The database alone: a WAL that was taken away is the writers' business. */
-    weir_status changed = weir__sqlite_files_check(s, 1, err);
+    int64_t written_ns = 0;
+    weir_status changed = weir__sqlite_files_check(s, 1, &written_ns, err);
     if (changed == WEIR_OK) {
         changed = refuse_changed(s, err);
     }

@@ -18,24 +18,15 @@ enum { NAMES_BYTES_MAX = 256 }; /* of the reactions named in the message */
 static weir_status least_at(sqlite_conn *conn, int64_t reaction, const weir_str *value,
                             int64_t *out, weir_error *err)
 {
-    sqlite3_stmt *stmt = NULL;
-    bool row = false;
-    weir_status status = weir__sqlite_statement(
-        conn, value == NULL ? sql_unhandled_at_any : sql_unhandled_at, &stmt, err);
-    if (status != WEIR_OK) {
-        return status;
-    }
-    sqlite3_bind_int64(stmt, 1, reaction);
+    bool found = false;
+    sqlite_cursor cursor =
+        weir__cursor_open(conn, value == NULL ? sql_unhandled_at_any : sql_unhandled_at, err);
+    weir__cursor_bind_i64(&cursor, 1, reaction);
     if (value != NULL) {
-        weir__sqlite_bind_str(stmt, 2, *value);
+        weir__cursor_bind_text(&cursor, 2, *value);
     }
-    status = weir__sqlite_step(conn, stmt, &row, err);
-    if (status == WEIR_OK) {
-        const bool none = !row || sqlite3_column_type(stmt, 0) == SQLITE_NULL;
-        *out = none ? INT64_MAX : sqlite3_column_int64(stmt, 0);
-    }
-    weir__sqlite_done(stmt);
-    return status;
+    *out = INT64_MAX;
+    return weir__cursor_get_int(&cursor, &found, out);
 }
 
 /* Up to where every event of the stream that the reaction listens to is handled, when that is one
@@ -92,9 +83,8 @@ static weir_status reaction_holds(sqlite_conn *conn, const sqlite_definition *de
                                   int64_t stream_row, weir_str stream, bool *holds, weir_error *err)
 {
     const store_reaction *r = &definition->reaction;
-    sqlite3_stmt *stmt = NULL;
     int64_t from = 0, version = 0;
-    bool found = false, row = false;
+    bool found = false;
     *holds = false;
     if (!weir__pattern_matches(definition->source, stream)) {
         return WEIR_OK;
@@ -103,45 +93,29 @@ static weir_status reaction_holds(sqlite_conn *conn, const sqlite_definition *de
     if (status == WEIR_OK) {
         status = weir__sqlite_version_after(conn, stream_row, from, &found, &version, err);
     }
-    if (status == WEIR_OK && found) {
-        status = weir__sqlite_statement(conn, sql_unhandled_events, &stmt, err);
-    }
     if (status != WEIR_OK || !found) {
         return status;
     }
-    sqlite3_bind_int64(stmt, 1, stream_row);
-    sqlite3_bind_int64(stmt, 2, version);
-    while (!*holds) {
-        status = weir__sqlite_step(conn, stmt, &row, err);
-        if (status != WEIR_OK || !row) {
-            break;
-        }
-        const weir_str name = weir__sqlite_column_str(stmt, 1);
+    sqlite_cursor cursor = weir__cursor_open(conn, sql_unhandled_events, err);
+    weir__cursor_bind_i64(&cursor, 1, stream_row);
+    weir__cursor_bind_i64(&cursor, 2, version);
+    while (!*holds && weir__cursor_next(&cursor)) {
+        const weir_str name = weir__cursor_text(&cursor, 1);
         if (weir__sqlite_definition_wants(definition, stream, name)) {
-            status = is_unhandled(conn, r, sqlite3_column_int64(stmt, 0), name, holds, err);
-            if (status != WEIR_OK) {
-                break;
-            }
+            weir__cursor_fail(
+                &cursor, is_unhandled(conn, r, weir__cursor_i64(&cursor, 0), name, holds, err));
         }
     }
-    weir__sqlite_done(stmt);
-    return status;
+    return weir__cursor_end(&cursor);
 }
 
 static weir_status read_reactions(sqlite_conn *conn, sqlite_ids *ids, weir_error *err)
 {
-    sqlite3_stmt *stmt = NULL;
-    bool row = false;
-    weir_status status = weir__sqlite_statement(conn, sql_unhandled_reactions, &stmt, err);
-    while (status == WEIR_OK) {
-        status = weir__sqlite_step(conn, stmt, &row, err);
-        if (status != WEIR_OK || !row) {
-            break;
-        }
-        status = weir__sqlite_ids_add(ids, sqlite3_column_int64(stmt, 0), err);
+    sqlite_cursor cursor = weir__cursor_open(conn, sql_unhandled_reactions, err);
+    while (weir__cursor_next(&cursor)) {
+        weir__cursor_fail(&cursor, weir__sqlite_ids_add(ids, weir__cursor_i64(&cursor, 0), err));
     }
-    weir__sqlite_done(stmt);
-    return status;
+    return weir__cursor_end(&cursor);
 }
 
 /* Adds a name to a list that is shown to people, as far as there is room. */

@@ -42,27 +42,23 @@ typedef struct beat {
 
 static weir_status write_row(sqlite_conn *conn, const char *sql, const beat *b, weir_error *err)
 {
-    sqlite3_stmt *stmt = NULL;
-    const weir_status status = weir__sqlite_statement(conn, sql, &stmt, err);
-    if (status != WEIR_OK) {
-        return status;
+    sqlite_cursor cursor = weir__cursor_open(conn, sql, err);
+    weir__cursor_bind_text(&cursor, 1, b->worker->name);
+    weir__cursor_bind_text(&cursor, 2, b->worker->host);
+    weir__cursor_bind_i64(&cursor, 3, b->worker->pid);
+    weir__cursor_bind_text(&cursor, 4, (weir_str){ b->lanes.ptr, b->lanes.len });
+    weir__cursor_bind_text(&cursor, 5, (weir_str){ b->known.ptr, b->known.len });
+    weir__cursor_bind_i64(&cursor, 6, b->worker->draining ? 1 : 0);
+    weir__cursor_bind_i64(&cursor, 7, b->now.store_us);
+    weir__cursor_bind_i64(&cursor, 8, b->until_us);
+    weir__cursor_bind_text(&cursor, 9, b->worker->metrics);
+    if (sqlite3_bind_parameter_count(cursor.stmt) >= 10) {
+        weir__cursor_bind_i64(&cursor, 10, b->now.machine_us - STORE_WORKER_KEPT_US);
     }
-    weir__sqlite_bind_str(stmt, 1, b->worker->name);
-    weir__sqlite_bind_str(stmt, 2, b->worker->host);
-    sqlite3_bind_int64(stmt, 3, b->worker->pid);
-    weir__sqlite_bind_str(stmt, 4, (weir_str){ b->lanes.ptr, b->lanes.len });
-    weir__sqlite_bind_str(stmt, 5, (weir_str){ b->known.ptr, b->known.len });
-    sqlite3_bind_int64(stmt, 6, b->worker->draining ? 1 : 0);
-    sqlite3_bind_int64(stmt, 7, b->now.store_us);
-    sqlite3_bind_int64(stmt, 8, b->until_us);
-    weir__sqlite_bind_str(stmt, 9, b->worker->metrics);
-    if (sqlite3_bind_parameter_count(stmt) >= 10) {
-        sqlite3_bind_int64(stmt, 10, b->now.machine_us - STORE_WORKER_KEPT_US);
-    }
-    return weir__sqlite_run(conn, stmt, err);
+    return weir__cursor_run(&cursor);
 }
 
-static weir_status renew(sqlite_conn *conn, const beat *b, weir_error *err)
+static weir_status beat_renew(sqlite_conn *conn, const beat *b, weir_error *err)
 {
     const weir_status status = write_row(conn, sql_worker_renew, b, err);
     return status == WEIR_OK && sqlite3_changes64(conn->db) == 0
@@ -70,15 +66,11 @@ static weir_status renew(sqlite_conn *conn, const beat *b, weir_error *err)
                : status;
 }
 
-static weir_status gone(sqlite_conn *conn, weir_str name, weir_error *err)
+static weir_status beat_gone(sqlite_conn *conn, weir_str name, weir_error *err)
 {
-    sqlite3_stmt *stmt = NULL;
-    const weir_status status = weir__sqlite_statement(conn, sql_worker_gone, &stmt, err);
-    if (status != WEIR_OK) {
-        return status;
-    }
-    weir__sqlite_bind_str(stmt, 1, name);
-    return weir__sqlite_run(conn, stmt, err);
+    sqlite_cursor cursor = weir__cursor_open(conn, sql_worker_gone, err);
+    weir__cursor_bind_text(&cursor, 1, name);
+    return weir__cursor_run(&cursor);
 }
 
 weir_status weir__sqlite_worker_beat(weir_store *base, const store_worker *worker, int64_t lease_us,
@@ -98,7 +90,7 @@ weir_status weir__sqlite_worker_beat(weir_store *base, const store_worker *worke
         goto out;
     }
     b.until_us = weir__sqlite_later(b.now.machine_us, lease_us);
-    status = lease_us != 0 ? renew(conn, &b, err) : gone(conn, worker->name, err);
+    status = lease_us != 0 ? beat_renew(conn, &b, err) : beat_gone(conn, worker->name, err);
     if (status == WEIR_OK) {
         const int64_t which[] = { b.now.machine_us - STORE_WORKER_KEPT_US,
                                   STORE_WORKERS_FORGOTTEN_MAX };
@@ -173,59 +165,44 @@ static weir_status decode_known(weir_str array, weir_arena *arena, store_worker 
     return WEIR_OK;
 }
 
-static weir_status read_worker(sqlite3_stmt *stmt, const sqlite_times *now, weir_arena *arena,
-                               store_worker *out, weir_error *err)
+static weir_status read_worker(sqlite_cursor *cursor, const sqlite_times *now, weir_arena *arena,
+                               store_worker *out)
 {
-    *out = (store_worker){ .id = sqlite3_column_int64(stmt, 0),
-                           .name = weir__sqlite_column_copy(stmt, 1, arena),
-                           .host = weir__sqlite_column_copy(stmt, 2, arena),
-                           .pid = sqlite3_column_int64(stmt, 3),
-                           .since_us = sqlite3_column_int64(stmt, 6),
-                           .until_us = weir__sqlite_held_until(now, sqlite3_column_int64(stmt, 7)),
-                           .draining = sqlite3_column_int(stmt, 8) != 0,
-                           .holds = sqlite3_column_int64(stmt, 9),
-                           .metrics = weir__sqlite_column_copy(stmt, 10, arena) };
-    if (out->name.ptr == NULL || out->host.ptr == NULL || out->metrics.ptr == NULL) {
-        return weir__fail(err, WEIR_ENOMEM, "could not copy a worker");
-    }
-    const weir_status status = decode_lanes(weir__sqlite_column_str(stmt, 4), arena, out, err);
-    return status == WEIR_OK ? decode_known(weir__sqlite_column_str(stmt, 5), arena, out, err)
+    *out = (store_worker){ .id = weir__cursor_i64(cursor, 0),
+                           .name = weir__cursor_copy(cursor, 1, arena),
+                           .host = weir__cursor_copy(cursor, 2, arena),
+                           .pid = weir__cursor_i64(cursor, 3),
+                           .since_us = weir__cursor_i64(cursor, 6),
+                           .until_us = weir__sqlite_held_until(now, weir__cursor_i64(cursor, 7)),
+                           .draining = weir__cursor_bool(cursor, 8),
+                           .holds = weir__cursor_i64(cursor, 9),
+                           .metrics = weir__cursor_copy(cursor, 10, arena) };
+    const weir_status status = decode_lanes(weir__cursor_text(cursor, 4), arena, out, cursor->err);
+    return status == WEIR_OK ? decode_known(weir__cursor_text(cursor, 5), arena, out, cursor->err)
                              : status;
 }
 
-/* The rows, one after another in `found`; their texts and lists in the list's arena. */
 static weir_status workers_in(sqlite_conn *conn, const sqlite_times *now, store_worker_list *list,
-                              weir_buffer *found, weir_error *err)
+                              weir_error *err)
 {
-    sqlite3_stmt *stmt = NULL;
-    bool row = true;
-    weir_status status = weir__sqlite_statement(conn, sql_workers_list, &stmt, err);
-    if (status != WEIR_OK) {
-        return status;
-    }
-    sqlite3_bind_int64(stmt, 1, now->machine_us - STORE_WORKER_KEPT_US);
-    sqlite3_bind_int64(stmt, 2, now->machine_us);
-    sqlite3_bind_int64(stmt, 3, list->count_holds ? 1 : 0);
-    while (status == WEIR_OK) {
+    weir_buffer found = { 0 };
+    sqlite_cursor cursor = weir__cursor_open(conn, sql_workers_list, err);
+    weir__cursor_bind_i64(&cursor, 1, now->machine_us - STORE_WORKER_KEPT_US);
+    weir__cursor_bind_i64(&cursor, 2, now->machine_us);
+    weir__cursor_bind_i64(&cursor, 3, list->count_holds ? 1 : 0);
+    while (weir__cursor_next(&cursor)) {
         store_worker worker = { 0 };
-        status = weir__sqlite_step(conn, stmt, &row, err);
-        if (status != WEIR_OK || !row) {
-            break;
-        }
-        status = read_worker(stmt, now, &list->arena, &worker, err);
-        if (status == WEIR_OK && !weir__buffer_add(found, &worker, sizeof worker)) {
-            status = weir__fail(err, WEIR_ENOMEM, "could not allocate the list of workers");
-        }
+        weir__cursor_fail(&cursor, read_worker(&cursor, now, &list->arena, &worker));
+        weir__cursor_collect(&cursor, &found, &worker, sizeof worker);
     }
-    weir__sqlite_done(stmt);
-    return status;
+    return weir__cursor_keep(&cursor, &found, sizeof *list->workers, &list->arena, &list->workers,
+                             &list->workers_count);
 }
 
 weir_status weir__sqlite_workers(weir_store *base, store_worker_list *list, weir_error *err)
 {
     sqlite_store *s = (sqlite_store *)base;
     sqlite_conn *conn = NULL;
-    weir_buffer found = { 0 };
     sqlite_times now = { 0 };
 
     weir__arena_reset(&list->arena);
@@ -237,19 +214,8 @@ weir_status weir__sqlite_workers(weir_store *base, store_worker_list *list, weir
     }
     status = weir__sqlite_read_times(s, conn, &now, err);
     if (status == WEIR_OK) {
-        status = workers_in(conn, &now, list, &found, err);
+        status = workers_in(conn, &now, list, err);
     }
     weir__sqlite_read_end(s, conn);
-    if (status == WEIR_OK && found.len > 0) {
-        store_worker *workers = weir__arena_alloc(&list->arena, found.len);
-        if (workers == NULL) {
-            status = weir__fail(err, WEIR_ENOMEM, "could not allocate the list of workers");
-        } else {
-            memcpy(workers, found.ptr, found.len);
-            list->workers = workers;
-            list->workers_count = found.len / sizeof *workers;
-        }
-    }
-    weir__buffer_free(&found);
     return status;
 }
