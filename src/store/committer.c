@@ -27,7 +27,8 @@
  * two take turns.
  *
  * Names are compared by hash, NAME_BITS apart: a false match only makes a caller wait for the next
- * batch.
+ * batch, or lets a batch have a name more than the store likes (ops->batch_names_max), which then
+ * makes two transactions of it.
  *
  * THREADS  `mu` guards everything below it. It is never held over a store call, nor while anybody
  * is woken: a caller that wakes up finds its answer in its own record and needs no lock. (With a
@@ -129,6 +130,15 @@ static bool names_empty(const name_set *set)
         any |= set->words[i];
     }
     return any == 0;
+}
+
+static size_t names_count(const name_set *set)
+{
+    size_t count = 0;
+    for (size_t i = 0; i < NAME_WORDS; i++) {
+        count += (size_t)__builtin_popcountll(set->words[i]);
+    }
+    return count;
 }
 
 static bool names_meet(const name_set *set, const waiter *w)
@@ -377,6 +387,18 @@ static waiter *appoint_locked(committer *c) WEIR_REQUIRES(c->mu)
     return NULL;
 }
 
+/* Whether a batch with these names has room for those of one more caller. */
+static bool names_fit_locked(const committer *c, const name_set *names, const waiter *w)
+    WEIR_REQUIRES(c->mu)
+{
+    name_set both = *names;
+    if (c->store->ops->batch_names_max == 0) {
+        return true;
+    }
+    names_add(&both, w);
+    return names_count(&both) <= c->store->ops->batch_names_max;
+}
+
 /* The leader's batch: itself and whom it may take. */
 static size_t take_batch_locked(committer *c, waiter *self, waiter **waiters, store_append **batch)
     WEIR_REQUIRES(c->mu)
@@ -390,7 +412,7 @@ static size_t take_batch_locked(committer *c, waiter *self, waiter **waiters, st
     while (count < COMMITTER_BATCH_CALLERS_MAX && events < COMMITTER_BATCH_EVENTS_MAX &&
            bytes < COMMITTER_BATCH_BYTES_MAX) {
         waiter *w = before == NULL ? c->front : before->next;
-        if (w == NULL) {
+        if (w == NULL || !names_fit_locked(c, &self->flight->names, w)) {
             break;
         }
         if (names_meet(&passed, w)) {

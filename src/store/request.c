@@ -533,6 +533,10 @@ weir_status weir__append_prepare(prepared_append *out, const weir_append_request
     if (status == WEIR_OK) {
         status = key_changes_add(out, &streams, &r, err);
     }
+    if (status == WEIR_OK && streams.count > STORE_APPEND_STREAMS_MAX) {
+        status = weir__fail(err, WEIR_EINVAL, "append names %zu streams, allowed 1 to %d",
+                            streams.count, STORE_APPEND_STREAMS_MAX);
+    }
     if (status != WEIR_OK) {
         return status;
     }

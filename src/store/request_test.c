@@ -174,7 +174,7 @@ static void streams_are_distinct_expectations_first_then_by_first_event(void **s
 static void C05_many_streams_are_told_apart(void **state)
 {
     (void)state;
-    enum { COUNT = 5000 };
+    enum { COUNT = STORE_APPEND_STREAMS_MAX };
     static char names[COUNT][8];
     static weir_new_event events[COUNT * 2];
     static const weir_new_event *pointers[COUNT * 2];
@@ -192,6 +192,35 @@ static void C05_many_streams_are_told_apart(void **state)
     for (uint32_t i = 0; i < COUNT * 2; i++) {
         assert_int_equal(p.append.events[i].stream_index, i % COUNT);
     }
+    weir__prepared_free(&p);
+}
+
+static void C05_more_streams_than_allowed_are_refused(void **state)
+{
+    (void)state;
+    enum { COUNT = STORE_APPEND_STREAMS_MAX + 1 };
+    static char names[COUNT][8];
+    static weir_new_event events[COUNT];
+    static const weir_new_event *pointers[COUNT];
+    prepared_append p;
+    weir_error err;
+    for (int i = 0; i < COUNT; i++) {
+        (void)snprintf(names[i], sizeof names[i], "s-%d", i);
+        events[i] = event(names[i], "x", "1", NULL);
+        pointers[i] = &events[i];
+    }
+    const weir_expectation guard = { WEIR_EXPECTATION_INIT, .stream = weir__str("guard") };
+    const weir_expectation *guards[] = { &guard };
+    weir_append_request r = { WEIR_APPEND_REQUEST_INIT, .events = pointers, .events_count = COUNT };
+    assert_int_equal(prepare(&p, &r, &err), WEIR_EINVAL);
+    assert_non_null(strstr(err.message, "1001 streams, allowed 1 to 1000"));
+    weir__prepared_free(&p);
+    r.events_count = COUNT - 1;
+    assert_int_equal(prepare(&p, &r, &err), WEIR_OK);
+    weir__prepared_free(&p);
+    r.expectations = guards; /* a stream without an event is one more */
+    r.expectations_count = 1;
+    assert_int_equal(prepare(&p, &r, &err), WEIR_EINVAL);
     weir__prepared_free(&p);
 }
 
@@ -439,6 +468,7 @@ int main(int argc, char **argv)
         cmocka_unit_test(an_append_without_a_correlation_gets_one_fresh_one_for_all_its_events),
         cmocka_unit_test(streams_are_distinct_expectations_first_then_by_first_event),
         cmocka_unit_test(C05_many_streams_are_told_apart),
+        cmocka_unit_test(C05_more_streams_than_allowed_are_refused),
         cmocka_unit_test(C05_more_events_than_allowed_are_refused),
         cmocka_unit_test(C10_more_key_changes_than_allowed_are_refused),
         cmocka_unit_test(C05_an_append_has_at_most_64_MiB),

@@ -66,6 +66,7 @@ typedef struct store_watch store_watch;
 enum {
     STORE_NAME_BYTES_MAX = 512,
     STORE_APPEND_EVENTS_MAX = 100000,
+    STORE_APPEND_STREAMS_MAX = 1000, /* all of them may have to be locked at once */
     STORE_APPEND_BYTES_MAX = 64 * 1024 * 1024,
     STORE_APPEND_KEYS_MAX = 1000, /* changes of reserved keys in one append: each needs a lock */
     STORE_PAYLOAD_BYTES_DEFAULT = 1024 * 1024,
@@ -682,6 +683,8 @@ typedef struct weir_store_ops {
     const char *scheme;
     uint32_t group_commit; /* how many transactions of collected callers may run at once; 0: do not
                               collect, it does not pay */
+    uint32_t batch_names_max; /* how many different streams and keys the callers of one of them may
+                                 name together; 0: any number. One caller by himself may have more */
 
     /* Never fails on a store that is half open; NULL is not passed. */
     void (*close)(weir_store *s);
@@ -689,7 +692,8 @@ typedef struct weir_store_ops {
     /* The store's time, in microseconds. */
     weir_status (*now)(weir_store *s, int64_t *now_us, weir_error *err);
 
-    /* APPEND. Judges `count` appends in order, each seeing those before it, in one transaction.
+    /* APPEND. Judges `count` appends in order, each seeing those before it, in one transaction;
+     * those that name more than batch_names_max streams and keys in several, one after the other.
      * Post: WEIR_OK: committed; every append has its own status and, when that is not WEIR_OK, its
      * err filled and nothing of it written. Otherwise nothing was written for anybody and the
      * appends' own fields are undefined: WEIR_EBUSY (no turn within busy_us), WEIR_EIO, ...
@@ -704,7 +708,8 @@ typedef struct weir_store_ops {
      * it is above `routed`, or above `at` of the subscription it belongs to, or has a work row.
      * Events at or below `since` are not. Then $closed is appended and the stream is closed, for
      * ever. DRY_RUN: judged, results as if, nothing written.
-     * Expired idempotency keys are removed here, a bounded number (64) per transaction. */
+     * Expired idempotency keys are removed by appends that have a key, a bounded number (64) per
+     * transaction. */
     weir_status (*append)(weir_store *s, store_append *const *appends, size_t count,
                           weir_error *err);
 

@@ -17,9 +17,8 @@ if [ "$kind" = postgres ]; then
     export WEIR_STORE=postgres:///lines
     insert() {
         psql -X -q -v ON_ERROR_STOP=1 -d lines -v data="$1" -v meta="$2" <<'END'
-WITH head AS (UPDATE weir.streams SET version = version + 1, last_id = nextval('weir.positions')
-               WHERE name = 'order-1' RETURNING version, last_id)
-INSERT INTO weir.events SELECT last_id, 'order-1', version, 'Placed', :'data', :'meta', now() FROM head;
+INSERT INTO weir.events SELECT nextval('weir.positions'), name, version + 1, 'Placed', :'data', :'meta', now()
+  FROM weir.streams WHERE name = 'order-1';
 END
     }
 else

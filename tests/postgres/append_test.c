@@ -6,6 +6,8 @@
  */
 #include "append_support.h"
 
+#include "store/postgres/postgres_private.h"
+
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -45,15 +47,15 @@ static void one_append_is_one_statement_and_so_is_a_batch(void **state)
     TEST_OK(t, run(s, m, 1, 0, &t->err));
     assert_int_equal(m[0].append.status, WEIR_OK);
     assert_int_equal(statements(t), 4);
-    for (int round = 0; round < 2; round++) { /* set-based, then in order: two name a stream */
-        for (int i = 0; i < 64; i++) {
+    for (int round = 0; round < 2; round++) { /* at once, then in order: two name a stream */
+        for (int i = 0; i < PG_APPEND_NAMES_MAX; i++) {
             make(&m[i], names[i], round == 0 ? WEIR_EXPECT_ANY : WEIR_EXPECT_EXISTS, 0, "A");
         }
         if (round == 1) {
-            make(&m[63], names[0], WEIR_EXPECT_EXISTS, 0, "A");
+            make(&m[PG_APPEND_NAMES_MAX - 1], names[0], WEIR_EXPECT_EXISTS, 0, "A");
         }
-        TEST_OK(t, run(s, m, 64, STORE_APPEND_NOWAIT, &t->err));
-        for (int i = 0; i < 64; i++) {
+        TEST_OK(t, run(s, m, PG_APPEND_NAMES_MAX, STORE_APPEND_NOWAIT, &t->err));
+        for (int i = 0; i < PG_APPEND_NAMES_MAX; i++) {
             assert_int_equal(m[i].append.status, WEIR_OK);
         }
         assert_int_equal(statements(t), 5 + round);
@@ -195,7 +197,7 @@ static void C05_a_commit_has_as_many_events_as_it_likes(void **state)
     pg_test *t = *state;
     weir_store *s = test_store(t);
     one_commit_of(t, s, 5000, 1);
-    one_commit_of(t, s, 5000, 5000); /* 4,999 of them new: more than are locked one by one */
+    one_commit_of(t, s, 5000, 1000); /* as many streams as an append has */
     one_commit_of(t, s, 70000, 10);  /* more than a statement has parameters */
     assert_int_equal(test_number(t->conn,
                                  "SELECT count(*) FROM (SELECT id - lag(id) OVER (ORDER BY id) AS "

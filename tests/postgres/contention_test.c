@@ -211,7 +211,7 @@ static void C10_a_reserved_key_that_is_held_makes_one_append_busy(void **state)
     PGconn *user = test_connect(t);
     made m[2];
     test_exec(user,
-              "BEGIN; SELECT * FROM %s.append(0, 0, 0, '{0}', '{}', '{}', '{1}', '{owner}', '{0}',"
+              "BEGIN; SELECT * FROM %s.append_any(0, 0, 0, '{0}', '{}', '{}', '{1}', '{owner}', '{0}',"
               " '{0}', '{1}', '{A}', '{1}', '{\"{}\"}', '{1}', '{email}', '{1}')",
               t->schema);
     make(&m[0], "wants", WEIR_EXPECT_ANY, 0, "A");
@@ -228,6 +228,72 @@ static void C10_a_reserved_key_that_is_held_makes_one_append_busy(void **state)
     TEST_OK(t, run(s, m, 1, 0, &t->err));
     assert_int_equal(m[0].append.status, WEIR_ETAKEN);
     assert_string_equal(m[0].err.stream, "owner");
+}
+
+/* ---- waiting holds nothing ------------------------------------------------------------------- */
+
+/* One append of an event to each of two streams, or the same as the effects of a settle. */
+typedef struct couple {
+    weir *w;
+    const char *streams[2];
+    weir_status status;
+    weir_error err;
+} couple;
+
+static void *append_couple(void *arg)
+{
+    couple *c = arg;
+    const weir_new_event e[2] = {
+        { WEIR_NEW_EVENT_INIT, .stream = weir__str(c->streams[0]), .name = weir__str("A") },
+        { WEIR_NEW_EVENT_INIT, .stream = weir__str(c->streams[1]), .name = weir__str("A") },
+    };
+    const weir_new_event *events[] = { &e[0], &e[1] };
+    const weir_append_request r = { WEIR_APPEND_REQUEST_INIT, .events = events, .events_count = 2 };
+    c->status = weir_append(c->w, &r, NULL, &c->err);
+    return NULL;
+}
+
+/* Until somebody waits for a lock. */
+static void await_waiter(pg_test *t)
+{
+    const int64_t until = test_mono_us() + 60000000;
+    while (test_number(t->conn, "SELECT count(*) FROM pg_locks WHERE NOT granted") == 0) {
+        assert_true(test_mono_us() < until);
+    }
+}
+
+/* Whoever waits for one of its streams has locked none of the others meanwhile, whichever comes
+ * first by name: a stranger who wants one of those is not delayed by somebody he has nothing in
+ * common with. */
+static void C13_an_append_that_waits_for_a_stream_holds_no_other(void **state)
+{
+    static const char *const free_streams[] = { "a-free", "z-free" };
+    pg_test *t = *state;
+    weir *patient = test_weir(t), *stranger = test_weir(t);
+    PGconn *user = test_connect(t);
+    for (size_t i = 0; i < 2; i++) {
+        couple c = { .w = patient, .streams = { free_streams[i], "held" } };
+        weir_error err = { 0 };
+        pthread_t thread;
+        weir_status stranger_status = WEIR_OK;
+        test_exec(user, "BEGIN");
+        TEST_OK(t, append_by(stranger, user, "held", "", NULL, &t->err));
+        assert_int_equal(pthread_create(&thread, NULL, append_couple, &c), 0);
+        await_waiter(t);
+        for (int k = 0; k < 20 && stranger_status == WEIR_OK; k++) {
+            stranger_status = append_by(stranger, NULL, free_streams[i], "", NULL, &err);
+        }
+        test_exec(user, "COMMIT");
+        pthread_join(thread, NULL);
+        if (stranger_status != WEIR_OK) {
+            fail_msg("%s: %s", free_streams[i], err.message);
+        }
+        TEST_OK(t, c.status);
+        assert_int_equal(
+            test_number(t->conn, "SELECT count(*) FROM %s.events WHERE stream = '%s'", t->schema,
+                        free_streams[i]),
+            21);
+    }
 }
 
 /* ---- races --------------------------------------------------------------------------------- */
@@ -378,6 +444,7 @@ int main(int argc, char **argv)
     static const struct CMUnitTest tests[] = {
         PG_TEST(opposite_orders_do_not_deadlock),
         PG_TEST(C13_a_held_stream_delays_nobody_else),
+        PG_TEST(C13_an_append_that_waits_for_a_stream_holds_no_other),
         PG_TEST(a_lock_that_is_held_for_too_long_is_busy),
         PG_TEST(C10_a_reserved_key_that_is_held_makes_one_append_busy),
         PG_TEST(C06_any_never_conflicts_under_contention),

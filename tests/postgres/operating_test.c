@@ -347,12 +347,11 @@ static void check_finds_what_is_wrong(void **state)
     } faults[] = {
         { "positions", "SELECT setval('%s.positions', 1)" },
         { "positions", "UPDATE %s.safe SET position = 1000000" },
-        { "streams", "DELETE FROM %s.streams WHERE name = 'a'" },
-        { "streams", "UPDATE %s.streams SET last_id = last_id + 1 WHERE name = 'a'" },
-        { "streams", "UPDATE %s.streams SET closed = true WHERE name = 'a'" },
-        { "streams", "UPDATE %s.streams SET version = version + 1 WHERE name = 'a'" },
-        { "streams", "INSERT INTO %s.streams VALUES ('b', 0, 1, now(), now())" },
-        { "versions", "UPDATE %s.streams SET version = 0 WHERE name = 'a'" },
+        { "streams", "UPDATE %s.events SET name = '$closed' WHERE stream = 'a' AND version = 1" },
+        { "streams", "INSERT INTO %s.truncated VALUES ('a', 3)" },
+        { "streams", "INSERT INTO %s.truncated VALUES ('b', 0)" },
+        { "versions", "INSERT INTO %s.truncated VALUES ('a', 1)" },
+        { "versions", "UPDATE %s.events SET version = 7 WHERE stream = 'a' AND version = 2" },
         { "versions", "DELETE FROM %s.events WHERE stream = 'a' AND version = 1" },
         { "versions", "DELETE FROM %s.events WHERE stream = 'a' AND version = 0" },
         { "order", "UPDATE %s.events SET id = 500 WHERE stream = 'a' AND version = 0" },
@@ -396,7 +395,7 @@ static void check_finds_what_is_wrong(void **state)
                   "CREATE SCHEMA %s_kept; CREATE TABLE %s_kept.sequence AS SELECT last_value FROM "
                   "%s.positions",
                   t->schema, t->schema, t->schema);
-        static const char *const tables[] = { "events",  "streams",       "keys",
+        static const char *const tables[] = { "events",  "truncated",     "keys",
                                               "targets", "subscriptions", "work",
                                               "parked",  "reactions",     "safe" };
         for (size_t k = 0; k < sizeof tables / sizeof tables[0]; k++) {

@@ -3,11 +3,12 @@
  * Method: real processes that create and upgrade at once; a schema after this one is
  * pretended (weir__postgres_open_schema); a role without rights of its own tries everything.
  */
-#include "pg_support.h"
+#include "append_support.h"
 
 #include "store/postgres/check_server.h"
 #include "store/postgres/postgres_private.h"
 
+#include <pthread.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -16,20 +17,21 @@
 
 enum { PROCESSES = 16, URL_BYTES = TEST_URL_BYTES + 128 };
 
-enum { NEXT = 3 }; /* the version after this one; main sees to it that it is */
+enum { NEXT = 4 }; /* the version after this one; main sees to it that it is */
 
 /* What the next version adds: a table, a column with a default, an index. The functions are
  * replaced. The steps up to today's are put before it by main. */
 static pg_schema_step steps_to_next[] = {
     { .version = 0 },
+    { .version = 0 },
     { .version = NEXT,
       .change = "CREATE TABLE weir.made_up (x integer NOT NULL);"
                 "INSERT INTO weir.made_up VALUES (3);"
-                "ALTER TABLE weir.streams ADD COLUMN colour text NOT NULL DEFAULT 'none';"
-                "CREATE INDEX streams_colour ON weir.streams (colour);" },
+                "ALTER TABLE weir.snapshots ADD COLUMN colour text NOT NULL DEFAULT 'none';"
+                "CREATE INDEX snapshots_colour ON weir.snapshots (colour);" },
 };
 static const pg_schema schema_next = {
-    .version = NEXT, .client_least = 1, .steps = steps_to_next, .steps_count = 2
+    .version = NEXT, .client_least = 1, .steps = steps_to_next, .steps_count = 3
 };
 static const pg_schema_step steps_broken[] = {
     { .version = NEXT,
@@ -108,7 +110,7 @@ static void sixteen_processes_at_once_upgrade_once(void **state)
     assert_int_equal(open_at_once(t, &schema_next), PROCESSES);
     assert_int_equal(test_number(t->conn, "SELECT count(*) FROM \"%s\".made_up", t->schema), 1);
     assert_int_equal(test_number(t->conn, "SELECT schema FROM \"%s\".store", t->schema), NEXT);
-    assert_string_equal(test_text(t->conn, "SELECT colour FROM \"%s\".streams", t->schema), "none");
+    assert_int_equal(test_number(t->conn, "SELECT count(colour) FROM \"%s\".snapshots", t->schema), 0);
 }
 
 static void an_upgrade_that_fails_leaves_what_was_there(void **state)
@@ -159,7 +161,7 @@ static void an_older_store_is_not_read_before_it_is_upgraded(void **state)
     (void)test_store(t);
     o.open_flags = WEIR_OPEN_READONLY;
     TEST_IS(t, try_open(t, &o, &schema_next), WEIR_EMISUSE);
-    assert_non_null(strstr(t->err.message, "schema 2"));
+    assert_non_null(strstr(t->err.message, "schema 3"));
     assert_int_equal(test_number(t->conn, "SELECT schema FROM \"%s\".store", t->schema), NEXT - 1);
 }
 
@@ -246,26 +248,54 @@ static void a_store_without_workers_and_their_counts_gets_them(void **state)
     weir__buffer_free(&sql);
 }
 
+/* The top of the sources. */
+static const char *source(void)
+{
+    const char *top = getenv("WEIR_SOURCE");
+    return top == NULL ? "." : top;
+}
+
+/* A database of its own with the store that the create.sql of a schema makes; *url is static. */
+static const char *kept_database(pg_test *t, const char *name, int schema)
+{
+    static char url[URL_BYTES];
+    char command[URL_BYTES + 512];
+    const char *bin = getenv("WEIR_TEST_PG_BIN");
+    assert_non_null(bin);
+    test_exec(t->conn, "CREATE DATABASE %s", name);
+    (void)snprintf(url, sizeof url, "%s&dbname=%s", test_server(), name);
+    (void)snprintf(command, sizeof command,
+                   "'%s/psql' -X -q -v ON_ERROR_STOP=1 -d '%s' -f "
+                   "'%s/tests/postgres/schema-%d/create.sql' >/dev/null",
+                   bin, url, source(), schema);
+    assert_int_equal(system(command), 0);
+    return url;
+}
+
 static void a_store_without_locks_gets_them(void **state)
 {
     pg_test *t = *state;
     store_options o = test_options(t);
     weir_arena arena = { 0 };
     store_lock lock = { 0 };
-    (void)test_store(t);
-    test_exec(t->conn,
-              "DROP FUNCTION \"%s\".lock_take; DROP TABLE \"%s\".locks;"
-              "DROP SEQUENCE \"%s\".lock_fences; UPDATE \"%s\".store SET schema = 1",
-              t->schema, t->schema, t->schema, t->schema);
-    TEST_IS(t, try_flags(t, WEIR_OPEN_READONLY), WEIR_EMISUSE);
+    o.path = weir__str(kept_database(t, "kept_without_locks", 1));
+    o.schema = weir__str("");
+    PGconn *conn = PQconnectdb(o.path.ptr);
+    test_exec(conn, "DROP FUNCTION weir.lock_take; DROP TABLE weir.locks; DROP SEQUENCE weir.lock_fences");
+    PQfinish(conn);
+    o.open_flags = WEIR_OPEN_READONLY;
+    TEST_IS(t, try_open(t, &o, &weir__pg_schema_current), WEIR_EMISUSE);
     o.open_flags = WEIR_OPEN_EXISTING;
     weir_store *s = test_store_with(t, &o);
     TEST_OK(
         t, s->ops->lock_take(s, weir__str("n"), weir__str("me"), 60000000, &arena, &lock, &t->err));
     assert_int_equal(lock.fence, 1);
     assert_as_made(t, s);
-    assert_int_equal(try_flags(t, WEIR_OPEN_READONLY), WEIR_OK);
+    o.open_flags = WEIR_OPEN_READONLY;
+    TEST_OK(t, try_open(t, &o, &weir__pg_schema_current));
     weir__arena_free(&arena);
+    test_store_close(t, s);
+    test_exec(t->conn, "DROP DATABASE kept_without_locks");
 }
 
 static void a_name_with_spaces_and_capitals_is_a_schema(void **state)
@@ -299,30 +329,6 @@ static void a_table_of_somebody_elses_is_refused_and_left_alone(void **state)
 
 /* ---- what schema 1 was ---------------------------------------------------------------------- */
 
-/* The top of the sources. */
-static const char *source(void)
-{
-    const char *top = getenv("WEIR_SOURCE");
-    return top == NULL ? "." : top;
-}
-
-/* A database of its own with the store that create.sql makes; *url is static. */
-static const char *kept_database(pg_test *t, const char *name)
-{
-    static char url[URL_BYTES];
-    char command[URL_BYTES + 512];
-    const char *bin = getenv("WEIR_TEST_PG_BIN");
-    assert_non_null(bin);
-    test_exec(t->conn, "CREATE DATABASE %s", name);
-    (void)snprintf(url, sizeof url, "%s&dbname=%s", test_server(), name);
-    (void)snprintf(command, sizeof command,
-                   "'%s/psql' -X -q -v ON_ERROR_STOP=1 -d '%s' -f "
-                   "'%s/tests/postgres/schema-1/create.sql' >/dev/null",
-                   bin, url, source());
-    assert_int_equal(system(command), 0);
-    return url;
-}
-
 /* Clients of schema 1 name a lease by its fence alone, and are told that this is not enough. */
 static void assert_old_client_is_refused(pg_test *t, const store_options *o)
 {
@@ -342,7 +348,7 @@ static void the_kept_schema_1_becomes_what_a_new_store_is(void **state)
 {
     pg_test *t = *state;
     store_options o = test_options(t);
-    o.path = weir__str(kept_database(t, "kept_as_it_is"));
+    o.path = weir__str(kept_database(t, "kept_as_it_is", 1));
     o.schema = weir__str("");
     weir_store *s = test_store_with(t, &o);
     assert_as_made(t, s); /* today's client has upgraded it */
@@ -356,7 +362,7 @@ static void a_kept_store_is_upgraded_by_the_next_version_too(void **state)
     pg_test *t = *state;
     weir_store *s = NULL;
     store_options o = test_options(t);
-    o.path = weir__str(kept_database(t, "kept_upgraded"));
+    o.path = weir__str(kept_database(t, "kept_upgraded", 2));
     o.schema = weir__str("");
     /* The client of the next schema upgrades, and works. */
     TEST_OK(t, weir__postgres_open_schema(&s, &o, &schema_next, &t->err));
@@ -366,6 +372,172 @@ static void a_kept_store_is_upgraded_by_the_next_version_too(void **state)
     (void)test_put(t, s, "order-1", "Paid");
     s->ops->close(s);
     test_exec(t->conn, "DROP DATABASE kept_upgraded");
+}
+
+/* ---- upgrading a store that is in use ------------------------------------------------------------ */
+
+enum { KEPT_STREAMS = 300 };
+
+/* As clients of schema 1 and 2 write: an append of three events with an idempotency key and a reserved
+ * one, a stream that is closed, and many streams at once. */
+static void write_by_old_rules(PGconn *conn)
+{
+    test_exec(conn,
+              "SELECT weir.append(0, 0, 9000000000000, '{0}', '{k}', ARRAY[repeat(E'\\x07', 32)::bytea],"
+              " '{1}', '{order-1}', '{1}', '{0}', '{1,1,1}', '{A,B,C}', '{1,2,3}', "
+              " '{\"{}\",\"{}\",\"{}\"}', '{1}', '{email}', '{1}');"
+              "SELECT weir.append(0, 0, 0, '{0}', '{}', '{}', '{1}', '{done-1}', '{0}', '{0}', '{1}', "
+              " '{A}', '{1}', '{\"{}\"}', '{}', '{}', '{}');"
+              "SELECT weir.append(0, 0, 0, '{3}', '{}', '{}', '{1}', '{done-1}', '{0}', '{0}', '{1}', "
+              " '{$closed}', '{1}', '{\"{}\"}', '{}', '{}', '{}');"
+              "SELECT weir.append(0, 0, 0, '{0}', '{}', '{}', array_fill(1, ARRAY[n]), "
+              " ARRAY(SELECT 's-' || i FROM generate_series(1, n) AS i), array_fill(0, ARRAY[n]), "
+              " array_fill(0::bigint, ARRAY[n]), ARRAY(SELECT generate_series(1, n)), "
+              " array_fill('A'::text, ARRAY[n]), array_fill('{}'::json, ARRAY[n]), "
+              " array_fill('{}'::json, ARRAY[n]), '{}', '{}', '{}') FROM (VALUES (%d)) AS v (n)",
+              KEPT_STREAMS);
+}
+
+static int64_t count_streams(pg_test *t, weir_store *s)
+{
+    store_streams_chunk chunk = { 0 };
+    weir_str after = { .ptr = "" };
+    char last[STORE_NAME_BYTES_MAX];
+    int64_t count = 0;
+    do {
+        const store_streams_query q = { .after = after, .limit = 100 };
+        TEST_OK(t, s->ops->streams(s, &q, &chunk, &t->err));
+        count += (int64_t)chunk.streams_count;
+        memcpy(last, chunk.scanned_to.ptr, chunk.scanned_to.len);
+        after = (weir_str){ .ptr = last, .len = chunk.scanned_to.len };
+    } while (chunk.more);
+    weir__arena_free(&chunk.arena);
+    return count;
+}
+
+typedef struct upgrade {
+    store_options options;
+    weir_store *store;
+    weir_status status;
+    weir_error err;
+} upgrade;
+
+static void *upgrade_run(void *arg)
+{
+    upgrade *u = arg;
+    u->status =
+        weir__postgres_open_schema(&u->store, &u->options, &weir__pg_schema_current, &u->err);
+    return NULL;
+}
+
+static void await_waiting(pg_test *t, int count)
+{
+    assert_true(test_wait(t->conn, 60, "SELECT count(*) >= %d FROM pg_locks WHERE NOT granted", count));
+}
+
+/* An upgrade begins while a client of the schema before is in the middle of a transaction, and another
+ * one calls while the upgrade waits for that. The first one counts; the second one has written nothing
+ * and is told so, and so is every call after it. */
+static void upgrade_in_use(pg_test *t, int schema)
+{
+    char name[32];
+    (void)snprintf(name, sizeof name, "kept_in_use_%d", schema);
+    const char *url = kept_database(t, name, schema);
+    upgrade u = { .options = test_options(t) };
+    pthread_t thread;
+    PGconn *old[2];
+    u.options.path = weir__str(url);
+    u.options.schema = weir__str("");
+    for (size_t i = 0; i < 2; i++) {
+        old[i] = PQconnectdb(url);
+        test_exec(old[i], "PREPARE one AS SELECT append_index, status, first_version, position, other "
+                          "FROM weir.append_one($1, 0, $2, 0, 0, 'A', '{}', '{}')");
+    }
+    if (schema > 1) {
+        test_exec(t->conn, "DROP ROLE IF EXISTS kept_writer; CREATE ROLE kept_writer");
+        test_exec(old[0], "SELECT weir.grant_role('kept_writer', 'writer')");
+    }
+    write_by_old_rules(old[0]);
+    test_exec(old[0], "EXECUTE one(16, 'new-1'); EXECUTE one(0, 'new-1')");
+    test_exec(old[1], "EXECUTE one(16, 'new-2')");
+
+    test_exec(old[0], "BEGIN; EXECUTE one(0, 'order-1')");
+    assert_int_equal(pthread_create(&thread, NULL, upgrade_run, &u), 0);
+    await_waiting(t, 1);
+    assert_int_equal(PQsendQuery(old[1], "EXECUTE one(0, 'order-1')"), 1);
+    await_waiting(t, 2);
+    test_exec(old[0], "COMMIT");
+    pthread_join(thread, NULL);
+    TEST_OK(t, u.status);
+    PGresult *result = PQgetResult(old[1]);
+    assert_int_equal(PQresultStatus(result), PGRES_FATAL_ERROR);
+    PQclear(result);
+    assert_null(PQgetResult(old[1]));
+    const int64_t events = test_number(old[0], "SELECT count(*) FROM weir.events");
+    assert_int_equal(events, 3 + 2 + KEPT_STREAMS + 2 + 1 + 1);
+    for (size_t i = 0; i < 2; i++) {
+        (void)test_refused(old[i], "EXECUTE one(16, 'order-1')");
+        (void)test_refused(old[i], "EXECUTE one(0, 'fresh')");
+        (void)test_refused(old[i],
+                           "SELECT append_index FROM weir.append(0, 0, 0, '{0}', '{}', '{}', '{1}', "
+                           "'{order-1}', '{0}', '{0}', '{1}', '{A}', '{1}', '{\"{}\"}', '{}', '{}', "
+                           "'{}')");
+    }
+    assert_int_equal(test_number(old[0], "SELECT count(*) FROM weir.events"), events);
+
+    /* Everything is as it was, by the new rules. */
+    weir_store *s = u.store;
+    made m;
+    assert_as_made(t, s);
+    weir_buffer told = { 0 };
+    TEST_OK(t, s->ops->check(s, collect, &told, &t->err));
+    assert_int_equal(told.len, 0);
+    assert_int_equal(count_streams(t, s), 1 + 1 + KEPT_STREAMS + 2);
+    make(&m, "order-1", WEIR_EXPECT_EXACT, 2, "D");
+    TEST_OK(t, run(s, &m, 1, 0, &t->err));
+    assert_int_equal(m.append.status, WEIR_ECONFLICT);
+    assert_int_equal(m.err.actual, 3);
+    make(&m, "order-1", WEIR_EXPECT_EXACT, 3, "D");
+    TEST_OK(t, run(s, &m, 1, 0, &t->err));
+    assert_int_equal(m.append.status, WEIR_OK);
+    assert_int_equal(m.streams[0].last, 4);
+    make(&m, "done-1", WEIR_EXPECT_ANY, 0, "D");
+    TEST_OK(t, run(s, &m, 1, STORE_APPEND_NOWAIT, &t->err));
+    assert_int_equal(m.append.status, WEIR_ECLOSED);
+    make(&m, "order-1", WEIR_EXPECT_NONE, 0, "A");
+    make_key(&m, "k", 7);
+    TEST_OK(t, run(s, &m, 1, 0, &t->err));
+    assert_int_equal(m.append.status, WEIR_OK);
+    assert_true(m.append.replayed);
+    assert_int_equal(m.streams[0].last, 2);
+    make(&m, "order-2", WEIR_EXPECT_ANY, 0, "A");
+    m.change = (store_key_change){ .key = weir__str("email"), .change = WEIR_KEY_RESERVE };
+    m.append.key_changes = &m.change;
+    m.append.key_changes_count = 1;
+    TEST_OK(t, run(s, &m, 1, 0, &t->err));
+    assert_int_equal(m.append.status, WEIR_ETAKEN);
+    assert_string_equal(m.err.stream, "order-1");
+    if (schema > 1) {
+        assert_string_equal(
+            test_text(old[0], "SELECT string_agg(p.proname, ' ' ORDER BY p.proname) FROM pg_proc AS p "
+                              "WHERE p.pronamespace = 'weir'::regnamespace AND p.proname ~ '^append_' "
+                              "AND has_function_privilege('kept_writer', p.oid, 'EXECUTE')"),
+            "append_any append_batch append_one");
+    }
+    s->ops->close(s);
+    PQfinish(old[0]);
+    PQfinish(old[1]);
+    test_exec(t->conn, "DROP DATABASE %s", name);
+}
+
+static void C06_a_store_of_schema_1_is_upgraded_while_it_is_in_use(void **state)
+{
+    upgrade_in_use(*state, 1);
+}
+
+static void C06_a_store_of_schema_2_is_upgraded_while_it_is_in_use(void **state)
+{
+    upgrade_in_use(*state, 2);
 }
 
 /* ---- facts do not change -------------------------------------------------------------------- */
@@ -396,7 +568,7 @@ static void C12_events_of_an_upgraded_store_refuse_to_be_changed(void **state)
 {
     pg_test *t = *state;
     store_options o = test_options(t);
-    const char *url = kept_database(t, "kept_immutable");
+    const char *url = kept_database(t, "kept_immutable", 1);
     o.path = weir__str(url);
     o.schema = weir__str("");
     weir_store *s = test_store_with(t, &o);
@@ -554,7 +726,7 @@ static void a_granted_role_works_and_writes_no_table(void **state)
         { "TRUNCATE \"", "\".events" },
         { "SELECT nextval('\"", "\".positions')" },
         { "SELECT setval('\"", "\".positions', 1)" },
-        { "UPDATE \"", "\".streams SET version = 0" },
+        { "INSERT INTO \"", "\".truncated VALUES ('s', 0)" },
         { "DELETE FROM \"", "\".keys" },
         { "UPDATE \"", "\".targets SET fence = 0" },
         { "UPDATE \"", "\".store SET epoch = ''" },
@@ -657,6 +829,8 @@ int main(int argc, char **argv)
         PG_TEST(a_table_of_somebody_elses_is_refused_and_left_alone),
         PG_TEST(the_kept_schema_1_becomes_what_a_new_store_is),
         PG_TEST(a_kept_store_is_upgraded_by_the_next_version_too),
+        PG_TEST(C06_a_store_of_schema_1_is_upgraded_while_it_is_in_use),
+        PG_TEST(C06_a_store_of_schema_2_is_upgraded_while_it_is_in_use),
         PG_TEST(C12_events_refuse_to_be_changed_even_by_a_superuser),
         PG_TEST(C12_events_of_an_upgraded_store_refuse_to_be_changed),
         PG_TEST(a_role_without_rights_is_told_what_to_do),
@@ -667,7 +841,8 @@ int main(int argc, char **argv)
         PG_TEST(an_upgrade_gives_workers_the_rights_to_what_it_adds),
     };
     assert_int_equal(weir__pg_schema_current.version, NEXT - 1);
-    assert_int_equal(weir__pg_schema_current.steps_count, 1);
+    assert_int_equal(weir__pg_schema_current.steps_count, 2);
     steps_to_next[0] = weir__pg_schema_current.steps[0];
+    steps_to_next[1] = weir__pg_schema_current.steps[1];
     return test_main(argc, argv, tests, sizeof tests / sizeof tests[0]);
 }

@@ -184,8 +184,8 @@ static void a_taken_key_names_an_owner_of_512_bytes(void **state)
     assert_string_equal(t->err.stream, name);
 }
 
-/* A stream that was written around its head: judged by its events, as an append would be. */
-static void an_event_behind_the_heads_back_is_a_conflict_of_the_effect(void **state)
+/* A stream that was written without holding it: judged by its events, as an append would be. */
+static void an_event_behind_its_back_is_a_conflict_of_the_effect(void **state)
 {
     pg_test *t = *state;
     const work w = give_work(t, "t");
@@ -227,8 +227,8 @@ static void a_settle_that_loses_its_lease_inside_its_transaction_writes_nothing(
     settle.advances = &advance;
     settle.advances_count = 1;
 
-    /* It looks at the fence, which is its own, and then waits for the head. */
-    test_exec(holder, "BEGIN; SELECT 1 FROM %s.streams WHERE name = 'order-1' FOR UPDATE",
+    /* It looks at the fence, which is its own, and then waits for the stream. */
+    test_exec(holder, "BEGIN; SELECT pg_advisory_xact_lock(%s.append_hash(0, 'order-1'))",
               t->schema);
     begin_beside(&thread, run_settle, &x);
     assert_true(somebody_waits(t));
@@ -241,7 +241,7 @@ static void a_settle_that_loses_its_lease_inside_its_transaction_writes_nothing(
     nothing_is_wrong(t, w.s);
 }
 
-static void a_settle_that_waits_for_a_busy_head_delays_no_router(void **state)
+static void a_settle_that_waits_for_a_busy_stream_delays_no_router(void **state)
 {
     pg_test *t = *state;
     const work w = give_work(t, "t");
@@ -255,7 +255,7 @@ static void a_settle_that_waits_for_a_busy_head_delays_no_router(void **state)
     settle_effect(&settle, &e);
     const int64_t next = test_put(t, w.s, "order-2", "Placed");
 
-    test_exec(holder, "BEGIN; SELECT 1 FROM %s.streams WHERE name = 'order-1' FOR UPDATE",
+    test_exec(holder, "BEGIN; SELECT pg_advisory_xact_lock(%s.append_hash(0, 'order-1'))",
               t->schema);
     begin_beside(&thread, run_settle, &x);
     assert_true(somebody_waits(t));
@@ -290,7 +290,7 @@ static void an_effect_on_a_stream_that_stays_held_is_busy_and_not_unknown(void *
     store_settle settle = settle_of(&w);
     effect_init(&e, "order-1", WEIR_EXPECT_ANY, 0);
     settle_effect(&settle, &e);
-    test_exec(holder, "BEGIN; SELECT 1 FROM %s.streams WHERE name = 'order-1' FOR UPDATE",
+    test_exec(holder, "BEGIN; SELECT pg_advisory_xact_lock(%s.append_hash(0, 'order-1'))",
               t->schema);
     TEST_IS(t, s->ops->settle(s, &settle, &t->err), WEIR_EBUSY);
     settle.sql = no_sql;
@@ -588,7 +588,7 @@ static void a_settle_whose_backend_is_killed_is_unknown_and_leaves_nothing(void 
     beside thread;
     effect_init(&e, "order-1", WEIR_EXPECT_ANY, 0);
     settle_effect(&settle, &e);
-    test_exec(holder, "BEGIN; SELECT 1 FROM %s.streams WHERE name = 'order-1' FOR UPDATE",
+    test_exec(holder, "BEGIN; SELECT pg_advisory_xact_lock(%s.append_hash(0, 'order-1'))",
               t->schema);
     begin_beside(&thread, run_settle, &x);
     assert_true(somebody_waits(t));
@@ -690,9 +690,9 @@ int main(int argc, char **argv)
         PG_TEST(keeping_a_lease_and_extending_it_are_one_statement_each),
         PG_TEST(a_refused_effect_leaves_nothing_and_says_what_it_met),
         PG_TEST(a_taken_key_names_an_owner_of_512_bytes),
-        PG_TEST(an_event_behind_the_heads_back_is_a_conflict_of_the_effect),
+        PG_TEST(an_event_behind_its_back_is_a_conflict_of_the_effect),
         PG_TEST(a_settle_that_loses_its_lease_inside_its_transaction_writes_nothing),
-        PG_TEST(a_settle_that_waits_for_a_busy_head_delays_no_router),
+        PG_TEST(a_settle_that_waits_for_a_busy_stream_delays_no_router),
         PG_TEST(an_effect_on_a_stream_that_stays_held_is_busy_and_not_unknown),
         PG_TEST(a_stale_fence_writes_nothing_on_any_verb),
         PG_TEST(own_sql_is_atomic_with_the_watermark),

@@ -1,17 +1,18 @@
-/* append.c - appending: one call of weir.append or weir.append_one, and reading what it answers.
+/* append.c - appending: one call of a function of append_functions.sql, and reading what it answers.
  *
  * INVARIANTS
  *   (1) One append, and one batch of them, is one statement: judging and writing happen in the
- *       database (append_functions.sql).
- *   (2) What the unique index on events refuses (somebody wrote an event without moving the head)
- *       is not the caller's error: the same statement is run once more, looking at the events as
- *       well, and then it is a conflict with the version that is there, for the one concerned.
+ *       database.
+ *   (2) What the unique index on events refuses (somebody wrote an event without holding its stream)
+ *       is not the caller's error: the same is tried again, and then it is judged by what is there.
  *   (3) A statement without an answer is WEIR_EUNKNOWN. It is not repeated here: the committer does
  *       that, under a key.
- *   (4) At most half of the pool's connections wait for somebody's lock; an append that finds no
+ *   (4) Nobody waits for a name while it holds another. Whoever meets one that is held lets go of
+ *       everything, waits for that one alone, and then tries the others. Only an append with many
+ *       names, or one that was unlucky PG_APPEND_ROUNDS_MAX times, waits for all in order.
+ *   (5) At most half of the pool's connections wait for somebody's name; an append that finds no
  *       place looks now and then instead. So a stream that is held for long never stops the others.
- *   (5) Whether a batch can be judged set-based is decided here, where it is cheap to see: see
- *       `options` in append_functions.sql.
+ *   (6) A transaction has at most PG_APPEND_NAMES_MAX names, but for an append with more.
  */
 #include "base/assert.h"
 #include "base/clock.h"
@@ -24,14 +25,14 @@
 #include <string.h>
 
 enum {
-    SET_BASED_NAMES_MAX = 1 << 16, /* streams and keys of one batch that are compared */
-    NAMES_SHOWN_BYTES_MAX = 256,   /* of the reactions named in a message             */
+    NAMES_SHOWN_BYTES_MAX = 256, /* of the reactions named in a message */
     ATTEMPTS_MAX = 4,
     LOOK_AGAIN_US_FIRST = 1000,
     LOOK_AGAIN_US_MAX = 20 * 1000,
 };
 
-/* The columns of the statements in append.sql. */
+/* The columns of append_one and of append_any in append.sql. */
+enum { ONE_STATUS, ONE_VERSION, ONE_POSITION, ONE_CREATED };
 enum {
     COLUMN_APPEND,
     COLUMN_STREAM,
@@ -40,114 +41,9 @@ enum {
     COLUMN_FIRST,
     COLUMN_LAST,
     COLUMN_POSITION,
-    COLUMN_EXPECTED,
-    COLUMN_ACTUAL, /* of a success: the time of its events */
+    COLUMN_CREATED,
     COLUMN_OTHER,
 };
-
-/* ---- how a batch can be judged ------------------------------------------------------------- */
-
-/* A name that the appends of a batch have in common, or not. */
-typedef struct seen_name {
-    weir_str name;
-    bool alone; /* whoever named it must stay the only one */
-} seen_name;
-
-typedef struct seen_names {
-    seen_name *slots; /* owned; open-addressed, capacity a power of two */
-    size_t capacity;
-} seen_names;
-
-/* false: another append has this name, and one of them needs it for itself. */
-static bool see(seen_names *seen, weir_str name, bool alone)
-{
-    size_t i = (size_t)weir__str_hash(name) & (seen->capacity - 1);
-    while (seen->slots[i].name.len != 0) {
-        if (weir__str_equal(seen->slots[i].name, name)) {
-            return !alone && !seen->slots[i].alone;
-        }
-        i = (i + 1) & (seen->capacity - 1);
-    }
-    seen->slots[i] = (seen_name){ .name = name, .alone = alone };
-    return true;
-}
-
-static bool plain(const store_append *a)
-{
-    return a->key_changes_count == 0 &&
-           (a->flags & (STORE_APPEND_CLOSE | STORE_APPEND_DRY_RUN)) == 0;
-}
-
-/* Whether what becomes of one append depends on the success of the one before. */
-static bool chained(store_append *const *appends, size_t count)
-{
-    for (size_t i = 1; i < count; i++) {
-        if ((appends[i]->flags & STORE_APPEND_CHAIN) != 0) {
-            return true;
-        }
-    }
-    return false;
-}
-
-static bool streams_apart(seen_names *seen, store_append *const *appends, size_t count)
-{
-    for (size_t i = 0; i < count; i++) {
-        const store_append *a = appends[i];
-        for (size_t k = 0; k < a->streams_count; k++) {
-            /* Events mostly come in the order of their streams: look there first. */
-            bool has_event = false;
-            for (size_t e = 0; e < a->events_count && !has_event; e++) {
-                has_event = a->events[(k + e) % a->events_count].stream_index == k;
-            }
-            const bool alone = a->streams[k].expect != WEIR_EXPECT_ANY || !has_event;
-            if (!see(seen, a->streams[k].name, alone)) {
-                return false;
-            }
-        }
-    }
-    return true;
-}
-
-static bool keys_apart(seen_names *seen, store_append *const *appends, size_t count)
-{
-    for (size_t i = 0; i < count; i++) {
-        if (appends[i]->key.len > 0 && !see(seen, appends[i]->key, true)) {
-            return false;
-        }
-    }
-    return true;
-}
-
-/* Whether all can be judged at once. false is never wrong, only slower. */
-static bool set_based(store_append *const *appends, size_t count)
-{
-    size_t names = count;
-    for (size_t i = 0; i < count; i++) {
-        if (!plain(appends[i])) {
-            return false;
-        }
-        names += appends[i]->streams_count;
-    }
-    if (count == 1) {
-        return true;
-    }
-    if (names > SET_BASED_NAMES_MAX) {
-        return false;
-    }
-    seen_names seen = { .capacity = 16 };
-    while (seen.capacity < 2 * names) {
-        seen.capacity *= 2;
-    }
-    seen.slots = weir__calloc(seen.capacity, sizeof *seen.slots);
-    if (seen.slots == NULL) {
-        return false;
-    }
-    bool apart = streams_apart(&seen, appends, count);
-    memset(seen.slots, 0, seen.capacity * sizeof *seen.slots);
-    apart = apart && keys_apart(&seen, appends, count);
-    weir__free(seen.slots);
-    return apart;
-}
 
 /* ---- parameters ---------------------------------------------------------------------------- */
 
@@ -271,12 +167,9 @@ static void add_key_changes(pg_params *p, store_append *const *appends, size_t c
     weir__pg_array_end(p);
 }
 
-int32_t weir__pg_append_params(pg_params *p, const pg_store *s, store_append *const *appends,
-                               size_t count, int32_t options, int64_t wait_us)
+void weir__pg_append_params(pg_params *p, const pg_store *s, store_append *const *appends,
+                            size_t count, int32_t options, int64_t wait_us, const pg_held *first)
 {
-    if ((options & (PG_APPEND_RECHECK | PG_APPEND_IN_ORDER)) == 0 && set_based(appends, count)) {
-        options |= PG_APPEND_SET_BASED | (chained(appends, count) ? PG_APPEND_ALL : 0);
-    }
     weir__pg_add_i32(p, options);
     weir__pg_add_i32(p, wait_ms(wait_us));
     weir__pg_add_i64(p, s->options.key_ttl_us);
@@ -284,7 +177,13 @@ int32_t weir__pg_append_params(pg_params *p, const pg_store *s, store_append *co
     add_streams(p, appends, count);
     add_events(p, appends, count);
     add_key_changes(p, appends, count);
-    return options;
+    if (first == NULL || first->kind == PG_HELD_NOTHING) {
+        weir__pg_add_null(p, PG_OID_INT4);
+        weir__pg_add_null(p, PG_OID_TEXT);
+    } else {
+        weir__pg_add_i32(p, first->kind);
+        weir__pg_add_text(p, (weir_str){ .ptr = first->name, .len = first->len });
+    }
 }
 
 /* ---- results ------------------------------------------------------------------------------ */
@@ -363,8 +262,8 @@ void weir__pg_append_refused(store_append *a, weir_status status, const pg_refus
                          (int)a->key.len, a->key.ptr);
         break;
     case WEIR_ETAKEN: {
-        const bool known = why->expected >= 0 && (size_t)why->expected < a->key_changes_count;
-        const weir_str key = known ? a->key_changes[why->expected].key : (weir_str){ .ptr = "" };
+        const bool known = why->place >= 0 && (size_t)why->place < a->key_changes_count;
+        const weir_str key = known ? a->key_changes[why->place].key : (weir_str){ .ptr = "" };
         (void)weir__fail(a->err, status, "key \"%.*s\" belongs to stream \"%.*s\"", (int)key.len,
                          key.ptr, (int)why->other.len, why->other.ptr);
         weir__error_stream(a->err, why->other);
@@ -395,17 +294,38 @@ void weir__pg_append_refused(store_append *a, weir_status status, const pg_refus
     }
 }
 
+static weir_status unreadable(weir_error *err)
+{
+    return weir__fail(err, WEIR_ECORRUPT, "the answer to an append cannot be read");
+}
+
 static weir_str text_or_empty(const PGresult *result, int row, int column)
 {
     const weir_str empty = { .ptr = "" };
     return weir__pg_null(result, row, column) ? empty : weir__pg_text(result, row, column);
 }
 
-weir_status weir__pg_append_results(const PGresult *result, store_append *const *appends,
-                                    size_t count, weir_error *err)
+static void hold(pg_held *held, int64_t kind, weir_str name)
 {
-    const int rows = pq.PQntuples(result);
+    *held = (pg_held){ .kind = (int32_t)kind, .len = name.len };
+    if (kind < PG_HELD_STREAM || kind > PG_HELD_RESERVED || name.len > sizeof held->name) {
+        held->kind = PG_HELD_NOTHING;
+        return;
+    }
+    memcpy(held->name, name.ptr, name.len);
+}
+
+weir_status weir__pg_append_results(const PGresult *result, int rows, store_append *const *appends,
+                                    size_t count, pg_held *held, bool *ended, weir_error *err)
+{
     size_t streams = 0; /* that still have no row */
+    held->kind = PG_HELD_NOTHING;
+    *ended = rows == 1 && weir__pg_i32(result, 0, COLUMN_APPEND) < 0;
+    if (*ended) {
+        hold(held, weir__pg_i64_or(result, 0, COLUMN_POSITION, -1),
+             text_or_empty(result, 0, COLUMN_OTHER));
+        return held->kind != PG_HELD_NOTHING ? WEIR_OK : unreadable(err);
+    }
     for (size_t i = 0; i < count; i++) {
         appends[i]->status = WEIR_OK;
         appends[i]->replayed = false;
@@ -418,22 +338,26 @@ weir_status weir__pg_append_results(const PGresult *result, store_append *const 
         const int32_t status = weir__pg_i32(result, row, COLUMN_STATUS);
         store_append *a = index >= 0 && (size_t)index < count ? appends[index] : NULL;
         if (a != NULL && status < 0 && status >= WEIR_EMISUSE) {
+            const pg_refusal why = { .stream_index = at,
+                                     .place = weir__pg_i64_or(result, row, COLUMN_POSITION, -1),
+                                     .actual = weir__pg_i64_or(result, row, COLUMN_LAST, -1),
+                                     .other = text_or_empty(result, row, COLUMN_OTHER) };
             streams -= a->streams_count;
-            weir__pg_append_refused(
-                a, (weir_status)status,
-                &(pg_refusal){ .stream_index = at,
-                               .expected = weir__pg_i64_or(result, row, COLUMN_EXPECTED, -1),
-                               .actual = weir__pg_i64_or(result, row, COLUMN_ACTUAL, -1),
-                               .other = text_or_empty(result, row, COLUMN_OTHER) });
+            weir__pg_append_refused(a, (weir_status)status, &why);
+            if (status == WEIR_EBUSY) {
+                hold(held, why.place, (weir_str){ .ptr = "" });
+            }
             continue;
         }
         if (a == NULL || status != 0 || at < 0 || (size_t)at >= a->streams_count) {
-            return weir__fail(err, WEIR_ECORRUPT, "the answer to an append cannot be read");
+            return unreadable(err);
         }
         a->streams[at].first = weir__pg_i64(result, row, COLUMN_FIRST);
         a->streams[at].last = weir__pg_i64(result, row, COLUMN_LAST);
         a->streams[at].id = weir__pg_i64(result, row, COLUMN_POSITION);
-        a->streams[at].created_us = weir__pg_i64_or(result, row, COLUMN_ACTUAL, 0);
+        a->streams[at].created_us = weir__pg_null(result, row, COLUMN_CREATED)
+                                        ? 0
+                                        : weir__pg_time_us(result, row, COLUMN_CREATED);
         a->replayed = weir__pg_bool(result, row, COLUMN_REPLAYED);
         streams--;
     }
@@ -441,22 +365,60 @@ weir_status weir__pg_append_results(const PGresult *result, store_append *const 
                         : weir__fail(err, WEIR_ECORRUPT, "the answer to an append is not complete");
 }
 
+/* The answer of append_one. */
+static weir_status take_one(const PGresult *result, store_append *a, weir_error *err)
+{
+    if (pq.PQntuples(result) != 1) {
+        return unreadable(err);
+    }
+    const int32_t status = weir__pg_i32(result, 0, ONE_STATUS);
+    a->status = WEIR_OK;
+    a->replayed = false;
+    a->alone = false;
+    if (status < 0 && status >= WEIR_EMISUSE) {
+        weir__pg_append_refused(
+            a, (weir_status)status,
+            &(pg_refusal){ .place = PG_HELD_STREAM,
+                           .actual = weir__pg_i64_or(result, 0, ONE_VERSION, -1),
+                           .other = { .ptr = "" } });
+        return WEIR_OK;
+    }
+    a->streams[0].first = a->streams[0].last = weir__pg_i64(result, 0, ONE_VERSION);
+    a->streams[0].id = weir__pg_i64(result, 0, ONE_POSITION);
+    a->streams[0].created_us = weir__pg_time_us(result, 0, ONE_CREATED);
+    return WEIR_OK;
+}
+
 /* ---- running ------------------------------------------------------------------------------ */
 
 static bool is_single_event(const store_append *a)
 {
-    return plain(a) && a->streams_count == 1 && a->events_count == 1 && a->key.len == 0;
+    return a->streams_count == 1 && a->events_count == 1 && a->key.len == 0 &&
+           a->key_changes_count == 0 &&
+           (a->flags & (STORE_APPEND_CLOSE | STORE_APPEND_DRY_RUN)) == 0;
 }
 
-/* What the one that has to give up first may wait for a lock, at least a millisecond; 0: in a batch
- * nobody waits. */
+static bool waits_for_nothing(store_append *const *appends)
+{
+    return (appends[0]->flags & STORE_APPEND_NOWAIT) != 0;
+}
+
+/* Whether what becomes of one append depends on the success of the one before. */
+static bool is_chained(store_append *const *appends, size_t count)
+{
+    for (size_t i = 1; i < count; i++) {
+        if ((appends[i]->flags & STORE_APPEND_CHAIN) != 0) {
+            return true;
+        }
+    }
+    return false;
+}
+
+/* What the one that has to give up first may wait for others, at least a millisecond. */
 static int64_t time_to_wait(const pg_store *s, store_append *const *appends, size_t count)
 {
     int64_t least_us = s->options.busy_us;
     const int64_t now_us = pg_mono_us();
-    if ((appends[0]->flags & STORE_APPEND_NOWAIT) != 0) {
-        return 0;
-    }
     for (size_t i = 0; i < count; i++) {
         if (appends[i]->deadline_us != 0 && appends[i]->deadline_us - now_us < least_us) {
             least_us = appends[i]->deadline_us - now_us;
@@ -476,28 +438,18 @@ int64_t weir__pg_append_us(store_append *const *appends, size_t count)
     return (int64_t)bytes;
 }
 
-static void add_single_event(pg_params *p, const store_append *a, int64_t wait_us)
+/* The unique index that a statement ran into, as the server's message names it in any language. */
+static bool ran_into_version(const weir_error *err)
 {
-    weir__pg_add_i32(p, (int32_t)a->flags);
-    weir__pg_add_i32(p, wait_ms(wait_us));
-    weir__pg_add_text(p, a->streams[0].name);
-    weir__pg_add_i32(p, a->streams[0].expect);
-    weir__pg_add_i64(p, a->streams[0].version);
-    weir__pg_add_text(p, a->events[0].name);
-    weir__pg_add_json(p, a->events[0].data);
-    weir__pg_add_json(p, a->events[0].meta);
+    return strcmp(err->store_code, "23505") == 0 &&
+           (strstr(err->message, "events_version") != NULL ||
+            strstr(err->message, "events_first") != NULL);
 }
 
-/* The unique index or the key that a statement ran into, as the server's message names it in any
- * language. */
-static bool ran_into(const weir_error *err, const char *constraint)
+/* A lock that was waited for in vain, or for which there was no memory. */
+static bool ran_into_locks(const weir_error *err)
 {
-    return strcmp(err->store_code, "23505") == 0 && strstr(err->message, constraint) != NULL;
-}
-
-static bool is_lock_timeout(const weir_error *err)
-{
-    return strcmp(err->store_code, "55P03") == 0;
+    return strcmp(err->store_code, "55P03") == 0 || strcmp(err->store_code, "53200") == 0;
 }
 
 /* How many events were written, and the last one's position. */
@@ -518,181 +470,283 @@ static int64_t written_events(store_append *const *appends, size_t count, int64_
     return events;
 }
 
-/* All were to be written or none (PG_APPEND_ALL): was it none? Then they are judged one by one. A
- * chain is rarely broken, and judging it at once is many times faster. */
-static bool chain_broken(const PGresult *result, store_append *const *appends, size_t count)
-{
-    const int rows = pq.PQntuples(result);
-    size_t streams = 0;
-    for (size_t i = 0; i < count; i++) {
-        streams += appends[i]->streams_count;
-    }
-    for (int row = 0; row < rows; row++) {
-        if (weir__pg_i32(result, row, COLUMN_STATUS) != 0) {
-            return true;
-        }
-    }
-    return (size_t)rows < streams;
-}
+/* The appends of one transaction. */
+typedef struct group {
+    pg_store *s;
+    store_append *const *appends;
+    size_t count;
+    int64_t until_us; /* when waiting is over */
+    int32_t options;  /* of append_any */
+    pg_held held;     /* to wait for; or what somebody held: see weir__pg_append_results */
+    bool ended;       /* the call ended with that, and nothing was judged */
+} group;
 
-/* One try at a batch: what is sent, and what came back. */
-typedef struct attempt {
-    pg_params params;
-    pg_heads heads;
-    PGresult *result; /* owned */
-    int32_t options, sent;
-    bool written; /* all of them, as weir.append_batch says */
-} attempt;
-
-static weir_status attempt_run(attempt *a, pg_store *s, store_append *const *appends, size_t count,
-                               bool first, weir_error *err)
+static weir_status group_call(const group *g, const char *sql, pg_params *p, int64_t wait_us,
+                              PGresult **result, weir_error *err)
 {
-    const int64_t wait_us = time_to_wait(s, appends, count);
-    const bool single = first && count == 1 && is_single_event(appends[0]);
-    const char *sql = single ? sql_append_one : sql_append;
-    weir__pg_params_reset(&a->params);
-    weir__pg_heads_free(&a->heads);
-    a->sent = 0;
-    if (single) {
-        add_single_event(&a->params, appends[0], wait_us);
-    } else {
-        a->sent = weir__pg_append_params(&a->params, s, appends, count, a->options, wait_us);
-    }
-    if ((a->sent & PG_APPEND_SET_BASED) != 0 && weir__pg_heads_find(&a->heads, appends, count)) {
-        weir__pg_heads_params(&a->heads, &a->params);
-        sql = sql_append_batch;
-    }
     const pg_call call = { .sql = sql,
-                           .params = &a->params,
+                           .params = p,
                            .repeat = PG_ONCE,
-                           .answer_us =
-                               s->answer_us + wait_us + weir__pg_append_us(appends, count) };
-    const weir_status status = weir__pg_call(s, &call, &a->result, err);
-    a->written = status == WEIR_OK && a->heads.count > 0 && weir__pg_heads_written(a->result);
+                           .answer_us = g->s->answer_us + wait_us +
+                                        weir__pg_append_us(g->appends, g->count) };
+    const weir_status status = weir__pg_call(g->s, &call, result, err);
+    if (status == WEIR_OK) {
+        atomic_fetch_add(&g->s->transactions, 1);
+    }
     return status;
 }
 
-/* Whether nothing was written and it has to be tried once more; how is in the options then. */
-static bool attempt_again(attempt *a, weir_status status, store_append *const *appends,
-                          size_t count, const weir_error *why)
+static weir_status group_one(group *g, pg_params *p, int64_t wait_us, weir_error *err)
 {
-    if (status == WEIR_OK && !a->written && (a->sent & PG_APPEND_ALL) != 0 &&
-        chain_broken(a->result, appends, count)) {
-        pq.PQclear(a->result);
-        a->result = NULL;
-        a->options |= PG_APPEND_IN_ORDER;
-        return true;
+    const store_append *a = g->appends[0];
+    PGresult *result = NULL;
+    weir__pg_add_i32(p, (int32_t)a->flags);
+    weir__pg_add_i32(p, wait_ms(wait_us));
+    weir__pg_add_text(p, a->streams[0].name);
+    weir__pg_add_i32(p, a->streams[0].expect);
+    weir__pg_add_i64(p, a->streams[0].version);
+    weir__pg_add_text(p, a->events[0].name);
+    weir__pg_add_json(p, a->events[0].data);
+    weir__pg_add_json(p, a->events[0].meta);
+    weir_status status = group_call(g, sql_append_one, p, wait_us, &result, err);
+    if (status == WEIR_OK) {
+        status = take_one(result, g->appends[0], err);
     }
-    if (status != WEIR_EIO) {
-        return false;
-    }
-    if (ran_into(why, "events_version")) {
-        a->options |= PG_APPEND_RECHECK;
-        return true;
-    }
-    return ran_into(why, "streams_pkey"); /* two who created the same one at once */
+    pq.PQclear(result);
+    return status;
 }
 
-/* What became of each append, once the statement was answered. */
-static weir_status attempt_results(const attempt *a, store_append *const *appends, size_t count,
-                                   weir_error *err)
-{
-    if (a->result == NULL) {
-        return weir__fail(err, WEIR_EBUSY,
-                          "others create the same streams all the time; try again");
-    }
-    return a->written ? weir__pg_heads_results(&a->heads, a->result, appends, count, err)
-                      : weir__pg_append_results(a->result, appends, count, err);
-}
-
-/* One transaction. Waits for locks unless the appends say NOWAIT, which all of them do or none. */
-static weir_status append_once(pg_store *s, store_append *const *appends, size_t count,
+/* *done: false: one append was refused and with it all, so they have to be judged one by one. */
+static weir_status group_batch(group *g, const pg_heads *h, pg_params *p, bool *done,
                                weir_error *err)
 {
-    attempt a = { .options = PG_APPEND_EXPIRE };
-    weir_error local = { 0 };
-    weir_error *why = err == NULL ? &local : err;
-    weir_status status = WEIR_OK;
-    int attempts = 0;
-    bool again = false;
-
-    do {
-        status = attempt_run(&a, s, appends, count, attempts == 0, why);
-        again = attempt_again(&a, status, appends, count, why);
-    } while (again && ++attempts < ATTEMPTS_MAX);
-    if (status == WEIR_EBUSY && is_lock_timeout(why) &&
-        (appends[0]->flags & STORE_APPEND_NOWAIT) != 0) {
-        /* Somebody creates one of these streams, and many others: nobody knows which. Or it was one
-         * alone, whose head is held. */
-        const bool known = count == 1 && appends[0]->streams_count == 1;
-        for (size_t i = 0; i < count; i++) {
-            refuse_busy(appends[i], known ? appends[0]->streams[0].name : (weir_str){ .ptr = "" });
-        }
-        status = WEIR_OK;
-    } else if (status == WEIR_OK) {
-        atomic_fetch_add(&s->transactions, 1);
-        status = attempt_results(&a, appends, count, err);
-        int64_t position;
-        const int64_t events = status == WEIR_OK ? written_events(appends, count, &position) : 0;
-        if (events > 0) {
-            weir__pg_wake_wrote(s, events, position);
-        }
+    /* One that waits wants to know of what, and what is chained ends with the first refusal. Both are
+     * rare, and judging at once is many times faster. */
+    const bool all_or_none = !waits_for_nothing(g->appends) || is_chained(g->appends, g->count);
+    PGresult *result = NULL;
+    bool written = false;
+    weir__pg_heads_params(h, g->appends, all_or_none, p);
+    add_events(p, g->appends, g->count);
+    weir_status status = group_call(g, sql_append_batch, p, 0, &result, err);
+    if (status == WEIR_OK) {
+        status = weir__pg_heads_results(h, result, g->appends, g->count, &written, err);
     }
-    pq.PQclear(a.result);
-    weir__pg_params_free(&a.params);
-    weir__pg_heads_free(&a.heads);
+    pq.PQclear(result);
+    *done = written || !all_or_none;
     return status;
 }
 
-/* As append_once without a place to wait in: looks now and then whether the way is free. */
-static weir_status append_polling(pg_store *s, store_append *append, int64_t until_us,
-                                  weir_error *err)
+static weir_status group_any(group *g, pg_params *p, int64_t wait_us, weir_error *err)
+{
+    PGresult *result = NULL;
+    weir__pg_append_params(p, g->s, g->appends, g->count, g->options, wait_us, &g->held);
+    weir_status status = group_call(g, sql_append_any, p, wait_us, &result, err);
+    if (status == WEIR_OK) {
+        status = weir__pg_append_results(result, pq.PQntuples(result), g->appends, g->count,
+                                         &g->held, &g->ended, err);
+    }
+    pq.PQclear(result);
+    return status;
+}
+
+/* One transaction, or none, by the function that is for these appends. */
+static weir_status group_try(group *g, bool optimistic, weir_error *err)
+{
+    const int64_t left_us = g->until_us - pg_mono_us();
+    const int64_t wait_us =
+        waits_for_nothing(g->appends) ? 0 : (left_us < 1000 ? 1000 : left_us);
+    pg_params p = { 0 };
+    pg_heads heads = { 0 };
+    weir_status status = WEIR_OK;
+    bool done = false;
+    g->ended = false;
+    if (optimistic && g->count == 1 && is_single_event(g->appends[0])) {
+        status = group_one(g, &p, wait_us, err);
+        done = true;
+    } else if (optimistic && weir__pg_heads_find(&heads, g->appends, g->count)) {
+        status = group_batch(g, &heads, &p, &done, err);
+        weir__pg_heads_free(&heads);
+    }
+    if (status == WEIR_OK && !done) {
+        weir__pg_params_reset(&p);
+        status = group_any(g, &p, wait_us, err);
+    }
+    weir__pg_params_free(&p);
+    return status;
+}
+
+/* Once more when somebody has written behind our back. */
+static weir_status group_attempts(group *g, bool optimistic, weir_error *err)
 {
     weir_status status = WEIR_OK;
+    int attempts = 0;
+    do {
+        status = group_try(g, optimistic && attempts < 2, err);
+    } while (status == WEIR_EIO && ran_into_version(err) && ++attempts < ATTEMPTS_MAX);
+    return status;
+}
+
+/* Those of a batch that nobody can judge at the moment go alone: somebody holds one of their streams at
+ * the index, nobody knows whose. */
+static void group_alone(const group *g)
+{
+    const bool known = g->count == 1 && g->appends[0]->streams_count == 1;
+    for (size_t i = 0; i < g->count; i++) {
+        refuse_busy(g->appends[i],
+                    known ? g->appends[0]->streams[0].name : (weir_str){ .ptr = "" });
+    }
+}
+
+/* The time is up, and somebody still has what was waited for. */
+static weir_status group_give_up(group *g, weir_error *err)
+{
+    const weir_str name = { .ptr = g->held.name, .len = g->held.len };
+    if (g->count > 1) {
+        return weir__fail(err, WEIR_EBUSY, "%s \"%.*s\" is held by another transaction",
+                          g->held.kind == PG_HELD_STREAM ? "stream" : "key", (int)name.len,
+                          name.ptr);
+    }
+    store_append *a = g->appends[0];
+    a->replayed = false;
+    a->alone = false;
+    if (g->held.kind == PG_HELD_KEY) {
+        weir__pg_append_refused(a, WEIR_EINFLIGHT, &(pg_refusal){ .stream_index = -1 });
+    } else {
+        refuse_busy(a, g->held.kind == PG_HELD_STREAM ? name : (weir_str){ .ptr = "" });
+    }
+    return WEIR_OK;
+}
+
+/* Waits for what is held, one name at a time, holding nothing meanwhile. */
+static weir_status group_wait(group *g, weir_error *err)
+{
+    weir_status status = WEIR_OK;
+    for (int round = 0;; round++) {
+        const pg_held waited = g->held;
+        g->options = round < PG_APPEND_ROUNDS_MAX ? 0 : PG_APPEND_IN_ORDER;
+        status = group_attempts(g, round == 0, err);
+        if (status == WEIR_EBUSY && ran_into_locks(err) && waited.kind != PG_HELD_NOTHING) {
+            g->held = waited;
+            return group_give_up(g, err);
+        }
+        if (status != WEIR_OK || !g->ended) {
+            return status;
+        }
+        if (pg_mono_us() >= g->until_us) {
+            return group_give_up(g, err);
+        }
+    }
+}
+
+/* As group_wait without a place to wait in: looks now and then whether the way is free. */
+static weir_status group_poll(group *g, weir_error *err)
+{
+    store_append *a = g->appends[0];
+    weir_status status = WEIR_OK;
     int64_t pause_us = LOOK_AGAIN_US_FIRST;
-    append->flags |= STORE_APPEND_NOWAIT;
+    a->flags |= STORE_APPEND_NOWAIT;
     for (;;) {
-        status = append_once(s, &append, 1, err);
-        if (status != WEIR_OK || append->status != WEIR_EBUSY ||
-            pg_mono_us() + pause_us > until_us) {
+        g->held.kind = PG_HELD_NOTHING;
+        status = group_attempts(g, true, err);
+        if (status != WEIR_OK || a->status != WEIR_EBUSY || pg_mono_us() + pause_us > g->until_us) {
             break;
         }
         weir__clock_pause(pause_us);
         pause_us = pause_us * 2 < LOOK_AGAIN_US_MAX ? pause_us * 2 : LOOK_AGAIN_US_MAX;
     }
-    append->flags &= ~(uint32_t)STORE_APPEND_NOWAIT;
-    if (status == WEIR_OK && append->status == WEIR_EBUSY && append->key.len > 0) {
-        /* Only who waits is told whether it is the key that is in flight: for a millisecond. */
-        const int64_t deadline_us = append->deadline_us;
-        append->deadline_us = until_us;
-        status = append_once(s, &append, 1, err);
-        append->deadline_us = deadline_us;
+    a->flags &= ~(uint32_t)STORE_APPEND_NOWAIT;
+    if (status == WEIR_OK && a->status == WEIR_EBUSY && g->held.kind == PG_HELD_KEY) {
+        weir__pg_append_refused(a, WEIR_EINFLIGHT, &(pg_refusal){ .stream_index = -1 });
     }
-    append->alone = false;
+    a->alone = false;
     return status;
+}
+
+/* Whoever waits has a place for it, or polls. */
+static weir_status group_run(group *g, weir_error *err)
+{
+    pg_store *s = g->s;
+    weir_status status = WEIR_OK;
+    if (waits_for_nothing(g->appends)) {
+        status = group_attempts(g, true, err);
+        if (status != WEIR_OK && (ran_into_locks(err) || ran_into_version(err))) {
+            group_alone(g);
+            status = WEIR_OK;
+        }
+        return status;
+    }
+    const int64_t pool = s->options.pool == 0 ? PG_POOL_MAX_DEFAULT : s->options.pool;
+    const int64_t places = pool > 2 ? pool / 2 : 1;
+    if (atomic_fetch_add(&s->append_waiters, 1) < places || g->count > 1) {
+        status = group_wait(g, err);
+    } else {
+        status = group_poll(g, err);
+    }
+    atomic_fetch_sub(&s->append_waiters, 1);
+    return status;
+}
+
+/* One transaction. Waits for what others hold unless the appends say NOWAIT, which all of them do or
+ * none. */
+static weir_status append_group(pg_store *s, store_append *const *appends, size_t count,
+                                weir_error *err)
+{
+    weir_error local = { 0 }; /* what went wrong is read out of it, so there must be one */
+    weir_error *why = err == NULL ? &local : err;
+    group g = { .s = s,
+                .appends = appends,
+                .count = count,
+                .until_us = pg_mono_us() + time_to_wait(s, appends, count),
+                .held = { .kind = PG_HELD_NOTHING } };
+    const weir_status status = group_run(&g, why);
+    int64_t position = 0;
+    const int64_t events = status == WEIR_OK ? written_events(appends, count, &position) : 0;
+    if (events > 0) {
+        weir__pg_wake_wrote(s, events, position);
+    }
+    return status;
+}
+
+/* An append of which nothing was tried, because of one before it. */
+static void append_skip(store_append *a, weir_status status, const weir_error *why)
+{
+    a->replayed = false;
+    a->alone = false;
+    if (why == NULL) {
+        weir__pg_append_refused(a, status, &(pg_refusal){ .stream_index = -1 });
+        return;
+    }
+    a->status = status;
+    if (a->err != NULL) {
+        *a->err = *why;
+    }
 }
 
 weir_status weir__pg_append(weir_store *base, store_append *const *appends, size_t count,
                             weir_error *err)
 {
-    pg_store *s = pg_of(base);
-    weir_status status = WEIR_OK;
-    if (count == 0) {
-        return WEIR_OK;
+    weir_error why = { 0 };
+    size_t done = 0;
+    while (done < count) {
+        if (done > 0 && (appends[done]->flags & STORE_APPEND_CHAIN) != 0 &&
+            appends[done - 1]->status != WEIR_OK) {
+            append_skip(appends[done++], WEIR_EMISUSE, NULL);
+            continue;
+        }
+        const size_t group_count = weir__pg_group(appends + done, count - done);
+        const weir_status status = append_group(pg_of(base), appends + done, group_count, &why);
+        if (status != WEIR_OK && done == 0) {
+            if (err != NULL) {
+                *err = why;
+            }
+            return status;
+        }
+        for (size_t i = done; status != WEIR_OK && i < count; i++) {
+            append_skip(appends[i], status, &why); /* what came before is committed */
+        }
+        done = status == WEIR_OK ? done + group_count : count;
     }
-    if ((appends[0]->flags & STORE_APPEND_NOWAIT) != 0) {
-        return append_once(s, appends, count, err);
-    }
-    const int64_t pool = s->options.pool == 0 ? PG_POOL_MAX_DEFAULT : s->options.pool;
-    const int64_t places = pool > 2 ? pool / 2 : 1;
-    const int64_t until_us = pg_mono_us() + time_to_wait(s, appends, count);
-    if (atomic_fetch_add(&s->append_waiters, 1) < places || count > 1) {
-        status = append_once(s, appends, count, err);
-    } else {
-        status = append_polling(s, appends[0], until_us, err);
-    }
-    atomic_fetch_sub(&s->append_waiters, 1);
-    return status;
+    return WEIR_OK;
 }
 
 /* ---- inside a caller's transaction --------------------------------------------------------- */
@@ -740,8 +794,8 @@ weir_status weir__pg_append_in(weir_store *base, void *native, store_append *app
         return status;
     }
     append->flags &= ~(uint32_t)STORE_APPEND_NOWAIT;
-    /* The events are looked at beforehand: an error would cost the caller the whole transaction. */
-    (void)weir__pg_append_params(&params, s, &append, 1, PG_APPEND_RECHECK, 0);
+    weir__pg_append_params(&params, s, &append, 1, PG_APPEND_IN_ORDER | PG_APPEND_IN_TRANSACTION, 0,
+                           NULL);
     const char *sql = weir__pg_sql(s, sql_append_in);
     if (params.failed || sql == NULL) {
         status = weir__fail(err, WEIR_ENOMEM, "could not allocate the parameters of a statement");
@@ -760,7 +814,9 @@ weir_status weir__pg_append_in(weir_store *base, void *native, store_append *app
                             "append must see what others have committed");
         goto out;
     }
-    status = weir__pg_append_results(result, &append, 1, err);
+    pg_held held;
+    bool ended = false;
+    status = weir__pg_append_results(result, pq.PQntuples(result), &append, 1, &held, &ended, err);
 out:
     pq.PQclear(result);
     weir__pg_params_free(&params);

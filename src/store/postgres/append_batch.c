@@ -1,12 +1,14 @@
 /* append_batch.c - see append_batch.h.
  *
  * INVARIANTS
- *   (1) Numbers are given here, where the appends are at hand, so that the database neither sorts
- *       nor joins: which head an event belongs to and which of its new events it is.
- *   (2) Only appends that nobody waits for, without keys, and with an event for each of their
- *       streams: whatever else there is, weir.append judges.
- *   (3) What the database answers is a version for each head and a position for each event; an
- *       answer of another size is corrupt and nothing is made of it.
+ *   (1) Streams are numbered here, where the appends are at hand, so that the database neither sorts
+ *       nor joins.
+ *   (2) Only appends without keys that can be judged at once: each of their streams gets an event, and
+ *       one with an expectation is named by one append alone. Whatever else there is, weir.append_any
+ *       judges.
+ *   (3) What the database answers is a version for each head and a position for each event; versions
+ *       are counted from there as the database has counted them. An answer of another size is corrupt
+ *       and nothing is made of it.
  */
 #include "store/postgres/append_batch.h"
 
@@ -16,115 +18,174 @@
 #include <endian.h>
 #include <string.h>
 
-/* The columns of append_batch that append has not. */
-enum { COLUMN_HEADS = 10, COLUMN_IDS = 11 };
+enum {
+    COLUMN_HEADS,
+    COLUMN_IDS,
+    COLUMN_CREATED,
+    COLUMN_REFUSED_STREAMS,
+    COLUMN_REFUSED_STATES,
+    COLUMN_REFUSED_VERSIONS,
+};
 
-/* As in append.c: here the time of all events. */
-enum { COLUMN_ACTUAL = 8 };
+/* An array in binary: five words, then a length and a value for each. */
+enum { ARRAY_HEADER_BYTES = 20, ARRAY_LENGTH_BYTES = 4 };
 
-/* An array of int8 in binary: five words, then a length and a value for each. */
-enum { ARRAY_HEADER_BYTES = 20, ARRAY_ITEM_BYTES = 12 };
+/* ---- names --------------------------------------------------------------------------------- */
 
 typedef struct name_slot {
     weir_str name;
-    int32_t head; /* 0: empty */
+    int32_t number; /* from 1; 0: empty */
 } name_slot;
 
-static int32_t *find_head(name_slot *slots, size_t capacity, weir_str name)
+typedef struct name_table {
+    name_slot *slots; /* owned */
+    size_t capacity;  /* a power of two, at least twice as many as names */
+    int32_t count;
+} name_table;
+
+static bool table_init(name_table *t, size_t names)
 {
-    size_t i = (size_t)weir__str_hash(name) & (capacity - 1);
-    while (slots[i].head != 0 && !weir__str_equal(slots[i].name, name)) {
-        i = (i + 1) & (capacity - 1);
+    *t = (name_table){ .capacity = 16 };
+    while (t->capacity < 2 * names) {
+        t->capacity *= 2;
     }
-    slots[i].name = name;
-    return &slots[i].head;
+    t->slots = weir__calloc(t->capacity, sizeof *t->slots);
+    return t->slots != NULL;
 }
 
-static bool number_streams(pg_heads *h, store_append *const *appends, size_t count)
+/* The number of a name, a new one if it has none. */
+static int32_t table_number(name_table *t, weir_str name)
 {
-    size_t capacity = 16;
-    while (capacity < 2 * h->streams_count) {
-        capacity *= 2;
+    size_t i = (size_t)weir__str_hash(name) & (t->capacity - 1);
+    while (t->slots[i].number != 0 && !weir__str_equal(t->slots[i].name, name)) {
+        i = (i + 1) & (t->capacity - 1);
     }
-    name_slot *slots = weir__calloc(capacity, sizeof *slots);
-    if (slots == NULL) {
-        return false;
+    if (t->slots[i].number == 0) {
+        t->slots[i] = (name_slot){ .name = name, .number = ++t->count };
     }
+    return t->slots[i].number;
+}
+
+static size_t append_names(const store_append *a)
+{
+    return a->streams_count + a->key_changes_count + (a->key.len > 0 ? 1 : 0);
+}
+
+size_t weir__pg_group(store_append *const *appends, size_t count)
+{
+    name_table t;
+    size_t names = 0;
+    size_t taken = 0;
+    for (size_t i = 0; i < count; i++) {
+        names += append_names(appends[i]);
+    }
+    if (names <= PG_APPEND_NAMES_MAX || count == 1) {
+        return count;
+    }
+    if (!table_init(&t, names)) {
+        return 1;
+    }
+    /* A key and a stream of the same name count as one: the bound has room for a few more. */
+    while (taken < count) {
+        const store_append *a = appends[taken];
+        for (size_t k = 0; k < a->streams_count; k++) {
+            (void)table_number(&t, a->streams[k].name);
+        }
+        for (size_t k = 0; k < a->key_changes_count; k++) {
+            (void)table_number(&t, a->key_changes[k].key);
+        }
+        if (a->key.len > 0) {
+            (void)table_number(&t, a->key);
+        }
+        if (t.count > PG_APPEND_NAMES_MAX) {
+            break;
+        }
+        taken++;
+    }
+    weir__free(t.slots);
+    return taken > 0 ? taken : 1;
+}
+
+/* ---- heads --------------------------------------------------------------------------------- */
+
+static bool is_plain(const store_append *a)
+{
+    return a->key.len == 0 && a->key_changes_count == 0 &&
+           (a->flags & (STORE_APPEND_CLOSE | STORE_APPEND_DRY_RUN)) == 0;
+}
+
+static bool has_event(const store_append *a, size_t stream)
+{
+    for (size_t e = 0; e < a->events_count; e++) {
+        /* Events mostly come in the order of their streams: look there first. */
+        if (a->events[(stream + e) % a->events_count].stream_index == stream) {
+            return true;
+        }
+    }
+    return false;
+}
+
+static const store_append_stream *stream_of(const pg_heads *h, store_append *const *appends,
+                                            size_t stream)
+{
+    size_t first = stream; /* of its append */
+    while (first > 0 && h->stream_appends[first - 1] == h->stream_appends[stream]) {
+        first--;
+    }
+    return &appends[h->stream_appends[stream]]->streams[stream - first];
+}
+
+/* false: there is one that has to be judged after another, or has no event. */
+static bool number_streams(pg_heads *h, name_table *t, store_append *const *appends, size_t count)
+{
     size_t stream = 0;
     for (size_t i = 0; i < count; i++) {
         for (size_t k = 0; k < appends[i]->streams_count; k++) {
-            int32_t *head = find_head(slots, capacity, appends[i]->streams[k].name);
-            if (*head == 0) {
-                h->streams[h->count] = (int32_t)stream + 1;
-                h->count++;
-                *head = (int32_t)h->count;
+            const store_append_stream *s = &appends[i]->streams[k];
+            const int32_t head = table_number(t, s->name) - 1;
+            if (!has_event(appends[i], k)) {
+                return false;
             }
-            h->stream_heads[stream] = *head;
+            h->stream_heads[stream] = head;
+            h->stream_appends[stream] = (int32_t)i;
+            if ((size_t)head == h->count) {
+                h->head_streams[h->count++] = (int32_t)stream;
+            } else if (s->expect != WEIR_EXPECT_ANY ||
+                       stream_of(h, appends, (size_t)h->head_streams[head])->expect !=
+                           WEIR_EXPECT_ANY) {
+                return false;
+            }
             stream++;
         }
     }
-    weir__free(slots);
-    return true;
-}
-
-static void number_events(pg_heads *h, store_append *const *appends, size_t count)
-{
-    size_t first = 0; /* the append's first stream */
-    size_t event = 0;
-    for (size_t i = 0; i < count; i++) {
-        for (size_t k = 0; k < appends[i]->events_count; k++) {
-            const size_t stream = first + appends[i]->events[k].stream_index;
-            const int32_t head = h->stream_heads[stream];
-            h->stream_events[stream]++;
-            h->counts[head - 1]++;
-            h->ends[head - 1] = (int32_t)event + 1;
-            h->event_heads[event] = head;
-            h->event_offsets[event] = h->counts[head - 1];
-            event++;
-        }
-        first += appends[i]->streams_count;
-    }
-}
-
-static bool all_have_events(const pg_heads *h)
-{
-    for (size_t i = 0; i < h->streams_count; i++) {
-        if (h->stream_events[i] == 0) {
-            return false;
-        }
-    }
-    return h->streams_count > 0;
+    return stream > 0;
 }
 
 bool weir__pg_heads_find(pg_heads *h, store_append *const *appends, size_t count)
 {
+    name_table t;
     *h = (pg_heads){ 0 };
     for (size_t i = 0; i < count; i++) {
-        if (appends[i]->key.len > 0 || (appends[i]->flags & STORE_APPEND_NOWAIT) == 0) {
+        if (!is_plain(appends[i])) {
             return false;
         }
         h->streams_count += appends[i]->streams_count;
         h->events_count += appends[i]->events_count;
     }
-    h->memory = weir__calloc(5 * h->streams_count + 2 * h->events_count + 1, sizeof *h->memory);
-    if (h->memory == NULL) {
+    h->memory = weir__calloc(3 * h->streams_count + 1, sizeof *h->memory);
+    if (h->memory == NULL || !table_init(&t, h->streams_count)) {
+        weir__pg_heads_free(h);
         return false;
     }
     h->stream_heads = h->memory;
-    h->stream_events = h->stream_heads + h->streams_count;
-    h->streams = h->stream_events + h->streams_count;
-    h->counts = h->streams + h->streams_count;
-    h->ends = h->counts + h->streams_count;
-    h->event_heads = h->ends + h->streams_count;
-    h->event_offsets = h->event_heads + h->events_count;
-    if (number_streams(h, appends, count)) {
-        number_events(h, appends, count);
-        if (all_have_events(h)) {
-            return true;
-        }
+    h->stream_appends = h->stream_heads + h->streams_count;
+    h->head_streams = h->stream_appends + h->streams_count;
+    const bool found = number_streams(h, &t, appends, count) && h->count <= PG_APPEND_NAMES_MAX;
+    weir__free(t.slots);
+    if (!found) {
+        weir__pg_heads_free(h);
     }
-    weir__pg_heads_free(h);
-    return false;
+    return found;
 }
 
 void weir__pg_heads_free(pg_heads *h)
@@ -133,66 +194,156 @@ void weir__pg_heads_free(pg_heads *h)
     *h = (pg_heads){ 0 };
 }
 
+/* ---- parameters ---------------------------------------------------------------------------- */
+
 static void add_numbers(pg_params *p, const int32_t *numbers, size_t count)
 {
     weir__pg_array_begin(p, PG_OID_INT4_ARRAY);
     for (size_t i = 0; i < count; i++) {
-        weir__pg_push_i32(p, numbers[i]);
+        weir__pg_push_i32(p, numbers[i] + 1);
     }
     weir__pg_array_end(p);
 }
 
-void weir__pg_heads_params(const pg_heads *h, pg_params *p)
+void weir__pg_heads_params(const pg_heads *h, store_append *const *appends, bool all_or_none,
+                           pg_params *p)
 {
-    add_numbers(p, h->streams, h->count < h->streams_count ? h->count : 0);
-    add_numbers(p, h->ends, h->count);
-    add_numbers(p, h->event_heads, h->events_count);
-    add_numbers(p, h->event_offsets, h->events_count);
+    weir__pg_add_bool(p, all_or_none);
+    weir__pg_array_begin(p, PG_OID_TEXT_ARRAY);
+    for (size_t i = 0; i < h->count; i++) {
+        weir__pg_push_text(p, stream_of(h, appends, (size_t)h->head_streams[i])->name);
+    }
+    weir__pg_array_end(p);
+    weir__pg_array_begin(p, PG_OID_INT4_ARRAY);
+    for (size_t i = 0; i < h->count; i++) {
+        weir__pg_push_i32(p, stream_of(h, appends, (size_t)h->head_streams[i])->expect);
+    }
+    weir__pg_array_end(p);
+    weir__pg_array_begin(p, PG_OID_INT8_ARRAY);
+    for (size_t i = 0; i < h->count; i++) {
+        weir__pg_push_i64(p, stream_of(h, appends, (size_t)h->head_streams[i])->version);
+    }
+    weir__pg_array_end(p);
+    add_numbers(p, h->stream_appends, h->streams_count);
+    add_numbers(p, h->stream_heads, h->streams_count);
 }
 
-bool weir__pg_heads_written(const PGresult *result)
+/* ---- results ------------------------------------------------------------------------------- */
+
+/* The numbers of an array of `count` of them, 4 or 8 bytes each. false: it is another one. */
+static bool array_is(const PGresult *result, int column, size_t count, size_t bytes)
 {
-    return pq.PQntuples(result) == 1 && !weir__pg_null(result, 0, COLUMN_HEADS);
+    return !weir__pg_null(result, 0, column) &&
+           weir__pg_text(result, 0, column).len ==
+               ARRAY_HEADER_BYTES + count * (ARRAY_LENGTH_BYTES + bytes);
 }
 
-static int64_t array_item(const char *array, size_t i)
+static int64_t array_i64(const PGresult *result, int column, size_t i)
 {
     uint64_t big;
-    const size_t value = ARRAY_HEADER_BYTES + i * ARRAY_ITEM_BYTES + sizeof(uint32_t);
-    memcpy(&big, array + value, sizeof big);
+    memcpy(&big,
+           weir__pg_text(result, 0, column).ptr + ARRAY_HEADER_BYTES +
+               i * (ARRAY_LENGTH_BYTES + sizeof big) + ARRAY_LENGTH_BYTES,
+           sizeof big);
     return (int64_t)be64toh(big);
 }
 
-weir_status weir__pg_heads_results(const pg_heads *h, const PGresult *result,
-                                   store_append *const *appends, size_t count, weir_error *err)
+static int32_t array_i32(const PGresult *result, int column, size_t i)
 {
-    const weir_str heads = weir__pg_text(result, 0, COLUMN_HEADS);
-    const weir_str ids = weir__pg_text(result, 0, COLUMN_IDS);
-    if (heads.len != ARRAY_HEADER_BYTES + h->count * ARRAY_ITEM_BYTES ||
-        ids.len != ARRAY_HEADER_BYTES + h->events_count * ARRAY_ITEM_BYTES) {
-        return weir__fail(err, WEIR_ECORRUPT, "the answer to a batch of appends cannot be read");
+    uint32_t big;
+    memcpy(&big,
+           weir__pg_text(result, 0, column).ptr + ARRAY_HEADER_BYTES +
+               i * (ARRAY_LENGTH_BYTES + sizeof big) + ARRAY_LENGTH_BYTES,
+           sizeof big);
+    return (int32_t)be32toh(big);
+}
+
+static weir_status unreadable(weir_error *err)
+{
+    return weir__fail(err, WEIR_ECORRUPT, "the answer to a batch of appends cannot be read");
+}
+
+/* The appends that were refused get their status and err. */
+static weir_status take_refusals(const pg_heads *h, const PGresult *result,
+                                 store_append *const *appends, weir_error *err)
+{
+    if (weir__pg_null(result, 0, COLUMN_REFUSED_STREAMS)) {
+        return WEIR_OK;
     }
-    const int64_t created_us = weir__pg_i64_or(result, 0, COLUMN_ACTUAL, 0);
-    size_t event = 0;
+    const size_t bytes = weir__pg_text(result, 0, COLUMN_REFUSED_STREAMS).len;
+    const size_t refused = bytes < ARRAY_HEADER_BYTES ? 0 : (bytes - ARRAY_HEADER_BYTES) / 8;
+    if (!array_is(result, COLUMN_REFUSED_STREAMS, refused, 4) ||
+        !array_is(result, COLUMN_REFUSED_STATES, refused, 4) ||
+        !array_is(result, COLUMN_REFUSED_VERSIONS, refused, 8)) {
+        return unreadable(err);
+    }
+    for (size_t i = 0; i < refused; i++) {
+        const size_t stream = (size_t)array_i32(result, COLUMN_REFUSED_STREAMS, i);
+        const int32_t state = array_i32(result, COLUMN_REFUSED_STATES, i);
+        if (stream >= h->streams_count || state >= 0 || state < WEIR_EMISUSE) {
+            return unreadable(err);
+        }
+        store_append *a = appends[h->stream_appends[stream]];
+        weir__pg_append_refused(
+            a, (weir_status)state,
+            &(pg_refusal){ .stream_index = (int32_t)(stream_of(h, appends, stream) - a->streams),
+                           .place = PG_HELD_STREAM,
+                           .actual = array_i64(result, COLUMN_REFUSED_VERSIONS, i),
+                           .other = { .ptr = "" } });
+    }
+    return WEIR_OK;
+}
+
+/* The versions and positions of those that were not. */
+static weir_status take_events(const pg_heads *h, const PGresult *result,
+                               store_append *const *appends, size_t count, weir_error *err)
+{
+    size_t event = 0, first = 0; /* the append's first stream */
+    if (!array_is(result, COLUMN_HEADS, h->count, 8) ||
+        !array_is(result, COLUMN_IDS, h->events_count, 8)) {
+        return unreadable(err);
+    }
+    int64_t *versions = weir__calloc(h->count, sizeof *versions);
+    if (versions == NULL) {
+        return weir__fail(err, WEIR_ENOMEM, "could not allocate the answer to an append");
+    }
+    for (size_t i = 0; i < h->count; i++) {
+        versions[i] = array_i64(result, COLUMN_HEADS, i);
+    }
     for (size_t i = 0; i < count; i++) {
         store_append *a = appends[i];
-        a->status = WEIR_OK;
-        a->replayed = false;
-        a->alone = false;
         for (size_t k = 0; k < a->streams_count; k++) {
             a->streams[k].first = -1;
         }
-        for (size_t k = 0; k < a->events_count; k++) {
+        for (size_t k = 0; k < a->events_count && a->status == WEIR_OK; k++) {
             store_append_stream *stream = &a->streams[a->events[k].stream_index];
-            const size_t head = (size_t)h->event_heads[event] - 1;
-            stream->last = array_item(heads.ptr, head) + h->event_offsets[event];
-            stream->id = array_item(ids.ptr, event);
-            stream->created_us = created_us;
+            stream->last = ++versions[h->stream_heads[first + a->events[k].stream_index]];
+            stream->id = array_i64(result, COLUMN_IDS, event + k);
+            stream->created_us = weir__pg_time_us(result, 0, COLUMN_CREATED);
             if (stream->first < 0) {
                 stream->first = stream->last;
             }
-            event++;
         }
+        event += a->events_count;
+        first += a->streams_count;
     }
+    weir__free(versions);
     return WEIR_OK;
+}
+
+weir_status weir__pg_heads_results(const pg_heads *h, const PGresult *result,
+                                   store_append *const *appends, size_t count, bool *written,
+                                   weir_error *err)
+{
+    for (size_t i = 0; i < count; i++) {
+        appends[i]->status = WEIR_OK;
+        appends[i]->replayed = false;
+        appends[i]->alone = false;
+    }
+    if (pq.PQntuples(result) != 1) {
+        return unreadable(err);
+    }
+    *written = !weir__pg_null(result, 0, COLUMN_IDS);
+    const weir_status status = take_refusals(h, result, appends, err);
+    return status == WEIR_OK && *written ? take_events(h, result, appends, count, err) : status;
 }

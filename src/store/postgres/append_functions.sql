@@ -1,38 +1,38 @@
 -- append_functions.sql - appending: every call of these is one append, or one batch of them, judged
 -- and written in one transaction and one round trip.
 --
+--   append_one     one event to one stream: most appends
+--   append_batch   events to a few streams, of one append or of many, none of which waits
+--   append_any     everything else, in a plain loop: idempotency keys, reserved keys, closing, chains,
+--                  dry runs, many streams, a caller's own transaction
+--
 -- What must stay true:
 --   * the store's shared advisory lock is taken by the first statement, on every call, before the
 --     first position: a reader that sees a gap asks who holds it. It stands in a statement of its
---     own and not in a CTE, where it might not be run. Its number is read from weir.store and not
---     sent by the client: a client that remembers another store's number would hold a lock nobody
---     looks at, and one row read in the same statement was not measurable;
---   * locks in this order, each class bytewise: idempotency keys, reserved keys, stream heads. What
---     was locked is looked at in a later statement, with a new snapshot;
---   * in a batch (flag NOWAIT) nothing is waited for: heads are locked with SKIP LOCKED, what has
---     no row (a new stream, a key) by an advisory lock on its hash, taken by all who create one.
---     What somebody else holds makes that one append busy (-4) and no other. One append alone may
---     wait for a moment (append_one);
+--     own and not in a CTE, where it might not be run;
+--   * then names are locked: idempotency keys, reserved keys, streams, each kind bytewise. A name is
+--     an advisory lock on its hash; no row is locked. Whoever writes to a stream has its lock;
+--   * the last event of a stream is looked up (the probe) in a statement after the one that locked it,
+--     with a new snapshot: what the holder before has written is visible before its lock is gone;
 --   * an append is judged completely before its first position is taken: a refused one leaves no
---     trace, not even a gap (but see append_one);
---   * a refusal is a row of the result, never an error.
+--     trace, not even a gap;
+--   * nobody waits for a name while it holds another, but for a caller's own transaction (append_any);
+--   * a refusal is a row of the result, never an error. The unique index on (stream, version) is the
+--     last guard: whoever runs into it (somebody has written without these functions) tries again.
 --
--- Advisory locks live in shared memory of a fixed size: a call that creates more than 256 streams
--- takes none for them. A concurrent writer that creates one of these streams waits; a batch waits for
--- 250 ms (55P03).
+-- Advisory locks live in shared memory of a fixed size, and when it is full nobody can connect any
+-- more. A transaction has about 64 of them (max_locks_per_transaction), so a batch has at most 48
+-- names; an append with more, up to 1,000 streams, holds a lock of its own kind, so that there is one
+-- of them at a time.
 --
--- Plans are made once for a session, perhaps when the tables are empty. Heads are looked up in a
--- LATERAL subquery with a lock in it, which can only be an index lookup for each name, and moved by
--- the place of their row, so that no plan reads all of weir.streams.
+-- A pg_try_ stands alone in its SELECT or expression: beside a join, a WHERE or a LIMIT it may be
+-- called for names that nobody asked for.
+--
+-- Plans are made once for a session, perhaps when the tables are empty: probes are lookups in a
+-- LATERAL subquery or an array, and what could read all of weir.events is turned off.
 --
 -- flags of an append: 1 close, 2 force, 4 dry run, 8 chain, 16 no wait (STORE_APPEND_*).
--- options of a call: 1 judge set-based: no append closes, is a dry run, is chained (but see 8) or
--- changes keys;
--- a stream with an expectation, or without an event, is named by one append only; idempotency keys
--- are distinct. 2 recheck: look into events for what the heads do not know. 4 remove expired keys.
--- 8, with 1: all or none; when not every append is a new one that succeeds, nothing is written and
--- rows are given only for those.
--- Numbers of appends and streams are 1-based in arguments and 0-based in results.
+-- Numbers of appends, streams and heads are 1-based in arguments and 0-based in results.
 
 -- name: append_functions
 -- C01, for callers that do not use the library. A name that may be one of Weir's own.
@@ -118,11 +118,174 @@ BEGIN
 END
 $$;
 
--- The hash under which something that has no row is locked. kind: 0 stream, 1 idempotency key,
--- 2 reserved key.
-CREATE OR REPLACE FUNCTION weir.append_hash(number integer, kind integer, name text)
-RETURNS bigint LANGUAGE sql IMMUTABLE PARALLEL SAFE AS $$
-    SELECT hashtextextended(name COLLATE "C", number::bigint * 4 + kind)
+-- What a name is locked by. kind: 0 stream, 1 idempotency key, 2 reserved key, 3 large appends.
+CREATE OR REPLACE FUNCTION weir.append_hash(kind integer, name text) RETURNS bigint
+LANGUAGE sql IMMUTABLE PARALLEL SAFE AS $$
+    SELECT hashtextextended(name COLLATE "C", weir.number()::bigint * 4 + kind)
+$$;
+
+-- The one rule of expectations (0 any, 1 none, 2 exists, 3 this version), against the last event of
+-- the stream: version NULL when there is none.
+CREATE OR REPLACE FUNCTION weir.append_judge(
+    expect integer, wanted bigint, version bigint, name text) RETURNS integer
+LANGUAGE sql IMMUTABLE PARALLEL SAFE AS $$
+    SELECT CASE WHEN name = '$closed' THEN -7
+                WHEN CASE expect WHEN 0 THEN true
+                                 WHEN 1 THEN version IS NULL
+                                 WHEN 2 THEN version IS NOT NULL
+                                 WHEN 3 THEN version = wanted END THEN 0
+                ELSE -3 END
+$$;
+
+-- From now on this statement waits for a lock for as long as is left of wait_ms since it began. 0: as
+-- the session says.
+CREATE OR REPLACE FUNCTION weir.append_patience(wait_ms integer) RETURNS void
+LANGUAGE plpgsql VOLATILE AS $$
+BEGIN
+    IF wait_ms > 0 THEN
+        PERFORM set_config('lock_timeout', greatest(1, wait_ms - (1000 * extract(epoch FROM
+            clock_timestamp() - statement_timestamp()))::integer) || 'ms', true);
+    END IF;
+END
+$$;
+
+-- One event to one stream, without keys. A stream that somebody else holds is busy (-4) with the flag
+-- NOWAIT, else waited for. `version`: what the event got, or what a conflict has met.
+-- lock_timeout: for the index, where an owner's INSERT that has not ended may be met.
+CREATE OR REPLACE FUNCTION weir.append_one(
+    append_flags integer, wait_ms integer, stream_name text, expect integer, stream_version bigint,
+    event_name text, event_data json, event_meta json,
+    OUT status integer, OUT version bigint, OUT "position" bigint, OUT created timestamptz)
+LANGUAGE plpgsql VOLATILE SECURITY DEFINER
+SET search_path = pg_catalog, pg_temp
+SET lock_timeout = '250ms' SET enable_seqscan = off
+AS $$
+DECLARE
+    last_version bigint;
+    last_name text;
+BEGIN
+    PERFORM pg_advisory_xact_lock_shared(1465207122, weir.number());
+    IF current_setting('synchronous_commit') <> 'on' THEN
+        PERFORM weir.commit_durably();
+    END IF;
+    IF append_flags & 16 = 0 THEN
+        PERFORM set_config('lock_timeout', wait_ms || 'ms', true); -- until the function ends
+    END IF;
+    IF NOT pg_try_advisory_xact_lock(weir.append_hash(0, stream_name)) THEN
+        IF append_flags & 16 <> 0 THEN
+            status := -4;
+            RETURN;
+        END IF;
+        PERFORM pg_advisory_xact_lock(weir.append_hash(0, stream_name));
+        PERFORM weir.append_patience(wait_ms);
+    END IF;
+    SELECT e.version, e.name INTO last_version, last_name
+      FROM weir.events AS e WHERE e.stream = stream_name ORDER BY e.version DESC LIMIT 1;
+    status := weir.append_judge(expect, stream_version, last_version, last_name);
+    IF status <> 0 THEN
+        version := coalesce(last_version, -1);
+        RETURN;
+    END IF;
+    version := coalesce(last_version + 1, weir.version_base());
+    position := nextval('weir.positions');
+    created := weir.clock();
+    INSERT INTO weir.events (id, stream, version, name, data, meta, created)
+    VALUES (position, stream_name, append_one.version,
+            CASE WHEN weir.is_event(stream_name, event_name, event_data, event_meta, false)
+                 THEN event_name ELSE weir.no_event(stream_name, event_name) END,
+            event_data, event_meta, append_one.created);
+END
+$$;
+
+-- Appends without keys, judged as a whole: every stream gets an event, and one with an expectation is
+-- named by one append only. A head is a stream of the call, named once. stream_appends and stream_heads:
+-- of each stream of each append, whose it is and which head.
+-- What somebody else holds makes the appends that want it busy (-4) and no others. Of each append
+-- that is refused, refused_* have its first stream that was, why, and the version that is there.
+-- all_or_none: if one is refused nothing is written.
+-- head_versions: as they were before; event_ids: 0 for events of refused appends, NULL when nothing
+-- was written. The client counts the versions as it is done here.
+CREATE OR REPLACE FUNCTION weir.append_batch(
+    all_or_none boolean, head_names text[], head_expects integer[], head_wanted bigint[],
+    stream_appends integer[], stream_heads integer[],
+    event_streams integer[], event_names text[], event_data json[], event_meta json[],
+    OUT head_versions bigint[], OUT event_ids bigint[], OUT created timestamptz,
+    OUT refused_streams integer[], OUT refused_states integer[], OUT refused_versions bigint[])
+LANGUAGE plpgsql VOLATILE SECURITY DEFINER
+SET search_path = pg_catalog, pg_temp SET lock_timeout = '250ms'
+SET plan_cache_mode = force_generic_plan SET enable_seqscan = off SET jit = off
+AS $$
+DECLARE
+    held boolean[];
+    states integer[];
+    refused integer[] := '{}'; -- appends
+    versions bigint[]; -- of the heads, so far
+    event_versions bigint[];
+    stream integer;
+    head integer;
+BEGIN
+    PERFORM pg_advisory_xact_lock_shared(1465207122, weir.number());
+    IF current_setting('synchronous_commit') <> 'on' THEN
+        PERFORM weir.commit_durably();
+    END IF;
+    IF (cardinality(head_names) BETWEEN 1 AND 64
+        AND weir.is_list(head_names, cardinality(head_names))
+        AND array_position(head_names, NULL) IS NULL
+        AND weir.is_list(stream_appends, cardinality(stream_heads))
+        AND weir.is_list(stream_heads, cardinality(stream_heads))
+        AND weir.is_list(event_streams, cardinality(event_names))
+        AND 1 <= ALL (stream_appends)
+        AND 1 <= ALL (stream_heads) AND cardinality(head_names) >= ALL (stream_heads)
+        AND 1 <= ALL (event_streams) AND cardinality(stream_heads) >= ALL (event_streams))
+       IS NOT TRUE THEN
+        PERFORM weir.no_lists('the lists of a batch', 'WR002');
+    END IF;
+    held := ARRAY(SELECT pg_try_advisory_xact_lock(weir.append_hash(0, u.name))
+                    FROM unnest(head_names) AS u (name));
+    SELECT array_agg(coalesce(l.version, weir.version_base() - 1)),
+           array_agg(CASE WHEN u.held THEN weir.append_judge(u.expect, u.wanted, l.version, l.name)
+                          ELSE -4 END),
+           array_agg(coalesce(l.version, -1))
+      INTO head_versions, states, refused_versions
+      FROM unnest(head_names, head_expects, head_wanted, held) AS u (name, expect, wanted, held)
+      LEFT JOIN LATERAL (SELECT e.version, e.name FROM weir.events AS e
+                          WHERE e.stream = u.name ORDER BY e.version DESC LIMIT 1) AS l ON true;
+    IF (0 = ALL (states)) IS NOT TRUE THEN
+        SELECT array_agg(r.append), array_agg(r.number - 1), array_agg(states[r.head]),
+               array_agg(refused_versions[r.head])
+          INTO refused, refused_streams, refused_states, refused_versions
+          FROM (SELECT DISTINCT ON (s.append) s.append, s.head, s.number
+                  FROM unnest(stream_appends, stream_heads) WITH ORDINALITY
+                       AS s (append, head, number)
+                 WHERE states[s.head] <> 0 ORDER BY s.append, s.number) AS r;
+        IF all_or_none OR NOT EXISTS (SELECT FROM unnest(event_streams) AS e (stream)
+                                       WHERE stream_appends[e.stream] <> ALL (refused)) THEN
+            RETURN;
+        END IF;
+    END IF;
+    created := weir.clock();
+    versions := head_versions;
+    FOR i IN 1 .. cardinality(event_streams) LOOP
+        stream := event_streams[i];
+        event_ids[i] := 0;
+        event_versions[i] := 0;
+        IF refused = '{}' OR stream_appends[stream] <> ALL (refused) THEN
+            head := stream_heads[stream];
+            versions[head] := versions[head] + 1;
+            event_versions[i] := versions[head];
+            event_ids[i] := nextval('weir.positions');
+        END IF;
+    END LOOP;
+    INSERT INTO weir.events (id, stream, version, name, data, meta, created)
+    SELECT u.id, head_names[stream_heads[u.stream]], u.version,
+           CASE WHEN weir.is_event(head_names[stream_heads[u.stream]], u.name, u.data, u.meta, false)
+                THEN u.name
+                ELSE weir.no_event(head_names[stream_heads[u.stream]], u.name) END,
+           u.data, u.meta, append_batch.created
+      FROM unnest(event_ids, event_streams, event_versions, event_names, event_data, event_meta)
+           AS u (id, stream, version, name, data, meta)
+     WHERE u.id IS DISTINCT FROM 0;
+END
 $$;
 
 -- Removes some expired keys: never waits, never more than 64.
@@ -137,303 +300,6 @@ BEGIN
 END
 $$;
 
--- Locks the heads of these streams, waiting for each, in bytewise order: a name that has no row is
--- locked by its hash, and looked for again when the lock was got.
-CREATE OR REPLACE FUNCTION weir.append_wait(number integer, stream_names text[]) RETURNS void
-LANGUAGE plpgsql VOLATILE AS $$
-DECLARE
-    one text;
-    few boolean;
-BEGIN
-    IF cardinality(stream_names) > 256 THEN
-        SELECT count(*) <= 256 INTO few
-          FROM unnest(stream_names) AS u (name)
-         WHERE NOT EXISTS (SELECT FROM weir.streams AS s WHERE s.name = u.name COLLATE "C");
-    ELSE
-        few := true;
-    END IF;
-    FOR one IN SELECT DISTINCT u.name COLLATE "C" AS name FROM unnest(stream_names) AS u (name)
-                ORDER BY name
-    LOOP
-        PERFORM FROM weir.streams AS s WHERE s.name = one FOR NO KEY UPDATE;
-        IF NOT FOUND AND few THEN
-            PERFORM pg_advisory_xact_lock(weir.append_hash(number, 0, one));
-            PERFORM FROM weir.streams AS s WHERE s.name = one FOR NO KEY UPDATE;
-        END IF;
-    END LOOP;
-END
-$$;
-
--- Of names that have no head that could be locked: those that nobody else holds. Never waits.
-CREATE OR REPLACE FUNCTION weir.append_create(number integer, missing text[]) RETURNS text[]
-LANGUAGE plpgsql VOLATILE AS $$
-DECLARE
-    absent text[];
-BEGIN
-    SELECT array_agg(DISTINCT u.name) INTO absent
-      FROM unnest(missing) AS u (name)
-     WHERE NOT EXISTS (SELECT FROM weir.streams AS s WHERE s.name = u.name COLLATE "C");
-    IF cardinality(absent) <= 256 THEN
-        SELECT array_agg(u.name) INTO absent
-          FROM unnest(absent) AS u (name)
-         WHERE pg_try_advisory_xact_lock(weir.append_hash(number, 0, u.name));
-    END IF;
-    RETURN absent;
-END
-$$;
-
--- What the write of one or more judged appends gives: one row for each of these streams, but for
--- those of refused appends. head_*: the streams, their versions, and their rows; no row: it is new.
--- Ids follow the order of the events: nextval stands above the sort.
-CREATE OR REPLACE FUNCTION weir.append_write(
-    stream_appends integer[], stream_names text[], event_streams integer[], event_names text[],
-    event_data json[], event_meta json[], refused integer[], head_names text[],
-    head_versions bigint[], head_rows tid[], written timestamptz, closing boolean)
-RETURNS TABLE (append_number integer, stream_number bigint, first_version bigint,
-               last_version bigint, last_position bigint)
-LANGUAGE plpgsql VOLATILE AS $$
-BEGIN
-    RETURN QUERY
-    WITH planned AS MATERIALIZED (
-        SELECT nextval('weir.positions') AS id, o.*
-          FROM (SELECT s.number AS stream_number, s.name AS stream,
-                       h.version + row_number() OVER (
-                           PARTITION BY s.name COLLATE "C" ORDER BY e.number)
-                           AS version,
-                       e.name, e.data, e.meta
-                  FROM unnest(event_streams, event_names, event_data, event_meta) WITH ORDINALITY
-                       AS e (stream, name, data, meta, number)
-                  JOIN unnest(stream_appends, stream_names) WITH ORDINALITY
-                       AS s (append, name, number) ON s.number = e.stream
-                  JOIN unnest(head_names, head_versions) AS h (name, version) ON h.name = s.name
-                 WHERE s.append <> ALL (refused)
-                 ORDER BY e.number) AS o
-    ), inserted AS (
-        INSERT INTO weir.events (id, stream, version, name, data, meta, created)
-        SELECT p.id, p.stream, p.version,
-               CASE WHEN weir.is_event(p.stream, p.name, p.data, p.meta, closing) THEN p.name
-                    ELSE weir.no_event(p.stream, p.name) END,
-               p.data, p.meta, written
-          FROM planned AS p
-    ), ends AS MATERIALIZED (
-        SELECT p.stream_number, p.stream, min(p.version) AS first, max(p.version) AS last,
-               max(p.id) AS id
-          FROM planned AS p GROUP BY p.stream_number, p.stream
-    ), heads AS MATERIALIZED (
-        SELECT h.name, h.version, h.place, g.last, g.id
-          FROM unnest(head_names, head_versions, head_rows) AS h (name, version, place)
-          JOIN (SELECT n.stream, max(n.last) AS last, max(n.id) AS id
-                  FROM ends AS n GROUP BY n.stream) AS g ON g.stream = h.name
-    ), moved AS (
-        UPDATE weir.streams AS s
-           SET version = h.last, last_id = h.id, updated = written, closed = closing
-          FROM heads AS h
-         WHERE s.ctid = h.place AND s.name = h.name
-    ), made AS (
-        INSERT INTO weir.streams (name, version, last_id, created, updated, closed)
-        SELECT h.name, h.last, h.id, written, written, closing
-          FROM heads AS h WHERE h.place IS NULL ORDER BY h.name COLLATE "C"
-    )
-    SELECT s.append, s.number, coalesce(n.first, -1), coalesce(n.last, h.version, -1),
-           coalesce(n.id, 0)
-      FROM unnest(stream_appends, stream_names) WITH ORDINALITY AS s (append, name, number)
-      LEFT JOIN ends AS n ON n.stream_number = s.number
-      LEFT JOIN unnest(head_names, head_versions, head_rows) AS h (name, version, place)
-             ON n.first IS NULL AND h.name = s.name AND h.place IS NOT NULL
-     WHERE s.append <> ALL (refused);
-END
-$$;
-
--- One append: judged, then written. Everything it needs is locked; busy_*: what could not be. Gives
--- one row for each stream, or one row with the refusal.
-CREATE OR REPLACE FUNCTION weir.append_single(
-    options integer, key_ttl bigint, append_flags integer, append_key text, fingerprint bytea,
-    stream_names text[], stream_expects integer[], stream_versions bigint[],
-    event_streams integer[], event_names text[], event_data json[], event_meta json[],
-    change_streams integer[], change_keys text[], change_kinds integer[],
-    version_base bigint, written timestamptz, now_us bigint, busy_names text[],
-    busy_keys text[], busy_reserved text[],
-    INOUT append_index integer,
-    OUT stream_index integer, OUT status integer, OUT replayed boolean, OUT first_version bigint,
-    OUT last_version bigint, OUT "position" bigint, OUT expected bigint, OUT actual bigint,
-    OUT other text)
-RETURNS SETOF record
-LANGUAGE plpgsql VOLATILE AS $$
-DECLARE
-    kept record;
-    held text[];
-    head_names text[];
-    head_versions bigint[];
-    head_exist boolean[];
-    head_closed boolean[];
-    head_rows tid[];
-    numbers bigint[];
-    firsts bigint[];
-    lasts bigint[];
-    ids bigint[];
-    closing boolean := append_flags & 1 <> 0;
-BEGIN
-    -- Of several appends each has a part of the lists: only here is it known which.
-    IF (1 <= ALL (event_streams) AND cardinality(stream_names) >= ALL (event_streams)
-        AND 1 <= ALL (change_streams) AND cardinality(stream_names) >= ALL (change_streams))
-       IS NOT TRUE THEN
-        PERFORM weir.no_lists('the streams of an append, its events and its keys', 'WR002');
-    END IF;
-    IF closing AND (cardinality(stream_names) <> 1 OR cardinality(event_names) <> 1) THEN
-        RAISE EXCEPTION 'closing a stream appends its last event and nothing else'
-            USING ERRCODE = 'WR002';
-    END IF;
-    status := 0;
-    replayed := false;
-    stream_index := -1;
-    -- The idempotency key.
-    IF append_key <> '' THEN
-        IF append_key = ANY (busy_keys) THEN
-            status := CASE WHEN append_flags & 16 <> 0 THEN -4 ELSE -9 END;
-            RETURN NEXT;
-            RETURN;
-        END IF;
-        SELECT k.fingerprint = append_single.fingerprint AS same, k.result INTO kept
-          FROM weir.keys AS k WHERE k.key = append_key AND k.expires > now_us;
-        IF FOUND AND kept.same IS NOT TRUE THEN
-            status := -8;
-            RETURN NEXT;
-            RETURN;
-        ELSIF FOUND THEN
-            RETURN QUERY
-                SELECT append_index, r.stream, 0, true, r.first, r.last, r.id, NULL::bigint,
-                       weir.append_time(r.id), NULL::text
-                  FROM weir.append_kept(kept.result) AS r;
-            RETURN;
-        END IF;
-    END IF;
-    -- The streams, as they are after the appends before this one.
-    SELECT array_agg(u.name ORDER BY u.number),
-           array_agg(coalesce(greatest(s.version, e.last), version_base - 1) ORDER BY u.number),
-           array_agg(coalesce(s.version, e.last) IS NOT NULL ORDER BY u.number),
-           array_agg(coalesce(s.closed, false) ORDER BY u.number),
-           array_agg(s.ctid ORDER BY u.number)
-      INTO head_names, head_versions, head_exist, head_closed, head_rows
-      FROM unnest(stream_names) WITH ORDINALITY AS u (name, number)
-      LEFT JOIN LATERAL (SELECT x.version, x.closed, x.ctid FROM weir.streams AS x
-                          WHERE x.name = u.name) AS s ON true
-      LEFT JOIN LATERAL (SELECT max(x.version) AS last FROM weir.events AS x
-                          WHERE options & 2 <> 0 AND x.stream = u.name) AS e ON true;
-    SELECT j.number - 1, j.status, j.actual INTO stream_index, status, actual
-      FROM (SELECT u.number, CASE WHEN u.has THEN u.head ELSE -1 END AS actual,
-                   CASE WHEN u.name = ANY (busy_names) THEN -4
-                        WHEN closing AND u.number = 1 AND NOT u.has THEN -6
-                        WHEN closing AND u.number = 1 AND u.closed THEN 1
-                        WHEN u.closed THEN -7
-                        WHEN u.expect = 1 AND u.has THEN -3
-                        WHEN u.expect = 2 AND NOT u.has THEN -3
-                        WHEN u.expect = 3 AND (NOT u.has OR u.head IS DISTINCT FROM u.version)
-                            THEN -3
-                        ELSE 0 END AS status
-              FROM unnest(stream_names, stream_expects, stream_versions, head_versions,
-                          head_exist, head_closed) WITH ORDINALITY
-                   AS u (name, expect, version, head, has, closed, number)) AS j
-     WHERE j.status <> 0 ORDER BY j.number LIMIT 1;
-    IF status = 1 THEN -- closed already: nothing to do
-        status := 0;
-        first_version := -1;
-        last_version := actual;
-        actual := NULL;
-        position := 0;
-        RETURN NEXT;
-        RETURN;
-    ELSIF status <> 0 THEN
-        RETURN NEXT;
-        RETURN;
-    END IF;
-    status := 0;
-    stream_index := -1;
-    IF closing AND append_flags & 2 = 0 THEN
-        held := weir.unhandled(stream_names[1]);
-        IF cardinality(held) > 0 THEN
-            stream_index := 0;
-            status := -12;
-            -- As many as a message can show, and one to tell that there are more.
-            other := left(array_to_string(held, ', '), 1024);
-            RETURN NEXT;
-            RETURN;
-        END IF;
-    END IF;
-    -- Reserved keys, each change seeing those before it. Only the first refusal counts, and before
-    -- it all went well, so the change before it is what the owner is.
-    IF cardinality(change_keys) > 0 THEN
-        SELECT c.number - 1, CASE WHEN c.busy THEN -4 ELSE -10 END, c.owner
-          INTO expected, status, other
-          FROM (SELECT u.number, stream_names[u.stream] AS stream,
-                       u.key = ANY (busy_reserved) AS busy,
-                       CASE lag(u.kind) OVER same
-                            WHEN 1 THEN stream_names[lag(u.stream) OVER same]
-                            WHEN 2 THEN NULL
-                            ELSE r.stream END AS owner
-                  FROM unnest(change_streams, change_keys, change_kinds) WITH ORDINALITY
-                       AS u (stream, key, kind, number)
-                  LEFT JOIN LATERAL (SELECT x.stream FROM weir.reserved AS x
-                                      WHERE x.key = u.key) AS r ON true
-                WINDOW same AS (PARTITION BY u.key COLLATE "C" ORDER BY u.number)) AS c
-         WHERE c.busy OR c.owner IS NOT NULL AND c.owner IS DISTINCT FROM c.stream
-         ORDER BY c.number LIMIT 1;
-        IF FOUND THEN
-            RETURN NEXT;
-            RETURN;
-        END IF;
-        status := 0;
-    END IF;
-    IF append_flags & 4 <> 0 THEN -- a dry run: what it would give
-        RETURN QUERY
-            SELECT append_index, u.number::integer - 1, 0, false,
-                   CASE WHEN e.count > 0 THEN u.head + 1 ELSE -1 END,
-                   CASE WHEN u.has OR e.count > 0 THEN u.head + e.count ELSE -1 END,
-                   CASE WHEN e.count > 0 THEN q.next + e.last - 1 ELSE 0 END,
-                   NULL::bigint, CASE WHEN e.count > 0 THEN now_us END, NULL::text
-              FROM unnest(head_versions, head_exist) WITH ORDINALITY AS u (head, has, number)
-             CROSS JOIN LATERAL (SELECT count(*), max(v.number) AS last
-                                   FROM unnest(event_streams) WITH ORDINALITY
-                                        AS v (stream, number)
-                                  WHERE v.stream = u.number) AS e
-             CROSS JOIN (SELECT p.last_value + p.is_called::integer AS next
-                           FROM weir.positions AS p) AS q;
-        RETURN;
-    END IF;
-    SELECT array_agg(w.stream_number ORDER BY w.stream_number),
-           array_agg(w.first_version ORDER BY w.stream_number),
-           array_agg(w.last_version ORDER BY w.stream_number),
-           array_agg(w.last_position ORDER BY w.stream_number)
-      INTO numbers, firsts, lasts, ids
-      FROM weir.append_write(array_fill(1, ARRAY[cardinality(stream_names)]), stream_names,
-                             event_streams, event_names, event_data, event_meta, '{}', head_names,
-                             head_versions, head_rows, written, closing) AS w;
-    IF cardinality(change_keys) > 0 THEN
-        WITH last AS MATERIALIZED (
-            SELECT DISTINCT ON (u.key COLLATE "C") u.key, u.kind, stream_names[u.stream] AS stream
-              FROM unnest(change_streams, change_keys, change_kinds) WITH ORDINALITY
-                   AS u (stream, key, kind, number)
-             ORDER BY u.key COLLATE "C", u.number DESC
-        ), freed AS (
-            DELETE FROM weir.reserved AS r
-             WHERE r.key = ANY (ARRAY(SELECT l.key FROM last AS l WHERE l.kind = 2))
-        )
-        INSERT INTO weir.reserved AS r (key, stream)
-        SELECT l.key, l.stream FROM last AS l WHERE l.kind = 1
-        ON CONFLICT (key) DO UPDATE SET stream = excluded.stream WHERE r.stream <> excluded.stream;
-    END IF;
-    IF append_key <> '' THEN
-        PERFORM weir.append_keep(append_key, fingerprint, now_us, key_ttl, r.result)
-           FROM (SELECT string_agg(int8send(u.first) || int8send(u.last) || int8send(u.id), ''
-                                   ORDER BY u.number) AS result
-                   FROM unnest(numbers, firsts, lasts, ids) AS u (number, first, last, id)) AS r;
-    END IF;
-    RETURN QUERY
-        SELECT append_index, u.number::integer - 1, 0, false, u.first, u.last, u.id, NULL::bigint,
-               CASE WHEN u.id > 0 THEN now_us END, NULL::text
-          FROM unnest(numbers, firsts, lasts, ids) AS u (number, first, last, id);
-END
-$$;
-
 -- A kept result is first, last and id of each stream of the append, in its order, 8 bytes each.
 CREATE OR REPLACE FUNCTION weir.append_kept(result bytea)
 RETURNS TABLE (stream integer, first bigint, last bigint, id bigint)
@@ -442,12 +308,6 @@ LANGUAGE sql IMMUTABLE AS $$
            ('x' || encode(substr(result, n * 24 + 9, 8), 'hex'))::bit(64)::bigint,
            ('x' || encode(substr(result, n * 24 + 17, 8), 'hex'))::bit(64)::bigint
       FROM generate_series(0, length(result) / 24 - 1) AS n
-$$;
-
--- The time of an event in microseconds: what a replay says of its first run.
-CREATE OR REPLACE FUNCTION weir.append_time(event bigint) RETURNS bigint
-LANGUAGE sql STABLE AS $$
-    SELECT (extract(epoch FROM e.created) * 1000000)::bigint FROM weir.events AS e WHERE e.id = event
 $$;
 
 -- An expired key is unknown, and may still be there.
@@ -469,73 +329,297 @@ BEGIN
 END
 $$;
 
--- Appends one or many, judged in order, each seeing those before it. append_keys is empty when no
--- append has an idempotency key, else '' for those without. wait_ms: how long to wait for one lock,
--- for those that wait; 0: as the session says.
--- A refused append gives one row: status below 0, stream_index the stream concerned or -1; a
--- conflict has `actual`, a taken key its owner in `other` and the change's number in `expected`, a
--- close that is held the reactions in `other`. The others give a row for each stream; its `actual` is
--- the time of the new events in microseconds, null when the stream got none.
-CREATE OR REPLACE FUNCTION weir.append(
+-- The appends of a call, one after the other: each is judged, seeing those before it, and written.
+-- What is not in `busy` (kind and name) is locked. The rows are those of append_any.
+CREATE OR REPLACE FUNCTION weir.append_each(
+    key_ttl bigint, append_flags integer[], append_keys text[], append_fingerprints bytea[],
+    stream_appends integer[], stream_names text[], stream_expects integer[],
+    stream_versions bigint[],
+    event_streams integer[], event_names text[], event_data json[], event_meta json[],
+    change_streams integer[], change_keys text[], change_kinds integer[], busy text[])
+RETURNS TABLE (append_index integer, stream_index integer, status integer, replayed boolean,
+               first_version bigint, last_version bigint, "position" bigint, created timestamptz,
+               other text)
+LANGUAGE plpgsql VOLATILE
+SET plan_cache_mode = force_generic_plan SET enable_seqscan = off SET jit = off
+AS $$
+DECLARE
+    written timestamptz := weir.clock();
+    now_us bigint := (extract(epoch FROM written) * 1000000)::bigint;
+    flags integer;
+    append_key text;
+    kept record;
+    held text[];
+    fine boolean := true; -- the append before this one
+    -- Where the streams, events and key changes of this append begin, and those of the next one.
+    stream_low integer;
+    stream_end integer := 1;
+    event_low integer;
+    event_end integer := 1;
+    change_low integer;
+    change_end integer := 1;
+    firsts bigint[]; -- of its streams
+    lasts bigint[];
+    ids bigint[];
+    event_versions bigint[];
+    event_ids bigint[];
+    next_id bigint;
+    n integer;
+BEGIN
+    FOR i IN 1 .. cardinality(append_flags) LOOP
+        flags := append_flags[i];
+        append_key := coalesce(append_keys[i], '');
+        stream_low := stream_end;
+        event_low := event_end;
+        change_low := change_end;
+        WHILE stream_appends[stream_end] = i LOOP
+            stream_end := stream_end + 1;
+        END LOOP;
+        WHILE event_streams[event_end] < stream_end LOOP
+            event_end := event_end + 1;
+        END LOOP;
+        WHILE change_streams[change_end] < stream_end LOOP
+            change_end := change_end + 1;
+        END LOOP;
+        IF EXISTS (SELECT FROM generate_series(event_low, event_end - 1) AS e (number)
+                    WHERE event_streams[e.number] < stream_low)
+           OR EXISTS (SELECT FROM generate_series(change_low, change_end - 1) AS c (number)
+                       WHERE change_streams[c.number] < stream_low) THEN
+            PERFORM weir.no_lists('the streams of an append, its events and its keys', 'WR002');
+        END IF;
+        IF flags & 1 <> 0 AND (stream_end - stream_low <> 1 OR event_end - event_low <> 1) THEN
+            RAISE EXCEPTION 'closing a stream appends its last event and nothing else'
+                USING ERRCODE = 'WR002';
+        END IF;
+        append_index := i - 1;
+        stream_index := -1;
+        status := 0;
+        replayed := false;
+        first_version := NULL;
+        last_version := NULL;
+        position := NULL;
+        created := NULL;
+        other := NULL;
+
+        IF flags & 8 <> 0 AND NOT fine THEN -- its chain is broken
+            status := -18;
+            RETURN NEXT;
+            CONTINUE;
+        END IF;
+        fine := false;
+
+        IF append_key <> '' THEN
+            IF '1' || append_key = ANY (busy) THEN
+                status := CASE WHEN flags & 16 <> 0 THEN -4 ELSE -9 END;
+                position := 1;
+                RETURN NEXT;
+                CONTINUE;
+            END IF;
+            SELECT k.fingerprint = append_fingerprints[i] AS same, k.result INTO kept
+              FROM weir.keys AS k WHERE k.key = append_key AND k.expires > now_us;
+            IF FOUND AND kept.same IS NOT TRUE THEN
+                status := -8;
+                RETURN NEXT;
+                CONTINUE;
+            ELSIF FOUND THEN
+                fine := true;
+                RETURN QUERY
+                    SELECT i - 1, r.stream, 0, true, r.first, r.last, r.id,
+                           (SELECT e.created FROM weir.events AS e WHERE e.id = r.id), NULL::text
+                      FROM weir.append_kept(kept.result) AS r;
+                CONTINUE;
+            END IF;
+        END IF;
+
+        -- Its streams. n: the first one that is refused; 1: closed already, nothing to do.
+        SELECT array_agg(s.version ORDER BY s.number),
+               min(s.number) FILTER (WHERE s.verdict <> 0),
+               (array_agg(s.verdict ORDER BY s.number) FILTER (WHERE s.verdict <> 0))[1]
+          INTO lasts, n, status
+          FROM (SELECT u.number, l.version,
+                       CASE WHEN '0' || stream_names[u.number] = ANY (busy) THEN -4
+                            WHEN flags & 1 <> 0 AND l.version IS NULL THEN -6
+                            WHEN flags & 1 <> 0 AND l.name = '$closed' THEN 1
+                            ELSE weir.append_judge(stream_expects[u.number],
+                                                   stream_versions[u.number], l.version, l.name)
+                            END AS verdict
+                  FROM generate_series(stream_low, stream_end - 1) AS u (number)
+                  LEFT JOIN LATERAL (SELECT e.version, e.name FROM weir.events AS e
+                                      WHERE e.stream = stream_names[u.number]
+                                      ORDER BY e.version DESC LIMIT 1) AS l ON true) AS s;
+        IF n IS NOT NULL THEN
+            stream_index := n - stream_low;
+            last_version := coalesce(lasts[stream_index + 1], -1);
+            position := 0;
+            IF status = 1 THEN
+                status := 0;
+                fine := true;
+                first_version := -1;
+            END IF;
+            RETURN NEXT;
+            CONTINUE;
+        END IF;
+        status := 0;
+
+        IF flags & 3 = 1 THEN -- closing, and not by force
+            held := weir.unhandled(stream_names[stream_low]);
+            IF cardinality(held) > 0 THEN
+                stream_index := 0;
+                status := -12;
+                -- As many as a message can show, and one to tell that there are more.
+                other := left(array_to_string(held, ', '), 1024);
+                RETURN NEXT;
+                CONTINUE;
+            END IF;
+        END IF;
+
+        -- Reserved keys, each change seeing those before it. Only the first refusal counts, and before
+        -- it all went well, so the change before it is what the owner is.
+        IF change_end > change_low THEN
+            SELECT CASE WHEN c.busy THEN 2 ELSE c.number - change_low END,
+                   CASE WHEN c.busy THEN -4 ELSE -10 END, c.owner
+              INTO position, status, other
+              FROM (SELECT u.number, stream_names[change_streams[u.number]] AS stream,
+                           '2' || u.key = ANY (busy) AS busy,
+                           CASE lag(change_kinds[u.number]) OVER same
+                                WHEN 1 THEN stream_names[lag(change_streams[u.number]) OVER same]
+                                WHEN 2 THEN NULL
+                                ELSE r.stream END AS owner
+                      FROM (SELECT k.number, change_keys[k.number] AS key
+                              FROM generate_series(change_low, change_end - 1) AS k (number)) AS u
+                      LEFT JOIN LATERAL (SELECT x.stream FROM weir.reserved AS x
+                                          WHERE x.key = u.key) AS r ON true
+                    WINDOW same AS (PARTITION BY u.key COLLATE "C" ORDER BY u.number)) AS c
+             WHERE c.busy OR c.owner IS NOT NULL AND c.owner IS DISTINCT FROM c.stream
+             ORDER BY c.number LIMIT 1;
+            IF FOUND THEN
+                RETURN NEXT;
+                CONTINUE;
+            END IF;
+            status := 0;
+        END IF;
+
+        -- Versions and positions in the order of its events. A dry run takes none: what it would get.
+        IF flags & 4 <> 0 THEN
+            SELECT p.last_value + p.is_called::integer - 1 INTO next_id FROM weir.positions AS p;
+        END IF;
+        firsts := array_fill(-1::bigint, ARRAY[stream_end - stream_low]);
+        ids := array_fill(0::bigint, ARRAY[stream_end - stream_low]);
+        event_versions := '{}';
+        event_ids := '{}';
+        FOR k IN 1 .. event_end - event_low LOOP
+            n := event_streams[event_low + k - 1] - stream_low + 1;
+            next_id := CASE WHEN flags & 4 <> 0 THEN next_id + 1 ELSE nextval('weir.positions') END;
+            lasts[n] := coalesce(lasts[n] + 1, weir.version_base());
+            IF ids[n] = 0 THEN
+                firsts[n] := lasts[n];
+            END IF;
+            ids[n] := next_id;
+            event_versions[k] := lasts[n];
+            event_ids[k] := next_id;
+        END LOOP;
+        fine := true;
+        IF flags & 4 = 0 THEN
+            INSERT INTO weir.events (id, stream, version, name, data, meta, created)
+            SELECT e.id, e.stream, e.version,
+                   CASE WHEN weir.is_event(e.stream, e.name, e.data, e.meta, flags & 1 <> 0) THEN e.name
+                        ELSE weir.no_event(e.stream, e.name) END,
+                   e.data, e.meta, written
+              FROM (SELECT u.id, u.version, stream_names[event_streams[event_low + u.n - 1]] AS stream,
+                           event_names[event_low + u.n - 1] AS name,
+                           event_data[event_low + u.n - 1] AS data,
+                           event_meta[event_low + u.n - 1] AS meta
+                      FROM (SELECT v.id, v.version, v.n::integer
+                              FROM unnest(event_ids, event_versions) WITH ORDINALITY
+                                   AS v (id, version, n)) AS u) AS e
+             ORDER BY e.stream COLLATE "C", e.version;
+            IF change_end > change_low THEN
+                WITH last AS MATERIALIZED (
+                    SELECT DISTINCT ON (u.key COLLATE "C") u.key, change_kinds[u.number] AS kind,
+                           stream_names[change_streams[u.number]] AS stream
+                      FROM (SELECT k.number, change_keys[k.number] AS key
+                              FROM generate_series(change_low, change_end - 1) AS k (number)) AS u
+                     ORDER BY u.key COLLATE "C", u.number DESC
+                ), freed AS (
+                    DELETE FROM weir.reserved AS r
+                     WHERE r.key = ANY (ARRAY(SELECT l.key FROM last AS l WHERE l.kind = 2))
+                )
+                INSERT INTO weir.reserved AS r (key, stream)
+                SELECT l.key, l.stream FROM last AS l WHERE l.kind = 1
+                ON CONFLICT (key) DO UPDATE
+                   SET stream = excluded.stream WHERE r.stream <> excluded.stream;
+            END IF;
+            IF append_key <> '' THEN
+                PERFORM weir.append_keep(append_key, append_fingerprints[i], now_us, key_ttl, r.result)
+                   FROM (SELECT string_agg(int8send(u.first) || int8send(coalesce(u.last, -1))
+                                           || int8send(u.id), '' ORDER BY u.number) AS result
+                           FROM unnest(firsts, lasts, ids) WITH ORDINALITY
+                                AS u (first, last, id, number)) AS r;
+            END IF;
+        END IF;
+        RETURN QUERY
+            SELECT i - 1, u.number::integer - 1, 0, false, u.first, coalesce(u.last, -1), u.id,
+                   CASE WHEN u.id > 0 THEN written END, NULL::text
+              FROM unnest(firsts, lasts, ids) WITH ORDINALITY AS u (first, last, id, number);
+    END LOOP;
+    IF stream_end <= cardinality(stream_names) OR event_end <= cardinality(event_streams)
+       OR change_end <= cardinality(change_streams) THEN
+        PERFORM weir.no_lists('the streams of the appends, their events and their keys', 'WR002');
+    END IF;
+    IF cardinality(append_keys) > 0 THEN
+        PERFORM weir.append_expire(now_us);
+    END IF;
+END
+$$;
+
+-- Appends one or many, in order. append_keys is empty when no append has an idempotency key, else ''
+-- for those without. wait_ms: how long to wait for what others hold; 0: as the session says.
+--
+-- Names that others hold: with the flag NOWAIT of the first append, each append that wants one is busy
+-- (-4) and the others go on. Without it the call ends with one row, append_index -1 and status -4, which
+-- has the kind (in "position") and the name (in other), and nothing is written: the client calls
+-- again and says what to wait for first (first_kind, first_name). So it waits for a name while it holds
+-- none. options 1: wait for one name after the other, in order, holding those that it has: in a
+-- transaction that cannot be repeated, for an append with many names, and when somebody has been
+-- unlucky often. options 2: the caller's own transaction, which an error would cost him. What he meets
+-- at the index is judged again.
+--
+-- A refused append gives one row: status below 0, stream_index the stream concerned or -1; a conflict
+-- has the version that is there in last_version, a taken key its owner in other and the change's
+-- number in "position", a close that is held the reactions in other, a busy one the kind of what is
+-- held in "position". The others give a row for each stream; `created` is null when it got no event.
+CREATE OR REPLACE FUNCTION weir.append_any(
     options integer, wait_ms integer, key_ttl bigint,
     append_flags integer[], append_keys text[], append_fingerprints bytea[],
     stream_appends integer[], stream_names text[], stream_expects integer[],
     stream_versions bigint[],
     event_streams integer[], event_names text[], event_data json[], event_meta json[],
-    change_streams integer[], change_keys text[], change_kinds integer[])
+    change_streams integer[], change_keys text[], change_kinds integer[],
+    first_kind integer DEFAULT NULL, first_name text DEFAULT NULL)
 RETURNS TABLE (append_index integer, stream_index integer, status integer, replayed boolean,
-               first_version bigint, last_version bigint, "position" bigint, expected bigint,
-               actual bigint, other text)
+               first_version bigint, last_version bigint, "position" bigint, created timestamptz,
+               other text)
 LANGUAGE plpgsql VOLATILE SECURITY DEFINER
 SET search_path = pg_catalog, pg_temp
-SET plan_cache_mode = force_generic_plan -- or small batches are planned anew each time
 AS $$
 DECLARE
-    store record;
-    written timestamptz;
-    now_us bigint;
-    keyed boolean := cardinality(append_keys) > 0;
-    waiting boolean := append_flags[1] & 16 = 0;
-    refused integer[] := '{}';
-    busy_keys text[] := '{}';
-    busy_reserved text[] := '{}';
-    head_names text[];
-    head_versions bigint[];
-    head_exist boolean[];
-    head_closed boolean[];
-    head_rows tid[];
-    missing text[] := '{}';
-    absent text[];
-    appends integer[];
-    numbers bigint[];
-    firsts bigint[];
-    lasts bigint[];
-    ids bigint[];
-    one text;
-    i integer;
-    low integer := 1;
-    high integer;
-    event_low integer := 1;
-    event_high integer;
-    change_low integer := 1;
-    change_high integer;
-    fine boolean := true;
-    wrote boolean := false;
+    nowait boolean := append_flags[1] & 16 <> 0;
+    in_order boolean := options & 1 <> 0;
+    names text[]; -- kind and name
+    hashes bigint[];
+    streams bigint;
+    busy text[] := '{}';
+    met text;
 BEGIN
-    SELECT s.number, s.version_base, pg_advisory_xact_lock_shared(1465207122, s.number)::text,
-           (SELECT min(k.expires) FROM weir.keys AS k) AS expires
-      INTO store FROM weir.store AS s;
-    IF current_setting('synchronous_commit') NOT IN ('on', 'remote_apply') THEN
+    PERFORM pg_advisory_xact_lock_shared(1465207122, weir.number());
+    IF current_setting('synchronous_commit') <> 'on' THEN
         PERFORM weir.commit_durably();
     END IF;
-    IF waiting AND wait_ms > 0 THEN
-        PERFORM set_config('lock_timeout', wait_ms || 'ms', true);
-    END IF;
-
     IF (weir.is_list(append_flags, cardinality(append_flags)) AND 0 <= ALL (append_flags)
         AND weir.is_list(append_keys, cardinality(append_fingerprints))
-        AND weir.is_list(append_fingerprints, CASE WHEN keyed THEN cardinality(append_flags)
-                                                   ELSE 0 END)
+        AND weir.is_list(append_fingerprints,
+                         CASE WHEN cardinality(append_keys) > 0 THEN cardinality(append_flags)
+                              ELSE 0 END)
         AND weir.is_list(stream_appends, cardinality(stream_names))
         AND weir.is_list(stream_names, cardinality(stream_names))
         AND weir.is_list(stream_expects, cardinality(stream_names))
@@ -550,493 +634,100 @@ BEGIN
         AND weir.is_list(change_streams, cardinality(change_streams))
         AND weir.is_list(change_keys, cardinality(change_streams))
         AND weir.is_list(change_kinds, cardinality(change_streams))
+        AND 1 <= ALL (change_streams) AND cardinality(stream_names) >= ALL (change_streams)
         AND 1 <= ALL (change_kinds) AND 2 >= ALL (change_kinds)) IS NOT TRUE THEN
         PERFORM weir.no_lists('the lists of an append', 'WR002');
     END IF;
-    IF keyed THEN
-        PERFORM weir.check_names('idempotency key', array_remove(append_keys, ''), false);
-    END IF;
+    PERFORM weir.check_names('idempotency key', array_remove(append_keys, ''), false);
     IF cardinality(change_keys) > 0 THEN
         PERFORM weir.check_names('key', change_keys, false);
         PERFORM weir.check_names('stream', stream_names, false); -- one may have no event
     END IF;
-    -- Idempotency keys. One that somebody else is using: wait, and if that takes too long it is in
-    -- flight.
-    IF keyed THEN
-        IF waiting THEN
-            FOR one IN SELECT DISTINCT u.key COLLATE "C" AS key FROM unnest(append_keys) AS u (key)
-                        WHERE u.key <> '' ORDER BY key
-            LOOP
-                IF NOT pg_try_advisory_xact_lock(weir.append_hash(store.number, 1, one)) THEN
-                    BEGIN
-                        PERFORM pg_advisory_xact_lock(weir.append_hash(store.number, 1, one));
-                    EXCEPTION WHEN lock_not_available THEN
-                        busy_keys := busy_keys || one;
-                    END;
-                END IF;
-            END LOOP;
-            IF cardinality(busy_keys) > 0 AND cardinality(append_flags) = 1 THEN
-                -- Judged already: who has no time left must not meet others at the streams.
-                append_index := 0;
-                stream_index := -1;
-                status := -9;
-                replayed := false;
-                RETURN NEXT;
-                RETURN;
-            END IF;
-        ELSE
-            SELECT coalesce(array_agg(u.key), '{}') INTO busy_keys
-              FROM (SELECT DISTINCT v.key COLLATE "C" AS key FROM unnest(append_keys) AS v (key)
-                     ORDER BY key) AS u
-             WHERE CASE WHEN u.key = '' THEN false ELSE
-                   NOT pg_try_advisory_xact_lock(weir.append_hash(store.number, 1, u.key)) END;
-        END IF;
-    END IF;
-    -- Reserved keys.
-    IF cardinality(change_keys) > 0 THEN
-        IF waiting THEN
-            PERFORM pg_advisory_xact_lock(weir.append_hash(store.number, 2, u.key))
-               FROM (SELECT DISTINCT v.key COLLATE "C" AS key FROM unnest(change_keys) AS v (key)
-                      ORDER BY key) AS u;
-        ELSE
-            -- No more than one append may have: those who want more run alone.
-            SELECT coalesce(array_agg(u.key), '{}') INTO busy_reserved
-              FROM (SELECT k.key, row_number() OVER (ORDER BY k.key) AS number
-                      FROM (SELECT DISTINCT v.key COLLATE "C" AS key
-                              FROM unnest(change_keys) AS v (key)) AS k) AS u
-             WHERE CASE WHEN u.number > 1000 THEN true ELSE
-                   NOT pg_try_advisory_xact_lock(weir.append_hash(store.number, 2, u.key)) END;
-        END IF;
-    END IF;
-    -- Stream heads.
-    IF waiting THEN
-        PERFORM weir.append_wait(store.number, stream_names);
-    END IF;
-    SELECT array_agg(h.name), array_agg(h.version), array_agg(true), array_agg(h.closed),
-           array_agg(h.ctid)
-      INTO head_names, head_versions, head_exist, head_closed, head_rows
-      FROM (SELECT DISTINCT v.name COLLATE "C" AS name FROM unnest(stream_names) AS v (name)) AS u
-     CROSS JOIN LATERAL (
-           SELECT s.name, s.version, s.closed, s.ctid
-             FROM weir.streams AS s WHERE s.name = u.name
-              FOR NO KEY UPDATE SKIP LOCKED) AS h;
-    IF coalesce(cardinality(head_names), 0) < cardinality(stream_names) THEN
-        missing := ARRAY(SELECT u.name FROM unnest(stream_names) AS u (name)
-                           LEFT JOIN unnest(head_names) AS h (name) ON h.name = u.name
-                          WHERE h.name IS NULL);
-    END IF;
-    IF cardinality(missing) > 0 THEN
-        IF NOT waiting THEN
-            -- A call that creates many streams is met at the index. A batch waits there for 250 ms;
-            -- then its appends go on alone (append.c).
-            PERFORM set_config('lock_timeout', '250ms', true);
-        END IF;
-        absent := weir.append_create(store.number, missing);
-        -- Looked for again, now that nobody else can be creating them.
-        SELECT head_names || array_agg(u.name),
-               head_versions || array_agg(coalesce(h.version, store.version_base - 1)),
-               head_exist || array_agg(h.version IS NOT NULL),
-               head_closed || array_agg(coalesce(h.closed, false)),
-               head_rows || array_agg(h.ctid)
-          INTO head_names, head_versions, head_exist, head_closed, head_rows
-          FROM unnest(absent) AS u (name)
-          LEFT JOIN LATERAL (
-               SELECT s.name, s.version, s.closed, s.ctid
-                 FROM weir.streams AS s WHERE s.name = u.name
-                  FOR NO KEY UPDATE SKIP LOCKED) AS h ON true
-         WHERE h.name IS NOT NULL
-            OR NOT EXISTS (SELECT FROM weir.streams AS s WHERE s.name = u.name COLLATE "C");
-    END IF;
-    written := weir.clock();
-    now_us := (extract(epoch FROM written) * 1000000)::bigint;
 
-    IF options & 1 <> 0 THEN
-        -- All at once. Keys first.
-        IF keyed THEN
-            RETURN QUERY
-                SELECT u.number::integer - 1, coalesce(r.stream, -1),
-                       CASE WHEN NOT u.busy AND u.same THEN 0
-                            WHEN NOT u.busy THEN -8 WHEN waiting THEN -9 ELSE -4 END,
-                       r.stream IS NOT NULL, r.first, r.last, r.id, NULL::bigint,
-                       weir.append_time(r.id), NULL::text
-                  FROM (SELECT a.number, a.key = ANY (busy_keys) AS busy,
-                               k.fingerprint = a.fingerprint AS same, k.result
-                          FROM unnest(append_keys, append_fingerprints) WITH ORDINALITY
-                               AS a (key, fingerprint, number)
-                          LEFT JOIN LATERAL (SELECT x.fingerprint, x.result FROM weir.keys AS x
-                                              WHERE x.key = a.key AND x.expires > now_us) AS k
-                                 ON true
-                         WHERE a.key <> '') AS u
-                  LEFT JOIN LATERAL weir.append_kept(u.result) AS r ON u.same AND NOT u.busy
-                 WHERE u.busy OR u.same IS NOT NULL;
-            IF FOUND THEN
-                SELECT array_agg(a.number::integer) INTO refused
-                  FROM unnest(append_keys) WITH ORDINALITY AS a (key, number)
-                 WHERE a.key <> ''
-                   AND (a.key = ANY (busy_keys)
-                        OR EXISTS (SELECT FROM weir.keys AS x
-                                    WHERE x.key = a.key AND x.expires > now_us));
-            END IF;
-        END IF;
-        SELECT array_agg(j.append), array_agg(j.number), array_agg(j.verdict), array_agg(j.actual)
-          INTO appends, numbers, firsts, lasts
-          FROM (SELECT DISTINCT ON (u.append) u.append, u.number, u.verdict, u.actual
-                  FROM (SELECT s.append, s.number,
-                               CASE WHEN h.name IS NULL THEN -4
-                                    WHEN h.closed THEN -7
-                                    WHEN s.expect = 0 THEN 0
-                                    WHEN s.expect = 1 AND h.has THEN -3
-                                    WHEN s.expect = 2 AND NOT h.has THEN -3
-                                    WHEN s.expect = 3
-                                         AND (NOT h.has OR h.version IS DISTINCT FROM s.version)
-                                        THEN -3
-                                    ELSE 0 END AS verdict,
-                               CASE WHEN h.has THEN h.version ELSE -1 END AS actual
-                          FROM unnest(stream_appends, stream_names, stream_expects,
-                                      stream_versions) WITH ORDINALITY
-                               AS s (append, name, expect, version, number)
-                          LEFT JOIN unnest(head_names, head_versions, head_exist, head_closed)
-                               AS h (name, version, has, closed) ON h.name = s.name
-                         WHERE s.append <> ALL (refused)) AS u
-                 WHERE u.verdict <> 0 ORDER BY u.append, u.number) AS j;
-        IF appends IS NOT NULL THEN
-            RETURN QUERY
-                SELECT u.append - 1,
-                       (u.number - array_position(stream_appends, u.append))::integer,
-                       u.verdict::integer, false, NULL::bigint, NULL::bigint, NULL::bigint,
-                       NULL::bigint, u.actual, NULL::text
-                  FROM unnest(appends, numbers, firsts, lasts)
-                       AS u (append, number, verdict, actual);
-            refused := refused || appends;
-        END IF;
-        IF cardinality(refused) = cardinality(append_flags)
-           OR options & 8 <> 0 AND cardinality(refused) > 0 THEN
-            RETURN;
-        END IF;
-        wrote := true;
-        IF NOT keyed THEN
-            RETURN QUERY
-                SELECT w.append_number - 1,
-                       (w.stream_number - array_position(stream_appends, w.append_number))::integer,
-                       0, false, w.first_version, w.last_version, w.last_position, NULL::bigint,
-                       CASE WHEN w.last_position > 0 THEN now_us END, NULL::text
-                  FROM weir.append_write(stream_appends, stream_names, event_streams, event_names,
-                                         event_data, event_meta, refused, head_names,
-                                         head_versions, head_rows, written, false) AS w;
-        ELSE
-            SELECT array_agg(w.append_number), array_agg(w.stream_number),
-                   array_agg(w.first_version), array_agg(w.last_version),
-                   array_agg(w.last_position)
-              INTO appends, numbers, firsts, lasts, ids
-              FROM weir.append_write(stream_appends, stream_names, event_streams, event_names,
-                                     event_data, event_meta, refused, head_names, head_versions,
-                                     head_rows, written, false) AS w;
-            PERFORM weir.append_keep(a.key, a.fingerprint, now_us, key_ttl, r.result)
-               FROM (SELECT u.append,
-                            string_agg(int8send(u.first) || int8send(u.last) || int8send(u.id), ''
-                                       ORDER BY u.number) AS result
-                       FROM unnest(appends, numbers, firsts, lasts, ids)
-                            AS u (append, number, first, last, id) GROUP BY u.append) AS r
-               JOIN unnest(append_keys, append_fingerprints) WITH ORDINALITY
-                    AS a (key, fingerprint, number) ON a.number = r.append
-              WHERE a.key <> '';
-            RETURN QUERY
-                SELECT u.append - 1,
-                       (u.number - array_position(stream_appends, u.append))::integer,
-                       0, false, u.first, u.last, u.id, NULL::bigint,
-                       CASE WHEN u.id > 0 THEN now_us END, NULL::text
-                  FROM unnest(appends, numbers, firsts, lasts, ids)
-                       AS u (append, number, first, last, id);
-        END IF;
-    ELSE
-        -- One after the other.
-        IF cardinality(missing) > 0 THEN -- those that are busy
-            missing := ARRAY(SELECT u.name FROM unnest(missing) AS u (name)
-                               LEFT JOIN unnest(head_names) AS h (name) ON h.name = u.name
-                              WHERE h.name IS NULL);
-        END IF;
-        FOR i IN 1 .. cardinality(append_flags) LOOP
-            IF cardinality(append_flags) = 1 THEN
-                high := cardinality(stream_names) + 1;
-                event_high := cardinality(event_streams) + 1;
-                change_high := cardinality(change_streams) + 1;
-            ELSE
-                high := low;
-                WHILE stream_appends[high] = i LOOP
-                    high := high + 1;
-                END LOOP;
-                event_high := event_low;
-                WHILE event_streams[event_high] < high LOOP
-                    event_high := event_high + 1;
-                END LOOP;
-                change_high := change_low;
-                WHILE change_streams[change_high] < high LOOP
-                    change_high := change_high + 1;
-                END LOOP;
-            END IF;
-            IF append_flags[i] & 8 <> 0 AND NOT fine THEN
-                append_index := i - 1;
-                stream_index := -1;
-                status := -18;
-                replayed := false;
-                RETURN NEXT;
-            ELSE
-                fine := true;
-                FOR append_index, stream_index, status, replayed, first_version, last_version,
-                    position, expected, actual, other IN
-                    SELECT s.* FROM weir.append_single(
-                        options, key_ttl, append_flags[i],
-                        CASE WHEN keyed THEN append_keys[i] ELSE '' END, append_fingerprints[i],
-                        stream_names[low : high - 1], stream_expects[low : high - 1],
-                        stream_versions[low : high - 1],
-                        ARRAY(SELECT e - low + 1
-                                FROM unnest(event_streams[event_low : event_high - 1]) AS e),
-                        event_names[event_low : event_high - 1],
-                        event_data[event_low : event_high - 1],
-                        event_meta[event_low : event_high - 1],
-                        ARRAY(SELECT e - low + 1
-                                FROM unnest(change_streams[change_low : change_high - 1]) AS e),
-                        change_keys[change_low : change_high - 1],
-                        change_kinds[change_low : change_high - 1],
-                        store.version_base, written, now_us, missing, busy_keys,
-                        busy_reserved, i - 1) AS s
-                LOOP
-                    fine := status = 0;
-                    wrote := wrote OR (fine AND NOT replayed AND append_flags[i] & 4 = 0);
-                    RETURN NEXT;
-                END LOOP;
-            END IF;
-            low := high;
-            event_low := event_high;
-            change_low := change_high;
-        END LOOP;
-        IF low <= cardinality(stream_names) OR event_low <= cardinality(event_streams)
-           OR change_low <= cardinality(change_streams) THEN
-            PERFORM weir.no_lists('the streams of the appends, their events and their keys',
-                                  'WR002');
-        END IF;
-    END IF;
-    IF wrote AND options & 4 <> 0 AND store.expires <= now_us THEN
-        PERFORM weir.append_expire(now_us);
-    END IF;
-END
-$$;
-
--- One event to one stream, without keys: most appends. One statement finds the head, judges and moves
--- it, another writes the event; whatever is not found (a new stream, a closed one, another version)
--- is left to weir.append_batch, or to weir.append when it has to wait.
--- A head that somebody else holds is waited for, with the flag NOWAIT for a moment only (55P03):
--- mostly it is another append that is about to commit, and finding the row with SKIP LOCKED first
--- would cost a fifth more. An append that waited and is then refused leaves its position as a gap.
--- Always one row; not declared SETOF, which would cost a copy of it.
-CREATE OR REPLACE FUNCTION weir.append_one(
-    append_flags integer, wait_ms integer, stream_name text, expect integer, stream_version bigint,
-    event_name text, event_data json, event_meta json,
-    OUT append_index integer, OUT stream_index integer, OUT status integer, OUT replayed boolean,
-    OUT first_version bigint, OUT last_version bigint, OUT "position" bigint, OUT expected bigint,
-    OUT actual bigint, OUT other text)
-LANGUAGE plpgsql VOLATILE SECURITY DEFINER
-SET search_path = pg_catalog, pg_temp SET lock_timeout = '20ms' AS $$
-DECLARE
-    store record;
-    written timestamptz;
-BEGIN
-    SELECT pg_advisory_xact_lock_shared(1465207122, s.number)::text,
-           (SELECT min(k.expires) FROM weir.keys AS k) AS expires
-      INTO store FROM weir.store AS s;
-    IF current_setting('synchronous_commit') NOT IN ('on', 'remote_apply') THEN
-        PERFORM weir.commit_durably();
-    END IF;
-    IF append_flags & 16 = 0 THEN
-        PERFORM set_config('lock_timeout', wait_ms || 'ms', true); -- until the function ends
-    END IF;
-    UPDATE weir.streams AS s
-       SET version = s.version + 1, last_id = nextval('weir.positions'), updated = weir.clock()
-     WHERE s.name = stream_name AND NOT s.closed AND expect <> 1
-       AND (expect <> 3 OR s.version = stream_version)
-    RETURNING s.version, s.last_id, s.updated INTO first_version, position, written;
-    IF FOUND THEN
-        INSERT INTO weir.events (id, stream, version, name, data, meta, created)
-        VALUES (position, stream_name, first_version,
-                CASE WHEN weir.is_event(stream_name, event_name, event_data, event_meta, false)
-                     THEN event_name ELSE weir.no_event(stream_name, event_name) END,
-                event_data, event_meta, written);
-        append_index := 0;
-        stream_index := 0;
-        status := 0;
-        replayed := false;
-        last_version := first_version;
-        actual := (extract(epoch FROM written) * 1000000)::bigint;
-        IF store.expires IS NOT NULL AND store.expires <= weir.clock_us() THEN
-            PERFORM weir.append_expire(weir.clock_us());
-        END IF;
-    ELSIF append_flags & 16 <> 0 THEN -- mostly a new stream
-        SELECT a.append_index, a.stream_index, a.status, coalesce(a.replayed, false),
-               coalesce(a.first_version, a.head_versions[1] + 1),
-               coalesce(a.last_version, a.head_versions[1] + 1),
-               coalesce(a."position", a.event_ids[1]), a.expected, a.actual, a.other
-          INTO append_index, stream_index, status, replayed, first_version, last_version,
-               position, expected, actual, other
-          FROM weir.append_batch(
-            5, wait_ms, 0, ARRAY[append_flags], '{}', '{}', ARRAY[1], ARRAY[stream_name],
-            ARRAY[expect], ARRAY[stream_version], ARRAY[1], ARRAY[event_name],
-            ARRAY[event_data], ARRAY[event_meta], '{}', '{}', '{}', '{}', ARRAY[1], ARRAY[1],
-            ARRAY[1]) AS a;
-    ELSE
-        SELECT a.* INTO append_index, stream_index, status, replayed, first_version, last_version,
-                        position, expected, actual, other
-          FROM weir.append(
-            5, wait_ms, 0, ARRAY[append_flags], '{}', '{}', ARRAY[1], ARRAY[stream_name],
-            ARRAY[expect], ARRAY[stream_version], ARRAY[1], ARRAY[event_name],
-            ARRAY[event_data], ARRAY[event_meta], '{}', '{}', '{}') AS a;
-    END IF;
-END
-$$;
-
--- A batch without keys of which nothing is waited for and every stream gets an event, judged as a
--- whole: most batches. When all of it succeeds it is written by three plain statements; anything
--- else (a refusal, a stream that is busy) is left to weir.append, which has the same arguments but
--- for the last four and finds what was locked here.
--- A head is a stream of the batch, named once. head_streams: the number of the stream that names it
--- first, empty when no stream is named twice; head_ends: the number of its last event;
--- event_heads and event_offsets: the head of each event, and which of its new events it is, from 1.
--- A stream that is named twice has no expectation, so the first that names it can speak for all.
--- Gives one row with the versions of the heads as they were, the position of each event and, in
--- `actual`, the time of all, or the rows of weir.append.
--- Plans: one for all sizes; weir.streams may be empty when it is made and must still not be read
--- from end to end.
-CREATE OR REPLACE FUNCTION weir.append_batch(
-    options integer, wait_ms integer, key_ttl bigint,
-    append_flags integer[], append_keys text[], append_fingerprints bytea[],
-    stream_appends integer[], stream_names text[], stream_expects integer[],
-    stream_versions bigint[],
-    event_streams integer[], event_names text[], event_data json[], event_meta json[],
-    change_streams integer[], change_keys text[], change_kinds integer[],
-    head_streams integer[], head_ends integer[], event_heads integer[], event_offsets integer[])
-RETURNS TABLE (append_index integer, stream_index integer, status integer, replayed boolean,
-               first_version bigint, last_version bigint, "position" bigint, expected bigint,
-               actual bigint, other text, head_versions bigint[], event_ids bigint[])
-LANGUAGE plpgsql VOLATILE SECURITY DEFINER
-SET search_path = pg_catalog, pg_temp
-SET plan_cache_mode = force_generic_plan SET enable_seqscan = off SET jit = off
-AS $$
-DECLARE
-    store record;
-    written timestamptz;
-    now_us bigint;
-    head_names text[] := stream_names;
-    head_expects integer[] := stream_expects;
-    head_wanted bigint[] := stream_versions;
-    head_rows tid[];
-    head_last integer[]; -- of each head: the number of its last event so far
-    head integer;
-    missing bigint;
-    moved bigint;
-    absent text[];
-    fine boolean;
-BEGIN
-    SELECT s.number, s.version_base, pg_advisory_xact_lock_shared(1465207122, s.number)::text,
-           (SELECT min(k.expires) FROM weir.keys AS k) AS expires
-      INTO store FROM weir.store AS s WHERE s.one;
-    IF current_setting('synchronous_commit') NOT IN ('on', 'remote_apply') THEN
-        PERFORM weir.commit_durably();
-    END IF;
-    IF cardinality(head_streams) > 0 THEN
-        IF (1 <= ALL (head_streams) AND cardinality(stream_names) >= ALL (head_streams)
-            AND weir.is_list(stream_names, cardinality(stream_names))) IS NOT TRUE THEN
-            PERFORM weir.no_lists('the streams of a batch', 'WR002');
-        END IF;
-        SELECT array_agg(stream_names[u.stream]), array_agg(stream_expects[u.stream]),
-               array_agg(stream_versions[u.stream])
-          INTO head_names, head_expects, head_wanted
-          FROM unnest(head_streams) AS u (stream);
-    END IF;
-    SELECT array_agg(coalesce(h.version, store.version_base - 1)), array_agg(h.ctid),
-           bool_and(CASE WHEN h.closed THEN false
-                         WHEN u.expect = 0 THEN true
-                         WHEN u.expect = 1 THEN h.version IS NULL
-                         WHEN u.expect = 2 THEN h.version IS NOT NULL
-                         ELSE (u.expect = 3 AND h.version = u.version) IS TRUE END),
-           count(*) - count(h.version)
-      INTO head_versions, head_rows, fine, missing
-      FROM unnest(head_names, head_expects, head_wanted) AS u (name, expect, version)
-      LEFT JOIN LATERAL (
-           SELECT s.version, s.closed, s.ctid
-             FROM weir.streams AS s WHERE s.name = u.name COLLATE "C"
-              FOR NO KEY UPDATE SKIP LOCKED) AS h ON true;
-    IF fine AND missing > 0 THEN
-        -- A call that creates many streams is met at the index: 250 ms, as in weir.append.
-        PERFORM set_config('lock_timeout', '250ms', true);
-        absent := ARRAY(SELECT u.name FROM unnest(head_names, head_rows) AS u (name, place)
-                         WHERE u.place IS NULL);
-        absent := weir.append_create(store.number, absent);
-        -- Looked for again, now that nobody else can be creating them.
-        fine := cardinality(absent) = missing
-            AND NOT EXISTS (SELECT FROM unnest(absent) AS u (name)
-                             CROSS JOIN LATERAL (SELECT FROM weir.streams AS s
-                                                  WHERE s.name = u.name COLLATE "C" LIMIT 1) AS h);
-    END IF;
-    IF fine IS NOT TRUE THEN
-        head_versions := NULL;
-        RETURN QUERY
-            SELECT a.*, NULL::bigint[], NULL::bigint[] FROM weir.append(
-                options, wait_ms, key_ttl, append_flags, append_keys, append_fingerprints,
-                stream_appends, stream_names, stream_expects, stream_versions, event_streams,
-                event_names, event_data, event_meta, change_streams, change_keys,
-                change_kinds) AS a;
-        RETURN;
-    END IF;
-    -- The client has numbered the events, and is not trusted: the events of a head must be numbered
-    -- 1, 2, 3 ... in the order of the events, and each head must have one.
-    head_last := array_fill(0, ARRAY[cardinality(head_names)]);
-    FOR i IN 1 .. cardinality(event_heads) LOOP
-        head := event_heads[i];
-        IF (event_offsets[i] = CASE WHEN head_last[head] = 0 THEN 1
-                                    ELSE event_offsets[head_last[head]] + 1 END) IS NOT TRUE THEN
-            RAISE EXCEPTION 'event % is not numbered as the next of its stream', i
-                USING ERRCODE = 'WR002';
-        END IF;
-        head_last[head] := i;
-    END LOOP;
-    IF head_last IS DISTINCT FROM head_ends OR 0 = ANY (head_last) THEN
-        RAISE EXCEPTION 'the last events of streams are not those that are given'
+    -- In the order of locking: idempotency keys, reserved keys, streams, each bytewise.
+    SELECT array_agg(u.kind || u.name ORDER BY (u.kind + 2) % 3, u.name COLLATE "C"),
+           array_agg(weir.append_hash(u.kind, u.name) ORDER BY (u.kind + 2) % 3, u.name COLLATE "C"),
+           count(*) FILTER (WHERE u.kind = 0)
+      INTO names, hashes, streams
+      FROM (SELECT 1 AS kind, k.name FROM unnest(append_keys) AS k (name) WHERE k.name <> ''
+            UNION SELECT 2, k.name FROM unnest(change_keys) AS k (name)
+            UNION SELECT 0, s.name FROM unnest(stream_names) AS s (name)) AS u;
+    IF streams > 1000 OR cardinality(names) > 3000 THEN
+        RAISE EXCEPTION 'a call appends to % streams, allowed 1 to 1000', streams
             USING ERRCODE = 'WR002';
     END IF;
-    written := weir.clock();
-    event_ids := ARRAY(SELECT nextval('weir.positions')
-                         FROM generate_series(1, cardinality(event_heads)));
-    UPDATE weir.streams AS s
-       SET version = u.version + event_offsets[u.last], last_id = event_ids[u.last],
-           updated = written
-      FROM unnest(head_rows, head_versions, head_ends) AS u (place, version, last)
-     WHERE s.ctid = u.place;
-    GET DIAGNOSTICS moved = ROW_COUNT;
-    IF moved <> cardinality(head_names) - missing THEN
-        RAISE EXCEPTION 'a stream is named twice' USING ERRCODE = 'WR002';
+    IF nowait THEN
+        PERFORM set_config('lock_timeout', '250ms', true); -- at the index
+    ELSE
+        PERFORM weir.append_patience(wait_ms);
+        IF first_name IS NOT NULL THEN
+            PERFORM pg_advisory_xact_lock(weir.append_hash(first_kind, first_name));
+            PERFORM weir.append_patience(wait_ms);
+        END IF;
     END IF;
-    IF missing > 0 THEN
-        INSERT INTO weir.streams (name, version, last_id, created, updated, closed)
-        SELECT u.name, u.version + event_offsets[u.last], event_ids[u.last], written, written,
-               false
-          FROM unnest(head_names, head_rows, head_versions, head_ends)
-               AS u (name, place, version, last)
-         WHERE u.place IS NULL ORDER BY u.name COLLATE "C";
+    IF cardinality(names) > 48 THEN
+        IF NOT nowait THEN
+            PERFORM pg_advisory_xact_lock(weir.append_hash(3, ''));
+            PERFORM weir.append_patience(wait_ms);
+            in_order := true;
+        ELSIF NOT pg_try_advisory_xact_lock(weir.append_hash(3, '')) THEN
+            busy := names; -- all of them: nothing is tried
+            names := '{}';
+        END IF;
     END IF;
-    INSERT INTO weir.events (id, stream, version, name, data, meta, created)
-    SELECT u.id, head_names[u.head], head_versions[u.head] + u.number,
-           CASE WHEN weir.is_event(head_names[u.head], u.name, u.data, u.meta, false) THEN u.name
-                ELSE weir.no_event(head_names[u.head], u.name) END,
-           u.data, u.meta, written
-      FROM unnest(event_ids, event_heads, event_offsets, event_names, event_data, event_meta)
-           AS u (id, head, number, name, data, meta);
-    now_us := (extract(epoch FROM written) * 1000000)::bigint;
-    IF options & 4 <> 0 AND store.expires IS NOT NULL AND store.expires <= now_us THEN
-        PERFORM weir.append_expire(now_us);
+    FOR i IN 1 .. cardinality(names) LOOP
+        IF pg_try_advisory_xact_lock(hashes[i]) THEN
+            CONTINUE;
+        ELSIF NOT in_order THEN
+            busy := busy || names[i];
+            EXIT WHEN NOT nowait;
+        ELSIF names[i] NOT LIKE '1%' THEN
+            PERFORM pg_advisory_xact_lock(hashes[i]);
+            PERFORM weir.append_patience(wait_ms);
+        ELSE -- a key that stays held is in flight, and not an error
+            BEGIN
+                PERFORM pg_advisory_xact_lock(hashes[i]);
+            EXCEPTION WHEN lock_not_available THEN
+                busy := busy || names[i];
+            END;
+            PERFORM weir.append_patience(wait_ms);
+            -- Alone it is judged already, and has no time left to meet others at the streams.
+            EXIT WHEN cardinality(busy) > 0 AND cardinality(append_flags) = 1;
+        END IF;
+    END LOOP;
+    IF cardinality(busy) > 0 AND NOT (nowait OR in_order) THEN
+        append_index := -1;
+        stream_index := -1;
+        status := -4;
+        replayed := false;
+        position := left(busy[1], 1)::bigint;
+        other := substr(busy[1], 2);
+        RETURN NEXT;
+        RETURN;
     END IF;
-    actual := now_us;
-    append_index := 0;
-    stream_index := 0;
-    status := 0;
-    RETURN NEXT;
+
+    IF options & 2 = 0 THEN
+        RETURN QUERY
+            SELECT a.* FROM weir.append_each(
+                key_ttl, append_flags, append_keys, append_fingerprints, stream_appends,
+                stream_names, stream_expects, stream_versions, event_streams, event_names,
+                event_data, event_meta, change_streams, change_keys, change_kinds, busy) AS a;
+        RETURN;
+    END IF;
+    FOR i IN 1 .. 4 LOOP
+        BEGIN -- no lock is taken in here: it would be gone when this is rolled back
+            RETURN QUERY
+                SELECT a.* FROM weir.append_each(
+                    key_ttl, append_flags, append_keys, append_fingerprints, stream_appends,
+                    stream_names, stream_expects, stream_versions, event_streams, event_names,
+                    event_data, event_meta, change_streams, change_keys, change_kinds, busy) AS a;
+            RETURN;
+        EXCEPTION WHEN unique_violation THEN
+            GET STACKED DIAGNOSTICS met = CONSTRAINT_NAME;
+            IF i = 4 OR met NOT IN ('events_version', 'events_first') THEN
+                RAISE;
+            END IF;
+        END;
+    END LOOP;
 END
 $$;

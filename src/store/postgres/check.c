@@ -128,7 +128,7 @@ static weir_status check_table(checking *x, const char *sql, weir_error *err)
 weir_status weir__pg_check(weir_store *base, store_finding_fn fn, void *ctx, weir_error *err)
 {
     static const char *const tables[] = {
-        sql_check_positions, sql_check_events,  sql_check_streams,
+        sql_check_positions, sql_check_events,  sql_check_truncated,
         sql_check_keys,      sql_check_targets, sql_check_subscriptions,
         sql_check_work,      sql_check_parked,  sql_check_reactions,
     };

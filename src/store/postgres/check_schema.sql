@@ -60,6 +60,14 @@ WITH spaces AS (
     UNION ALL
     SELECT
         r.model,
+        'view',
+        r.relname::text,
+        md5(replace(replace(pg_get_viewdef(r.oid), r.prefix, ''), 'pg_temp.', ''))
+    FROM relations AS r
+    WHERE r.relkind = 'v'
+    UNION ALL
+    SELECT
+        r.model,
         'column',
         r.relname || '.' || a.attname,
         concat_ws(' ',
@@ -112,7 +120,10 @@ WITH spaces AS (
                 'pg_temp.', ''),
             ')'),
         md5(concat_ws(' ',
-            replace(p.prosrc, s.written, ''),
+            -- each store has numbers of its own
+            CASE WHEN p.proname IN ('number', 'version_base')
+                THEN regexp_replace(p.prosrc, '-?[0-9]+', 'N')
+                ELSE replace(p.prosrc, s.written, '') END,
             replace(replace(pg_get_function_result(p.oid), s.prefix, ''), 'pg_temp.', ''),
             p.prolang, p.prosecdef, p.provolatile, p.proretset,
             -- quoted if whoever made it had quote_all_identifiers on

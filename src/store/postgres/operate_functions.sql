@@ -408,8 +408,9 @@ BEGIN
     PERFORM weir.commit_durably();
     PERFORM weir.check_names('stream', ARRAY[the_stream], false);
     -- A stream that is not there has no version.
-    IF (the_version BETWEEN 0 AND (SELECT s.version FROM weir.streams AS s
-                                    WHERE s.name = the_stream)) IS NOT TRUE THEN
+    IF (the_version BETWEEN 0 AND (SELECT e.version FROM weir.events AS e
+                                    WHERE e.stream = the_stream
+                                    ORDER BY e.version DESC LIMIT 1)) IS NOT TRUE THEN
         RAISE EXCEPTION 'stream "%" has no version %', the_stream, the_version
             USING ERRCODE = {error_invalid};
     END IF;

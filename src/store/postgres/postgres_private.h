@@ -152,29 +152,39 @@ weir_status weir__pg_append(weir_store *base, store_append *const *appends, size
                             weir_error *err);
 weir_status weir__pg_append_in(weir_store *base, void *native, store_append *append,
                                weir_error *err);
-/* Options of weir.append (append_functions.sql). SET_BASED is found out by
- * weir__pg_append_params. */
-enum {
-    PG_APPEND_SET_BASED = 1,
-    PG_APPEND_RECHECK = 2,
-    PG_APPEND_EXPIRE = 4,
-    PG_APPEND_ALL = 8,
-    PG_APPEND_IN_ORDER = 16, /* not to be judged set-based; for weir__pg_append_params alone */
-};
-/* Adds the 17 arguments of weir.append for these appends and gives the options it chose; settle.c
- * uses it too. wait_us: for each lock; 0: no limit of its own. */
-int32_t weir__pg_append_params(pg_params *p, const pg_store *s, store_append *const *appends,
-                               size_t count, int32_t options, int64_t wait_us);
+/* A name that somebody else holds. */
+typedef struct pg_held {
+    int32_t kind; /* PG_HELD_*; as in weir.append_hash */
+    size_t len;
+    char name[STORE_NAME_BYTES_MAX];
+} pg_held;
+enum { PG_HELD_STREAM = 0, PG_HELD_KEY = 1, PG_HELD_RESERVED = 2, PG_HELD_NOTHING = -1 };
+
+/* Names that a transaction locks, but for an append that has more by itself: see lock order in
+ * README.md. And how often an append that holds nothing while it waits may find something else held
+ * before it waits for all in order. */
+enum { PG_APPEND_NAMES_MAX = 48, PG_APPEND_ROUNDS_MAX = 10 };
+
+/* Options of weir.append_any (append_functions.sql). */
+enum { PG_APPEND_IN_ORDER = 1, PG_APPEND_IN_TRANSACTION = 2 };
+/* Adds the 19 arguments of weir.append_any for these appends; settle.c uses it too. wait_us: how long
+ * to wait for what others hold; 0: no limit of its own. first: what to wait for before anything else
+ * is locked. */
+void weir__pg_append_params(pg_params *p, const pg_store *s, store_append *const *appends,
+                            size_t count, int32_t options, int64_t wait_us, const pg_held *first);
 /* What writing them may take, apart from waiting: a microsecond for each byte, so that 64 MiB have
  * a minute. */
 int64_t weir__pg_append_us(store_append *const *appends, size_t count);
-/* Reads the rows of weir.append, its columns in order and no others, into the appends. */
-weir_status weir__pg_append_results(const PGresult *result, store_append *const *appends,
-                                    size_t count, weir_error *err);
-/* One refusal, as weir.append gives it, into an append: its status and its err. */
+/* Reads the first `rows` rows of weir.append_any, its columns in order and first, into the appends.
+ * *held: what the last one that is busy has met; its kind is PG_HELD_NOTHING when none is. When the
+ * call ended with it (*ended), the appends are as they were. */
+weir_status weir__pg_append_results(const PGresult *result, int rows, store_append *const *appends,
+                                    size_t count, pg_held *held, bool *ended, weir_error *err);
+/* One refusal, as weir.append_any gives it, into an append: its status and its err. */
 typedef struct pg_refusal {
     int32_t stream_index; /* -1: none */
-    int64_t expected, actual;
+    int64_t place;        /* the change of a taken key; the kind of what is held */
+    int64_t actual;
     weir_str other;
 } pg_refusal;
 void weir__pg_append_refused(store_append *a, weir_status status, const pg_refusal *why);

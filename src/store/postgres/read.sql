@@ -56,9 +56,11 @@ SELECT id, version, created, name, meta, data, bytes >= 1048576 AS is_full
 -- together, so it is found half by half. Below $2: none.
 -- name: read_stream_until
 WITH RECURSIVE halves (low, high) AS (
-    SELECT greatest($2::bigint, (SELECT version_base FROM weir.store)),
+    SELECT greatest($2::bigint, (SELECT version FROM weir.events
+                                  WHERE stream = $1 ORDER BY version LIMIT 1)),
            least($3::bigint, version) + 1
-      FROM weir.streams WHERE name = $1
+      FROM (SELECT version FROM weir.events
+             WHERE stream = $1 ORDER BY version DESC LIMIT 1) AS last
     UNION ALL
     SELECT CASE WHEN e.created <= $4::timestamptz THEN h.middle + 1 ELSE h.low END,
            CASE WHEN e.created <= $4::timestamptz THEN h.high ELSE h.middle END
@@ -87,7 +89,7 @@ WITH RECURSIVE since (low, high) AS (
       LEFT JOIN LATERAL (SELECT id, created FROM weir.events WHERE id >= h.middle
                           ORDER BY id LIMIT 1) AS e ON true
 )
-SELECT weir.server() + (SELECT number FROM weir.store) AS place,
+SELECT weir.server() + weir.number() AS place,
        coalesce((SELECT max(low) FROM since), $1) AS low,
        coalesce((SELECT max(low) FROM until) - 1, $2) AS high;
 
@@ -97,14 +99,14 @@ SELECT weir.server() + (SELECT number FROM weir.store) AS place,
 SELECT id, version, created, stream, name, meta, weir.small_data(data, meta) AS data
   FROM weir.events
  WHERE id BETWEEN $1 AND $2
-   AND (SELECT weir.server() + (SELECT number FROM weir.store)) = $4
+   AND (SELECT weir.server() + weir.number()) = $4
  ORDER BY id LIMIT $3;
 
 -- name: read_log_backward_small
 SELECT id, version, created, stream, name, meta, weir.small_data(data, meta) AS data
   FROM weir.events
  WHERE id BETWEEN $1 AND $2
-   AND (SELECT weir.server() + (SELECT number FROM weir.store)) = $4
+   AND (SELECT weir.server() + weir.number()) = $4
  ORDER BY id DESC LIMIT $3;
 
 -- The same without data and meta, for who wants to know only what there is: positions $1 to $2 that
@@ -114,7 +116,7 @@ SELECT id, version, created, stream, name
   FROM weir.events
  WHERE id BETWEEN $1 AND $2
    AND weir.is_wanted(name, stream, created, $5, $6, $7, $8, $9)
-   AND (SELECT weir.server() + (SELECT number FROM weir.store)) = $4
+   AND (SELECT weir.server() + weir.number()) = $4
  ORDER BY id LIMIT $3;
 
 -- Of one category, $5.
@@ -122,7 +124,7 @@ SELECT id, version, created, stream, name
 SELECT id, version, created, stream, name
   FROM weir.events
  WHERE split_part(stream, '-', 1) = $5 AND id BETWEEN $1 AND $2
-   AND (SELECT weir.server() + (SELECT number FROM weir.store)) = $4
+   AND (SELECT weir.server() + weir.number()) = $4
  ORDER BY id LIMIT $3;
 
 -- Of some names, $5, at most $3 of each: where one of them has more (cut: its last), the others are
@@ -135,7 +137,7 @@ WITH found AS MATERIALIZED (
      CROSS JOIN LATERAL (SELECT id, version, created, stream, name FROM weir.events
                           WHERE name = n.name AND id BETWEEN $1 AND $2
                           ORDER BY id LIMIT $3) AS i
-     WHERE (SELECT weir.server() + (SELECT number FROM weir.store)) = $4
+     WHERE (SELECT weir.server() + weir.number()) = $4
 )
 SELECT f.id, f.version, f.created, f.stream, f.name,
        (SELECT min(id) FROM found WHERE number = $3) AS cut
@@ -166,7 +168,7 @@ WITH page AS MATERIALIZED (
              WHERE weir.is_wanted(name, stream, created, $4, $5, $6, $7, $8)
              ORDER BY id LIMIT $3) AS e
 )
-SELECT weir.server() + (SELECT number FROM weir.store) AS place,
+SELECT weir.server() + weir.number() AS place,
        p.count, p.last, e.id, e.version, e.created, e.stream, e.name, e.meta, e.data,
        e.bytes >= 1048576 AS is_full
   FROM (SELECT count(*) AS count, max(id) AS last FROM page) AS p
@@ -186,7 +188,7 @@ WITH page AS MATERIALIZED (
              WHERE weir.is_wanted(name, stream, created, $4, $5, $6, $7, $8)
              ORDER BY id DESC LIMIT $3) AS e
 )
-SELECT weir.server() + (SELECT number FROM weir.store) AS place,
+SELECT weir.server() + weir.number() AS place,
        p.count, p.last, e.id, e.version, e.created, e.stream, e.name, e.meta, e.data,
        e.bytes >= 1048576 AS is_full
   FROM (SELECT count(*) AS count, min(id) AS last FROM page) AS p
@@ -207,7 +209,7 @@ WITH page AS MATERIALIZED (
              WHERE weir.is_wanted(name, stream, created, $4, $5, $6, $7, $8)
              ORDER BY id LIMIT $3) AS e
 )
-SELECT weir.server() + (SELECT number FROM weir.store) AS place,
+SELECT weir.server() + weir.number() AS place,
        p.count, p.last, e.id, e.version, e.created, e.stream, e.name, e.meta, e.data,
        e.bytes >= 1048576 AS is_full
   FROM (SELECT count(*) AS count, max(id) AS last FROM page) AS p
@@ -227,7 +229,7 @@ WITH page AS MATERIALIZED (
              WHERE weir.is_wanted(name, stream, created, $4, $5, $6, $7, $8)
              ORDER BY id DESC LIMIT $3) AS e
 )
-SELECT weir.server() + (SELECT number FROM weir.store) AS place,
+SELECT weir.server() + weir.number() AS place,
        p.count, p.last, e.id, e.version, e.created, e.stream, e.name, e.meta, e.data,
        e.bytes >= 1048576 AS is_full
   FROM (SELECT count(*) AS count, min(id) AS last FROM page) AS p
@@ -253,7 +255,7 @@ WITH page AS MATERIALIZED (
              WHERE weir.is_wanted(name, stream, created, $4, $5, $6, $7, $8)
              ORDER BY id LIMIT $3) AS e
 )
-SELECT weir.server() + (SELECT number FROM weir.store) AS place,
+SELECT weir.server() + weir.number() AS place,
        p.count, p.last, e.id, e.version, e.created, e.stream, e.name, e.meta, e.data,
        e.bytes >= 1048576 AS is_full
   FROM (SELECT count(*) AS count, max(id) AS last FROM page) AS p
@@ -278,7 +280,7 @@ WITH page AS MATERIALIZED (
              WHERE weir.is_wanted(name, stream, created, $4, $5, $6, $7, $8)
              ORDER BY id DESC LIMIT $3) AS e
 )
-SELECT weir.server() + (SELECT number FROM weir.store) AS place,
+SELECT weir.server() + weir.number() AS place,
        p.count, p.last, e.id, e.version, e.created, e.stream, e.name, e.meta, e.data,
        e.bytes >= 1048576 AS is_full
   FROM (SELECT count(*) AS count, min(id) AS last FROM page) AS p
@@ -300,7 +302,7 @@ WITH page AS MATERIALIZED (
              WHERE weir.is_wanted(name, stream, created, $4, $5, $6, $7, $8)
              ORDER BY id LIMIT $3) AS e
 )
-SELECT weir.server() + (SELECT number FROM weir.store) AS place,
+SELECT weir.server() + weir.number() AS place,
        p.count, p.last, e.id, e.version, e.created, e.stream, e.name, e.meta, e.data,
        e.bytes >= 1048576 AS is_full
   FROM (SELECT count(*) AS count, max(id) AS last FROM page) AS p
@@ -321,7 +323,7 @@ WITH page AS MATERIALIZED (
              WHERE weir.is_wanted(name, stream, created, $4, $5, $6, $7, $8)
              ORDER BY id DESC LIMIT $3) AS e
 )
-SELECT weir.server() + (SELECT number FROM weir.store) AS place,
+SELECT weir.server() + weir.number() AS place,
        p.count, p.last, e.id, e.version, e.created, e.stream, e.name, e.meta, e.data,
        e.bytes >= 1048576 AS is_full
   FROM (SELECT count(*) AS count, min(id) AS last FROM page) AS p

@@ -41,14 +41,46 @@ LANGUAGE sql STABLE AS $$
        AND (until IS NULL OR created <= until)
 $$;
 
+-- A page of streams in the order of their names: above after_name, from from_name on. Here and not in
+-- streams.sql because of its plan, made on tables that were never analyzed: names are read in order, as
+-- many as are wanted, and of each the last event. Without these settings all streams were sorted first.
+CREATE OR REPLACE FUNCTION weir.streams_page(after_name text, from_name text, wanted bigint)
+RETURNS TABLE (name text, version bigint, last_id bigint, created timestamptz, updated timestamptz,
+               closed boolean)
+LANGUAGE plpgsql STABLE
+SET plan_cache_mode = force_generic_plan
+SET enable_seqscan = off SET enable_bitmapscan = off SET jit = off
+AS $$
+BEGIN
+    RETURN QUERY
+        SELECT f.stream, l.version, l.id, f.created, l.created, l.name = '$closed'
+          FROM ((SELECT e.stream, e.created FROM weir.events AS e
+                  WHERE e.version = weir.version_base()
+                    AND e.stream > after_name AND e.stream >= from_name
+                  ORDER BY e.stream LIMIT wanted)
+                UNION ALL
+                (SELECT t.stream, e.created
+                   FROM (SELECT * FROM weir.truncated AS x
+                          WHERE x.stream > after_name AND x.stream >= from_name
+                          ORDER BY x.stream LIMIT wanted) AS t
+                   JOIN weir.events AS e ON e.stream = t.stream AND e.version = t.first)
+                ORDER BY 1 LIMIT wanted) AS f
+         CROSS JOIN LATERAL (SELECT e.version, e.id, e.created, e.name FROM weir.events AS e
+                              WHERE e.stream = f.stream ORDER BY e.version DESC LIMIT 1) AS l
+         ORDER BY f.stream;
+END
+$$;
+
 -- The first version of a stream at or after a position: positions grow with versions, so it is found
 -- half by half. One after the last when all are before it; NULL: no such stream.
 CREATE OR REPLACE FUNCTION weir.version_from(of_stream text, from_id bigint)
 RETURNS TABLE (version bigint)
 LANGUAGE sql STABLE AS $$
     WITH RECURSIVE halves (low, high) AS (
-        SELECT (SELECT version_base FROM weir.store), s.version + 1
-          FROM weir.streams AS s WHERE s.name = of_stream
+        SELECT (SELECT e.version FROM weir.events AS e
+                 WHERE e.stream = of_stream ORDER BY e.version LIMIT 1), l.version + 1
+          FROM (SELECT e.version FROM weir.events AS e
+                 WHERE e.stream = of_stream ORDER BY e.version DESC LIMIT 1) AS l
         UNION ALL
         SELECT CASE WHEN e.id < from_id THEN h.middle + 1 ELSE h.low END,
                CASE WHEN e.id < from_id THEN h.high ELSE h.middle END

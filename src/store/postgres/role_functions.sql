@@ -39,10 +39,10 @@ BEGIN
     FOR callable IN
         SELECT p.oid::regprocedure
           FROM (VALUES
-                   ('reader', '{clock, clock_us, fetch, fetch_small, is_wanted, poll}'::text[]),
+                   ('reader', '{clock, clock_us, fetch, fetch_small, is_wanted, number, poll}'::text[]),
                    ('reader', '{position_of_time, safe_prove, sent_bytes, server, skip_state}'),
-                   ('reader', '{small_data, version_from}'),
-                   ('writer', '{append, append_batch, append_one, safe_advance}'),
+                   ('reader', '{small_data, streams_page, version_base, version_from}'),
+                   ('writer', '{append_any, append_batch, append_one, safe_advance}'),
                    ('worker', '{declare, fenced, lease, lock_extend, lock_release}'),
                    ('worker', '{lock_take, once_finish, route, router_lease, settle}'),
                    ('worker', '{settle_with, snapshot_put, subscribe, turn, worker_beat}'),
@@ -58,7 +58,8 @@ BEGIN
 END
 $$;
 
--- The roles that were granted something, and as what: the most that they may. A role of schema 1 had
+-- The roles that were granted something, and as what: the most that they may. An upgrade asks this after
+-- it has dropped functions that have changed, so those that are looked for here must never be dropped. A role of schema 1 had
 -- every function, so it is an operator.
 CREATE OR REPLACE FUNCTION weir.granted_roles() RETURNS TABLE (role text, kind text)
 LANGUAGE sql STABLE SET search_path = pg_catalog, pg_temp AS $$
@@ -67,7 +68,7 @@ LANGUAGE sql STABLE SET search_path = pg_catalog, pg_temp AS $$
                               ELSE 'reader' END
       FROM pg_class AS c
       JOIN pg_proc AS p ON p.pronamespace = c.relnamespace
-      JOIN unnest('{poll, append, lease, operate}'::name[]) WITH ORDINALITY AS m (name, number)
+      JOIN unnest('{poll, safe_advance, lease, operate}'::name[]) WITH ORDINALITY AS m (name, number)
            ON m.name = p.proname
      CROSS JOIN LATERAL aclexplode(p.proacl) AS a
      WHERE c.oid = 'weir.store'::regclass AND a.privilege_type = 'EXECUTE'

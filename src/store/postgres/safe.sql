@@ -38,7 +38,7 @@ WITH start AS MATERIALIZED (
       FROM slice
 )
 SELECT weir.server() AS server,
-       (SELECT number FROM weir.store) AS number,
+       weir.number() AS number,
        weir.clock_us() AS now,
        start.head,
        start.safe,
@@ -65,7 +65,7 @@ SELECT weir.server() AS server,
        s.number,
        l.virtualtransaction AS holder,
        l.pid IS NULL AS is_prepared
-  FROM weir.store AS s
+  FROM (SELECT weir.number() AS number) AS s
   LEFT JOIN pg_locks AS l
     ON l.locktype = 'advisory' AND l.classid = 1465207122 AND l.objsubid = 2 AND l.granted
    AND l.objid = ((s.number::bigint + 4294967296) % 4294967296)::oid
@@ -74,7 +74,7 @@ SELECT weir.server() AS server,
 -- How many there are in ($1, $2], and what is at $2.
 -- name: safe_reread
 SELECT weir.server() AS server,
-       (SELECT number FROM weir.store) AS number,
+       weir.number() AS number,
        (SELECT count(*) FROM weir.events WHERE id > $1 AND id <= $2) AS count,
        e.version, e.created, hashtextextended(e.stream, 0) AS stream
   FROM (VALUES ($2::bigint)) AS top (id)
@@ -86,7 +86,7 @@ SELECT weir.server() AS server,
 -- are for people to tell logs apart.
 -- name: safe_verify
 SELECT weir.server() AS server,
-       s.number,
+       weir.number() AS number,
        s.epoch,
        (SELECT system_identifier FROM pg_control_system()) AS system,
        (SELECT count(*) FROM weir.events WHERE id > $1 AND id <= $2) AS count,
@@ -112,7 +112,7 @@ SELECT coalesce(l.pid, 0)::bigint AS pid,
        CASE WHEN l.pid IS NULL THEN 'prepared' ELSE coalesce(a.state, '') END AS state,
        coalesce(a.query, '') AS query,
        (extract(epoch FROM coalesce(a.xact_start, x.prepared)) * 1000000)::bigint AS since
-  FROM weir.store AS s
+  FROM (SELECT weir.number() AS number) AS s
   JOIN locks AS l
     ON l.locktype = 'advisory' AND l.classid = 1465207122 AND l.objsubid = 2
    AND l.objid = ((s.number::bigint + 4294967296) % 4294967296)::oid

@@ -50,7 +50,7 @@ BEGIN
         SELECT coalesce(array_agg(l.virtualtransaction), '{}'),
                coalesce(bool_or(l.pid IS NULL), false)
           INTO now_holders, is_prepared
-          FROM weir.store AS s
+          FROM (SELECT weir.number() AS number) AS s
           JOIN pg_locks AS l
             ON l.locktype = 'advisory' AND l.classid = 1465207122 AND l.objsubid = 2 AND l.granted
            AND l.objid = ((s.number::bigint + 4294967296) % 4294967296)::oid

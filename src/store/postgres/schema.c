@@ -19,6 +19,7 @@
 #include "store/postgres/route_functions_sql.h"
 #include "store/postgres/safe_functions_sql.h"
 #include "store/postgres/schema_2_sql.h"
+#include "store/postgres/schema_3_sql.h"
 #include "store/postgres/schema_sql.h"
 #include "store/postgres/settle_functions_sql.h"
 #include "store/postgres/store_sql.h"
@@ -47,13 +48,15 @@ _Static_assert(SQL_LOCK_HELD == STORE_ONCE_RUNNING && SQL_LOCK_DONE == STORE_ONC
 _Static_assert(SQL_STATUS_NOTFOUND == WEIR_ENOTFOUND && SQL_STATUS_LOST == WEIR_ELOST,
                "the statuses of words.sql");
 
-/* 2: clients of schema 1 name a lease by its fence alone, which is not enough (schema_2.sql). */
+/* 2: clients of schema 1 name a lease by its fence alone, which is not enough (schema_2.sql). 3: those
+ * of schema 2 hold streams by rows that are gone (schema_3.sql). */
 static const pg_schema_step steps[] = {
     { .version = 2, .change = sql_schema_2 },
+    { .version = 3, .change = sql_schema_3 },
 };
 
 const pg_schema weir__pg_schema_current = {
-    .version = 2, .client_least = 2, .steps = steps, .steps_count = sizeof steps / sizeof steps[0]
+    .version = 3, .client_least = 3, .steps = steps, .steps_count = sizeof steps / sizeof steps[0]
 };
 
 /* ---- the schema's name in our SQL ----------------------------------------------------------- */

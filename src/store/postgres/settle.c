@@ -131,7 +131,7 @@ enum { COLUMN_END = 0, COLUMN_BEHIND = 1, COLUMN_SAME_TRANSACTION = 2 };
 
 static int first_column(const store_settle *settle)
 {
-    return settle->appends_count > 0 ? 10 : 0;
+    return settle->appends_count > 0 ? 9 : 0;
 }
 
 static bool same_transaction(const PGresult *result, const store_settle *settle)
@@ -140,39 +140,17 @@ static bool same_transaction(const PGresult *result, const store_settle *settle)
                          first_column(settle) + COLUMN_SAME_TRANSACTION);
 }
 
-/* The rows of the effects, one for each stream of each: all of them succeeded. */
-static weir_status take_effects(const store_settle *settle, const PGresult *result, weir_error *err)
-{
-    size_t streams = 0; /* that still have no row */
-    for (size_t i = 0; i < settle->appends_count; i++) {
-        settle->appends[i]->status = WEIR_OK;
-        settle->appends[i]->replayed = false;
-        settle->appends[i]->alone = false;
-        streams += settle->appends[i]->streams_count;
-    }
-    for (int row = 0; row + 1 < pq.PQntuples(result); row++) {
-        const size_t index = (size_t)weir__pg_i32(result, row, 0);
-        const size_t at = (size_t)weir__pg_i32(result, row, 1);
-        if (index >= settle->appends_count || at >= settle->appends[index]->streams_count) {
-            return weir__fail(err, WEIR_ECORRUPT, "the answer to a settle cannot be read");
-        }
-        store_append *append = settle->appends[index];
-        append->replayed = weir__pg_bool(result, row, 3);
-        append->streams[at].first = weir__pg_i64(result, row, 4);
-        append->streams[at].last = weir__pg_i64(result, row, 5);
-        append->streams[at].id = weir__pg_i64(result, row, 6);
-        append->streams[at].created_us = weir__pg_i64_or(result, row, 8, 0);
-        streams--;
-    }
-    return streams == 0 ? WEIR_OK
-                        : weir__fail(err, WEIR_ECORRUPT, "the answer to a settle is not complete");
-}
-
 static weir_status take_answer(settling *x, const PGresult *result, weir_error *err)
 {
     store_settle *settle = x->settle;
     const int column = first_column(settle), last = pq.PQntuples(result) - 1;
-    weir_status status = take_effects(settle, result, err);
+    pg_held held;
+    bool ended = false;
+    /* The rows of the effects: all of them succeeded. */
+    weir_status status = settle->appends_count == 0
+                             ? WEIR_OK
+                             : weir__pg_append_results(result, last, settle->appends,
+                                                       settle->appends_count, &held, &ended, err);
     if (status != WEIR_OK) {
         return status;
     }
@@ -183,34 +161,41 @@ static weir_status take_answer(settling *x, const PGresult *result, weir_error *
     return WEIR_OK;
 }
 
-/* Gives the refusal of an effect the fields it has in an append of its own: the function says in
- * the detail which effect it was and what it met. Other failures stay as they are. */
-static weir_status tell_refusal(const store_settle *settle, weir_status status, weir_error *err)
+/* What the function says in the detail of an error: which effect was refused and what it met. */
+enum { REFUSED_APPEND, REFUSED_STREAM, REFUSED_PLACE, REFUSED_ACTUAL, REFUSED_NUMBERS };
+
+static bool refusal_read(const weir_error *err, int64_t numbers[REFUSED_NUMBERS])
 {
-    enum { INDEX, STREAM_INDEX, EXPECTED, ACTUAL, NUMBERS };
-    int64_t numbers[NUMBERS];
-    char other[sizeof err->stream];
     const char *at = err->detail;
-    for (size_t i = 0; i < NUMBERS; i++) {
+    for (size_t i = 0; i < REFUSED_NUMBERS; i++) {
         const size_t len = strcspn(at, "|");
         if (!weir__str_to_i64((weir_str){ .ptr = at, .len = len }, &numbers[i])) {
-            return status;
+            return false;
         }
         at += len + (at[len] == '|' ? 1 : 0);
     }
-    if (strncmp(err->store_code, "WR", 2) != 0 ||
-        (uint64_t)numbers[INDEX] >= settle->appends_count) {
+    return strncmp(err->store_code, "WR", 2) == 0;
+}
+
+/* Gives the refusal of an effect the fields it has in an append of its own. Other failures stay as
+ * they are. */
+static weir_status tell_refusal(const store_settle *settle, weir_status status, weir_error *err)
+{
+    int64_t numbers[REFUSED_NUMBERS];
+    char other[sizeof err->stream];
+    if (!refusal_read(err, numbers) || numbers[REFUSED_APPEND] < 0 ||
+        (uint64_t)numbers[REFUSED_APPEND] >= settle->appends_count) {
         return status;
     }
     (void)snprintf(other, sizeof other, "%s", err->stream);
-    store_append *append = settle->appends[numbers[INDEX]];
+    store_append *append = settle->appends[numbers[REFUSED_APPEND]];
     weir_error *own = append->err;
     weir_error told = { 0 };
     append->err = own == NULL ? &told : own;
     weir__pg_append_refused(append, status,
-                            &(pg_refusal){ .stream_index = (int32_t)numbers[STREAM_INDEX],
-                                           .expected = numbers[EXPECTED],
-                                           .actual = numbers[ACTUAL],
+                            &(pg_refusal){ .stream_index = (int32_t)numbers[REFUSED_STREAM],
+                                           .place = numbers[REFUSED_PLACE],
+                                           .actual = numbers[REFUSED_ACTUAL],
                                            .other = weir__str(other) });
     *err = *append->err;
     append->err = own;
@@ -323,9 +308,10 @@ static weir_status settle_with_sql(settling *x, const char *sql, PGresult **resu
 
 /* ---- settling ------------------------------------------------------------------------------ */
 
-/* One attempt. The caller's SQL runs once, so there the heads of streams are always looked at
- * twice: see weir__pg_settle. */
-static weir_status settle_once(settling *x, int32_t options, PGresult **result, weir_error *err)
+/* One attempt. The caller's SQL runs once, and has locked what it likes: there streams are waited for
+ * in order, and what is met at the index is judged again. Else `held` alone is waited for. */
+static weir_status settle_once(settling *x, int32_t options, const pg_held *held, int64_t wait_us,
+                               PGresult **result, weir_error *err)
 {
     store_settle *settle = x->settle;
     const bool effects = settle->appends_count > 0;
@@ -333,9 +319,10 @@ static weir_status settle_once(settling *x, int32_t options, PGresult **result, 
     weir__pg_params_reset(&x->params);
     weir__arena_reset(&x->arena);
     if (effects) {
-        (void)weir__pg_append_params(&x->params, x->s, settle->appends, settle->appends_count,
-                                     settle->sql == NULL ? options : PG_APPEND_RECHECK,
-                                     x->s->options.busy_us);
+        weir__pg_append_params(&x->params, x->s, settle->appends, settle->appends_count,
+                               settle->sql == NULL ? options
+                                                   : PG_APPEND_IN_ORDER | PG_APPEND_IN_TRANSACTION,
+                               wait_us, held);
     }
     const weir_status status = add_settle(&x->params, settle, &x->arena, err);
     if (status != WEIR_OK) {
@@ -349,17 +336,54 @@ static weir_status settle_once(settling *x, int32_t options, PGresult **result, 
                      result, err);
 }
 
+/* Whether a settle ended because somebody holds a name that it needs; which one. */
+static bool met_somebody(const weir_error *err, pg_held *held)
+{
+    int64_t numbers[REFUSED_NUMBERS];
+    const size_t len = strlen(err->stream);
+    if (!refusal_read(err, numbers) || numbers[REFUSED_APPEND] != -1 || len > sizeof held->name) {
+        return false;
+    }
+    *held = (pg_held){ .kind = (int32_t)numbers[REFUSED_PLACE], .len = len };
+    memcpy(held->name, err->stream, len);
+    return true;
+}
+
+/* Until nobody holds what it needs, or its time is up. Nothing is held while it waits. */
+static weir_status settle_rounds(settling *x, PGresult **result, weir_error *err)
+{
+    enum { ATTEMPTS_MAX = 4 };
+    const int64_t until_us = pg_mono_us() + x->s->options.busy_us;
+    pg_held held = { .kind = PG_HELD_NOTHING };
+    int attempts = 0;
+    for (int round = 0;; round++) {
+        const int64_t left_us = until_us - pg_mono_us();
+        const weir_status status =
+            settle_once(x, round < PG_APPEND_ROUNDS_MAX ? 0 : PG_APPEND_IN_ORDER, &held,
+                        left_us < 1000 ? 1000 : left_us, result, err);
+        if (x->settle->sql != NULL || x->settle->appends_count == 0) {
+            return status;
+        }
+        if (status == WEIR_EBUSY && met_somebody(err, &held)) {
+            if (left_us <= 0) {
+                return weir__fail(err, status, "%s \"%.*s\" is held by another transaction",
+                                  held.kind == PG_HELD_STREAM ? "stream" : "key", (int)held.len,
+                                  held.name);
+            }
+        } else if (status != WEIR_EIO || strcmp(err->store_code, "23505") != 0 ||
+                   ++attempts == ATTEMPTS_MAX) {
+            return status; /* else somebody has written without holding the stream */
+        }
+    }
+}
+
 weir_status weir__pg_settle(weir_store *base, store_settle *settle, weir_error *err)
 {
     settling x = { .s = pg_of(base), .settle = settle };
     weir_error told = { 0 }; /* a refusal is read out of it, so there must be one */
     PGresult *result = NULL;
 
-    weir_status status = settle_once(&x, 0, &result, &told);
-    if (status == WEIR_EIO && strcmp(told.store_code, "23505") == 0 && settle->sql == NULL) {
-        /* Somebody has written an event without the head of its stream: judged by the events. */
-        status = settle_once(&x, PG_APPEND_RECHECK, &result, &told);
-    }
+    weir_status status = settle_rounds(&x, &result, &told);
     status =
         status == WEIR_OK ? take_answer(&x, result, &told) : tell_refusal(settle, status, &told);
     if (status != WEIR_OK && told.code == WEIR_OK) {

@@ -6,14 +6,14 @@
 SELECT s.lease_end, s.is_behind, coalesce(current_setting('weir_settle.open', true), '') = 'on'
   FROM weir.settle($1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $11, $12, $13, $14, $15, $16, $17) AS s;
 
--- $1 to $17 are the effects, as weir.append takes them; then as above.
+-- $1 to $19 are the effects, as weir.append_any takes them; then as above.
 -- name: settle_with
 SELECT s.append_index, s.stream_index, s.status, s.replayed, s.first_version, s.last_version,
-       s."position", s.expected, s.actual, s.other, s.lease_end, s.is_behind,
+       s."position", s.created, s.other, s.lease_end, s.is_behind,
        coalesce(current_setting('weir_settle.open', true), '') = 'on'
   FROM weir.settle_with($1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $11, $12, $13, $14, $15, $16, $17,
                         $18, $19, $20, $21, $22, $23, $24, $25, $26, $27, $28, $29, $30, $31, $32,
-                        $33, $34) AS s;
+                        $33, $34, $35, $36) AS s;
 
 -- The setting ends with the transaction: who finds it still there is in the same one. Not a
 -- function of the store's, so it goes to the server as it stands.

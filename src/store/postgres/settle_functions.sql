@@ -243,10 +243,10 @@ BEGIN
 END
 $$;
 
--- SETTLE with effects: those first, as weir.append judges them. Gives its rows, and last one with
+-- SETTLE with effects: those first, as weir.append_any judges them. Gives its rows, and last one with
 -- append_index -1, the end of the lease and whether the target is behind. An effect that is refused
 -- undoes all of it: its row is in the error's detail, what it names in the error's column, as
--- append_index|stream_index|expected|actual.
+-- append_index|stream_index|position|last_version. So does a name that others hold.
 CREATE OR REPLACE FUNCTION weir.settle_with(
     options integer, wait_ms integer, key_ttl bigint,
     append_flags integer[], append_keys text[], append_fingerprints bytea[],
@@ -254,6 +254,7 @@ CREATE OR REPLACE FUNCTION weir.settle_with(
     stream_versions bigint[],
     event_streams integer[], event_names text[], event_data json[], event_meta json[],
     change_streams integer[], change_keys text[], change_kinds integer[],
+    first_kind integer, first_name text,
     the_target bigint, the_fence bigint, the_token bigint,
     advance_reactions bigint[], advance_to bigint[],
     park_reactions bigint[], park_events bigint[], park_attempts bigint[], park_errors text[],
@@ -261,7 +262,7 @@ CREATE OR REPLACE FUNCTION weir.settle_with(
     fails boolean, failure_reaction bigint, failure_event bigint, failure_error text,
     ends integer, lease_us bigint, until_us bigint)
 RETURNS TABLE (append_index integer, stream_index integer, status integer, replayed boolean,
-    first_version bigint, last_version bigint, "position" bigint, expected bigint, actual bigint,
+    first_version bigint, last_version bigint, "position" bigint, created timestamptz,
     other text, lease_end bigint, is_behind boolean)
 LANGUAGE plpgsql VOLATILE SECURITY DEFINER
 SET search_path = pg_catalog, pg_temp
@@ -275,27 +276,27 @@ BEGIN
     PERFORM weir.check_lease(the_target, the_fence, the_token, found.fence, found.token,
                              found.log, found.held);
     FOR append_index, stream_index, status, replayed, first_version, last_version, "position",
-        expected, actual, other IN
-        SELECT a.append_index, a.stream_index, a.status, a.replayed, a.first_version,
-               a.last_version, a."position", a.expected, a.actual, a.other
-          FROM weir.append(options, wait_ms, key_ttl, append_flags, append_keys,
-                           append_fingerprints, stream_appends, stream_names, stream_expects,
-                           stream_versions, event_streams, event_names, event_data, event_meta,
-                           change_streams, change_keys, change_kinds) AS a
+        created, other IN
+        SELECT a.*
+          FROM weir.append_any(options, wait_ms, key_ttl, append_flags, append_keys,
+                               append_fingerprints, stream_appends, stream_names, stream_expects,
+                               stream_versions, event_streams, event_names, event_data, event_meta,
+                               change_streams, change_keys, change_kinds, first_kind,
+                               first_name) AS a
          ORDER BY a.append_index, a.stream_index
     LOOP
         IF status <> 0 THEN
             RAISE EXCEPTION 'an effect of the settle was refused'
                 USING ERRCODE = 'WR' || lpad((-status)::text, 3, '0'),
-                      DETAIL = concat_ws('|', append_index, stream_index, coalesce(expected, 0),
-                                         coalesce(actual, 0)),
+                      DETAIL = concat_ws('|', append_index, stream_index, coalesce("position", -1),
+                                         coalesce(last_version, -1)),
                       COLUMN = coalesce(other, '');
         END IF;
         RETURN NEXT;
     END LOOP;
-    SELECT -1, -1, 0, false, 0, 0, 0, 0, 0, '', s.lease_end, s.is_behind
+    SELECT -1, -1, 0, false, 0, 0, 0, NULL, '', s.lease_end, s.is_behind
       INTO append_index, stream_index, status, replayed, first_version, last_version, "position",
-           expected, actual, other, lease_end, is_behind
+           created, other, lease_end, is_behind
       FROM weir.settle(the_target, the_fence, the_token, advance_reactions, advance_to,
                        park_reactions, park_events, park_attempts, park_errors, parked_done,
                        fails, failure_reaction, failure_event, failure_error, ends, lease_us,

@@ -210,9 +210,23 @@ static weir_status seed(pg_store *s, const char *sql, int64_t base, weir_error *
 static weir_status store_test_seed(weir_store *base, int64_t position_base, int64_t version_base,
                                    weir_error *err)
 {
-    const weir_status status = seed(pg_of(base), sql_store_seed_versions, version_base, err);
-    return status == WEIR_OK ? seed(pg_of(base), sql_store_seed_positions, position_base, err)
-                             : status;
+    pg_store *s = pg_of(base);
+    pg_conn *conn = NULL;
+    weir_buffer sql = { 0 };
+    weir_status status = seed(s, sql_store_seed_positions, position_base, err);
+    if (status != WEIR_OK) {
+        return status;
+    }
+    if (!weir__pg_sql_add(s, &sql, sql_store_seed_versions) ||
+        !weir__buffer_add_text(&sql, "'SELECT ") || !weir__buffer_add_i64(&sql, version_base) ||
+        !weir__buffer_add_text(&sql, "::bigint'") || !weir__buffer_add(&sql, "", 1)) {
+        status = weir__fail(err, WEIR_ENOMEM, "could not allocate a statement");
+    } else if ((status = weir__pg_take(s, 0, &conn, err)) == WEIR_OK) {
+        status = weir__pg_run_script(conn, sql.ptr, s->answer_us, err);
+        weir__pg_give(conn);
+    }
+    weir__buffer_free(&sql);
+    return status;
 }
 
 static void store_wake(weir_store *base)
@@ -224,6 +238,7 @@ const weir_store_ops weir__postgres_ops = {
     .version = STORE_OPS_VERSION,
     .scheme = "postgres",
     .group_commit = 2,
+    .batch_names_max = PG_APPEND_NAMES_MAX,
     .close = store_close,
     .now = store_now,
     .append = weir__pg_append,

@@ -33,10 +33,9 @@ SELECT schema, client_least, epoch, number FROM weir.store;
 SELECT setval('weir.positions', greatest($1, 1), $1 > 0)
  WHERE NOT EXISTS (SELECT FROM weir.events);
 
+-- Tests add the body.
 -- name: store_seed_versions
-UPDATE weir.store SET version_base = $1
- WHERE NOT EXISTS (SELECT FROM weir.events)
-RETURNING one;
+CREATE OR REPLACE FUNCTION weir.version_base() RETURNS bigint LANGUAGE sql IMMUTABLE PARALLEL SAFE AS
 
 -- name: store_exists
 -- $1: the schema's name. Whether there is a store, whether there is at least the schema, and whether

@@ -1,7 +1,7 @@
 -- unhandled_functions.sql - which reactions have something left to do with a stream: what closing it
 -- asks.
 --
--- What must stay true: nothing here locks or writes. weir.append asks while it holds the head of the
+-- What must stay true: nothing here locks or writes. weir.append_any asks while it holds the lock of the
 -- stream, in a later statement, so no event can come in between.
 
 -- name: unhandled_functions
