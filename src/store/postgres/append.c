@@ -26,7 +26,6 @@
 
 enum {
     NAMES_SHOWN_BYTES_MAX = 256, /* of the reactions named in a message */
-    ATTEMPTS_MAX = 4,
     LOOK_AGAIN_US_FIRST = 1000,
     LOOK_AGAIN_US_MAX = 20 * 1000,
 };
@@ -575,14 +574,17 @@ static weir_status group_try(group *g, bool optimistic, weir_error *err)
     return status;
 }
 
-/* Once more when somebody has written behind our back. */
+/* Again when somebody has written behind our back: whoever waits, until his time is up; a batch once, and
+ * then its appends go alone. */
 static weir_status group_attempts(group *g, bool optimistic, weir_error *err)
 {
     weir_status status = WEIR_OK;
-    int attempts = 0;
-    do {
-        status = group_try(g, optimistic && attempts < 2, err);
-    } while (status == WEIR_EIO && ran_into_version(err) && ++attempts < ATTEMPTS_MAX);
+    bool again = true;
+    for (int attempt = 0; again; attempt++) {
+        status = group_try(g, optimistic && attempt < 2, err);
+        again = status == WEIR_EIO && ran_into_version(err) &&
+                (attempt == 0 || (!waits_for_nothing(g->appends) && pg_mono_us() < g->until_us));
+    }
     return status;
 }
 
