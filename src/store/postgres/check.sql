@@ -259,7 +259,8 @@ UNION ALL
 -- estimates.
 -- name: stats
 SELECT (SELECT CASE WHEN c.reltuples < 5e6
-                    THEN (SELECT count(*) FROM weir.events WHERE version = 0)
+                    THEN (SELECT count(*) FROM weir.events
+                          WHERE version = weir.version_base())
                     ELSE c.reltuples::bigint END
           FROM pg_class AS c WHERE c.oid = 'weir.events_first'::regclass)
            + (SELECT count(*) FROM weir.truncated),

@@ -29,7 +29,7 @@ static void tell(const judge *j, bool act, const char *rule, const char *text, c
 static const char advice_model[] =
     "Make it as it should be: weir init --plan with another ?schema= in the URL prints it.";
 
-/* What differs in one object. Definitions of functions are digests, and not shown. */
+/* What differs in one object. Definitions of functions and views are digests, and not shown. */
 static void tell_difference(const judge *j, const PGresult *result, int row)
 {
     char text[2048], advice[1024];
@@ -38,7 +38,8 @@ static void tell_difference(const judge *j, const PGresult *result, int row)
     const bool wanted = !weir__pg_null(result, row, 2), found = !weir__pg_null(result, row, 3);
     const weir_str should = wanted ? weir__pg_text(result, row, 2) : weir__str("");
     const weir_str is = found ? weir__pg_text(result, row, 3) : weir__str("");
-    const bool shown = !weir__str_equal(kind, weir__str("function"));
+    const bool shown = !weir__str_equal(kind, weir__str("function")) &&
+                       !weir__str_equal(kind, weir__str("view"));
 
     if (wanted && !found) {
         (void)snprintf(text, sizeof text, "%.*s %.*s is missing", (int)kind.len, kind.ptr,
