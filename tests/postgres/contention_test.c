@@ -296,6 +296,72 @@ static void C13_an_append_that_waits_for_a_stream_holds_no_other(void **state)
     }
 }
 
+/* One append of both names in each transaction of the caller's own. */
+static void *append_couples_in(void *arg)
+{
+    couple *c = arg;
+    PGconn *conn = PQconnectdb(test_server());
+    for (int i = 0; i < 40 && c->status == WEIR_OK; i++) {
+        const weir_new_event e[2] = {
+            { WEIR_NEW_EVENT_INIT, .stream = weir__str(c->streams[0]), .name = weir__str("A") },
+            { WEIR_NEW_EVENT_INIT, .stream = weir__str(c->streams[1]), .name = weir__str("A") },
+        };
+        const weir_new_event *events[] = { &e[0], &e[1] };
+        const weir_append_request r = { WEIR_APPEND_REQUEST_INIT, .events = events,
+                                        .events_count = 2 };
+        PQclear(PQexec(conn, "BEGIN"));
+        c->status = weir_append_in(c->w, conn, &r, NULL, &c->err);
+        PQclear(PQexec(conn, c->status == WEIR_OK ? "COMMIT" : "ROLLBACK"));
+    }
+    PQfinish(conn);
+    return NULL;
+}
+
+static void C13_callers_transactions_wait_in_the_order_of_names(void **state)
+{
+    enum { THREADS = 6 };
+    pg_test *t = *state;
+    couple c[THREADS];
+    pthread_t threads[THREADS];
+    weir *w = test_weir(t);
+    for (int i = 0; i < THREADS; i++) {
+        c[i] = (couple){ .w = w, .streams = { i % 2 == 0 ? "a" : "b", i % 2 == 0 ? "b" : "a" } };
+        assert_int_equal(pthread_create(&threads[i], NULL, append_couples_in, &c[i]), 0);
+    }
+    for (int i = 0; i < THREADS; i++) {
+        pthread_join(threads[i], NULL);
+    }
+    for (int i = 0; i < THREADS; i++) {
+        if (c[i].status != WEIR_OK) {
+            fail_msg("%s", c[i].err.message); /* a deadlock, for one */
+        }
+    }
+    assert_int_equal(test_number(t->conn, "SELECT count(*) FROM %s.events", t->schema),
+                     THREADS * 40 * 2);
+}
+
+/* What an append met at the index of a caller's transaction must not cost him that transaction. */
+static void C06_a_callers_transaction_survives_what_was_written_behind_its_back(void **state)
+{
+    pg_test *t = *state;
+    weir *w = test_weir(t);
+    PGconn *owner = test_connect(t);
+    couple c = { .w = w, .streams = { "s", "u" } };
+    pthread_t thread;
+    TEST_OK(t, append_by(w, NULL, "s", "", NULL, &t->err));
+    test_exec(owner,
+              "BEGIN; INSERT INTO %s.events VALUES (nextval('%s.positions'), 's', 1, 'Owner', '{}', "
+              "'{}', now())",
+              t->schema, t->schema);
+    assert_int_equal(pthread_create(&thread, NULL, append_couples_in, &c), 0);
+    await_waiter(t);
+    test_exec(owner, "COMMIT");
+    pthread_join(thread, NULL);
+    TEST_OK(t, c.status);
+    assert_int_equal(
+        test_number(t->conn, "SELECT version FROM %s.streams WHERE name = 's'", t->schema), 41);
+}
+
 /* ---- races --------------------------------------------------------------------------------- */
 
 enum { RACE_THREADS = 16, RACE_ROUNDS = 15 };
@@ -445,6 +511,8 @@ int main(int argc, char **argv)
         PG_TEST(opposite_orders_do_not_deadlock),
         PG_TEST(C13_a_held_stream_delays_nobody_else),
         PG_TEST(C13_an_append_that_waits_for_a_stream_holds_no_other),
+        PG_TEST(C13_callers_transactions_wait_in_the_order_of_names),
+        PG_TEST(C06_a_callers_transaction_survives_what_was_written_behind_its_back),
         PG_TEST(a_lock_that_is_held_for_too_long_is_busy),
         PG_TEST(C10_a_reserved_key_that_is_held_makes_one_append_busy),
         PG_TEST(C06_any_never_conflicts_under_contention),

@@ -1,9 +1,8 @@
-/* creating_test.c - who creates more streams in one append than names can be locked, and who waits
- * where there is no place to wait.
+/* creating_test.c - appends to more streams than a batch may have, whoever is met at the index, and who
+ * waits where there is no place to wait.
  *
- * A call that creates more than 256 streams locks none of their names (append_functions.sql), so
- * others meet it only at the unique indexes, where PostgreSQL waits. Nobody's answer may be lost
- * over that.
+ * An owner's own INSERT holds no stream (append_functions.sql), so others meet it only at the unique
+ * index, where PostgreSQL waits. Nobody's answer may be lost over that.
  */
 #include "pg_support.h"
 
@@ -129,6 +128,69 @@ static void a_batch_waits_a_moment_at_most_for_who_creates_many_streams(void **s
         2);
 }
 
+/* An owner inserts the next version and has not committed: nobody knows before the index is met. */
+static void C13_a_batch_waits_a_moment_at_most_at_the_index(void **state)
+{
+    pg_test *t = *state;
+    weir_store *s = test_store(t);
+    PGconn *owner = test_connect(t);
+    one meets, other;
+    test_put(t, s, "there", "A");
+    test_put(t, s, "met", "A");
+    test_exec(owner,
+              "BEGIN; INSERT INTO %s.events VALUES (nextval('%s.positions'), 'met', 1, 'Owner', '{}', "
+              "'{}', now())",
+              t->schema, t->schema);
+    for (int alone = 0; alone < 2; alone++) {
+        one_make(&meets, s, "met", PATIENCE_MS);
+        one_make(&other, s, "there", PATIENCE_MS);
+        meets.append.flags = other.append.flags = STORE_APPEND_NOWAIT;
+        store_append *batch[] = { &meets.append, &other.append };
+        const int64_t start = test_mono_us();
+        TEST_OK(t, s->ops->append(s, batch, alone ? 1 : 2, &t->err));
+        assert_true(test_mono_us() - start < PATIENCE_MS * INT64_C(1000));
+        assert_int_equal(meets.append.status, WEIR_EBUSY);
+        assert_true(meets.append.alone);
+        if (!alone) { /* who was with it goes alone as well, and need not wait */
+            assert_int_equal(other.append.status, WEIR_EBUSY);
+            assert_true(other.append.alone);
+        }
+    }
+    one_make(&other, s, "there", PATIENCE_MS);
+    one_run(&other);
+    assert_int_equal(other.status, WEIR_OK);
+    one_make(&meets, s, "met", 300); /* alone it waits, as long as it may */
+    one_run(&meets);
+    assert_int_equal(meets.status, WEIR_EBUSY);
+    test_exec(owner, "COMMIT");
+    one_make(&meets, s, "met", 10000);
+    one_run(&meets);
+    assert_int_equal(meets.status, WEIR_OK);
+    assert_int_equal(meets.stream.last, 2);
+}
+
+/* Large appends go one after the other, so that together they do not fill the table of locks. */
+static void C13_large_appends_hold_one_lock_of_their_own(void **state)
+{
+    pg_test *t = *state;
+    weir_store *s = test_store(t), *patient = test_store(t);
+    PGconn *user = test_connect(t);
+    static mass m[2];
+    pthread_t thread;
+    mass_make(&m[0], s, "m", false);
+    mass_make(&m[1], patient, "other", false);
+    test_exec(user, "BEGIN");
+    TEST_OK(t, s->ops->append_in(s, user, &m[0].append, &t->err));
+    assert_int_equal(m[0].append.status, WEIR_OK);
+    assert_int_equal(pthread_create(&thread, NULL, mass_run, &m[1]), 0);
+    assert_true(test_wait(t->conn, 60, "SELECT count(*) > 0 FROM pg_locks WHERE NOT granted"));
+    assert_true(test_number(t->conn, "SELECT count(*) FROM pg_locks WHERE locktype = 'advisory'") <
+                MANY + 10);
+    test_exec(user, "COMMIT");
+    pthread_join(thread, NULL);
+    assert_int_equal(m[1].status, WEIR_OK);
+}
+
 static void many_streams_that_two_create_at_once_are_created_once(void **state)
 {
     pg_test *t = *state;
@@ -189,6 +251,8 @@ int main(int argc, char **argv)
 {
     static const struct CMUnitTest tests[] = {
         PG_TEST(a_batch_waits_a_moment_at_most_for_who_creates_many_streams),
+        PG_TEST(C13_a_batch_waits_a_moment_at_most_at_the_index),
+        PG_TEST(C13_large_appends_hold_one_lock_of_their_own),
         PG_TEST(many_streams_that_two_create_at_once_are_created_once),
         PG_TEST(a_key_in_flight_is_so_for_who_finds_no_place_to_wait),
     };

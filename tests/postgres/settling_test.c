@@ -269,6 +269,36 @@ static void a_settle_that_waits_for_a_busy_stream_delays_no_router(void **state)
     nothing_is_wrong(t, w.s);
 }
 
+/* As an append: a settle that waits for one of its streams holds none of the others. */
+static void C13_a_settle_that_waits_for_a_stream_holds_no_other(void **state)
+{
+    pg_test *t = *state;
+    const work w = give_work(t, "t");
+    weir_store *stranger = test_store(t);
+    PGconn *holder = test_connect(t);
+    effect first, second;
+    store_settle settle = settle_of(&w);
+    slow x = { .s = w.s, .settle = &settle };
+    beside thread;
+    effect_init(&first, "a-free", WEIR_EXPECT_ANY, 0);
+    effect_init(&second, "order-1", WEIR_EXPECT_ANY, 0);
+    store_append *both[] = { &first.append, &second.append };
+    settle.appends = both;
+    settle.appends_count = 2;
+    test_exec(holder, "BEGIN; SELECT pg_advisory_xact_lock(%s.append_hash(0, 'order-1'))",
+              t->schema);
+    begin_beside(&thread, run_settle, &x);
+    assert_true(somebody_waits(t));
+    const int64_t id = test_put(t, stranger, "a-free", "Free");
+    assert_true(somebody_waits(t)); /* the settle, still */
+    test_exec(holder, "COMMIT");
+    end_beside(&thread);
+    assert_int_equal(x.status, WEIR_OK);
+    assert_true(id < first.stream.id);
+    assert_int_equal(first.stream.last, 1);
+    nothing_is_wrong(t, w.s);
+}
+
 static weir_status no_sql(void *ctx, void *native, weir_error *err)
 {
     (void)ctx;
@@ -693,6 +723,7 @@ int main(int argc, char **argv)
         PG_TEST(an_event_behind_its_back_is_a_conflict_of_the_effect),
         PG_TEST(a_settle_that_loses_its_lease_inside_its_transaction_writes_nothing),
         PG_TEST(a_settle_that_waits_for_a_busy_stream_delays_no_router),
+        PG_TEST(C13_a_settle_that_waits_for_a_stream_holds_no_other),
         PG_TEST(an_effect_on_a_stream_that_stays_held_is_busy_and_not_unknown),
         PG_TEST(a_stale_fence_writes_nothing_on_any_verb),
         PG_TEST(own_sql_is_atomic_with_the_watermark),
