@@ -478,7 +478,7 @@ weir_status weir__committer_append(committer *c, store_append *append)
         return append->status;
     }
     append->flags |= STORE_APPEND_NOWAIT;
-    if (c->store->ops->group_commit > 1) {
+    if (c->store->ops->group_commit > 1 || c->store->ops->batch_names_max > 0) {
         waiter_names(&self);
     }
     weir__lock(&c->mu);

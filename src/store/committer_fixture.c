@@ -247,6 +247,11 @@ static const weir_store_ops gate_ops_1 = {
 static const weir_store_ops gate_ops_2 = {
     .version = STORE_OPS_VERSION, .scheme = "gate", .group_commit = 2, .append = gate_append
 };
+static const weir_store_ops gate_ops_few = { .version = STORE_OPS_VERSION,
+                                             .scheme = "gate",
+                                             .group_commit = 1,
+                                             .batch_names_max = 4,
+                                             .append = gate_append };
 
 void gate_set(gate_store *g, bool closed)
 {
@@ -294,6 +299,11 @@ int fixture_setup_1(void **state)
 int fixture_setup_2(void **state)
 {
     return setup_with(state, &gate_ops_2);
+}
+
+int fixture_setup_few(void **state)
+{
+    return setup_with(state, &gate_ops_few);
 }
 
 static void *caller_run(void *arg)

@@ -83,6 +83,7 @@ typedef struct fixture {
 /* cmocka's setup and teardown: *state is the fixture. The number is ops->group_commit. */
 int fixture_setup_1(void **state);
 int fixture_setup_2(void **state);
+int fixture_setup_few(void **state); /* one transaction at a time, with at most four names */
 int fixture_teardown(void **state);
 
 /* What a caller appends. */

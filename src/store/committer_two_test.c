@@ -396,6 +396,28 @@ static void C13_many_threads_get_one_answer_each_and_never_meet(void **state)
 
 #define TEST(name) cmocka_unit_test_setup_teardown(name, fixture_setup_2, fixture_teardown)
 
+/* Names count once, whoever has them; one caller by himself has as many as he likes. */
+static void C13_a_transaction_has_no_more_names_than_the_store_likes(void **state)
+{
+    fixture *f = *state;
+    static const wish wishes[] = {
+        { .streams = "A" },  { .streams = "AB" },    { .streams = "B", .key = 'C' },
+        { .streams = "DA" }, { .streams = "E" },     { .streams = "A" },
+        { .streams = "FG" }, { .streams = "HIJKL" }, { .streams = "M" },
+    };
+    (void)caller_start(f, (wish){ .streams = "Z" });
+    assert_at_gate(f, tag_bit(1));
+    for (size_t i = 0; i < sizeof wishes / sizeof wishes[0]; i++) {
+        (void)caller_start(f, wishes[i]);
+    }
+    assert_all_are_answered(f);
+    static const size_t counts[] = { 1, 4, 3, 1, 1 }; /* Z; A B C D; E A FG; HIJKL; M */
+    assert_int_equal(f->gate.calls, sizeof counts / sizeof counts[0]);
+    for (size_t i = 0; i < f->gate.calls; i++) {
+        assert_int_equal(f->gate.counts[i], counts[i]);
+    }
+}
+
 int main(int argc, char **argv)
 {
     const struct CMUnitTest tests[] = {
@@ -413,6 +435,8 @@ int main(int argc, char **argv)
         TEST(C13_a_busy_store_sends_those_with_time_left_to_the_front),
         TEST(C13_who_was_sent_back_counts_among_those_who_wait),
         TEST(C13_many_threads_get_one_answer_each_and_never_meet),
+        cmocka_unit_test_setup_teardown(C13_a_transaction_has_no_more_names_than_the_store_likes,
+                                        fixture_setup_few, fixture_teardown),
     };
     if (argc > 1) {
         cmocka_set_test_filter(argv[1]);

@@ -52,7 +52,7 @@ ok "the plan is SQL that psql runs" psql -X -q -v ON_ERROR_STOP=1 -d shop -f pla
 ok "and makes what init makes: doctor has no complaint about it" weir doctor
 is "not even a note" "$(grep -c '"rule":"schema"' <<<"$out")" 0
 ok "init of what is there" weir init
-is "changes nothing" "$out" '{"store":"postgres:///shop?schema=Odd one","schema":2,"created":false,"upgraded":false}'
+is "changes nothing" "$out" '{"store":"postgres:///shop?schema=Odd one","schema":3,"created":false,"upgraded":false}'
 ok "init --plan of what is up to date" weir init --plan
 is "has nothing to do" "$out" ""
 ok "append" weir append order-1 OrderPlaced '{"total":40}' --expect none --key k1 --reserve email:a
@@ -151,7 +151,7 @@ large() {
 SELECT setval('weir.positions', $base - 2), setval('weir.targets_id_seq', $base),
        setval('weir.reactions_id_seq', $base), setval('weir.parked_id_seq', $base);
 CREATE OR REPLACE FUNCTION weir.version_base() RETURNS bigint LANGUAGE sql IMMUTABLE PARALLEL SAFE
-    AS 'SELECT $base::bigint - 2';
+    AS 'SELECT $((base - 2))::bigint';
 END
     ok "$name: append" weir append big-1 Grown '{"n":1}' --expect none
     like "$name: says where" "$out" "\"first\":$((base - 2)),\"last\":$((base - 2)),\"id\":$((base - 1)),"
@@ -310,7 +310,7 @@ sql raced -c "ALTER TABLE weir.events ENABLE ALWAYS TRIGGER events_no_change"
 sql raced -c "UPDATE weir.store SET schema = 9, client_least = 9"
 status "a store of a newer version" 1 weir log
 like "is refused as such" "$errout" '"code":"newer"'
-sql raced -c "UPDATE weir.store SET schema = 2, client_least = 1"
+sql raced -c "UPDATE weir.store SET schema = 3, client_least = 1"
 
 # On a terminal a long check says that it is at work.
 cat >terminal.py <<'END'

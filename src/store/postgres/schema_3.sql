@@ -32,24 +32,30 @@ END
 $number$;
 
 -- Where versions begin. Tests of large numbers have another one.
-CREATE FUNCTION weir.version_base() RETURNS bigint
+CREATE OR REPLACE FUNCTION weir.version_base() RETURNS bigint
 LANGUAGE sql IMMUTABLE PARALLEL SAFE AS 'SELECT 0::bigint';
-ALTER TABLE weir.store DROP COLUMN version_base;
+ALTER TABLE weir.store DROP COLUMN IF EXISTS version_base;
 
 -- Streams that have lost their first events, and the version of the first that is still there. removed:
 -- how often events were removed. Nothing removes any yet; clients of this schema know what to expect.
-CREATE TABLE weir.truncated (
+CREATE TABLE IF NOT EXISTS weir.truncated (
     stream text COLLATE "C" PRIMARY KEY,
     first bigint NOT NULL
 );
-ALTER TABLE weir.store ADD COLUMN removed bigint NOT NULL DEFAULT 0;
+ALTER TABLE weir.store ADD COLUMN IF NOT EXISTS removed bigint NOT NULL DEFAULT 0;
 
--- The names of all streams, in order.
-CREATE UNIQUE INDEX events_first ON weir.events (stream) WHERE version = 0;
-DROP TABLE weir.streams;
+-- The names of all streams, in order. An operator may have made it before, to keep the upgrade short.
+CREATE UNIQUE INDEX IF NOT EXISTS events_first ON weir.events (stream) WHERE version = 0;
+DO $streams$
+BEGIN
+    IF (SELECT c.relkind FROM pg_class AS c WHERE c.oid = to_regclass('weir.streams')) = 'r' THEN
+        DROP TABLE weir.streams;
+    END IF;
+END
+$streams$;
 
 -- For people, and for what asks for one stream by its name.
-CREATE VIEW weir.streams AS
+CREATE OR REPLACE VIEW weir.streams AS
 SELECT f.stream AS name, l.version, l.id AS last_id, f.created, l.created AS updated,
        l.name = '$closed' AS closed
   FROM (SELECT e.stream, e.created FROM weir.events AS e WHERE e.version = 0
