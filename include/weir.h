@@ -280,7 +280,9 @@ typedef struct weir_append_request {
     uint32_t size;
     uint32_t flags WEIR_0; /* 0 */
     const weir_new_event *const *events WEIR_0;
-    size_t events_count WEIR_0; /* at most 100,000, and 64 MiB of names, data and meta */
+    size_t events_count
+        WEIR_0; /* at most 100,000, and 64 MiB of names, data and meta; with those of
+                                   the expectations at most 1,000 streams */
     const weir_expectation *const *expectations WEIR_0;
     size_t expectations_count WEIR_0; /* one per stream at most; streams without one: any */
     const weir_key_change *const *key_changes WEIR_0;

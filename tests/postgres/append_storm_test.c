@@ -42,8 +42,8 @@ typedef struct said {
 
 typedef struct storm {
     pg_test *t;
-    atomic_bool going;   /* writers go on                                       */
-    atomic_bool reading; /* readers do: until after the last writer has ended   */
+    atomic_bool going;             /* writers go on                                       */
+    atomic_bool reading;           /* readers do: until after the last writer has ended   */
     _Atomic int64_t seen[STREAMS]; /* about which version there is */
 } storm;
 
@@ -109,11 +109,10 @@ static void wide_add(wide *x, const char *prefix, int number, int events)
     x->streams[at] = (store_append_stream){ .name = weir__str(x->names[at]) };
     x->append.streams_count++;
     for (int i = 0; i < events && x->append.events_count < WIDE_MAX; i++) {
-        x->events[x->append.events_count++] =
-            (store_new_event){ .stream_index = (uint32_t)at,
-                               .name = weir__str("A"),
-                               .data = weir__str(x->data),
-                               .meta = weir__str("{}") };
+        x->events[x->append.events_count++] = (store_new_event){ .stream_index = (uint32_t)at,
+                                                                 .name = weir__str("A"),
+                                                                 .data = weir__str(x->data),
+                                                                 .meta = weir__str("{}") };
     }
 }
 
@@ -137,13 +136,12 @@ static void wide_random(writer *w, wide *x)
     }
     if (chance(w, 6) == 0) {
         snprintf(x->reserved, sizeof x->reserved, "r-%d", chance(w, RESERVED));
-        x->change = (store_key_change){ .key = weir__str(x->reserved),
-                                        .change = chance(w, 2) == 0 ? WEIR_KEY_RESERVE
-                                                                    : WEIR_KEY_RELEASE };
+        x->change =
+            (store_key_change){ .key = weir__str(x->reserved),
+                                .change = chance(w, 2) == 0 ? WEIR_KEY_RESERVE : WEIR_KEY_RELEASE };
         /* So that the log says what was done with it. */
-        snprintf(x->data, sizeof x->data,
-                 "{\"w\":%d,\"n\":%" PRId64 ",\"r\":\"%s\",\"c\":%d}", w->number, x->n,
-                 x->reserved, x->change.change);
+        snprintf(x->data, sizeof x->data, "{\"w\":%d,\"n\":%" PRId64 ",\"r\":\"%s\",\"c\":%d}",
+                 w->number, x->n, x->reserved, x->change.change);
         for (size_t i = 0; i < x->append.events_count; i++) {
             x->events[i].data = weir__str(x->data);
         }
@@ -474,11 +472,12 @@ static void *owner_run(void *arg)
     char sql[640];
     const char *schema = o->storm->t->schema;
     while (o->storm->going) {
-        snprintf(sql, sizeof sql,
-                 "BEGIN; SELECT pg_advisory_xact_lock_shared(1465207122, %s.number());"
-                 "INSERT INTO %s.events SELECT nextval('%s.positions'), name, version + 1, 'Owner', "
-                 "'{}', '{}', now() FROM %s.streams WHERE name = 's-%d'",
-                 schema, schema, schema, schema, rand_r(&o->seed) % HOT);
+        snprintf(
+            sql, sizeof sql,
+            "BEGIN; SELECT pg_advisory_xact_lock_shared(1465207122, %s.number());"
+            "INSERT INTO %s.events SELECT nextval('%s.positions'), name, version + 1, 'Owner', "
+            "'{}', '{}', now() FROM %s.streams WHERE name = 's-%d'",
+            schema, schema, schema, schema, rand_r(&o->seed) % HOT);
         PGresult *result = PQexec(o->conn, sql);
         const bool fine = PQresultStatus(result) == PGRES_COMMAND_OK;
         PQclear(result);
@@ -571,13 +570,14 @@ static void said_load(pg_test *t, writer *writers)
         }
     }
     weir__buffer_free(&sql);
-    test_exec(t->conn,
-              "CREATE TEMP TABLE log AS SELECT id, stream, version, name, created, "
-              "(data->>'w')::integer AS w, (data->>'n')::bigint AS n, (data->>'key')::integer AS key, "
-              "data->>'r' AS r, (data->>'c')::integer AS c FROM %s.events;"
-              "CREATE INDEX ON log (w, n); CREATE INDEX ON log (stream, version); "
-              "CREATE INDEX ON said (w, n); ANALYZE log; ANALYZE said",
-              t->schema);
+    test_exec(
+        t->conn,
+        "CREATE TEMP TABLE log AS SELECT id, stream, version, name, created, "
+        "(data->>'w')::integer AS w, (data->>'n')::bigint AS n, (data->>'key')::integer AS key, "
+        "data->>'r' AS r, (data->>'c')::integer AS c FROM %s.events;"
+        "CREATE INDEX ON log (w, n); CREATE INDEX ON log (stream, version); "
+        "CREATE INDEX ON said (w, n); ANALYZE log; ANALYZE said",
+        t->schema);
 }
 
 /* Each finds rows that must not be there. */
@@ -588,19 +588,22 @@ static const struct {
       "SELECT stream, version FROM (SELECT stream, version, row_number() OVER (PARTITION BY stream "
       "ORDER BY id) - 1 AS nth FROM log) AS x WHERE version <> nth" },
     { "what was acknowledged is there, once, as it was said",
-      "SELECT s.w, s.n FROM said AS s WHERE told = 0 AND stream <> '' AND NOT EXISTS (SELECT FROM log "
+      "SELECT s.w, s.n FROM said AS s WHERE told = 0 AND stream <> '' AND NOT EXISTS (SELECT FROM "
+      "log "
       "AS e WHERE (e.stream, e.version, e.id, e.w, e.n) = (s.stream, s.last, s.id, s.w, s.n))" },
     { "all of it, and no more",
       "SELECT s.w, s.n FROM said AS s WHERE told = 0 AND stream = '' AND events <> "
       "(SELECT count(*) FROM log AS e WHERE (e.w, e.n) = (s.w, s.n))" },
     { "each stream got what was said",
-      "SELECT s.w, s.n FROM said AS s WHERE told = 0 AND stream <> '' AND events <> (SELECT count(*) "
+      "SELECT s.w, s.n FROM said AS s WHERE told = 0 AND stream <> '' AND events <> (SELECT "
+      "count(*) "
       "FROM log AS e WHERE (e.w, e.n, e.stream) = (s.w, s.n, s.stream))" },
     { "what was refused is not there",
       "SELECT s.w, s.n FROM said AS s WHERE told = 1 AND EXISTS (SELECT FROM log AS e "
       "WHERE (e.w, e.n) = (s.w, s.n))" },
     { "what nobody knows of is there as a whole, or not at all",
-      "SELECT s.w, s.n FROM said AS s WHERE told = 2 AND stream = '' AND (SELECT count(*) FROM log AS e "
+      "SELECT s.w, s.n FROM said AS s WHERE told = 2 AND stream = '' AND (SELECT count(*) FROM log "
+      "AS e "
       "WHERE (e.w, e.n) = (s.w, s.n)) NOT IN (0, events)" },
     { "nobody was told nothing of what is there",
       "SELECT e.w, e.n FROM log AS e WHERE w IS NOT NULL AND stream NOT LIKE 'c-%%' AND NOT EXISTS "
@@ -609,7 +612,8 @@ static const struct {
       "SELECT key, count(*) FROM log WHERE key IS NOT NULL GROUP BY key HAVING count(*) > 2 "
       "OR count(DISTINCT created) > 1" },
     { "a closed stream ends with its last event",
-      "SELECT e.stream, e.version FROM log AS e WHERE name = '$closed' AND EXISTS (SELECT FROM log AS x "
+      "SELECT e.stream, e.version FROM log AS e WHERE name = '$closed' AND EXISTS (SELECT FROM log "
+      "AS x "
       "WHERE x.stream = e.stream AND x.version > e.version)" },
 };
 
@@ -618,9 +622,10 @@ static void reserved_check(pg_test *t)
 {
     char owners[RESERVED][16] = { "" };
     PGresult *result = test_query(
-        t->conn, "SELECT DISTINCT ON (min_id) r, c, first_stream FROM (SELECT r, c, min(id) AS min_id, "
-                 "(array_agg(stream ORDER BY id))[1] AS first_stream FROM log WHERE r IS NOT NULL "
-                 "GROUP BY w, n, r, c) AS x ORDER BY min_id");
+        t->conn,
+        "SELECT DISTINCT ON (min_id) r, c, first_stream FROM (SELECT r, c, min(id) AS min_id, "
+        "(array_agg(stream ORDER BY id))[1] AS first_stream FROM log WHERE r IS NOT NULL "
+        "GROUP BY w, n, r, c) AS x ORDER BY min_id");
     for (int i = 0; i < PQntuples(result); i++) {
         char *owner = owners[atoi(PQgetvalue(result, i, 0) + 2)];
         const char *stream = PQgetvalue(result, i, 2);
@@ -704,8 +709,9 @@ static void the_log_is_what_everybody_was_told(void **state)
             kinds[k] += writers[i].kinds[k];
         }
     }
-    print_message("# %lld appends acknowledged, %lld events of an owner, %lld sessions terminated\n",
-                  (long long)acknowledged, (long long)others[2].done, (long long)others[3].done);
+    print_message(
+        "# %lld appends acknowledged, %lld events of an owner, %lld sessions terminated\n",
+        (long long)acknowledged, (long long)others[2].done, (long long)others[3].done);
     said_load(t, writers);
     for (size_t i = 0; i < sizeof rules / sizeof rules[0]; i++) {
         PGresult *result = test_query(t->conn, "%s LIMIT 5", rules[i].sql);

@@ -210,10 +210,11 @@ static void C10_a_reserved_key_that_is_held_makes_one_append_busy(void **state)
     weir_store *s = test_store(t);
     PGconn *user = test_connect(t);
     made m[2];
-    test_exec(user,
-              "BEGIN; SELECT * FROM %s.append_any(0, 0, 0, '{0}', '{}', '{}', '{1}', '{owner}', '{0}',"
-              " '{0}', '{1}', '{A}', '{1}', '{\"{}\"}', '{1}', '{email}', '{1}')",
-              t->schema);
+    test_exec(
+        user,
+        "BEGIN; SELECT * FROM %s.append_any(0, 0, 0, '{0}', '{}', '{}', '{1}', '{owner}', '{0}',"
+        " '{0}', '{1}', '{A}', '{1}', '{\"{}\"}', '{1}', '{email}', '{1}')",
+        t->schema);
     make(&m[0], "wants", WEIR_EXPECT_ANY, 0, "A");
     m[0].change = (store_key_change){ .key = weir__str("email"), .change = WEIR_KEY_RESERVE };
     m[0].append.key_changes = &m[0].change;
@@ -289,10 +290,9 @@ static void C13_an_append_that_waits_for_a_stream_holds_no_other(void **state)
             fail_msg("%s: %s", free_streams[i], err.message);
         }
         TEST_OK(t, c.status);
-        assert_int_equal(
-            test_number(t->conn, "SELECT count(*) FROM %s.events WHERE stream = '%s'", t->schema,
-                        free_streams[i]),
-            21);
+        assert_int_equal(test_number(t->conn, "SELECT count(*) FROM %s.events WHERE stream = '%s'",
+                                     t->schema, free_streams[i]),
+                         21);
     }
 }
 
@@ -349,10 +349,11 @@ static void C06_a_callers_transaction_survives_what_was_written_behind_its_back(
     couple c = { .w = w, .streams = { "s", "u" } };
     pthread_t thread;
     TEST_OK(t, append_by(w, NULL, "s", "", NULL, &t->err));
-    test_exec(owner,
-              "BEGIN; INSERT INTO %s.events VALUES (nextval('%s.positions'), 's', 1, 'Owner', '{}', "
-              "'{}', now())",
-              t->schema, t->schema);
+    test_exec(
+        owner,
+        "BEGIN; INSERT INTO %s.events VALUES (nextval('%s.positions'), 's', 1, 'Owner', '{}', "
+        "'{}', now())",
+        t->schema, t->schema);
     assert_int_equal(pthread_create(&thread, NULL, append_couples_in, &c), 0);
     await_waiter(t);
     test_exec(owner, "COMMIT");

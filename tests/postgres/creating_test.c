@@ -137,10 +137,11 @@ static void C13_a_batch_waits_a_moment_at_most_at_the_index(void **state)
     one meets, other;
     test_put(t, s, "there", "A");
     test_put(t, s, "met", "A");
-    test_exec(owner,
-              "BEGIN; INSERT INTO %s.events VALUES (nextval('%s.positions'), 'met', 1, 'Owner', '{}', "
-              "'{}', now())",
-              t->schema, t->schema);
+    test_exec(
+        owner,
+        "BEGIN; INSERT INTO %s.events VALUES (nextval('%s.positions'), 'met', 1, 'Owner', '{}', "
+        "'{}', now())",
+        t->schema, t->schema);
     for (int alone = 0; alone < 2; alone++) {
         one_make(&meets, s, "met", PATIENCE_MS);
         one_make(&other, s, "there", PATIENCE_MS);

@@ -108,8 +108,9 @@ static void each_kind_may_do_what_the_one_before_may_and_more(void **state)
         { 3, "SELECT retire('r')" },
         { 3, "SELECT once_forget('k')" },
         { 4, "SELECT grant_role('postgres', 'operator')" },
-        { 4, "SELECT append_each(0, '{}', '{}', '{}', '{}', '{}', '{}', '{}', '{}', '{}', '{}', '{}', "
-             "'{}', '{}', '{}', '{}')" },
+        { 4,
+          "SELECT append_each(0, '{}', '{}', '{}', '{}', '{}', '{}', '{}', '{}', '{}', '{}', '{}', "
+          "'{}', '{}', '{}', '{}')" },
     };
     for (size_t i = 0; i < sizeof calls / sizeof calls[0]; i++) {
         for (int k = 0; k < KINDS; k++) {
@@ -287,13 +288,15 @@ static void C01_names_are_checked_by_the_database_as_well(void **state)
         "SELECT append_one(0, 0, %s, 0, 0, 'N', '{}', '{}')",
         "SELECT append_one(16, 0, %s, 0, 0, 'N', '{}', '{}')",
         "SELECT append_one(16, 0, 'new', 0, 0, %s, '{}', '{}')",
-        "SELECT append_any(0, 0, 0, '{0}', '{}', '{}', '{1}', ARRAY[%s], '{0}', '{0}', '{1}', '{N}', "
+        "SELECT append_any(0, 0, 0, '{0}', '{}', '{}', '{1}', ARRAY[%s], '{0}', '{0}', '{1}', "
+        "'{N}', "
         "'{\"{}\"}', '{\"{}\"}', '{}', '{}', '{}')",
         "SELECT append_batch(false, ARRAY[%s], '{0}', '{0}', '{1}', '{1}', '{1}', '{N}', "
         "'{\"{}\"}', '{\"{}\"}')",
         "SELECT append_batch(false, '{s}', '{0}', '{0}', '{1}', '{1}', '{1}', ARRAY[%s], "
         "'{\"{}\"}', '{\"{}\"}')",
-        "SELECT append_any(0, 0, 0, '{0}', '{}', '{}', '{1}', '{s}', '{0}', '{0}', '{1}', ARRAY[%s], "
+        "SELECT append_any(0, 0, 0, '{0}', '{}', '{}', '{1}', '{s}', '{0}', '{0}', '{1}', "
+        "ARRAY[%s], "
         "'{\"{}\"}', '{\"{}\"}', '{}', '{}', '{}')",
         "SELECT append_any(0, 0, 0, '{0}', '{}', '{}', '{1}', '{s}', '{0}', '{0}', '{1}', '{N}', "
         "'{\"{}\"}', '{\"{}\"}', '{1}', ARRAY[%s], '{1}')",
@@ -444,10 +447,11 @@ static void C08_a_batch_that_is_numbered_wrongly_is_refused(void **state)
     (void)test_put(t, s, "b", "A");
     for (size_t i = 0; i < sizeof wrong / sizeof wrong[0]; i++) {
         char sql[512];
-        (void)snprintf(sql, sizeof sql,
-                       "SELECT append_batch(false, '%s', '{0,0}', '{0,0}', '%s', '%s', '%s', '{N,N}', "
-                       "'{\"{}\",\"{}\"}', '{\"{}\",\"{}\"}')",
-                       wrong[i].names, wrong[i].appends, wrong[i].heads, wrong[i].events);
+        (void)snprintf(
+            sql, sizeof sql,
+            "SELECT append_batch(false, '%s', '{0,0}', '{0,0}', '%s', '%s', '%s', '{N,N}', "
+            "'{\"{}\",\"{}\"}', '{\"{}\",\"{}\"}')",
+            wrong[i].names, wrong[i].appends, wrong[i].heads, wrong[i].events);
         const char *code = test_refused(conn, "%s", sql);
         if (strcmp(code, "WR002") != 0 && strcmp(code, "23505") != 0) {
             fail_msg("%zu: %s", i, code);
@@ -455,14 +459,18 @@ static void C08_a_batch_that_is_numbered_wrongly_is_refused(void **state)
     }
     assert_int_equal(test_number(conn, "SELECT count(*) FROM events"), 2);
     /* A stream that is closed gets nothing, whosever event it is said to be. */
-    test_exec(conn, "SELECT append_any(0, 0, 0, '{3}', '{}', '{}', '{1}', '{b}', '{0}', '{0}', '{1}', "
-                    "'{$closed}', '{\"{}\"}', '{\"{}\"}', '{}', '{}', '{}')");
-    test_exec(conn, "SELECT append_batch(false, '{a,b}', '{0,0}', '{0,0}', '{1,2,1}', '{1,2,2}', '{2,3}', "
-                    "'{N,N}', '{\"{}\",\"{}\"}', '{\"{}\",\"{}\"}')");
+    test_exec(conn,
+              "SELECT append_any(0, 0, 0, '{3}', '{}', '{}', '{1}', '{b}', '{0}', '{0}', '{1}', "
+              "'{$closed}', '{\"{}\"}', '{\"{}\"}', '{}', '{}', '{}')");
+    test_exec(
+        conn,
+        "SELECT append_batch(false, '{a,b}', '{0,0}', '{0,0}', '{1,2,1}', '{1,2,2}', '{2,3}', "
+        "'{N,N}', '{\"{}\",\"{}\"}', '{\"{}\",\"{}\"}')");
     assert_int_equal(test_number(conn, "SELECT count(*) FROM events"), 3);
     /* As it should be, and it goes through. */
-    test_exec(conn, "SELECT append_batch(false, '{a}', '{0}', '{0}', '{1,2}', '{1,1}', '{1,2}', '{N,N}', "
-                    "'{\"{}\",\"{}\"}', '{\"{}\",\"{}\"}')");
+    test_exec(conn,
+              "SELECT append_batch(false, '{a}', '{0}', '{0}', '{1,2}', '{1,1}', '{1,2}', '{N,N}', "
+              "'{\"{}\",\"{}\"}', '{\"{}\",\"{}\"}')");
     assert_int_equal(test_number(conn, "SELECT version FROM streams WHERE name = 'a'"), 2);
     role_drop(t, conn, role);
 }
@@ -542,7 +550,8 @@ static void C10_a_granted_role_cannot_take_the_key_of_another_stream(void **stat
         }
         (void)snprintf(sql, sizeof sql, "SELECT append_any(0, 0, 0, %s)", lists);
         assert_refused(conn, "WR002", sql);
-        (void)snprintf(sql, sizeof sql, "SELECT settle_with(0, 0, 0, %s, NULL, NULL%s)", lists, settle);
+        (void)snprintf(sql, sizeof sql, "SELECT settle_with(0, 0, 0, %s, NULL, NULL%s)", lists,
+                       settle);
         assert_refused(conn, "WR002", sql);
     }
     assert_string_equal(
@@ -551,9 +560,10 @@ static void C10_a_granted_role_cannot_take_the_key_of_another_stream(void **stat
     assert_int_equal(test_number(conn, "SELECT count(*) FROM events"), 3);
     /* And by the rules. */
     assert_int_equal(
-        test_number(conn, "SELECT status FROM append_any(0, 0, 0, '{0}', '{}', '{}', '{1}', '{thief}', "
-                          "'{0}', '{0}', '{1}', '{N}', '{\"{}\"}', '{\"{}\"}', '{1}', '{k}', "
-                          "'{2}')"),
+        test_number(conn,
+                    "SELECT status FROM append_any(0, 0, 0, '{0}', '{}', '{}', '{1}', '{thief}', "
+                    "'{0}', '{0}', '{1}', '{N}', '{\"{}\"}', '{\"{}\"}', '{1}', '{k}', "
+                    "'{2}')"),
         WEIR_ETAKEN);
     role_drop(t, conn, role);
 }
@@ -572,7 +582,8 @@ static void C11_a_stream_is_closed_by_its_last_event_alone(void **state)
         "SELECT append_any(0, 0, 0, '{0}', '{}', '{}', '{1}', '{a}', '{0}', '{0}', '{1}', "
         "'{$closed}', '{\"{}\"}', '{\"{}\"}', '{}', '{}', '{}')",
         /* two streams at once, of which one is looked at */
-        "SELECT append_any(0, 0, 0, '{3}', '{}', '{}', '{1,1}', '{a,b}', '{0,0}', '{0,0}', '{1,2}', "
+        "SELECT append_any(0, 0, 0, '{3}', '{}', '{}', '{1,1}', '{a,b}', '{0,0}', '{0,0}', "
+        "'{1,2}', "
         "'{$closed,$closed}', '{\"{}\",\"{}\"}', '{\"{}\",\"{}\"}', '{}', '{}', '{}')",
     };
     (void)test_put(t, s, "a", "A");
@@ -581,8 +592,9 @@ static void C11_a_stream_is_closed_by_its_last_event_alone(void **state)
         assert_refused(conn, "WR002", calls[i]);
     }
     assert_int_equal(test_number(conn, "SELECT count(*) FROM streams WHERE closed"), 0);
-    test_exec(conn, "SELECT append_any(0, 0, 0, '{3}', '{}', '{}', '{1}', '{a}', '{0}', '{0}', '{1}', "
-                    "'{$closed}', '{\"{}\"}', '{\"{}\"}', '{}', '{}', '{}')");
+    test_exec(conn,
+              "SELECT append_any(0, 0, 0, '{3}', '{}', '{}', '{1}', '{a}', '{0}', '{0}', '{1}', "
+              "'{$closed}', '{\"{}\"}', '{\"{}\"}', '{}', '{}', '{}')");
     assert_string_equal(test_text(conn, "SELECT name FROM streams WHERE closed"), "a");
     role_drop(t, conn, role);
 }
@@ -764,11 +776,12 @@ static void what_looks_like_damage_is_not_let_in(void **state)
     for (size_t i = 0; i < sizeof prints / sizeof prints[0]; i++) {
         for (int options = 0; options < 2; options++) { /* a way of its own for each */
             char sql[512];
-            (void)snprintf(sql, sizeof sql,
-                           "SELECT append_any(%d, 0, 1000000, '{0}', '{k}', ARRAY[%s]::bytea[], '{1}', "
-                           "'{a}', '{0}', '{0}', '{1}', '{N}', '{\"{}\"}', '{\"{}\"}', '{}', "
-                           "'{}', '{}')",
-                           options, prints[i]);
+            (void)snprintf(
+                sql, sizeof sql,
+                "SELECT append_any(%d, 0, 1000000, '{0}', '{k}', ARRAY[%s]::bytea[], '{1}', "
+                "'{a}', '{0}', '{0}', '{1}', '{N}', '{\"{}\"}', '{\"{}\"}', '{}', "
+                "'{}', '{}')",
+                options, prints[i]);
             assert_refused(conn, "WR002", sql);
         }
     }

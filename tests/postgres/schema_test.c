@@ -110,7 +110,8 @@ static void sixteen_processes_at_once_upgrade_once(void **state)
     assert_int_equal(open_at_once(t, &schema_next), PROCESSES);
     assert_int_equal(test_number(t->conn, "SELECT count(*) FROM \"%s\".made_up", t->schema), 1);
     assert_int_equal(test_number(t->conn, "SELECT schema FROM \"%s\".store", t->schema), NEXT);
-    assert_int_equal(test_number(t->conn, "SELECT count(colour) FROM \"%s\".snapshots", t->schema), 0);
+    assert_int_equal(test_number(t->conn, "SELECT count(colour) FROM \"%s\".snapshots", t->schema),
+                     0);
 }
 
 static void an_upgrade_that_fails_leaves_what_was_there(void **state)
@@ -281,7 +282,9 @@ static void a_store_without_locks_gets_them(void **state)
     o.path = weir__str(kept_database(t, "kept_without_locks", 1));
     o.schema = weir__str("");
     PGconn *conn = PQconnectdb(o.path.ptr);
-    test_exec(conn, "DROP FUNCTION weir.lock_take; DROP TABLE weir.locks; DROP SEQUENCE weir.lock_fences");
+    test_exec(
+        conn,
+        "DROP FUNCTION weir.lock_take; DROP TABLE weir.locks; DROP SEQUENCE weir.lock_fences");
     PQfinish(conn);
     o.open_flags = WEIR_OPEN_READONLY;
     TEST_IS(t, try_open(t, &o, &weir__pg_schema_current), WEIR_EMISUSE);
@@ -382,20 +385,21 @@ enum { KEPT_STREAMS = 300 };
  * one, a stream that is closed, and many streams at once. */
 static void write_by_old_rules(PGconn *conn)
 {
-    test_exec(conn,
-              "SELECT weir.append(0, 0, 9000000000000, '{0}', '{k}', ARRAY[repeat(E'\\x07', 32)::bytea],"
-              " '{1}', '{order-1}', '{1}', '{0}', '{1,1,1}', '{A,B,C}', '{1,2,3}', "
-              " '{\"{}\",\"{}\",\"{}\"}', '{1}', '{email}', '{1}');"
-              "SELECT weir.append(0, 0, 0, '{0}', '{}', '{}', '{1}', '{done-1}', '{0}', '{0}', '{1}', "
-              " '{A}', '{1}', '{\"{}\"}', '{}', '{}', '{}');"
-              "SELECT weir.append(0, 0, 0, '{3}', '{}', '{}', '{1}', '{done-1}', '{0}', '{0}', '{1}', "
-              " '{$closed}', '{1}', '{\"{}\"}', '{}', '{}', '{}');"
-              "SELECT weir.append(0, 0, 0, '{0}', '{}', '{}', array_fill(1, ARRAY[n]), "
-              " ARRAY(SELECT 's-' || i FROM generate_series(1, n) AS i), array_fill(0, ARRAY[n]), "
-              " array_fill(0::bigint, ARRAY[n]), ARRAY(SELECT generate_series(1, n)), "
-              " array_fill('A'::text, ARRAY[n]), array_fill('{}'::json, ARRAY[n]), "
-              " array_fill('{}'::json, ARRAY[n]), '{}', '{}', '{}') FROM (VALUES (%d)) AS v (n)",
-              KEPT_STREAMS);
+    test_exec(
+        conn,
+        "SELECT weir.append(0, 0, 9000000000000, '{0}', '{k}', ARRAY[repeat(E'\\x07', 32)::bytea],"
+        " '{1}', '{order-1}', '{1}', '{0}', '{1,1,1}', '{A,B,C}', '{1,2,3}', "
+        " '{\"{}\",\"{}\",\"{}\"}', '{1}', '{email}', '{1}');"
+        "SELECT weir.append(0, 0, 0, '{0}', '{}', '{}', '{1}', '{done-1}', '{0}', '{0}', '{1}', "
+        " '{A}', '{1}', '{\"{}\"}', '{}', '{}', '{}');"
+        "SELECT weir.append(0, 0, 0, '{3}', '{}', '{}', '{1}', '{done-1}', '{0}', '{0}', '{1}', "
+        " '{$closed}', '{1}', '{\"{}\"}', '{}', '{}', '{}');"
+        "SELECT weir.append(0, 0, 0, '{0}', '{}', '{}', array_fill(1, ARRAY[n]), "
+        " ARRAY(SELECT 's-' || i FROM generate_series(1, n) AS i), array_fill(0, ARRAY[n]), "
+        " array_fill(0::bigint, ARRAY[n]), ARRAY(SELECT generate_series(1, n)), "
+        " array_fill('A'::text, ARRAY[n]), array_fill('{}'::json, ARRAY[n]), "
+        " array_fill('{}'::json, ARRAY[n]), '{}', '{}', '{}') FROM (VALUES (%d)) AS v (n)",
+        KEPT_STREAMS);
 }
 
 static int64_t count_streams(pg_test *t, weir_store *s)
@@ -432,7 +436,8 @@ static void *upgrade_run(void *arg)
 
 static void await_waiting(pg_test *t, int count)
 {
-    assert_true(test_wait(t->conn, 60, "SELECT count(*) >= %d FROM pg_locks WHERE NOT granted", count));
+    assert_true(
+        test_wait(t->conn, 60, "SELECT count(*) >= %d FROM pg_locks WHERE NOT granted", count));
 }
 
 /* An upgrade begins while a client of the schema before is in the middle of a transaction, and another
@@ -450,8 +455,9 @@ static void upgrade_in_use(pg_test *t, int schema)
     u.options.schema = weir__str("");
     for (size_t i = 0; i < 2; i++) {
         old[i] = PQconnectdb(url);
-        test_exec(old[i], "PREPARE one AS SELECT append_index, status, first_version, position, other "
-                          "FROM weir.append_one($1, 0, $2, 0, 0, 'A', '{}', '{}')");
+        test_exec(old[i],
+                  "PREPARE one AS SELECT append_index, status, first_version, position, other "
+                  "FROM weir.append_one($1, 0, $2, 0, 0, 'A', '{}', '{}')");
     }
     if (schema > 1) {
         test_exec(t->conn, "DROP ROLE IF EXISTS kept_writer; CREATE ROLE kept_writer");
@@ -478,10 +484,10 @@ static void upgrade_in_use(pg_test *t, int schema)
     for (size_t i = 0; i < 2; i++) {
         (void)test_refused(old[i], "EXECUTE one(16, 'order-1')");
         (void)test_refused(old[i], "EXECUTE one(0, 'fresh')");
-        (void)test_refused(old[i],
-                           "SELECT append_index FROM weir.append(0, 0, 0, '{0}', '{}', '{}', '{1}', "
-                           "'{order-1}', '{0}', '{0}', '{1}', '{A}', '{1}', '{\"{}\"}', '{}', '{}', "
-                           "'{}')");
+        (void)test_refused(
+            old[i], "SELECT append_index FROM weir.append(0, 0, 0, '{0}', '{}', '{}', '{1}', "
+                    "'{order-1}', '{0}', '{0}', '{1}', '{A}', '{1}', '{\"{}\"}', '{}', '{}', "
+                    "'{}')");
     }
     assert_int_equal(test_number(old[0], "SELECT count(*) FROM weir.events"), events);
 
@@ -519,9 +525,10 @@ static void upgrade_in_use(pg_test *t, int schema)
     assert_string_equal(m.err.stream, "order-1");
     if (schema > 1) {
         assert_string_equal(
-            test_text(old[0], "SELECT string_agg(p.proname, ' ' ORDER BY p.proname) FROM pg_proc AS p "
-                              "WHERE p.pronamespace = 'weir'::regnamespace AND p.proname ~ '^append_' "
-                              "AND has_function_privilege('kept_writer', p.oid, 'EXECUTE')"),
+            test_text(old[0],
+                      "SELECT string_agg(p.proname, ' ' ORDER BY p.proname) FROM pg_proc AS p "
+                      "WHERE p.pronamespace = 'weir'::regnamespace AND p.proname ~ '^append_' "
+                      "AND has_function_privilege('kept_writer', p.oid, 'EXECUTE')"),
             "append_any append_batch append_one");
     }
     s->ops->close(s);

@@ -552,8 +552,7 @@ static weir_status group_any(group *g, pg_params *p, int64_t wait_us, weir_error
 static weir_status group_try(group *g, bool optimistic, weir_error *err)
 {
     const int64_t left_us = g->until_us - pg_mono_us();
-    const int64_t wait_us =
-        waits_for_nothing(g->appends) ? 0 : (left_us < 1000 ? 1000 : left_us);
+    const int64_t wait_us = waits_for_nothing(g->appends) ? 0 : (left_us < 1000 ? 1000 : left_us);
     pg_params p = { 0 };
     pg_heads heads = { 0 };
     weir_status status = WEIR_OK;

@@ -38,8 +38,8 @@ static void tell_difference(const judge *j, const PGresult *result, int row)
     const bool wanted = !weir__pg_null(result, row, 2), found = !weir__pg_null(result, row, 3);
     const weir_str should = wanted ? weir__pg_text(result, row, 2) : weir__str("");
     const weir_str is = found ? weir__pg_text(result, row, 3) : weir__str("");
-    const bool shown = !weir__str_equal(kind, weir__str("function")) &&
-                       !weir__str_equal(kind, weir__str("view"));
+    const bool shown =
+        !weir__str_equal(kind, weir__str("function")) && !weir__str_equal(kind, weir__str("view"));
 
     if (wanted && !found) {
         (void)snprintf(text, sizeof text, "%.*s %.*s is missing", (int)kind.len, kind.ptr,

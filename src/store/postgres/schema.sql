@@ -1,5 +1,5 @@
 -- schema.sql - the tables of the events side: schema 1, together with targets_schema.sql. What came
--- later is in schema_2.sql.
+-- later is in schema_2.sql and schema_3.sql, which takes weir.streams and version_base away again.
 --
 -- Everything lives in one PostgreSQL schema. It is written `weir.` in all .sql files of this
 -- directory; schema.c puts another name in its place when the store
