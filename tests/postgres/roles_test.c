@@ -467,11 +467,15 @@ static void C08_a_batch_that_is_numbered_wrongly_is_refused(void **state)
         "SELECT append_batch(false, '{a,b}', '{0,0}', '{0,0}', '{1,2,1}', '{1,2,2}', '{2,3}', "
         "'{N,N}', '{\"{}\",\"{}\"}', '{\"{}\",\"{}\"}')");
     assert_int_equal(test_number(conn, "SELECT count(*) FROM events"), 3);
+    test_exec(conn,
+              "SELECT append_batch(false, '{a,b}', '{0,0}', '{0,0}', '{1,2}', '{1,2}', '{1,2}', "
+              "'{N,N}', '{\"{}\",\"{}\"}', '{\"{}\",\"{}\"}')");
+    assert_int_equal(test_number(conn, "SELECT version FROM streams WHERE name = 'b'"), 1);
     /* As it should be, and it goes through. */
     test_exec(conn,
               "SELECT append_batch(false, '{a}', '{0}', '{0}', '{1,2}', '{1,1}', '{1,2}', '{N,N}', "
               "'{\"{}\",\"{}\"}', '{\"{}\",\"{}\"}')");
-    assert_int_equal(test_number(conn, "SELECT version FROM streams WHERE name = 'a'"), 2);
+    assert_int_equal(test_number(conn, "SELECT version FROM streams WHERE name = 'a'"), 3);
     role_drop(t, conn, role);
 }
 
