@@ -532,6 +532,11 @@ static weir_status group_batch(group *g, const pg_heads *h, pg_params *p, bool *
     }
     pq.PQclear(result);
     *done = written || !all_or_none;
+    for (size_t i = 0; status == WEIR_OK && *done && !written && i < g->count; i++) {
+        if (g->appends[i]->status == WEIR_OK) { /* neither refused nor written */
+            status = unreadable(err);
+        }
+    }
     return status;
 }
 
