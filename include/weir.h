@@ -519,9 +519,10 @@ typedef void (*weir_progress_fn)(void *ctx, int64_t done, int64_t total);
 /* SQLite: writes a complete copy of the store, as it is at one moment, to the file `path`, which is
  * then a store like any other. Others go on reading and writing. The file appears once the copy is
  * complete, checked and on the disk, or not at all. Blocks until then; any thread. EINVAL: `path`
- * exists (see WEIR_BACKUP_REPLACE), is a file of the store, or has the log of another file
- * beside it (`path`-wal); ECORRUPT: the store is damaged, no copy was made; EMISUSE: this is not
- * an SQLite store. `weir restore` replaces a store with a backup. */
+ * exists (see WEIR_BACKUP_REPLACE), is the name of a file of this or another store, or has the log
+ * of another file beside it (`path`-wal); EHELD: somebody has the store open that is there;
+ * ECORRUPT: the store is damaged, no copy was made; EMISUSE: this is not an SQLite store. `weir
+ * restore` replaces a store with a backup. */
 WEIR_API WEIR_MUSTCHECK int32_t weir_backup(weir *w, const char *path, uint32_t flags,
                                             weir_error *err);
 /* The same, telling `fn` now and then how far it is. fn may be NULL. */

@@ -21,17 +21,25 @@ bool weir__sqlite_checkpoint_begin(sqlite_database *db, sqlite_conn *checkpointe
            weir__sqlite_conn_open(db, SQLITE_ROLE_CHECKPOINTER, checkpointer, NULL) == WEIR_OK;
 }
 
+void weir__sqlite_checkpoint_locked(sqlite_database *db, sqlite_conn *writer,
+                                    sqlite_conn *checkpointer, bool *all)
+{
+    int pages = 0, done = 0;
+    const int rc = sqlite3_wal_checkpoint_v2(checkpointer->db, "main", SQLITE_CHECKPOINT_PASSIVE,
+                                             &pages, &done);
+    if (rc == SQLITE_OK) {
+        atomic_fetch_add_explicit(&db->checkpoints, 1, memory_order_relaxed);
+    }
+    *all = rc == SQLITE_OK && done == pages;
+    weir__sqlite_conn_rollback(writer);
+}
+
 bool weir__sqlite_checkpoint_run(sqlite_database *db, sqlite_conn *writer,
-                                 sqlite_conn *checkpointer)
+                                 sqlite_conn *checkpointer, bool *all)
 {
     if (weir__sqlite_exec(writer, "BEGIN IMMEDIATE", NULL) != WEIR_OK) {
         return false;
     }
-    const int rc =
-        sqlite3_wal_checkpoint_v2(checkpointer->db, "main", SQLITE_CHECKPOINT_PASSIVE, NULL, NULL);
-    if (rc == SQLITE_OK) {
-        atomic_fetch_add_explicit(&db->checkpoints, 1, memory_order_relaxed);
-    }
-    weir__sqlite_conn_rollback(writer);
+    weir__sqlite_checkpoint_locked(db, writer, checkpointer, all);
     return true;
 }

@@ -34,6 +34,34 @@ weir_status weir__sqlite_path_check(const char *given, size_t len, int judging, 
                : weir__fail(err, WEIR_EINVAL, "\"%s\" is not the path of a file", given);
 }
 
+weir_status weir__sqlite_path_suffix(const char *path, bool is_store, weir_error *err)
+{
+    /* A restore opens the last one as a store. */
+    static const char *const suffixes[] = { "-wal",  "-shm",   "-journal",
+                                            "-weir", "-locks", "-restoring" };
+    const size_t count = sizeof suffixes / sizeof suffixes[0] - (is_store ? 1 : 0);
+    const size_t len = strlen(path);
+    for (size_t i = 0; i < count; i++) {
+        const size_t suffix_len = strlen(suffixes[i]);
+        struct stat st;
+        if (len <= suffix_len || strcmp(path + len - suffix_len, suffixes[i]) != 0) {
+            continue;
+        }
+        char *beside = weir__strndup(path, len - suffix_len);
+        const bool taken = beside != NULL && stat(beside, &st) == 0 && S_ISREG(st.st_mode);
+        weir__free(beside);
+        if (taken) {
+            const weir_status status =
+                weir__fail(err, WEIR_EINVAL, "\"%s\" is the name of a file of \"%.*s\"", path,
+                           (int)(len - suffix_len), path);
+            weir__error_detail(err, "SQLite or Weir would write to it, or remove it. Choose "
+                                    "another name.");
+            return status;
+        }
+    }
+    return WEIR_OK;
+}
+
 weir_status weir__sqlite_path_resolve(const char *given, const char *vfs_name, weir_arena *arena,
                                       const char **out, weir_error *err)
 {
@@ -54,7 +82,7 @@ weir_status weir__sqlite_path_resolve(const char *given, const char *vfs_name, w
         return status;
     }
     *out = path;
-    return WEIR_OK;
+    return weir__sqlite_path_suffix(path, true, err);
 }
 
 weir_status weir__sqlite_files_judge(const char *path, int judging, weir_error *err)

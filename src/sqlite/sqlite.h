@@ -28,7 +28,7 @@ typedef enum sqlite_role {
     SQLITE_ROLE_WRITER,       /* writes                                              */
     SQLITE_ROLE_CHECKPOINTER, /* runs checkpoints while the writer keeps all others out */
     SQLITE_ROLE_READER,
-    SQLITE_ROLE_PEEK, /* runs no SQL: for the bytes of the file as they are */
+    SQLITE_ROLE_PEEK, /* for the bytes of the file as they are, without its WAL */
 } sqlite_role;
 
 /* A statement whose text has no static storage. */
@@ -102,6 +102,9 @@ struct sqlite_database {
 /* EINVAL: it is not the path of a file (`len`: as long as it was given). judging: 0 or
  * FILE_INSECURE, see base/file.h. */
 weir_status weir__sqlite_path_check(const char *given, size_t len, int judging, weir_error *err);
+/* WEIR_EINVAL: under this name SQLite or Weir keeps something beside a file that is there. is_store:
+ * a database is to have it, else a backup. */
+weir_status weir__sqlite_path_suffix(const char *path, bool is_store, weir_error *err);
 /* As SQLite will resolve it: a symbolic link leads to the same file. *out: in the arena. */
 weir_status weir__sqlite_path_resolve(const char *given, const char *vfs, weir_arena *arena,
                                       const char **out, weir_error *err);
@@ -128,9 +131,13 @@ void weir__sqlite_conn_rollback(sqlite_conn *conn);
 /* Before a checkpoint, outside of transactions, by whoever's turn it is to write. false: there will
  * be none. */
 bool weir__sqlite_checkpoint_begin(sqlite_database *db, sqlite_conn *checkpointer);
-/* Moves the WAL into the database, as far as readers let it. false: somebody else is writing. */
+/* Moves the WAL into the database, as far as readers let it; *all: to its end. false: somebody else
+ * is writing. */
 bool weir__sqlite_checkpoint_run(sqlite_database *db, sqlite_conn *writer,
-                                 sqlite_conn *checkpointer);
+                                 sqlite_conn *checkpointer, bool *all);
+/* The same inside the writer's BEGIN IMMEDIATE, which it undoes. */
+void weir__sqlite_checkpoint_locked(sqlite_database *db, sqlite_conn *writer,
+                                    sqlite_conn *checkpointer, bool *all);
 
 /* ---- forking (fork.c) ------------------------------------------------------------------------ */
 

@@ -1,5 +1,6 @@
-/* store_backup.h - copying a whole store to a file, and putting such a copy back. Only for SQLite:
- * PostgreSQL has its own tools. fn: told how far it is; may be NULL. */
+/* store_backup.h - the file of a store: copying it whole, putting such a copy back, and opening it
+ * for tables of somebody else's. Only for SQLite: PostgreSQL has its own tools. fn: told how far it
+ * is; may be NULL. */
 #ifndef WEIR_STORE_STORE_BACKUP_H
 #define WEIR_STORE_STORE_BACKUP_H
 
@@ -18,5 +19,11 @@ weir_status weir__sqlite_backup(weir_store *base, const char *file, bool replace
  * to open until a restore has completed. */
 weir_status weir__sqlite_restore(const store_options *options, const char *file, char **kept,
                                  weir_progress_fn fn, void *ctx, weir_error *err);
+/* Before a database that may be a store's is opened without a store: refuses one that was swapped
+ * beside the log of another file (WEIR_ECORRUPT), and one that is open under another name
+ * (WEIR_EHELD). Nothing is made. *out: keeps others from opening the store, if it is one, until
+ * weir__sqlite_visit_end, which takes NULL. */
+weir_status weir__sqlite_visit(weir_store **out, const store_options *options, weir_error *err);
+void weir__sqlite_visit_end(weir_store *base);
 
 #endif

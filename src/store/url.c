@@ -284,6 +284,20 @@ static weir_status refuse_scheme(weir_str text, weir_error *err)
     return WEIR_EINVAL;
 }
 
+/* sqlite://weir.db would be /weir.db; who writes it means the file of this directory. */
+static weir_status refuse_slashes(weir_str path, weir_error *err)
+{
+    const weir_status status =
+        weir__fail(err, WEIR_EINVAL, "store URL \"sqlite://\" is followed by no absolute path");
+    const weir_str name = { .ptr = path.ptr + 2, .len = path.len - 2 };
+    if (looks_like_path(name)) {
+        weir__error_detail(err, "Did you mean sqlite:%.*s?", (int)name.len, name.ptr);
+    } else {
+        weir__error_detail(err, "Write sqlite:FILE, or sqlite:///DIRECTORY/FILE.");
+    }
+    return status;
+}
+
 /* path becomes the URL without our own parameters. */
 static weir_status parse_postgres(store_url *out, weir_str text, weir_error *err)
 {
@@ -340,6 +354,11 @@ weir_status weir__url_parse(store_url *out, const char *url, weir_error *err)
     weir_status status = decode(out, path, "path", &out->options.path, err);
     if (status == WEIR_OK && path.len == 0 && strcmp(out->scheme, "sqlite") == 0) {
         status = weir__fail(err, WEIR_EINVAL, "store URL \"sqlite:\" has no path");
+    }
+    if (status == WEIR_OK && strcmp(out->scheme, "sqlite") == 0 &&
+        weir__str_starts_with(path, weir__str("//")) &&
+        !weir__str_starts_with(path, weir__str("///"))) {
+        status = refuse_slashes(path, err);
     }
     if (status == WEIR_OK && question != NULL) {
         status =

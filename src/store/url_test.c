@@ -62,6 +62,9 @@ static void a_path_may_hold_any_byte_when_it_is_encoded(void **state)
 {
     (void)state;
     store_url url;
+    parsed(&url, "sqlite:///tmp/a.db");
+    assert_string_equal(url.options.path.ptr, "///tmp/a.db");
+    weir__url_free(&url);
     parsed(&url, "sqlite:what%3F 100%25.db");
     assert_string_equal(url.options.path.ptr, "what? 100%.db");
     weir__url_free(&url);
@@ -124,6 +127,10 @@ static void a_path_without_a_scheme_is_guessed(void **state)
         { "/tmp/foo.db", "Did you mean sqlite:/tmp/foo.db?" },
         { "foo.sqlite3", "Did you mean sqlite:foo.sqlite3?" },
         { "./foo", "Did you mean sqlite:./foo?" },
+        { "sqlite://foo.db", "Did you mean sqlite:foo.db?" },
+        { "sqlite://./foo?busy=1s", "Did you mean sqlite:./foo?" },
+        { "sqlite://hunter2@h/foo", NULL },
+        { "sqlite://", NULL },
         { "foo", NULL },
         { "hunter2@h/foo.db", NULL }, /* may have a password in it */
         { "u:hunter2/foo.db", NULL },

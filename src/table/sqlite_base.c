@@ -4,6 +4,7 @@
 #include "base/clock.h"
 #include "base/error.h"
 #include "base/file.h"
+#include "store/store_backup.h"
 
 #include <string.h>
 
@@ -22,7 +23,9 @@ static const sqlite_holder base_holder = { .close = base_disconnect };
 static void base_checkpoint(sqlite_base *base)
 {
     if (weir__sqlite_checkpoint_begin(&base->database, &base->checkpointer)) {
-        (void)weir__sqlite_checkpoint_run(&base->database, &base->writer, &base->checkpointer);
+        bool all = false;
+        (void)weir__sqlite_checkpoint_run(&base->database, &base->writer, &base->checkpointer,
+                                          &all);
     }
 }
 
@@ -88,6 +91,30 @@ static weir_status file_find(sqlite_base *base, size_t len, int judging, weir_er
     return status;
 }
 
+/* It may be the file of a store: then under the store's rules, until SQLite has it open, which others
+ * see. */
+static weir_status file_connect(sqlite_base *base, const store_options *o, weir_error *err)
+{
+    weir_store *visit = NULL;
+    weir_status status = weir__sqlite_visit(&visit, o, err);
+    if (status == WEIR_OK) {
+        status = weir__sqlite_conn_open(&base->database, SQLITE_ROLE_WRITER, &base->writer, err);
+        if (status != WEIR_OK) {
+            status = weir__wrap(err, status, "open \"%s\"", base->database.given);
+        }
+    }
+    if (status == WEIR_OK) {
+        status =
+            weir__sqlite_files_judge(base->database.path, o->insecure ? FILE_INSECURE : 0, err);
+    }
+    if (status == WEIR_OK) {
+        /* If it cannot be read, whoever uses it is told. */
+        (void)weir__sqlite_exec(&base->writer, "SELECT count(*) FROM sqlite_schema", NULL);
+    }
+    weir__sqlite_visit_end(visit);
+    return status;
+}
+
 static weir_status base_connect(sqlite_base *base, const store_options *o, weir_error *err)
 {
     sqlite_database *db = &base->database;
@@ -103,11 +130,8 @@ static weir_status base_connect(sqlite_base *base, const store_options *o, weir_
     }
     const int64_t now_us = weir__clock_mono(weir__clock_machine());
     db->deadline_us = o->busy_us > INT64_MAX - now_us ? INT64_MAX : now_us + o->busy_us;
-    status = weir__sqlite_conn_open(db, SQLITE_ROLE_WRITER, &base->writer, err);
-    if (status != WEIR_OK) {
-        return weir__wrap(err, status, "open \"%s\"", db->given);
-    }
-    return in_memory ? WEIR_OK : weir__sqlite_files_judge(db->path, judging, err);
+    return in_memory ? weir__sqlite_conn_open(db, SQLITE_ROLE_WRITER, &base->writer, err)
+                     : file_connect(base, o, err);
 }
 
 weir_status weir__table_base_open(sqlite_base **out, const store_options *options, weir_error *err)

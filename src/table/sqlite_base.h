@@ -1,7 +1,8 @@
 /* sqlite_base.h - a database file that is somebody else's, or a database in memory: one connection
  * that works in it, and another one that moves a WAL into it.
  *
- * Nothing is made, and nothing of a store is looked for. Commits are durable.
+ * Nothing is made. A file that may be a store's is opened under the store's rules
+ * (store/store_backup.h). Commits are durable.
  *
  * THREADS  One at a time.
  */

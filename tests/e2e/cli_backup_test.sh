@@ -118,6 +118,160 @@ killed 2
 append 1
 is "a store that was not swapped stays the log that it is" "$(sqlite3 weir.db 'SELECT epoch FROM weir_store')" "$epoch"
 
+# ---- a file that other programs checkpoint -----------------------------------------------------
+
+# A program with a connection of its own, and a table of its own, in the store's file. Each line on its stdin is run;
+# "kill" ends it as kill -9 does, whatever it has in the log.
+application() { # LINE...
+    python3 -c 'import os, signal, sqlite3, sys
+db = sqlite3.connect("weir.db", isolation_level=None, timeout=20)
+for line in sys.argv[1:]:
+    if line == "kill":
+        os.kill(os.getpid(), signal.SIGKILL)
+    db.execute(line).fetchall()' "$@" 2>>application.err
+}
+fill="INSERT INTO mine WITH RECURSIVE n (i) AS (VALUES (1) UNION ALL SELECT i + 1 FROM n WHERE i < 2000) SELECT i, 'p', hex(randomblob(300)) FROM n"
+own_table() { application "CREATE TABLE mine (id INTEGER PRIMARY KEY, status TEXT, x TEXT)" "$fill"; }
+update="UPDATE mine SET status = status || 'x' WHERE id % 10 = 1"
+# A reader that stops every checkpoint short: its pid in $pid_reader.
+reader() {
+    rm -f reading
+    python3 -c 'import sqlite3, time
+db = sqlite3.connect("weir.db", isolation_level=None)
+db.execute("BEGIN")
+db.execute("SELECT count(*) FROM weir_events").fetchall()
+open("reading", "w").close()
+time.sleep(1000)' &
+    pid_reader=$!
+    spawned $pid_reader
+    wait_for "a reader" test -e reading
+}
+ended_hard() { # PID
+    kill -9 "$1" 2>/dev/null
+    wait "$1" 2>/dev/null
+}
+
+n=0
+for how in 'application "PRAGMA wal_checkpoint"' 'application "PRAGMA wal_checkpoint(RESTART)" "$update"' \
+    'application "PRAGMA wal_checkpoint(TRUNCATE)"' 'application "PRAGMA wal_checkpoint(TRUNCATE)" "$update"' \
+    'application "VACUUM"' 'application "VACUUM" "PRAGMA wal_checkpoint(RESTART)" "$update" "PRAGMA wal_checkpoint" kill' \
+    'application "$update" "PRAGMA wal_checkpoint(RESTART)" "$update" "PRAGMA wal_checkpoint(RESTART)" "$update" kill' \
+    'application "$update" "PRAGMA wal_checkpoint(RESTART)" "$update" "PRAGMA wal_checkpoint" kill' \
+    'reader; application "$update" "PRAGMA wal_checkpoint" "$update" "PRAGMA wal_checkpoint" kill; ended_hard $pid_reader' \
+    'touch weir.db' 'touch -d "2 days ago" weir.db' 'cp -p weir.db x.db; cp -p x.db weir.db' 'cat weir.db >x.db; cp x.db weir.db'; do
+    for killed in no yes; do
+        n=$((n + 1))
+        [ $((n / 2 % 2)) -eq $((n % 2)) ] && continue # each way once, killed or not in turn
+        fresh "foreign-$n"
+        append 3
+        own_table
+        follow
+        append 1
+        sleep 0.02 # SQLite's own change is another one than that before it, in the time of change
+        eval "$how"
+        [ $killed = yes ] && ended_hard $pid
+        run weir append order-1 N
+        is "C12_a_file_that_another_program_checkpointed_is_the_same_store" "$rc" 0
+        : "$how, killed: $killed"
+        eval "$how"
+        append 1
+        ended_hard $pid
+        status "nor after all were killed ($how, $killed)" 0 weir append order-1 N
+        is "nothing of it is lost" "$(count)" 7
+        ok "and it is undamaged" weir doctor
+        is "rows of the program too" "$(sqlite3 weir.db 'SELECT count(*) FROM mine')" 2000
+    done
+done
+
+# An older copy, put over it after all of that.
+for how in 'application "PRAGMA wal_checkpoint"' 'application "PRAGMA wal_checkpoint(RESTART)" "$update"' \
+    'application "PRAGMA wal_checkpoint(TRUNCATE)" "$update" kill' 'application "VACUUM" "PRAGMA wal_checkpoint(RESTART)" "$update"' \
+    'application "$update" "PRAGMA wal_checkpoint(RESTART)" "$update" "PRAGMA wal_checkpoint(RESTART)" "$update" kill' \
+    'reader; application "$update" "PRAGMA wal_checkpoint" "$update" kill; ended_hard $pid_reader' 'touch weir.db'; do
+    for copy in 'cp good.db weir.db' 'cp -p good.db weir.db' 'cp good.db x.db; mv x.db weir.db' 'cp other.db weir.db' 'cp backup.db weir.db'; do
+        for then in '' 'append 1'; do
+            n=$((n + 1))
+            [ $((n / 2 % 2)) -eq $((n % 2)) ] && continue # each pair once, with and without in turn
+            fresh "swapped-$n"
+            append 3
+            own_table
+            append 1
+            cp weir.db good.db
+            weir append order-1 N --store sqlite:other.db >/dev/null
+            weir backup backup.db >/dev/null
+            follow
+            append 1
+            eval "$how"
+            [ -n "$then" ] && eval "$then"
+            ended_hard $pid
+            [ -s weir.db-wal ] || continue
+            eval "$copy"
+            cp weir.db before.db
+            cp weir.db-wal before.db-wal
+            run weir append order-1 N
+            is "C12_a_swapped_file_is_refused_whoever_checkpointed" "$rc, $(grep -o 'was replaced' <<<"$errout")" "1, was replaced"
+            : "$how, $copy, $then"
+            ok "and nothing was written" cmp weir.db before.db
+            ok "also not to the log" cmp weir.db-wal before.db-wal
+        done
+    done
+done
+
+# The program alone: it starts the log over, and no mark tells its generations apart.
+fresh alone
+append 3
+own_table
+cp weir.db good.db
+application "$update" "PRAGMA wal_checkpoint(RESTART)" "UPDATE mine SET x = x || 'y' WHERE id % 10 = 7" kill
+sleep 0.02
+cp good.db weir.db
+status "an older copy beside the log of a program that Weir has not seen" 1 weir append order-1 N
+like "is refused, and both files are to be copied first" "$errout" 'was replaced.*Copy both files elsewhere first'
+fresh alone-whole
+append 3
+own_table
+application "$update" "PRAGMA wal_checkpoint(RESTART)" "UPDATE mine SET x = x || 'y' WHERE id % 10 = 7" kill
+status "the same without such a copy is the store" 0 weir append order-1 N
+ok "and it is undamaged" weir doctor
+
+# Programs of Weir's own, which are guests in the store's file.
+fresh guest
+append 3
+own_table
+weir work --on N --to t --run true --from start --log json 2>work.log &
+pid=$!
+spawned $pid
+wait_for "the worker" grep -q '"msg":"started"' work.log
+for _ in 1 2 3 4; do
+    weir claim --table mine --where "status = 'p'" --set status=c --limit 500 >/dev/null || fail claim
+    ok "C12_claims_in_the_file_of_a_store_leave_it_whole" weir append order-1 N
+done
+ended_hard $pid
+ok "also when the worker was killed" weir append order-1 N
+ok "and it is undamaged" weir doctor
+
+# A swapped file is refused by the commands for tables too.
+fresh guest-swapped
+export WEIR_STORE='sqlite:weir.db?checkpoint=4'
+append 3
+own_table
+cp weir.db good.db
+append 3
+follow
+append 20
+ended_hard $pid
+export WEIR_STORE=sqlite:weir.db
+cp good.db weir.db
+cp weir.db-wal before.db-wal
+status "a swapped file is refused" 1 weir append order-1 N
+for command in 'claim --table mine --set status=c' 'claim --table mine --hold --run true' 'lock --table mine --id 1 -- true'; do
+    # shellcheck disable=SC2086 # words
+    run weir $command
+    is "C12_commands_for_tables_refuse_a_swapped_file" "$rc, $(grep -o 'was replaced' <<<"$errout")" "1, was replaced"
+    ok "before anything is written ($command)" cmp weir.db good.db
+    ok "also to the log" cmp weir.db-wal before.db-wal
+done
+
 # ---- backup ------------------------------------------------------------------------------------
 
 fresh backup
@@ -152,12 +306,45 @@ status "nor a directory that is not there" 1 weir backup nowhere/x.db
 status "there is nothing to copy of no store" 3 weir backup x.db --store sqlite:none.db
 status "nor in memory" 2 weir backup x.db --store memory:
 ok "no half file stays" test -z "$(ls -- *.part-* 2>/dev/null)"
+for suffix in wal shm journal weir locks restoring; do
+    for more in '' --force; do
+        # shellcheck disable=SC2086 # words
+        status "C12_a_backup_takes_no_name_of_a_file_of_a_store" 1 weir backup $more weir.db-$suffix
+        # shellcheck disable=SC2086 # words
+        status "of another store neither ($suffix)" 1 weir backup $more monday.db-$suffix
+        like "and says which" "$errout" 'is the name of a file of .*monday.db'
+    done
+    [ $suffix = restoring ] || status "nor does a store take it ($suffix)" 1 weir append order-1 N --store "sqlite:monday.db-$suffix"
+done
 bash -c 'ulimit -f 40; exec weir backup full.db' >/dev/null 2>full.err
 is "a disk that is full fails it" $? 1
 like "and says so" "$(cat full.err)" 'disk full|disk I/O error'
 ok "and leaves nothing" test -z "$(ls full.db* 2>/dev/null)"
 kill -9 $pid
 wait $pid 2>/dev/null
+
+# Somebody has another store open: it is not replaced.
+fresh opened
+append 3
+WEIR_STORE=sqlite:o.db append 2
+WEIR_STORE=sqlite:o.db follow
+append 1
+status "C12_a_store_that_is_open_is_not_replaced_by_a_backup" 75 weir backup o.db --force
+like "and says so" "$errout" 'o.db.* is a store that is open'
+is "it has its events" "$(count --store sqlite:o.db)" 2
+ended_hard $pid
+ok "when nobody has it open it is replaced" weir backup o.db --force
+is "as asked for" "$(count --store sqlite:o.db)" 4
+python3 -c 'import sqlite3, time
+db = sqlite3.connect("o.db")
+db.execute("SELECT count(*) FROM weir_events").fetchall()
+open("ready", "w").close()
+time.sleep(1000)' &
+pid=$!
+spawned $pid
+wait_for "a foreign program" test -e ready
+status "nor one that another program has open" 75 weir backup o.db --force
+ended_hard $pid
 
 # ---- what a killed backup leaves ---------------------------------------------------------------
 

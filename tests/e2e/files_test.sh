@@ -308,6 +308,22 @@ refused "a database with two names" 'has 2 names' claim
 rm other.db
 ok "and with one" claim
 
+# What is restored: the same rule.
+place
+ok "a store" append
+ok "a backup" alice "$WEIR" backup good.db
+chmod o+w good.db
+refused "C56_a_backup_that_every_user_may_write_to_is_not_restored" 'every user may write to .*good.db' alice "$WEIR" restore good.db
+ok "but with --insecure" alice "$WEIR" restore good.db --insecure
+chmod o-w good.db
+if $two_users; then
+    chown 54322 good.db
+    refused "nor one of another user" 'belongs to user 54322' alice "$WEIR" restore good.db
+    chown 54321 good.db
+fi
+alice ln good.db second.db
+ok "a second name does not matter" alice "$WEIR" restore good.db
+
 # weir.yaml names the store and what is run.
 place
 printf 'store: sqlite:theirs.db\n' >weir.yaml

@@ -358,6 +358,55 @@ static weir_status give_name(const char *made, const char *file, bool replace, w
     return weir__backup_sync_directory(file, err);
 }
 
+static weir_status refuse_open(const char *file, weir_error *err)
+{
+    const weir_status status = weir__fail(err, WEIR_EHELD, "\"%s\" is a store that is open", file);
+    weir__error_detail(err, "It was left as it is. Choose another name, or end the programs that "
+                            "use it.");
+    return status;
+}
+
+/* Makes sure that nobody has the file open that is about to be replaced, as a store or otherwise.
+ * *out: has its side lock, so that nobody opens it; NULL when there is no such file. Ended by its
+ * close. */
+static weir_status target_take(const sqlite_store *s, const char *file, sqlite_store **out,
+                               weir_error *err)
+{
+    struct stat st;
+    bool taken = false;
+    store_options options = s->options;
+    options.path = weir__str(file);
+    options.open_flags = WEIR_OPEN_READONLY;
+    if (stat(file, &st) != 0) {
+        return WEIR_OK;
+    }
+    weir_status status = weir__sqlite_place(out, &options, err);
+    if (status != WEIR_OK) {
+        return status;
+    }
+    sqlite_store *target = *out;
+    if (weir__sqlite_file_exists(target, "-weir", NULL)) {
+        status = weir__side_open(&target->side, target->path, true, err);
+        if (status == WEIR_OK) {
+            status = weir__side_lock(&target->side, weir__sqlite_deadline(target), err);
+        }
+        taken = status == WEIR_EBUSY || (status == WEIR_OK && weir__side_others(&target->side));
+    }
+    taken = taken || weir__sqlite_handle_elsewhere(&s->database, st.st_dev, st.st_ino);
+    if (status == WEIR_OK && !taken) {
+        status = weir__sqlite_connected(target, &taken, err);
+    }
+    return taken ? refuse_open(file, err) : status;
+}
+
+static void target_give(sqlite_store *target)
+{
+    if (target != NULL) {
+        weir__side_unlock(&target->side);
+        target->base.ops->close(&target->base);
+    }
+}
+
 static weir_status copy_store(sqlite_store *s, const char *made, const backup_progress *progress,
                               weir_error *err)
 {
@@ -385,6 +434,7 @@ weir_status weir__sqlite_backup(weir_store *base, const char *file, bool replace
     sqlite_store *s = sqlite_of(base);
     const backup_progress progress = { .fn = fn, .ctx = ctx };
     struct stat st;
+    sqlite_store *target = NULL;
     char *made = NULL;
     int held = -1;
 
@@ -394,7 +444,15 @@ weir_status weir__sqlite_backup(weir_store *base, const char *file, bool replace
     if (lstat(file, &st) == 0 && (!replace || !S_ISREG(st.st_mode))) {
         return S_ISREG(st.st_mode) ? refuse_existing(file, err) : refuse_special(file, err);
     }
-    weir_status status = check_no_log(file, err);
+    weir_status status = weir__sqlite_path_suffix(file, false, err);
+    if (status == WEIR_OK) {
+        status = target_take(s, file, &target, err);
+        target_give(target); /* the copy may take long */
+        target = NULL;
+    }
+    if (status == WEIR_OK) {
+        status = check_no_log(file, err);
+    }
     if (status != WEIR_OK) {
         return status;
     }
@@ -403,8 +461,15 @@ weir_status weir__sqlite_backup(weir_store *base, const char *file, bool replace
     if (status == WEIR_OK) {
         status = copy_store(s, made, &progress, err);
         if (status == WEIR_OK) {
+            status = target_take(s, file, &target, err);
+        }
+        if (status == WEIR_OK) {
+            status = check_no_log(file, err); /* somebody may have used it meanwhile */
+        }
+        if (status == WEIR_OK) {
             status = give_name(made, file, replace, err);
         }
+        target_give(target);
         if (status != WEIR_OK) {
             weir__backup_remove(made);
         }

@@ -11,6 +11,7 @@
 #include "base/file.h"
 #include "base/str.h"
 #include "store/sqlite/seal.h"
+#include "store/store_backup.h"
 
 #include <errno.h>
 #include <string.h>
@@ -113,6 +114,7 @@ static weir_status note_files(sqlite_store *s, const sqlite_conn *conn, weir_err
             s->written_ns = i == 0 ? weir__mtime_ns(&st) : s->written_ns;
             s->database.dev = i == 0 ? st.st_dev : s->database.dev;
             s->database.ino = i == 0 ? st.st_ino : s->database.ino;
+            s->wal_unseen = true;
         }
     }
     return WEIR_OK;
@@ -507,6 +509,41 @@ weir_status weir__sqlite_open(weir_store **out, const store_options *options, we
     s->database.at_rest = true;
     *out = &s->base;
     return WEIR_OK;
+}
+
+weir_status weir__sqlite_visit(weir_store **out, const store_options *options, weir_error *err)
+{
+    sqlite_store *s = NULL;
+    bool had_wal = false;
+    *out = NULL;
+    weir_status status = weir__sqlite_place(&s, options, err);
+    if (status == WEIR_OK && weir__sqlite_file_exists(s, "-weir", NULL)) {
+        status = weir__side_open(&s->side, s->path, true, err);
+        if (status == WEIR_OK) {
+            status = weir__side_lock(&s->side, weir__sqlite_deadline(s), err);
+        }
+        if (status == WEIR_OK) {
+            status = weir__seal_check(s, &had_wal, err);
+        }
+    }
+    if (status == WEIR_OK) {
+        status = weir__sqlite_refuse_renamed(s, err);
+    }
+    if (status != WEIR_OK && s != NULL) {
+        weir__side_unlock(&s->side);
+        s->base.ops->close(&s->base);
+        return status;
+    }
+    *out = s == NULL ? NULL : &s->base;
+    return status;
+}
+
+void weir__sqlite_visit_end(weir_store *base)
+{
+    if (base != NULL) {
+        weir__side_unlock(&sqlite_of(base)->side);
+        base->ops->close(base);
+    }
 }
 
 weir_status weir__sqlite_plan(const store_options *options, weir_buffer *sql, weir_error *err)

@@ -114,6 +114,20 @@ static weir_status refuse_renamed(const sqlite_store *s, pid_t pid, weir_error *
     return status;
 }
 
+weir_status weir__sqlite_connected(sqlite_store *s, bool *connected, weir_error *err)
+{
+    sqlite_conn conn = { 0 };
+    struct stat st;
+    pid_t pid = 0;
+    weir_status status = weir__sqlite_conn_open(&s->database, SQLITE_ROLE_PEEK, &conn, err);
+    if (status == WEIR_OK) {
+        *connected = stat(s->path, &st) == 0 &&
+                     lock_of_others(&st, SHARED_FIRST, SHARED_BYTES, &pid) != LOCK_NONE;
+    }
+    weir__sqlite_conn_close(&conn);
+    return status;
+}
+
 weir_status weir__sqlite_refuse_renamed(sqlite_store *s, weir_error *err)
 {
     sqlite_conn conn = { 0 };

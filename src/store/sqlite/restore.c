@@ -16,6 +16,7 @@
 #define _GNU_SOURCE /* F_OFD_GETLK */
 
 #include "base/error.h"
+#include "base/file.h"
 #include "base/random.h"
 #include "base/str.h"
 #include "store/sqlite/backup.h"
@@ -97,6 +98,22 @@ static weir_status source_check(sqlite_store *source, weir_error *err)
     return status;
 }
 
+/* As a store is: nobody else can have prepared what is read, or change it. It may have other names,
+ * as copies of a backup program do. */
+static weir_status source_judge(const sqlite_store *source, weir_error *err)
+{
+    static const char *const beside[] = { "", "-journal", "-wal", "-shm" };
+    const int flags = source->options.insecure ? FILE_INSECURE : 0;
+    weir_status status = weir__file_judge_above(source->path, flags, err);
+    for (size_t i = 0; i < sizeof beside / sizeof beside[0] && status == WEIR_OK; i++) {
+        char *name = weir__backup_name(source->path, beside[i]);
+        status = name == NULL ? weir__fail(err, WEIR_ENOMEM, "could not allocate a name")
+                              : weir__file_judge_name(name, flags, err);
+        weir__free(name);
+    }
+    return status;
+}
+
 /* The backup, as a connection that changes nothing: not even files beside it, unless it has a WAL,
  * which then belongs to it. */
 static weir_status source_open(const store_options *options, const char *file, sqlite_store **out,
@@ -122,7 +139,10 @@ static weir_status source_open(const store_options *options, const char *file, s
     if (st.st_size == 0 && !has_wal) {
         return weir__fail(err, WEIR_EINVAL, "the file is empty");
     }
-    status = has_wal ? source_check(source, err) : WEIR_OK;
+    status = source_judge(source, err);
+    if (status == WEIR_OK && has_wal) {
+        status = source_check(source, err);
+    }
     if (status != WEIR_OK) {
         return status;
     }

@@ -5,6 +5,11 @@
  * after a complete checkpoint. Or it has a page of that same WAL, because a checkpoint has already
  * copied it.
  *
+ * Other programs checkpoint as well, and start the WAL over, and know nothing of marks. So a file
+ * that was changed by somebody else is refused only if its mark is wrong; or if this WAL is one
+ * that no record knows, the file was changed after it, and a checkpoint of it cannot have been that
+ * change. README.md says why that is sound, and what it cannot tell.
+ *
  * INVARIANTS
  *   (1) The mark of the database changes only in weir__seal_renew, to the one that follows it, and
  *       is in the record before a checkpoint can bring it into the database file.
@@ -41,9 +46,11 @@ enum {
     FRAME_SALTS_AT = 8,
     PAGE_BYTES_MIN = 512,
     PAGE_BYTES_MAX = 65536,
-    TAIL_BYTES = 512, /* of a page: where the mark is */
+    TAIL_BYTES = 512, /* of a page: where the mark is; every page is a multiple of it */
     BOOT_BYTES = 36,
     MARKS_AHEAD_MAX = 256, /* checkpoints whose record a power failure may have taken back */
+    LOOKS_MAX = 5,
+    LOOK_PAUSE_US = 10 * 1000,
 };
 
 static const char record_magic[8] = "weirseal";
@@ -66,7 +73,7 @@ typedef struct record {
      * copied together with the database. While restoring it is the copy's, and `boot` is the name
      * behind the path that the files get that it replaces. */
     char boot[BOOT_BYTES];
-    char unused[4];
+    uint32_t unsynced; /* a power failure may have taken `after` back to `before` in the file */
     uint64_t side_ino, db_ino;
     int64_t db_mtime_ns;
     unsigned char digest[8]; /* of all before it */
@@ -184,36 +191,55 @@ static wal_header wal_now(const sqlite_store *s)
     return out;
 }
 
-/* Whether the WAL has an image of that page with this very end. */
-static bool wal_has(int fd, const wal_header *wal, uint32_t page, const unsigned char *tail)
-{
-    unsigned char header[WAL_FRAME_HEADER_BYTES];
-    unsigned char image[TAIL_BYTES];
-    off_t at = WAL_HEADER_BYTES;
-    while (pread(fd, header, sizeof header, at) == (ssize_t)sizeof header &&
-           memcmp(header + FRAME_SALTS_AT, wal->salts, SALTS_BYTES) == 0) {
-        at += (off_t)sizeof header + (off_t)wal->page_bytes;
-        if (big_endian(header) == page &&
-            pread(fd, image, sizeof image, at - TAIL_BYTES) == (ssize_t)sizeof image &&
-            memcmp(image, tail, sizeof image) == 0) {
-            return true;
-        }
-    }
-    return false;
-}
-
-/* The end of a page of the database file itself, whatever the WAL says; zeros where the file is
- * shorter. False: it could not be read. */
-static bool file_tail(sqlite_conn *conn, uint32_t page, uint32_t page_bytes, unsigned char *out)
+/* Bytes of the database file itself, whatever the WAL says; zeros where the file is shorter. False:
+ * it could not be read. */
+static bool file_bytes(sqlite_conn *conn, int64_t at, unsigned char *out, size_t count)
 {
     sqlite3_file *file = NULL;
     if (sqlite3_file_control(conn->db, "main", SQLITE_FCNTL_FILE_POINTER, &file) != SQLITE_OK ||
         file == NULL || file->pMethods == NULL) {
         return false;
     }
-    const int rc =
-        file->pMethods->xRead(file, out, TAIL_BYTES, (sqlite3_int64)page_bytes * page - TAIL_BYTES);
+    const int rc = file->pMethods->xRead(file, out, (int)count, at);
     return rc == SQLITE_OK || rc == SQLITE_IOERR_SHORT_READ; /* which fills up with zeros */
+}
+
+static bool file_tail(sqlite_conn *conn, uint32_t page, uint32_t page_bytes, unsigned char *out)
+{
+    return file_bytes(conn, (int64_t)page_bytes * page - TAIL_BYTES, out, TAIL_BYTES);
+}
+
+/* Whether the page of a frame, which begins at `at`, is the same in the file. */
+static bool frame_was_copied(int fd, off_t at, uint32_t page, uint32_t page_bytes,
+                             sqlite_conn *conn)
+{
+    unsigned char image[TAIL_BYTES], here[TAIL_BYTES];
+    for (uint32_t i = 0; i < page_bytes; i += TAIL_BYTES) {
+        if (pread(fd, image, sizeof image, at + i) != (ssize_t)sizeof image ||
+            !file_bytes(conn, (int64_t)page_bytes * (page - 1) + i, here, sizeof here) ||
+            memcmp(image, here, sizeof image) != 0) {
+            return false;
+        }
+    }
+    return true;
+}
+
+/* Whether the file has that page, or any (0), as it is in the WAL: a checkpoint has copied it. */
+static bool wal_was_copied(int fd, const wal_header *wal, uint32_t page, sqlite_conn *conn)
+{
+    unsigned char header[WAL_FRAME_HEADER_BYTES];
+    off_t at = WAL_HEADER_BYTES;
+    while (pread(fd, header, sizeof header, at) == (ssize_t)sizeof header &&
+           memcmp(header + FRAME_SALTS_AT, wal->salts, SALTS_BYTES) == 0) {
+        const uint32_t found = big_endian(header);
+        at += (off_t)sizeof header;
+        if (found > 0 && (page == 0 || found == page) &&
+            frame_was_copied(fd, at, found, wal->page_bytes, conn)) {
+            return true;
+        }
+        at += (off_t)wal->page_bytes;
+    }
+    return false;
 }
 
 static bool all_zero(const unsigned char *bytes, size_t count)
@@ -226,22 +252,6 @@ static bool all_zero(const unsigned char *bytes, size_t count)
     return true;
 }
 
-/* Whether the WAL that is there was written on top of the database file that is there. */
-static bool wal_belongs(const record *r, int fd, const wal_header *wal, sqlite_conn *conn)
-{
-    const bool same = memcmp(wal->salts, r->salts, SALTS_BYTES) == 0;
-    const unsigned char *mark = same ? r->before : r->after;
-    unsigned char tail[TAIL_BYTES];
-
-    if (r->page == 0 || memcmp(mark, mark_any, MARK_BYTES) == 0 ||
-        !file_tail(conn, r->page, wal->page_bytes, tail)) {
-        return true; /* nothing to compare with */
-    }
-    return (memcmp(mark, mark_none, MARK_BYTES) == 0 ? all_zero(tail, sizeof tail)
-                                                     : mark_found(mark, tail, sizeof tail)) ||
-           wal_has(fd, wal, r->page, tail);
-}
-
 /* Zeros: not known. */
 static void boot_set(char out[BOOT_BYTES])
 {
@@ -252,16 +262,105 @@ static void boot_set(char out[BOOT_BYTES])
     }
 }
 
-/* Whether somebody else has written the database file since we did. Even if its content is the same
- * byte for byte, it may be a backup that was put there. false if that cannot be known. */
-static bool file_was_touched(const sqlite_store *s, const record *r)
+static bool is_this_boot(const record *r)
 {
     char boot[BOOT_BYTES];
-    struct stat st;
     boot_set(boot);
-    return r->db_mtime_ns != 0 && boot[0] != '\0' && memcmp(boot, r->boot, sizeof boot) == 0 &&
-           r->side_ino == (uint64_t)s->side.ino && stat(s->path, &st) == 0 &&
-           ((uint64_t)st.st_ino != r->db_ino || weir__mtime_ns(&st) != r->db_mtime_ns);
+    return boot[0] != '\0' && memcmp(boot, r->boot, sizeof boot) == 0;
+}
+
+/* The mark of the file itself, wherever another program's VACUUM has moved its page. */
+static bool file_mark(sqlite_store *s, unsigned char mark[MARK_BYTES])
+{
+    sqlite_conn conn = { 0 };
+    uint32_t page = 0;
+    bool read = weir__sqlite_conn_open(&s->database, SQLITE_ROLE_PEEK, &conn, NULL) == WEIR_OK;
+    conn.damaged = NULL; /* a checkpoint may be under way: that is no damage */
+    read = read && weir__seal_read(&conn, mark, &page, NULL) == WEIR_OK;
+    weir__sqlite_conn_close(&conn);
+    return read;
+}
+
+static bool tail_has(const unsigned char *mark, const unsigned char *tail)
+{
+    return memcmp(mark, mark_any, MARK_BYTES) == 0 ||
+           (memcmp(mark, mark_none, MARK_BYTES) == 0 ? all_zero(tail, TAIL_BYTES)
+                                                     : mark_found(mark, tail, TAIL_BYTES));
+}
+
+/* Whether the WAL that is there was written on top of the database file that is there. */
+static bool wal_belongs(sqlite_store *s, const record *r, int fd, const wal_header *wal,
+                        sqlite_conn *conn)
+{
+    const bool same = memcmp(wal->salts, r->salts, SALTS_BYTES) == 0;
+    const bool before = r->unsynced != 0 ? !is_this_boot(r) : same;
+    const bool after = !same || r->unsynced != 0;
+    unsigned char tail[TAIL_BYTES], mark[MARK_BYTES];
+
+    if (r->page == 0 || !file_tail(conn, r->page, wal->page_bytes, tail) ||
+        (before && tail_has(r->before, tail)) || (after && tail_has(r->after, tail)) ||
+        wal_was_copied(fd, wal, r->page, conn)) {
+        return true;
+    }
+    return file_mark(s, mark) && ((before && mark_found(r->before, mark, MARK_BYTES)) ||
+                                  (after && mark_found(r->after, mark, MARK_BYTES)));
+}
+
+/* Whether we know what the file looked like from outside when we last wrote it. */
+static bool file_is_known(const sqlite_store *s, const record *r, struct stat *st)
+{
+    return r->db_mtime_ns != 0 && r->side_ino == (uint64_t)s->side.ino && is_this_boot(r) &&
+           stat(s->path, st) == 0;
+}
+
+static int64_t ctime_ns(const struct stat *st)
+{
+    return (int64_t)st->st_ctim.tv_sec * 1000000000 + st->st_ctim.tv_nsec;
+}
+
+/* Somebody else has changed the file since we did, and started the WAL over: whether the last of
+ * that can have been SQLite. It wrote the WAL after the file; or it has copied a page of the WAL
+ * into the file. */
+static bool was_checkpoint(int fd, const wal_header *wal, const struct stat *file,
+                           sqlite_conn *conn)
+{
+    struct stat log;
+    return fstat(fd, &log) != 0 || ctime_ns(file) <= ctime_ns(&log) ||
+           wal_was_copied(fd, wal, 0, conn);
+}
+
+static bool looks_swapped(sqlite_store *s, const record *r, sqlite_conn *conn)
+{
+    struct stat st;
+    const int fd = wal_open(s);
+    const wal_header wal = wal_look(fd);
+    bool swapped = false;
+    if (wal.page_bytes == 0) {
+        swapped = false;
+    } else if (file_is_known(s, r, &st) && (uint64_t)st.st_ino != r->db_ino) {
+        swapped = true;
+    } else if (!wal_belongs(s, r, fd, &wal, conn)) {
+        swapped = true;
+    } else if (memcmp(wal.salts, r->salts, SALTS_BYTES) != 0 && file_is_known(s, r, &st) &&
+               weir__mtime_ns(&st) != r->db_mtime_ns) {
+        swapped = !was_checkpoint(fd, &wal, &st, conn);
+    }
+    if (fd >= 0) {
+        (void)close(fd);
+    }
+    return swapped;
+}
+
+/* Other programs do not take the side lock: what one of them is in the middle of may look like a
+ * swap for a moment. */
+static bool is_swapped(sqlite_store *s, const record *r, sqlite_conn *conn)
+{
+    bool swapped = looks_swapped(s, r, conn);
+    for (int i = 1; i < LOOKS_MAX && swapped; i++) {
+        weir__clock_pause(LOOK_PAUSE_US);
+        swapped = looks_swapped(s, r, conn);
+    }
+    return swapped;
 }
 
 static weir_status refuse_swapped(const sqlite_store *s, weir_error *err)
@@ -271,8 +370,10 @@ static weir_status refuse_swapped(const sqlite_store *s, weir_error *err)
         s->given, s->given);
     weir__error_detail(
         err,
-        "Nothing was read or written. To restore a backup, run weir restore FILE. To go on with "
-        "the file that is there, move \"%s-wal\" away and keep it.",
+        "Nothing was read or written. Copy both files elsewhere first: the second has what was "
+        "committed last, perhaps nowhere else. To restore a backup, run weir restore FILE. To go "
+        "on with the file that is there, without those commits, move \"%s-wal\" away and keep it. "
+        "If nobody put another file there, see \"Not swapped\" in docs/backup.md.",
         s->given);
     return status;
 }
@@ -282,10 +383,8 @@ weir_status weir__seal_check(sqlite_store *s, bool *had_wal, weir_error *err)
     record r;
     sqlite_conn conn = { 0 };
     weir_status status = WEIR_OK;
-    const int fd = wal_open(s);
-    const wal_header wal = wal_look(fd);
 
-    *had_wal = wal.page_bytes != 0;
+    *had_wal = wal_now(s).page_bytes != 0;
     if (!record_read(s, &r)) {
         goto out;
     }
@@ -297,19 +396,12 @@ weir_status weir__seal_check(sqlite_store *s, bool *had_wal, weir_error *err)
     if (!*had_wal) {
         goto out;
     }
-    if (file_was_touched(s, &r)) {
-        status = refuse_swapped(s, err);
-        goto out;
-    }
     status = weir__sqlite_conn_open(&s->database, SQLITE_ROLE_PEEK, &conn, err);
-    if (status == WEIR_OK && !wal_belongs(&r, fd, &wal, &conn)) {
+    if (status == WEIR_OK && is_swapped(s, &r, &conn)) {
         status = refuse_swapped(s, err);
     }
 out:
     weir__sqlite_conn_close(&conn);
-    if (fd >= 0) {
-        (void)close(fd);
-    }
     return status;
 }
 
@@ -386,17 +478,10 @@ weir_status weir__seal_fail_overwritten(const sqlite_store *s, weir_error *err)
     return status;
 }
 
-static bool was_overwritten(const sqlite_store *s, sqlite_conn *conn)
+static bool was_overwritten(sqlite_store *s, sqlite_conn *conn)
 {
     record r;
-    const int fd = wal_open(s);
-    const wal_header wal = wal_look(fd);
-    const bool swapped =
-        record_read(s, &r) && wal.page_bytes != 0 && !wal_belongs(&r, fd, &wal, conn);
-    if (fd >= 0) {
-        (void)close(fd);
-    }
-    return swapped;
+    return record_read(s, &r) && is_swapped(s, &r, conn);
 }
 
 weir_status weir__seal_running(sqlite_store *s, int64_t written_ns, weir_error *err)
@@ -407,8 +492,37 @@ weir_status weir__seal_running(sqlite_store *s, int64_t written_ns, weir_error *
     if (was_overwritten(s, &s->writer)) {
         return weir__seal_fail_overwritten(s, err);
     }
-    s->written_ns = written_ns; /* another process has checkpointed */
+    s->written_ns = written_ns; /* somebody else has checkpointed */
+    s->wal_unseen = true;
     return WEIR_OK;
+}
+
+bool weir__seal_follow(sqlite_store *s)
+{
+    record r;
+    struct stat st;
+    if (!s->wal_unseen) {
+        return true;
+    }
+    s->wal_unseen = false;
+    if (!record_read(s, &r)) {
+        return false; /* the side file was removed: it gets another record */
+    }
+    const wal_header wal = wal_now(s);
+    if (memcmp(wal.salts, r.salts, SALTS_BYTES) == 0) {
+        return true;
+    }
+    /* Started over. On the file as we left it: then it bears the same mark as before. */
+    if (!file_is_known(s, &r, &st) || (uint64_t)st.st_ino != r.db_ino ||
+        weir__mtime_ns(&st) != r.db_mtime_ns) {
+        return false;
+    }
+    if (r.unsynced == 0) {
+        memcpy(r.before, r.after, MARK_BYTES);
+    }
+    memcpy(r.salts, wal.salts, SALTS_BYTES);
+    (void)record_write(s, &r, false); /* without it, it is asked again at the next opening */
+    return true;
 }
 
 /* Without a WAL the file itself has the last mark, unless another program has moved its page
@@ -445,7 +559,8 @@ bool weir__seal_renew(sqlite_store *s)
     const bool known = record_read(s, &old);
 
     /* Not synced: the checkpoint syncs the WAL before it writes the database. */
-    if (weir__sqlite_exec(&s->writer, "PRAGMA synchronous=NORMAL", NULL) != WEIR_OK) {
+    if (s->database.sync_full &&
+        weir__sqlite_exec(&s->writer, "PRAGMA synchronous=NORMAL", NULL) != WEIR_OK) {
         return false;
     }
     s->database.sync_full = false;
@@ -472,7 +587,7 @@ bool weir__seal_renew(sqlite_store *s)
     return record_write(s, &r, false);
 }
 
-void weir__seal_written(sqlite_store *s)
+void weir__seal_written(sqlite_store *s, seal_extent extent)
 {
     record r;
     struct stat st;
@@ -480,8 +595,13 @@ void weir__seal_written(sqlite_store *s)
         return;
     }
     s->written_ns = weir__mtime_ns(&st);
+    s->wal_unseen = true; /* whoever commits next may start it over */
     if (record_read(s, &r) && r.state == RECORD_SEALED) {
         boot_set(r.boot);
+        r.unsynced = extent == SEAL_UNSYNCED;
+        if (extent == SEAL_ALL) {
+            memcpy(r.before, r.after, MARK_BYTES);
+        }
         r.side_ino = (uint64_t)s->side.ino;
         r.db_ino = (uint64_t)st.st_ino;
         r.db_mtime_ns = s->written_ns;

@@ -36,8 +36,16 @@ weir_status weir__seal_explain(sqlite_store *s, sqlite_conn *conn, weir_status s
                                weir_error *err);
 /* Before a checkpoint, on the writer, outside of a transaction. False: there must be none. */
 bool weir__seal_renew(sqlite_store *s);
+typedef enum seal_extent {
+    SEAL_PART,     /* readers may have stopped the checkpoint short                       */
+    SEAL_ALL,      /* all of the WAL is in the file, and synced                           */
+    SEAL_UNSYNCED, /* all of it, which is nothing but the mark; a power failure may undo it */
+} seal_extent;
 /* After the database file was written: its time of change is ours. */
-void weir__seal_written(sqlite_store *s);
+void weir__seal_written(sqlite_store *s, seal_extent extent);
+/* After a commit: takes note that the WAL was started over. False: on a file that another program
+ * has checkpointed, which may bear the mark of older copies: it needs a checkpoint of ours. */
+bool weir__seal_follow(sqlite_store *s);
 
 /* The mark that the store has now, WAL and all, and its page. */
 weir_status weir__seal_read(sqlite_conn *conn, unsigned char mark[16], uint32_t *page,

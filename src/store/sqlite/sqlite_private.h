@@ -72,6 +72,7 @@ struct sqlite_store {
     int64_t changes_before;
     bool events_written;         /* events carry the time themselves, weir_store need not */
     int64_t written_ns;          /* when the database file was last changed, as we know */
+    bool wal_unseen;             /* the WAL may be another one than when we last looked */
     sqlite_category *categories; /* owned: ids that are committed or of this transaction */
     size_t categories_count;
 
@@ -102,6 +103,9 @@ static inline sqlite_store *sqlite_of(weir_store *base)
  * and somebody has it open under its old name. */
 weir_status weir__sqlite_refuse_renamed(sqlite_store *s, weir_error *err);
 
+/* other_name.c. Whether another process has a connection to the database. */
+weir_status weir__sqlite_connected(sqlite_store *s, bool *connected, weir_error *err);
+
 /* open.c. A handle that knows where its store is but has nothing open. Ended by base.ops->close. */
 weir_status weir__sqlite_place(sqlite_store **out, const store_options *options, weir_error *err);
 
@@ -131,6 +135,8 @@ void weir__sqlite_rollback(sqlite_store *s);
 
 /* checkpoint.c. The caller has the writer slot and the side lock, and no transaction. */
 void weir__sqlite_checkpoint(sqlite_store *s);
+/* Before a write into an empty WAL: gives the database file a mark that no copy of it has. */
+void weir__sqlite_wal_mark(sqlite_store *s);
 
 /* schema.c. Under the side lock, on the writer: creates, upgrades or refuses. *made: a store was
  * created. */

@@ -46,7 +46,7 @@ static void close_as_last(sqlite_store *s)
             SQLITE_OK &&
         sqlite3_db_config(s->writer.db, SQLITE_DBCONFIG_NO_CKPT_ON_CLOSE, 0, NULL) == SQLITE_OK) {
         weir__sqlite_conn_close(&s->writer);
-        weir__seal_written(s);
+        weir__seal_written(s, wal_has_bytes(s) ? SEAL_PART : SEAL_ALL);
     }
     weir__side_unlock(&s->side);
 }

@@ -219,6 +219,10 @@ weir_status weir__sqlite_write_begin_until(sqlite_store *s, uint32_t flags, int6
     }
     if (status == WEIR_OK) {
         s->database.deadline_us = deadline_us;
+        if (s->side.created) { /* again: somebody has removed it */
+            s->side.created = false;
+            s->wal_unseen = true;
+        }
         int64_t written_ns = 0;
         status = weir__sqlite_files_check(s, SQLITE_FILES_COUNT, &written_ns, err);
         if (status == WEIR_OK) {
@@ -227,6 +231,9 @@ weir_status weir__sqlite_write_begin_until(sqlite_store *s, uint32_t flags, int6
         /* Only now: a file that was overwritten looks damaged as well, and that says less. */
         if (status == WEIR_OK) {
             status = refuse_damaged(s, err);
+        }
+        if (status == WEIR_OK && s->writer.db != NULL) {
+            weir__sqlite_wal_mark(s);
         }
         if (status == WEIR_OK) {
             status = begin_immediate(s, flags, err);
@@ -297,7 +304,7 @@ weir_status weir__sqlite_write_end(sqlite_store *s, weir_status status, bool wak
     }
     if (changed) {
         atomic_fetch_add_explicit(&s->transactions, 1, memory_order_relaxed);
-        if (s->database.wal_pages >= s->database.checkpoint_next) {
+        if (!weir__seal_follow(s) || s->database.wal_pages >= s->database.checkpoint_next) {
             weir__sqlite_checkpoint(s);
         }
     }

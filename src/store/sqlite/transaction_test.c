@@ -453,6 +453,23 @@ static void C12_a_file_that_was_overwritten_in_place_is_written_no_more(void **s
     shell(t, "cmp", "", ".good");
 }
 
+static void C12_a_side_file_that_was_removed_is_made_again(void **state)
+{
+    testing *t = *state;
+    char side[300];
+    assert_int_equal(testing_append(t->store, "order-1", &t->err), WEIR_OK);
+    testing_close(&t->store);
+    shell(t, "cp", "", ".good");
+    t->store = testing_open(t, 0);
+    assert_int_equal(testing_append(t->store, "order-1", &t->err), WEIR_OK);
+    (void)snprintf(side, sizeof side, "%s-weir", t->path);
+    assert_int_equal(unlink(side), 0);
+    assert_int_equal(testing_append(t->store, "order-1", &t->err), WEIR_OK);
+    shell(t, "cp", ".good", "");
+    assert_int_equal(testing_append(t->store, "order-1", &t->err), WEIR_ECORRUPT);
+    assert_non_null(strstr(t->err.message, "was overwritten"));
+}
+
 /* Checkpoints of others change the file's time and nothing else. */
 static void a_checkpoint_of_another_handle_is_no_swap(void **state)
 {
@@ -672,6 +689,7 @@ int main(int argc, char **argv)
         TEST(a_checkpoint_does_not_wait_for_a_foreign_writer),
         TEST(the_last_to_close_leaves_one_complete_file),
         TEST(closing_checkpoints_nothing_beside_a_program_that_is_no_weir),
+        TEST(C12_a_side_file_that_was_removed_is_made_again),
         TEST(C12_a_file_that_was_overwritten_in_place_is_written_no_more),
         TEST(a_checkpoint_of_another_handle_is_no_swap),
         TEST(C12_a_handle_that_has_seen_damage_writes_no_more),
