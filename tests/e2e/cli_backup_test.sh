@@ -225,8 +225,8 @@ cp weir.db good.db
 application "$update" "PRAGMA wal_checkpoint(RESTART)" "UPDATE mine SET x = x || 'y' WHERE id % 10 = 7" kill
 sleep 0.02
 cp good.db weir.db
-status "an older copy beside the log of a program that Weir has not seen" 1 weir append order-1 N
-like "is refused, and both files are to be copied first" "$errout" 'was replaced.*Copy both files elsewhere first'
+status "C12_an_older_copy_beside_the_log_of_another_program_is_refused" 1 weir append order-1 N
+like "and both files are to be copied first" "$errout" 'was replaced.*Copy both files elsewhere first'
 fresh alone-whole
 append 3
 own_table
