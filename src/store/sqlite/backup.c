@@ -441,10 +441,10 @@ weir_status weir__sqlite_backup(weir_store *base, const char *file, bool replace
     if (is_own_file(s, file)) {
         return weir__fail(err, WEIR_EINVAL, "\"%s\" is a file of the store itself", file);
     }
-    if (lstat(file, &st) == 0 && (!replace || !S_ISREG(st.st_mode))) {
-        return S_ISREG(st.st_mode) ? refuse_existing(file, err) : refuse_special(file, err);
-    }
     weir_status status = weir__sqlite_path_suffix(file, false, err);
+    if (status == WEIR_OK && lstat(file, &st) == 0 && (!replace || !S_ISREG(st.st_mode))) {
+        status = S_ISREG(st.st_mode) ? refuse_existing(file, err) : refuse_special(file, err);
+    }
     if (status == WEIR_OK) {
         status = target_take(s, file, &target, err);
         target_give(target); /* the copy may take long */
