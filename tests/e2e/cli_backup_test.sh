@@ -143,7 +143,7 @@ db.execute("SELECT count(*) FROM weir_events").fetchall()
 open("reading", "w").close()
 time.sleep(1000)' &
     pid_reader=$!
-    spawned $pid_reader
+    spawned "$pid_reader"
     wait_for "a reader" test -e reading
 }
 ended_hard() { # PID
