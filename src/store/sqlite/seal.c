@@ -334,15 +334,11 @@ static bool looks_swapped(sqlite_store *s, const record *r, sqlite_conn *conn)
     struct stat st;
     const int fd = wal_open(s);
     const wal_header wal = wal_look(fd);
-    bool swapped = false;
-    if (wal.page_bytes == 0) {
-        swapped = false;
-    } else if (file_is_known(s, r, &st) && (uint64_t)st.st_ino != r->db_ino) {
-        swapped = true;
-    } else if (!wal_belongs(s, r, fd, &wal, conn)) {
-        swapped = true;
-    } else if (memcmp(wal.salts, r->salts, SALTS_BYTES) != 0 && file_is_known(s, r, &st) &&
-               weir__mtime_ns(&st) != r->db_mtime_ns) {
+    const bool known = file_is_known(s, r, &st);
+    bool swapped = wal.page_bytes != 0 && ((known && (uint64_t)st.st_ino != r->db_ino) ||
+                                           !wal_belongs(s, r, fd, &wal, conn));
+    if (!swapped && wal.page_bytes != 0 && known && weir__mtime_ns(&st) != r->db_mtime_ns &&
+        memcmp(wal.salts, r->salts, SALTS_BYTES) != 0) {
         swapped = !was_checkpoint(fd, &wal, &st, conn);
     }
     if (fd >= 0) {
