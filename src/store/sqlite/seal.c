@@ -69,13 +69,13 @@ typedef struct record {
     unsigned char before[MARK_BYTES]; /* zeros: the file has no such page yet; ones: not known */
     unsigned char after[MARK_BYTES];
     /* What the file looked like from outside when we last wrote it, during this boot of the
-     * machine; mtime 0: not known. side_ino: where this record was written, which shows when it was
+     * machine; changed 0: not known. side_ino: where this record was written, which shows when it was
      * copied together with the database. While restoring it is the copy's, and `boot` is the name
      * behind the path that the files get that it replaces. */
     char boot[BOOT_BYTES];
     uint32_t unsynced; /* a power failure may have taken `after` back to `before` in the file */
     uint64_t side_ino, db_ino;
-    int64_t db_mtime_ns;
+    int64_t db_changed_ns;
     unsigned char digest[8]; /* of all before it */
 } record;
 
@@ -309,7 +309,7 @@ static bool wal_belongs(sqlite_store *s, const record *r, int fd, const wal_head
 /* Whether we know what the file looked like from outside when we last wrote it. */
 static bool file_is_known(const sqlite_store *s, const record *r, struct stat *st)
 {
-    return r->db_mtime_ns != 0 && r->side_ino == (uint64_t)s->side.ino && is_this_boot(r) &&
+    return r->db_changed_ns != 0 && r->side_ino == (uint64_t)s->side.ino && is_this_boot(r) &&
            stat(s->path, st) == 0;
 }
 
@@ -337,7 +337,7 @@ static bool looks_swapped(sqlite_store *s, const record *r, sqlite_conn *conn)
     const bool known = file_is_known(s, r, &st);
     bool swapped = wal.page_bytes != 0 && ((known && (uint64_t)st.st_ino != r->db_ino) ||
                                            !wal_belongs(s, r, fd, &wal, conn));
-    if (!swapped && wal.page_bytes != 0 && known && weir__mtime_ns(&st) != r->db_mtime_ns &&
+    if (!swapped && wal.page_bytes != 0 && known && ctime_ns(&st) != r->db_changed_ns &&
         memcmp(wal.salts, r->salts, SALTS_BYTES) != 0) {
         swapped = !was_checkpoint(fd, &wal, &st, conn);
     }
@@ -510,7 +510,7 @@ bool weir__seal_follow(sqlite_store *s)
     }
     /* Started over. On the file as we left it: then it bears the same mark as before. */
     if (!file_is_known(s, &r, &st) || (uint64_t)st.st_ino != r.db_ino ||
-        weir__mtime_ns(&st) != r.db_mtime_ns) {
+        ctime_ns(&st) != r.db_changed_ns) {
         return false;
     }
     if (r.unsynced == 0) {
@@ -600,7 +600,7 @@ void weir__seal_written(sqlite_store *s, seal_extent extent)
         }
         r.side_ino = (uint64_t)s->side.ino;
         r.db_ino = (uint64_t)st.st_ino;
-        r.db_mtime_ns = s->written_ns;
+        r.db_changed_ns = ctime_ns(&st);  /* cp -p gives back the other one */
         (void)record_write(s, &r, false); /* without it, one check less */
     }
 }
@@ -611,7 +611,7 @@ bool weir__seal_interrupted(const sqlite_store *s, seal_restore *out)
     if (!record_read(s, &r) || r.state != RECORD_RESTORING || r.boot[0] == '\0') {
         return false;
     }
-    *out = (seal_restore){ .copy_ino = r.db_ino, .copy_mtime_ns = r.db_mtime_ns };
+    *out = (seal_restore){ .copy_ino = r.db_ino, .copy_mtime_ns = r.db_changed_ns };
     memcpy(out->kept, r.boot, sizeof out->kept - 1);
     return true;
 }
@@ -620,7 +620,7 @@ weir_status weir__seal_restoring(sqlite_store *s, const seal_restore *now, weir_
 {
     record r = { .state = RECORD_RESTORING,
                  .db_ino = now->copy_ino,
-                 .db_mtime_ns = now->copy_mtime_ns };
+                 .db_changed_ns = now->copy_mtime_ns };
     static_assert(sizeof now->kept == sizeof r.boot, "it has room");
     memcpy(r.boot, now->kept, sizeof r.boot);
     return record_write(s, &r, true) ? WEIR_OK : fail_record(s, err);
