@@ -71,8 +71,8 @@ struct sqlite_store {
     int64_t now_us; /* of the transaction that is open */
     int64_t changes_before;
     bool events_written;         /* events carry the time themselves, weir_store need not */
-    int64_t written_ns;          /* when the database file was last changed, as we know */
     bool wal_unseen;             /* the WAL may be another one than when we last looked */
+    int64_t written_ns;          /* when the database file was last changed, as we know */
     sqlite_category *categories; /* owned: ids that are committed or of this transaction */
     size_t categories_count;
 
