@@ -155,7 +155,7 @@ n=0
 for how in 'application "$update" "PRAGMA wal_checkpoint(RESTART)" "$update" "PRAGMA wal_checkpoint" kill' \
     'application "PRAGMA wal_checkpoint"' 'application "PRAGMA wal_checkpoint(RESTART)" "$update"' \
     'application "PRAGMA wal_checkpoint(TRUNCATE)"' 'application "PRAGMA wal_checkpoint(TRUNCATE)" "$update"' \
-    'application "VACUUM" "PRAGMA wal_checkpoint(RESTART)" "$update" "PRAGMA wal_checkpoint" kill' 'application "VACUUM"' \
+    'application "VACUUM" "PRAGMA wal_checkpoint(RESTART)" "UPDATE mine SET status = 2 WHERE id = 2000" kill' 'application "VACUUM"' \
     'application "$update" "PRAGMA wal_checkpoint(RESTART)" "$update" "PRAGMA wal_checkpoint(RESTART)" "$update" kill' \
     'reader; application "$update" "PRAGMA wal_checkpoint" "$update" "PRAGMA wal_checkpoint" kill; ended_hard $pid_reader' \
     'touch weir.db' 'touch -d "2 days ago" weir.db' 'cp -p weir.db x.db; cp -p x.db weir.db' 'cat weir.db >x.db; cp x.db weir.db'; do
