@@ -22,4 +22,4 @@ SELECT append_index, stream_index, status, replayed, first_version, last_version
 SELECT append_index, stream_index, status, replayed, first_version, last_version, position,
        expected, actual, other
   FROM weir.append($1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $11, $12, $13, $14, $15, $16, $17)
- WHERE current_setting('transaction_isolation') = 'read committed';
+ WHERE pg_catalog.current_setting('transaction_isolation') OPERATOR(pg_catalog.=) 'read committed';

@@ -102,10 +102,15 @@ static weir_status settings_take(pg_conn *conn, const PGresult *hello, weir_erro
 static weir_status server_ask(pg_conn *conn, weir_error *err)
 {
     PGresult *result = NULL;
+    pg_params params = { 0 };
     const bool bare = conn->store->bare;
+    if (!bare) {
+        weir__pg_add_i32(&params, pq.PQbackendPID(conn->raw));
+    }
     weir_status status =
-        weir__pg_run_text(conn, bare ? sql_connection_hello_bare : sql_connection_hello, NULL,
+        weir__pg_run_text(conn, bare ? sql_connection_hello_bare : sql_connection_hello, &params,
                           bare ? PG_ANSWER_US_DEFAULT : 0, &result, err);
+    weir__pg_params_free(&params);
     if (status != WEIR_OK) {
         return status;
     }

@@ -300,7 +300,7 @@ static weir_status change_locked(pg_store *s, const pg_schema *schema, pg_conn *
 
 static weir_status change(pg_store *s, const pg_schema *schema, pg_conn *conn, weir_error *err)
 {
-    weir_status status = weir__pg_run_script(conn, "BEGIN", s->answer_us, err);
+    weir_status status = weir__pg_run_script(conn, sql_schema_begin, s->answer_us, err);
     if (status == WEIR_OK) {
         status = lock(s, conn, err);
     }
@@ -411,7 +411,7 @@ weir_status weir__pg_schema_plan(pg_store *s, const pg_schema *schema, pg_conn *
     if (status != WEIR_OK || up_to_date(&found, schema)) {
         return status;
     }
-    const bool ok = weir__buffer_add_text(sql, "BEGIN;\n") && script(s, schema, &found, sql) &&
+    const bool ok = weir__buffer_add_text(sql, sql_schema_begin) && script(s, schema, &found, sql) &&
                     weir__buffer_add_text(sql, "COMMIT;\n");
     return ok ? WEIR_OK : weir__fail(err, WEIR_ENOMEM, "could not allocate the schema");
 }

@@ -178,5 +178,10 @@ INSERT INTO weir.store (schema, client_least, epoch, number, created)
 VALUES (1, 1, gen_random_uuid()::text, (random() * 2147483646)::integer, weir.clock());
 INSERT INTO weir.safe (position) VALUES (0);
 
+-- Whoever runs the SQL of weir init --plan has a path of his own.
+-- name: schema_begin
+BEGIN;
+SET LOCAL search_path = pg_catalog, pg_temp;
+
 -- name: schema_lock
 SELECT pg_advisory_xact_lock(1465207122, hashtext($1));
