@@ -676,6 +676,8 @@ weir_status weir__pg_append(weir_store *base, store_append *const *appends, size
                             weir_error *err)
 {
     pg_store *s = pg_of(base);
+    weir_error local = { 0 };
+    weir_error *why = err == NULL ? &local : err;
     weir_status status = WEIR_OK;
     if (count == 0) {
         return WEIR_OK;
@@ -687,9 +689,14 @@ weir_status weir__pg_append(weir_store *base, store_append *const *appends, size
     const int64_t places = pool > 2 ? pool / 2 : 1;
     const int64_t until_us = pg_mono_us() + time_to_wait(s, appends, count);
     if (atomic_fetch_add(&s->append_waiters, 1) < places || count > 1) {
-        status = append_once(s, appends, count, err);
+        status = append_once(s, appends, count, why);
+        /* Of a whole table, not of a stream: an upgrade has it for a moment. */
+        while (status == WEIR_EBUSY && is_lock_timeout(why) && pg_mono_us() < until_us) {
+            weir__clock_pause(LOOK_AGAIN_US_MAX);
+            status = append_once(s, appends, count, why);
+        }
     } else {
-        status = append_polling(s, appends[0], until_us, err);
+        status = append_polling(s, appends[0], until_us, why);
     }
     atomic_fetch_sub(&s->append_waiters, 1);
     return status;
