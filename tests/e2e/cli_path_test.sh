@@ -89,6 +89,7 @@ sql -c 'CREATE ROLE shop LOGIN SUPERUSER'
 made=$(decoys decoys '' | tail -1)
 ok "there are thousands of decoys ($made)" test "$made" -gt 3000
 decoys few 'name,oid,"char",smallint,regproc' >/dev/null
+sql -c 'DROP FUNCTION few.clock_timestamp'
 # A pooler keeps sessions that have the path from before.
 path_set() {
     sql -c "ALTER ROLE shop SET search_path = $1" \
@@ -163,7 +164,8 @@ is "doctor finds nothing but what the handler left" "$(grep -o '"level":"finding
 ok "follow" timeout 60 "$WEIR" log --follow --limit 2
 is "C56_no_decoy_of_another_role_is_called" "$(met decoys)" f
 
-# Tables of the user's are found, and compared, as the role's path says; what Weir asks the catalogue is not.
+# Tables of the user's are found, and compared, as the role's path says; what Weir asks the catalogue is not. A claim is
+# about columns whose operators may be the user's own, so it sees that path as well.
 path_set 'few, pg_catalog, mine'
 sql -c 'CREATE SCHEMA mine' -c "CREATE TABLE mine.jobs (id bigint PRIMARY KEY, status text, claimed_by text, claimed_at timestamptz, locked_until timestamptz)" \
     -c "INSERT INTO mine.jobs SELECT i, 'new' FROM generate_series(1, 5) AS i"
