@@ -69,7 +69,7 @@ BEGIN
         END;
     END LOOP;
     FOR x IN SELECT t.typname FROM pg_type AS t
-              WHERE t.typname IN ('text', 'oid', 'name', 'json', 'regclass', 'regproc', 'timestamptz', 'int8', 'bytea') LOOP
+              WHERE t.typnamespace = 'pg_catalog'::regnamespace AND t.typname IN ('text', 'oid', 'name', 'json', 'regclass', 'regproc', 'timestamptz', 'int8', 'bytea') LOOP
         EXECUTE format('CREATE DOMAIN %s.%I AS pg_catalog.%I CHECK (%s.pg_backend_pid() > 0)', place, x.typname,
                        x.typname, place);
         made := made + 1;
@@ -88,8 +88,11 @@ createdb path
 sql -c 'CREATE ROLE shop LOGIN SUPERUSER'
 made=$(decoys decoys '' | tail -1)
 ok "there are thousands of decoys ($made)" test "$made" -gt 3000
-decoys few 'name,oid,"char",smallint,regproc' >/dev/null
-sql -c 'DROP FUNCTION few.clock_timestamp'
+made=$(decoys few 'name,oid,"char",smallint,regproc' | tail -1)
+ok "and a few operators among others ($made)" test "$made" -gt 2500
+sql -c "DO \$\$ DECLARE f regprocedure; BEGIN
+    FOR f IN SELECT oid FROM pg_proc WHERE pronamespace = 'few'::regnamespace
+        AND proname IN ('clock_timestamp', 'count', 'row_number') LOOP EXECUTE 'DROP ROUTINE ' || f; END LOOP; END \$\$"
 # A pooler keeps sessions that have the path from before.
 path_set() {
     sql -c "ALTER ROLE shop SET search_path = $1" \
