@@ -44,6 +44,10 @@ _Static_assert(SQL_VERB_UNBLOCK == STORE_UNBLOCK && SQL_VERB_PRIORITIZE == STORE
 _Static_assert(SQL_LOCK_HELD == STORE_ONCE_RUNNING && SQL_LOCK_DONE == STORE_ONCE_DONE &&
                    SQL_LOCK_FAILED == STORE_ONCE_FAILED,
                "the states of words.sql");
+_Static_assert(SQL_ERROR_TEXT_BYTES == STORE_ERROR_TEXT_BYTES_MAX &&
+                   SQL_OUTPUT_BYTES == STORE_ONCE_OUTPUT_BYTES_MAX &&
+                   SQL_METRICS_BYTES == STORE_METRICS_BYTES_MAX,
+               "the sizes of words.sql");
 _Static_assert(SQL_STATUS_NOTFOUND == WEIR_ENOTFOUND && SQL_STATUS_LOST == WEIR_ELOST,
                "the statuses of words.sql");
 
