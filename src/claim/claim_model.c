@@ -249,8 +249,9 @@ static weir_status is_partial(claim_model *m, weir_str index, bool *partial, wei
                     m->c->dialect == TABLE_SQLITE
                         ? "SELECT 1 FROM pragma_index_list("
                         : "SELECT 1 FROM pg_catalog.pg_index AS i JOIN "
-                          "pg_catalog.pg_class AS c ON c.oid = i.indexrelid WHERE "
-                          "i.indpred IS NOT NULL AND i.indrelid = CAST(");
+                          "pg_catalog.pg_class AS c ON c.oid OPERATOR(pg_catalog.=) i.indexrelid "
+                          "WHERE i.indpred IS NOT NULL AND i.indrelid OPERATOR(pg_catalog.=) "
+                          "CAST(");
     const weir_str name = weir__claim_last_part(m->c->dialect == TABLE_SQLITE ? m->c->table->quoted
                                                                               : m->table.quoted);
     if (m->c->dialect == TABLE_SQLITE) {
@@ -260,7 +261,7 @@ static weir_status is_partial(claim_model *m, weir_str index, bool *partial, wei
     } else {
         weir__claim_add_value(&t, &(table_value){ .kind = TABLE_TEXT, .text = m->table.quoted },
                               NULL);
-        weir__claim_add(&t, " AS regclass) AND c.relname = ");
+        weir__claim_add(&t, " AS pg_catalog.regclass) AND c.relname OPERATOR(pg_catalog.=) ");
     }
     weir__claim_add_value(&t, &(table_value){ .kind = TABLE_TEXT, .text = index }, NULL);
     const weir_status status = weir__claim_text_run(&t, m->s, 0, &r, err);

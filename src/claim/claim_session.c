@@ -60,7 +60,7 @@ void weir__claim_add_serialise(claim_text *t, const claim_spec *c)
     for (size_t i = 0; i < sizeof key; i++) {
         key = key << 8 | digest[i];
     }
-    weir__claim_add(t, "SELECT pg_advisory_xact_lock(%" PRId64 ")", (int64_t)key);
+    weir__claim_add(t, "SELECT pg_catalog.pg_advisory_xact_lock(%" PRId64 ")", (int64_t)key);
 }
 
 weir_status weir__claim_serialise(table_session *s, const claim_spec *c, int64_t wait_us,

@@ -1,10 +1,14 @@
 -- postgres.sql - named locks of sessions. :key is the number of a name, :high and :low its halves,
 -- :pid the process that the connection was opened with; they are written in as numbers, because
 -- several of these go together in one round trip, which has no parameters.
+--
+-- Another role may have made functions and operators in a schema of the session's path: statements
+-- look in pg_catalog alone, or write it out where they stand alone in their text.
 
 -- name: lock_begin
 -- Each statement has a snapshot of its own, whatever the role was set to.
 BEGIN ISOLATION LEVEL READ COMMITTED;
+SET LOCAL search_path = pg_catalog, pg_temp;
 
 -- name: lock_setup
 -- A session that may be idle or wait for as long as it takes, and that the server ends when nothing
@@ -46,17 +50,21 @@ SELECT current_setting('weir_lock.held'),
 COMMIT;
 
 -- name: lock_check
-SELECT EXISTS (SELECT FROM pg_catalog.pg_locks
-                WHERE pid = pg_backend_pid() AND locktype = 'advisory' AND granted
-                  AND classid = :high AND objid = :low AND objsubid = 1);
+SELECT EXISTS (SELECT FROM pg_catalog.pg_locks AS l
+                WHERE l.pid OPERATOR(pg_catalog.=) pg_catalog.pg_backend_pid()
+                  AND l.locktype OPERATOR(pg_catalog.=) 'advisory' AND l.granted
+                  AND l.classid OPERATOR(pg_catalog.=) :high
+                  AND l.objid OPERATOR(pg_catalog.=) :low
+                  AND l.objsubid OPERATOR(pg_catalog.=) 1);
 
 -- name: lock_free
 -- For who holds a lease: that no session has the name. It is free again at once.
-SELECT pg_try_advisory_xact_lock(:key);
+SELECT pg_catalog.pg_try_advisory_xact_lock(:key);
 
 -- name: lock_sessions
 -- Who has the number, and who waits for it. Of others' sessions a role may see little more than the
 -- application's name.
+SET LOCAL search_path = pg_catalog, pg_temp;
 SELECT l.classid::bigint << 32 | l.objid::bigint, l.granted, l.pid, a.application_name,
        a.query, a.usename,
        (extract(epoch FROM coalesce(CASE WHEN l.granted THEN a.query_start ELSE l.waitstart END,

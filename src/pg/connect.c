@@ -101,9 +101,14 @@ static weir_status settings_take(pg_conn *conn, const PGresult *hello, weir_erro
 static weir_status server_ask(pg_conn *conn, bool foreign, weir_error *err)
 {
     PGresult *result = NULL;
-    weir_status status =
-        weir__pg_run_text(conn, foreign ? sql_connection_hello_foreign : sql_connection_hello, NULL,
-                          foreign ? PG_ANSWER_US_DEFAULT : 0, &result, err);
+    pg_params params = { 0 };
+    if (!foreign) {
+        weir__pg_add_i32(&params, pq.PQbackendPID(conn->raw));
+    }
+    weir_status status = weir__pg_run_text(
+        conn, foreign ? sql_connection_hello_foreign : sql_connection_hello, &params,
+        foreign ? PG_ANSWER_US_DEFAULT : 0, &result, err);
+    weir__pg_params_free(&params);
     if (status != WEIR_OK) {
         return status;
     }

@@ -12,6 +12,7 @@
 
 #include <stdio.h>
 #include <string.h>
+#include <unistd.h>
 
 #define LEASE_US INT64_C(60000000)
 
@@ -382,6 +383,74 @@ static void C40_a_run_that_was_lost_with_the_log_is_not_done_on_the_new_one(void
     server_remove("standby");
 }
 
+/* ---- what a standby has read -------------------------------------------------------------- */
+
+/* The standby has all that is on the primary, and calls it safe. */
+static bool reaches(failover *f, int64_t id)
+{
+    store_positions there = { 0 };
+    const int64_t until_us = test_mono_us() + INT64_C(30000000);
+    while (there.safe < id && test_mono_us() < until_us) {
+        TEST_OK(f->t, f->after->ops->positions(f->after, &there, &f->t->err));
+        usleep(20000);
+    }
+    return there.safe == id;
+}
+
+/* Nobody reads on the primary: whoever writes says how far the log is final. */
+static void C16_a_standby_gets_what_a_primary_is_only_written_to(void **state)
+{
+    failover f = { .t = *state };
+    pg_test *t = f.t;
+    f.before = test_store(t);
+    const int64_t first = test_put(t, f.before, "order-1", "A");
+    standby_make(&f);
+    f.after = store_at(&f, "standby");
+    assert_true(reaches(&f, first));
+    put_many(t, f.before, 10);
+    assert_true(reaches(&f, test_put(t, f.before, "order-1", "A")));
+
+    /* Positions that were rolled back: only the primary can know. */
+    (void)test_number(t->conn, "SELECT nextval('%s.positions')", t->schema);
+    assert_true(reaches(&f, test_put(t, f.before, "order-1", "A")));
+    /* A handle that is closed at once, as that of weir append. */
+    (void)test_number(t->conn, "SELECT nextval('%s.positions')", t->schema);
+    weir_store *brief = test_store(t);
+    const int64_t last = test_put(t, brief, "order-2", "A");
+    test_store_close(t, brief);
+    test_store_close(t, f.before);
+    assert_true(reaches(&f, last));
+    test_store_close(t, f.after);
+    server_remove("standby");
+}
+
+/* Up to the first gap a standby sees by itself that all is there. */
+static void C16_a_standby_reads_up_to_the_first_gap_by_itself(void **state)
+{
+    failover f = { .t = *state };
+    pg_test *t = f.t;
+    f.before = test_store(t);
+    (void)test_put(t, f.before, "order-1", "A");
+    standby_make(&f);
+    f.after = store_at(&f, "standby");
+    /* Whoever else would say how far it is final is kept from it. */
+    PGconn *holder = test_connect(t);
+    test_exec(holder, "BEGIN; SELECT position FROM %s.safe FOR UPDATE", t->schema);
+    put_many(t, f.before, 3);
+    const int64_t last = test_put(t, f.before, "order-1", "A");
+    assert_true(reaches(&f, last));
+    (void)test_number(t->conn, "SELECT nextval('%s.positions')", t->schema);
+    const int64_t beyond = test_put(t, f.before, "order-1", "A");
+    PGconn *standby = server_connect(t, "standby", "postgres");
+    assert_true(test_wait(standby, 60, "SELECT max(id) = %lld FROM %s.events", (long long)beyond,
+                          t->schema));
+    assert_true(reaches(&f, last));
+    test_exec(holder, "ROLLBACK");
+    assert_true(reaches(&f, beyond));
+    test_store_close(t, f.after);
+    server_remove("standby");
+}
+
 /* ---- claims of rows ---------------------------------------------------------------------- */
 
 static weir_tables *tables_at(failover *f, const char *url)
@@ -465,6 +534,8 @@ int main(int argc, char **argv)
         PG_TEST(C24_a_dump_that_is_restored_in_place_ends_every_lease),
         PG_TEST(C16_a_dump_that_is_restored_in_place_is_another_log),
         PG_TEST(C16_what_was_read_before_the_failover_is_not_routed_after_it),
+        PG_TEST(C16_a_standby_gets_what_a_primary_is_only_written_to),
+        PG_TEST(C16_a_standby_reads_up_to_the_first_gap_by_itself),
         PG_TEST(C40_a_lock_that_was_lost_with_the_log_is_lost_to_its_holder),
         PG_TEST(C40_a_run_that_was_lost_with_the_log_is_not_done_on_the_new_one),
         PG_TEST(C38_a_claim_that_was_lost_with_the_log_is_lost_to_its_holder),

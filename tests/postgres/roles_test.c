@@ -823,6 +823,68 @@ static void what_looks_like_damage_is_not_let_in(void **state)
     role_drop(t, conn, role);
 }
 
+/* What others read on a terminal, or have to hold in memory. */
+static void C01_holders_and_sizes_are_checked_by_the_database_as_well(void **state)
+{
+    pg_test *t = *state;
+    char role[ROLE_BYTES];
+    (void)test_put(t, test_store(t), "a", "A");
+    PGconn *conn = session_of(t, "operator", role); /* may do what a worker may */
+    static const char *const holders[] = { "E'h\x1b[2J'", "E'h\nx'", "repeat('h', 513)", "NULL" };
+    static const char *const calls[] = {
+        "SELECT lease('default', %s, 60000000, 2, 2, 0, '{}', '{}', true, 0)",
+        "SELECT turn('{}', '{}', '{}', '{}', '{}', '{}', 'default', %s, 60000000, 2, 2, 0, '{}', "
+        "'{}', true, 0)",
+        "SELECT router_lease(%s, 60000000, '{1}', '{0}')",
+        "SELECT worker_beat('w', %s, 1, '{}', '{}', '{}', false, 60000000, 60000000, 10, '{}')",
+        "SELECT lane_pause('default', true, %s)",
+    };
+    lease_of_x(t, conn);
+    for (size_t c = 0; c < sizeof calls / sizeof calls[0]; c++) {
+        for (size_t h = 0; h < sizeof holders / sizeof holders[0]; h++) {
+            char sql[512];
+            call_with_name(sql, sizeof sql, calls[c], holders[h]);
+            assert_refused(conn, "WR002", sql);
+        }
+    }
+    static const char *const sizes[] = {
+        "SELECT settle(1, 1, 0, '{}', '{}', '{}', '{}', '{}', '{}', '{}', true, 1, 1, "
+        "repeat('e', 4097), 0, 0, 0)",
+        "SELECT settle(1, 1, 0, '{}', '{}', '{}', '{}', '{}', '{}', '{}', true, 1, 1, NULL, 0, 0, "
+        "0)",
+        "SELECT settle(1, 1, 0, '{}', '{}', '{1}', '{1}', '{1}', ARRAY[repeat('e', 4097)], '{}', "
+        "false, 0, 0, '', 0, 0, 0)",
+        "SELECT settle(1, 1, 0, '{}', '{}', '{1}', '{1}', '{1}', '{NULL}', '{}', false, 0, 0, '', "
+        "0, 0, 0)",
+        "SELECT route('{1}', '{1}', '{0}', '{1}', '{}', '{}', '{}', '{}', '{}', '{}', '{}', '{}', "
+        "'{}', '{}', '{}', '{}', '{0}', '{1}', ARRAY[repeat('e', 4097)])",
+        "SELECT once_finish('k', 1, 0, 0, repeat('o', 1048577)::bytea)",
+        "SELECT once_finish('k', 1, 0, NULL, '')",
+        "SELECT once_finish('k', 1, 0, 0, NULL)",
+        "SELECT declare('q', NULL, '*', 0, repeat('x', 1025), 0, false, 0)",
+        "SELECT declare('q', NULL, '*', 0, E'x\n', 0, false, 0)",
+        "SELECT declare('q', NULL, '*', 0, NULL, 0, false, 0)",
+        "SELECT declare('q', NULL, '*', 0, 'x', 0, false, -1)",
+        "SELECT declare('q', NULL, '*', 0, 'x', 0, false, NULL)",
+        "SELECT worker_beat('w', 'h', -1, '{}', '{}', '{}', false, 60000000, 60000000, 10, '{}')",
+        "SELECT worker_beat('w', 'h', 1, '{}', '{}', '{}', false, 60000000, 60000000, 10, "
+        "repeat('m', 16385))",
+        "SELECT worker_beat('w', 'h', 1, '{}', '{}', '{}', false, 60000000, 60000000, 10, "
+        "E'{\n}')",
+    };
+    for (size_t i = 0; i < sizeof sizes / sizeof sizes[0]; i++) {
+        assert_refused(conn, "WR002", sizes[i]);
+    }
+    assert_int_equal(test_number(conn, "SELECT count(*) FROM parked"), 0);
+    assert_int_equal(test_number(conn, "SELECT count(*) FROM workers"), 0);
+    assert_int_equal(test_number(conn, "SELECT count(*) FROM reactions"), 1);
+    test_exec(conn, "SELECT lock_take(true, 'k', 'h', 60000000)");
+    test_exec(conn, "SELECT once_finish('k', fence, 0, 0, repeat('o', 1048576)::bytea) FROM locks");
+    test_exec(conn, "SELECT settle(1, 1, 0, '{}', '{}', '{1}', '{1}', '{1}', "
+                    "ARRAY[repeat('e', 4096)], '{}', true, 1, 1, repeat('e', 4096), 1, 1, 0)");
+    role_drop(t, conn, role);
+}
+
 static void lists_that_do_not_fit_together_are_refused(void **state)
 {
     pg_test *t = *state;
@@ -897,6 +959,7 @@ int main(int argc, char **argv)
         PG_TEST(C25_nothing_is_routed_beyond_the_end_of_the_log),
         PG_TEST(C24_what_no_fence_allows_is_not_moved),
         PG_TEST(what_looks_like_damage_is_not_let_in),
+        PG_TEST(C01_holders_and_sizes_are_checked_by_the_database_as_well),
         PG_TEST(lists_that_do_not_fit_together_are_refused),
         PG_TEST(a_worker_that_cannot_be_read_is_refused_and_hides_no_other),
     };

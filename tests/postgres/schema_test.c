@@ -9,6 +9,7 @@
 #include "store/postgres/postgres_private.h"
 
 #include <pthread.h>
+#include <signal.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -126,6 +127,84 @@ static void an_upgrade_that_fails_leaves_what_was_there(void **state)
     assert_int_equal(test_number(t->conn, "SELECT schema FROM \"%s\".store", t->schema), NEXT - 1);
     assert_string_equal(test_text(t->conn, "SELECT to_regclass('\"%s\".made_up')", t->schema), "");
     (void)test_put(t, test_store(t), "order-1", "Paid");
+}
+
+/* ---- an upgrade beside others --------------------------------------------------------------- */
+
+/* Somebody has read a table of the store and left the transaction open. */
+static PGconn *reader_open(pg_test *t)
+{
+    PGconn *reader = test_connect(t);
+    test_exec(reader, "SET application_name = 'report'; BEGIN; SELECT count(*) FROM \"%s\".streams",
+              t->schema);
+    return reader;
+}
+
+static pid_t upgrade_begin(pg_test *t, int64_t busy_us)
+{
+    const pid_t pid = fork();
+    assert_true(pid >= 0);
+    if (pid == 0) {
+        store_options o = test_options(t);
+        o.busy_us = busy_us;
+        o.application = "upgrade";
+        const weir_status status = try_open(t, &o, &schema_next);
+        const bool named = strstr(t->err.message, "application report") != NULL &&
+                           strstr(t->err.detail, "pg_terminate_backend") != NULL;
+        _exit(status == WEIR_OK ? 0 : status == WEIR_EBUSY && named ? 3 : 1);
+    }
+    return pid;
+}
+
+static int upgrade_end(pid_t pid)
+{
+    int status = -1;
+    assert_int_equal(waitpid(pid, &status, 0), pid);
+    return WIFEXITED(status) ? WEXITSTATUS(status) : -1;
+}
+
+/* It waits with nothing in hand but for moments: its own wait is no longer than that of others. */
+static void C18_an_upgrade_that_waits_for_a_reader_stops_no_append(void **state)
+{
+    pg_test *t = *state;
+    const int64_t second = 1000000, start_us = test_mono_us();
+    weir_store *s = test_store(t);
+    (void)test_put(t, s, "order-1", "Placed");
+    PGconn *reader = reader_open(t);
+    const pid_t pid = upgrade_begin(t, 5 * second);
+    while (test_mono_us() - start_us < 4 * second) {
+        const int64_t before_us = test_mono_us();
+        (void)test_put(t, s, "order-1", "Paid");
+        assert_true(test_mono_us() - before_us < 3 * second);
+        usleep(20000);
+    }
+    assert_int_equal(upgrade_end(pid), 3); /* it was given up, and said for whom */
+    assert_int_equal(test_number(t->conn, "SELECT schema FROM \"%s\".store", t->schema), NEXT - 1);
+
+    const pid_t again = upgrade_begin(t, 60 * second);
+    usleep(300000);
+    test_disconnect(t, reader);
+    assert_int_equal(upgrade_end(again), 0); /* it waited */
+    assert_int_equal(test_number(t->conn, "SELECT schema FROM \"%s\".store", t->schema), NEXT);
+    (void)test_put(t, test_store(t), "order-1", "Paid");
+}
+
+static void C18_an_upgrade_that_is_killed_lets_go(void **state)
+{
+    pg_test *t = *state;
+    weir_store *s = test_store(t);
+    (void)test_put(t, s, "order-1", "Placed");
+    (void)reader_open(t);
+    const pid_t pid = upgrade_begin(t, 60 * INT64_C(1000000));
+    assert_true(test_wait(t->conn, 30,
+                          "SELECT count(*) > 0 FROM pg_stat_activity WHERE application_name = "
+                          "'upgrade' AND wait_event_type = 'Lock'"));
+    assert_int_equal(kill(pid, SIGKILL), 0);
+    (void)upgrade_end(pid);
+    assert_true(test_wait(t->conn, 10,
+                          "SELECT count(*) = 0 FROM pg_stat_activity WHERE application_name = "
+                          "'upgrade'"));
+    (void)test_put(t, s, "order-1", "Paid");
 }
 
 static void a_missing_store_is_not_found_and_nothing_is_made(void **state)
@@ -826,6 +905,8 @@ int main(int argc, char **argv)
         PG_TEST(sixteen_processes_at_once_create_one_store),
         PG_TEST(sixteen_processes_at_once_upgrade_once),
         PG_TEST(an_upgrade_that_fails_leaves_what_was_there),
+        PG_TEST(C18_an_upgrade_that_waits_for_a_reader_stops_no_append),
+        PG_TEST(C18_an_upgrade_that_is_killed_lets_go),
         PG_TEST(a_missing_store_is_not_found_and_nothing_is_made),
         PG_TEST(a_newer_store_is_used_while_it_says_so),
         PG_TEST(an_older_store_is_not_read_before_it_is_upgraded),

@@ -453,6 +453,33 @@ static void own_sql_that_ends_its_transaction_is_refused(void **state)
     TEST_OK(t, settle_own(t, &w, w.lease.fence, &rescued));
 }
 
+/* Where its names are looked for is the role's affair, and what it sets ends with it: our statements
+ * look in pg_catalog alone, in the same session. */
+static void C56_own_sql_has_the_path_of_the_role_and_ours_is_kept(void **state)
+{
+    pg_test *t = *state;
+    char sql[512];
+    own_sql own = { .sql = sql };
+    (void)snprintf(sql, sizeof sql, "-csearch_path=%s,pg_catalog", t->schema);
+    setenv("PGOPTIONS", sql, 1);
+    const work w = give_work(t, "t");
+    unsetenv("PGOPTIONS");
+    store_positions positions;
+    test_exec(t->conn, "CREATE TABLE %s.mine (x text)", t->schema);
+    test_exec(t->conn,
+              "CREATE FUNCTION %s.pg_is_in_recovery() RETURNS boolean LANGUAGE plpgsql AS "
+              "'BEGIN RAISE EXCEPTION ''a decoy was met''; END'",
+              t->schema);
+    (void)snprintf(sql, sizeof sql,
+                   "INSERT INTO mine SELECT current_setting('search_path');"
+                   "SET SESSION search_path = %s, pg_catalog, public",
+                   t->schema);
+    TEST_OK(t, settle_own(t, &w, w.lease.fence, &own));
+    TEST_OK(t, w.s->ops->positions(w.s, &positions, &t->err));
+    assert_int_equal(look(t, "SELECT count(*) FROM %s.mine WHERE x LIKE '%%,pg_catalog'"), 1);
+    assert_int_equal(look(t, "SELECT count(*) FROM %s.mine"), 1);
+}
+
 /* A constraint that is judged at the commit: what it refuses has not happened. */
 static void a_commit_that_is_refused_undoes_the_settle(void **state)
 {
@@ -728,6 +755,7 @@ int main(int argc, char **argv)
         PG_TEST(a_stale_fence_writes_nothing_on_any_verb),
         PG_TEST(own_sql_is_atomic_with_the_watermark),
         PG_TEST(own_sql_that_ends_its_transaction_is_refused),
+        PG_TEST(C56_own_sql_has_the_path_of_the_role_and_ours_is_kept),
         PG_TEST(a_commit_that_is_refused_undoes_the_settle),
         PG_TEST(a_connection_that_dies_before_the_commit_is_no_unknown_outcome),
         PG_TEST(a_connection_that_died_while_idle_is_not_used_for_own_sql),

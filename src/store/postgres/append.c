@@ -635,6 +635,10 @@ static weir_status group_wait(group *g, weir_error *err)
             g->held = waited;
             return group_give_up(g, err);
         }
+        if (status == WEIR_EBUSY && ran_into_locks(err) && pg_mono_us() < g->until_us) {
+            weir__clock_pause(LOOK_AGAIN_US_MAX); /* of a whole table: an upgrade has it for a moment */
+            continue;
+        }
         if (status != WEIR_OK || !g->ended) {
             return status;
         }

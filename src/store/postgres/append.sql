@@ -19,4 +19,4 @@ SELECT append_index, stream_index, status, replayed, first_version, last_version
        other
   FROM weir.append_any($1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $11, $12, $13, $14, $15, $16, $17,
                        $18, $19)
- WHERE current_setting('transaction_isolation') = 'read committed';
+ WHERE pg_catalog.current_setting('transaction_isolation') OPERATOR(pg_catalog.=) 'read committed';

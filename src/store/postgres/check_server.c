@@ -65,8 +65,8 @@ static weir_status look_at_facts(const survey *v, bool *standbys, weir_error *er
     if (weir__pg_bool(result, 0, 0)) {
         tell(
             v, false, "standby",
-            "this server is a standby: it is read up to the position that the primary last called "
-            "safe, and nothing can be appended here",
+            "this server is a standby: it is read up to the first gap in the positions after the one "
+            "that the primary last called safe, and nothing can be appended here",
             "Name all hosts in the URL, with target_session_attrs=read-write for those who write.");
     }
     if (!weir__pg_bool(result, 0, 1)) {
@@ -257,6 +257,34 @@ static weir_status look_at_tables(const survey *v, weir_error *err)
     return WEIR_OK;
 }
 
+/* Functions and operators that others may put in the way of SQL. Weir's own does not look there,
+ * except where a pooler hands every transaction to another session. */
+static weir_status look_at_path(const survey *v, bool pooled, weir_error *err)
+{
+    PGresult *result = NULL;
+    const weir_status status = ask(v, sql_server_path, NULL, &result, err);
+    if (status != WEIR_OK) {
+        return status;
+    }
+    for (int i = 0; i < pq.PQntuples(result); i++) {
+        char text[512], advice[512];
+        const weir_str who = weir__pg_text(result, i, 0), place = weir__pg_text(result, i, 1);
+        const weir_str cure = weir__pg_text(result, i, 2);
+        (void)snprintf(text, sizeof text,
+                       "%.*s can create functions and operators in schema %.*s, which this role's "
+                       "search_path names: SQL%s can call them, with the rights of this role",
+                       (int)who.len, who.ptr, (int)place.len, place.ptr,
+                       pooled ? ", also Weir's own through a pooler," : " of your own");
+        (void)snprintf(advice, sizeof advice, "%.*s%s", (int)cure.len, cure.ptr,
+                       pooled ? "; or, for the role that uses the pooler, ALTER ROLE ... SET "
+                                "search_path = pg_catalog"
+                              : "");
+        tell(v, pooled, "path", text, advice);
+    }
+    pq.PQclear(result);
+    return WEIR_OK;
+}
+
 /* Who is in between, and do notifications arrive? Listening is the only way to know. */
 static weir_status look_at_connection(const survey *v, weir_error *err)
 {
@@ -273,6 +301,10 @@ static weir_status look_at_connection(const survey *v, weir_error *err)
              "there is a pooler in transaction mode between here and the server: statements are "
              "prepared only if the URL says prepare=on",
              "With PgBouncer from 1.21 and max_prepared_statements, add prepare=on to the URL.");
+    }
+    status = look_at_path(v, pooled, err);
+    if (status != WEIR_OK) {
+        return status;
     }
     status = weir__pg_watch_open(&v->s->base, &watch, err);
     if (status != WEIR_OK) {

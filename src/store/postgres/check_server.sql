@@ -65,6 +65,38 @@ GROUP BY r.grantee, r.place
 ORDER BY 1, 3
 LIMIT 100;
 
+-- name: server_path
+-- Who else may create something in a schema of the path that the role has by itself, superusers apart.
+-- Rows: which role, which schema, what takes the right away.
+WITH chosen AS MATERIALIZED (
+    SELECT set_config('search_path', s.reset_val, true) AS path
+    FROM pg_catalog.pg_settings AS s
+    WHERE s.name = 'search_path'
+), rights AS (
+    SELECT n.nspname, a.grantee
+    FROM chosen
+    -- Only after the path was set: it is set by what stands before THEN.
+    CROSS JOIN LATERAL unnest(CASE WHEN chosen.path IS NOT NULL THEN current_schemas(false) END)
+        AS p (name)
+    JOIN pg_catalog.pg_namespace AS n ON n.nspname = p.name
+    CROSS JOIN LATERAL aclexplode(n.nspacl) AS a
+    WHERE a.privilege_type = 'CREATE' AND a.grantee <> n.nspowner
+        AND a.grantee <> (SELECT r.oid FROM pg_catalog.pg_roles AS r WHERE r.rolname = current_user)
+        AND NOT EXISTS (
+            SELECT FROM pg_catalog.pg_roles AS r WHERE r.oid = a.grantee AND r.rolsuper
+        )
+)
+SELECT DISTINCT
+    w.who,
+    quote_ident(r.nspname),
+    format('REVOKE CREATE ON SCHEMA %I FROM %s', r.nspname, w.who)
+FROM rights AS r
+CROSS JOIN LATERAL (
+    SELECT CASE r.grantee WHEN 0 THEN 'PUBLIC' ELSE quote_ident(pg_get_userbyid(r.grantee)) END
+) AS w (who)
+ORDER BY 2, 1
+LIMIT 100;
+
 -- name: server_facts
 -- A standby; may this role see what others do; how many standbys are attached.
 SELECT

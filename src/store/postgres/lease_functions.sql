@@ -49,6 +49,7 @@ DECLARE
     this_log bigint;
 BEGIN
     PERFORM weir.commit_durably();
+    {check_holder}
     IF wanted <= 0 OR EXISTS (SELECT FROM weir.lanes AS l WHERE l.lane = of_lane AND l.paused) THEN
         RETURN;
     END IF;

@@ -107,6 +107,10 @@ RETURNS boolean
 AS $$
 BEGIN
     PERFORM weir.commit_durably();
+    IF (octet_length(its_output) <= {output_bytes} AND its_exit_status IS NOT NULL) IS NOT TRUE THEN
+        RAISE EXCEPTION 'a run ends with a status and 0 to % bytes of output', {output_bytes}
+            USING ERRCODE = {error_invalid};
+    END IF;
     UPDATE weir.locks AS k
        SET state = CASE its_exit_status WHEN 0 THEN {lock_done} ELSE {lock_failed} END, exit_status = its_exit_status,
            ended = weir.clock_us(), output = its_output

@@ -338,6 +338,7 @@ AS $$
 BEGIN
     PERFORM weir.commit_durably();
     PERFORM weir.check_names('lane', ARRAY[the_lane], true);
+    PERFORM weir.check_names('name', array_remove(ARRAY[who], ''), true);
     IF pause THEN
         INSERT INTO weir.lanes AS l (lane, paused, paused_by)
         VALUES (the_lane, true, who)

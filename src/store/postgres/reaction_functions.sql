@@ -113,6 +113,13 @@ BEGIN
         RAISE EXCEPTION 'rule % of reaction "%" is none', given_rule, its_name
             USING ERRCODE = {error_invalid};
     END IF;
+    IF (octet_length(given_text) <= {rule_text_bytes} AND given_attempts >= 0
+        AND given_text COLLATE "C" !~ '[\u0001-\u001f\u007f-\u009f]') IS NOT TRUE THEN
+        RAISE EXCEPTION 'the target or the attempts of reaction "%" cannot be kept', its_name
+            USING ERRCODE = {error_invalid},
+                  HINT = 'A target has 0 to 1,024 bytes without control characters; attempts are '
+                         'not negative.';
+    END IF;
     PERFORM weir.source_matches(given_source, ''); -- raises if it is a pattern that cannot be
     IF given_names IS NOT NULL THEN
         SELECT coalesce(array_agg(n.name ORDER BY n.name COLLATE "C"), '{}')
@@ -206,6 +213,7 @@ DECLARE
     ours boolean;
 BEGIN
     PERFORM weir.commit_durably();
+    {check_holder}
     PERFORM FROM weir.reactions AS l WHERE l.id = ANY (reaction_ids) ORDER BY l.id
         FOR NO KEY UPDATE;
     started := weir.clock_us();

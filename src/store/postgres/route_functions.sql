@@ -201,6 +201,7 @@ BEGIN
     END IF;
 
     IF cardinality(park_steps) > 0 THEN
+        PERFORM weir.check_errors(park_errors);
         -- One that is parked already is parked anew; its id stays.
         WITH parks AS MATERIALIZED (
             SELECT step_reactions[u.step + 1] AS reaction, u.event, min(u.place) AS place,

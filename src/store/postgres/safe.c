@@ -12,7 +12,8 @@
  *   (3) All that is remembered (safe, the gap, its holders) is of one server. Every answer says
  *       which server gave it; another one is first asked whether its log is the same as far as it
  *       was seen, and then everything but `safe` starts again.
- *   (4) On a standby the rule is not run: it has no locks to look at. `safe` is the hint there.
+ *   (4) On a standby the rule is not run: it has no locks to look at. `safe` is the hint there, and
+ *       what follows it without a gap.
  *
  * THREADS  One thread at a time runs the rule (`running`) and owns what is not guarded by `mu`.
  * Others wait for it, and take the answer if it began after they asked: then it has seen what they

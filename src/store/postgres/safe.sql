@@ -16,7 +16,7 @@
 -- $1 is what the client knows to be safe. Positions at and below it are not looked at again; the
 -- hint of another process may be further. run: where the positions end that follow each other
 -- without a gap. The rest describes the event at run (or at safe): see safe_verify. On a standby
--- nobody can look who holds what, so there the hint is all there is.
+-- nobody can look who holds what, so there the log ends at the first gap after the hint (top is run).
 -- A caller that reads what follows $2 (NULL: it does not) is given that as well, in a row for each
 -- event, if it ends here: if there are no more than 200 positions up to run. All of them are final: what is not
 -- above safe is, and the rest are all there.
@@ -25,12 +25,12 @@
 -- name: safe_read
 WITH start AS MATERIALIZED (
     SELECT greatest($1::bigint, coalesce((SELECT position FROM weir.safe), 0)) AS safe,
-           coalesce((SELECT max(id) FROM weir.events), 0) AS head
+           coalesce((SELECT max(id) FROM weir.events), 0) AS head,
+           pg_is_in_recovery() AS is_standby
 ), slice AS (
     SELECT i.id, row_number() OVER (ORDER BY i.id) AS n
       FROM (SELECT id FROM weir.events
              WHERE id > (SELECT safe FROM start) AND id <= (SELECT head FROM start)
-               AND (SELECT NOT pg_is_in_recovery())
              ORDER BY id LIMIT 10000) AS i
 ), found AS MATERIALIZED (
     SELECT count(*) AS count, max(id) AS top,
@@ -43,8 +43,8 @@ SELECT weir.server() AS server,
        start.head,
        start.safe,
        coalesce(found.run, start.safe) AS run,
-       coalesce(found.top, start.safe) AS top,
-       found.count,
+       coalesce(CASE WHEN start.is_standby THEN found.run ELSE found.top END, start.safe) AS top,
+       CASE WHEN start.is_standby THEN coalesce(found.run - start.safe, 0) ELSE found.count END,
        e.version, e.created, hashtextextended(e.stream, 0) AS stream,
        n.id AS next_id, n.version AS next_version, n.created AS next_created,
        n.stream AS next_stream, n.name AS next_name
@@ -100,6 +100,12 @@ SELECT weir.server() AS server,
 
 -- name: safe_hint
 SELECT weir.safe_prove($1);
+
+-- The same up to the last event, by those who write (wake.c); nothing is locked when it is there.
+-- name: safe_hint_head
+SELECT CASE WHEN s.position < e.head THEN weir.safe_prove(e.head) ELSE s.position END, e.head
+  FROM weir.safe AS s
+ CROSS JOIN (SELECT coalesce(max(x.id), 0) AS head FROM weir.events AS x) AS e;
 
 -- Who keeps `safe` back, oldest first. What the role may not see of others is NULL. A prepared
 -- transaction is found by its number, which it has locked like everything else.

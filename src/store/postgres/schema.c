@@ -45,6 +45,10 @@ _Static_assert(SQL_VERB_UNBLOCK == STORE_UNBLOCK && SQL_VERB_PRIORITIZE == STORE
 _Static_assert(SQL_LOCK_HELD == STORE_ONCE_RUNNING && SQL_LOCK_DONE == STORE_ONCE_DONE &&
                    SQL_LOCK_FAILED == STORE_ONCE_FAILED,
                "the states of words.sql");
+_Static_assert(SQL_ERROR_TEXT_BYTES == STORE_ERROR_TEXT_BYTES_MAX &&
+                   SQL_OUTPUT_BYTES == STORE_ONCE_OUTPUT_BYTES_MAX &&
+                   SQL_METRICS_BYTES == STORE_METRICS_BYTES_MAX,
+               "the sizes of words.sql");
 _Static_assert(SQL_STATUS_NOTFOUND == WEIR_ENOTFOUND && SQL_STATUS_LOST == WEIR_ELOST,
                "the statuses of words.sql");
 
@@ -209,7 +213,9 @@ bool weir__pg_schema_model(weir_buffer *sql)
 static bool script(const pg_store *s, const pg_schema *schema, const found_store *found,
                    weir_buffer *sql)
 {
-    return (found->schema || add_line(s, sql, sql_schema_make)) && script_in(s, schema, found, sql);
+    return (found->schema || add_line(s, sql, sql_schema_make)) &&
+           (!found->there || add_line(s, sql, sql_schema_tables)) &&
+           script_in(s, schema, found, sql);
 }
 
 /* A table of the right name without the right columns. */
@@ -301,9 +307,31 @@ static weir_status change_locked(pg_store *s, const pg_schema *schema, pg_conn *
     return status;
 }
 
+/* Somebody has a table of the store and does not let go: says who. */
+static void name_blocker(pg_store *s, pg_conn *conn, weir_error *err)
+{
+    PGresult *result = NULL;
+    if (weir__pg_run_text(conn, sql_schema_blocker, NULL, s->answer_us, &result, NULL) == WEIR_OK &&
+        pq.PQntuples(result) == 1) {
+        char since[WEIR_TIME_TEXT_BYTES] = "an unknown time";
+        const weir_str who = weir__pg_text(result, 0, 0), cure = weir__pg_text(result, 0, 2);
+        if (!weir__pg_null(result, 0, 1)) {
+            weir__time_to_text(weir__pg_time_us(result, 0, 1), since);
+        }
+        (void)weir__fail(err, WEIR_EBUSY, "%.*s has used its tables since %s and has not ended",
+                         (int)who.len, who.ptr, since);
+        weir__error_detail(err,
+                           "Nothing was changed. End that transaction (%.*s), or give the upgrade "
+                           "more time: add busy=5m to the store URL.",
+                           (int)cure.len, cure.ptr);
+        weir__error_store_code(err, "55P03");
+    }
+    pq.PQclear(result);
+}
+
 static weir_status change(pg_store *s, const pg_schema *schema, pg_conn *conn, weir_error *err)
 {
-    weir_status status = weir__pg_run_script(conn, "BEGIN", s->answer_us, err);
+    weir_status status = weir__pg_run_script(conn, sql_schema_begin, s->answer_us, err);
     if (status == WEIR_OK) {
         status = lock(s, conn, err);
     }
@@ -314,8 +342,12 @@ static weir_status change(pg_store *s, const pg_schema *schema, pg_conn *conn, w
         return weir__pg_run_script(conn, "COMMIT", PG_ANSWER_US_LONG, err);
     }
     const bool no_right = strcmp(conn->sqlstate, "42501") == 0;
+    const bool held = strcmp(conn->sqlstate, "55P03") == 0;
     if (conn->raw != NULL) {
         (void)weir__pg_run_script(conn, "ROLLBACK", s->answer_us, NULL);
+    }
+    if (held && conn->raw != NULL) {
+        name_blocker(s, conn, err);
     }
     (void)weir__wrap(err, status, "could not create or upgrade the store in schema %s", s->schema);
     if (no_right) {
@@ -414,7 +446,7 @@ weir_status weir__pg_schema_plan(pg_store *s, const pg_schema *schema, pg_conn *
     if (status != WEIR_OK || up_to_date(&found, schema)) {
         return status;
     }
-    const bool ok = weir__buffer_add_text(sql, "BEGIN;\n") && script(s, schema, &found, sql) &&
+    const bool ok = weir__buffer_add_text(sql, sql_schema_begin) && script(s, schema, &found, sql) &&
                     weir__buffer_add_text(sql, "COMMIT;\n");
     return ok ? WEIR_OK : weir__fail(err, WEIR_ENOMEM, "could not allocate the schema");
 }

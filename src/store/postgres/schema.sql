@@ -178,5 +178,47 @@ INSERT INTO weir.store (schema, client_least, epoch, number, created)
 VALUES (1, 1, gen_random_uuid()::text, (random() * 2147483646)::integer, weir.clock());
 INSERT INTO weir.safe (position) VALUES (0);
 
+-- Whoever runs the SQL of weir init --plan has a path of his own; and a client that is gone is not
+-- worked for.
+-- name: schema_begin
+BEGIN;
+SET LOCAL search_path = pg_catalog, pg_temp;
+SET LOCAL client_connection_check_interval = '1s';
+
+-- All tables of a store that is upgraded, before the first is changed: whoever has one of them, if
+-- only by an open transaction that has read it, would be waited for with the others in hand, and
+-- everybody would wait with us. Nobody waits for longer than this; then all is let go and begun again.
+-- name: schema_tables
+SET LOCAL lock_timeout = '500ms';
+DO $do$
+BEGIN
+    EXECUTE (SELECT format('LOCK TABLE %s IN ACCESS EXCLUSIVE MODE',
+                           string_agg(c.oid::regclass::text, ', ' ORDER BY c.relname))
+               FROM pg_class AS s
+               JOIN pg_class AS c
+                 ON c.relnamespace = s.relnamespace AND c.relowner = s.relowner AND c.relkind = 'r'
+              WHERE s.oid = 'weir.store'::regclass);
+END
+$do$;
+
+-- Who has had one of them for the longest time, since when, and what ends it.
+-- name: schema_blocker
+SELECT CASE WHEN l.pid IS NULL THEN 'a prepared transaction'
+            ELSE format('process %s (%s)', l.pid, concat_ws(', ',
+                     'application ' || nullif(a.application_name, ''), 'user ' || a.usename,
+                     a.state)) END,
+       a.xact_start,
+       CASE WHEN l.pid IS NULL THEN 'see pg_prepared_xacts'
+            ELSE format('SELECT pg_terminate_backend(%s)', l.pid) END
+  FROM pg_class AS s
+  JOIN pg_class AS c ON c.relnamespace = s.relnamespace AND c.relowner = s.relowner
+  JOIN pg_locks AS l
+    ON l.locktype = 'relation' AND l.relation = c.oid AND l.granted
+   AND l.database = (SELECT d.oid FROM pg_database AS d WHERE d.datname = current_database())
+  LEFT JOIN pg_stat_activity AS a ON a.pid = l.pid
+ WHERE s.oid = 'weir.store'::regclass AND l.pid IS DISTINCT FROM pg_backend_pid()
+ ORDER BY a.xact_start NULLS LAST
+ LIMIT 1;
+
 -- name: schema_lock
 SELECT pg_advisory_xact_lock(1465207122, hashtext($1));

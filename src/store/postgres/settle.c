@@ -268,7 +268,6 @@ static int64_t answer_us(const settling *x)
 static weir_status settle_in(settling *x, pg_conn *conn, const char *sql, PGresult **result,
                              weir_error *err)
 {
-    PGresult *none = NULL;
     weir_status status = weir__pg_run_script(conn, sql_settle_begin, x->s->answer_us, err);
     if (status != WEIR_OK) {
         return not_committed(conn, status, err);
@@ -284,9 +283,11 @@ static weir_status settle_in(settling *x, pg_conn *conn, const char *sql, PGresu
     if (!same_transaction(*result, x->settle)) {
         return ended(err);
     }
-    status = weir__pg_run_text(conn, sql_settle_commit, NULL, 0, &none, err);
-    pq.PQclear(none);
-    return status;
+    /* Its SQL may have set the path for the session, which is to have ours again; unless it is a
+     * pooler's. */
+    return weir__pg_run_script(
+        conn, conn->server.pooled ? sql_settle_commit_pooled : sql_settle_commit, x->s->answer_us,
+        err);
 }
 
 /* A connection of its own, which is closed when it is given back in a transaction. */

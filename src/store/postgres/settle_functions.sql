@@ -54,6 +54,18 @@ LANGUAGE sql VOLATILE AS $$
     SELECT coalesce(max(e.id), 0) FROM weir.events AS e
 $$;
 
+-- Refuses what is too long to be kept as the text of an error.
+CREATE OR REPLACE FUNCTION weir.check_errors(texts text[]) RETURNS void
+LANGUAGE plpgsql IMMUTABLE AS $$
+BEGIN
+    IF EXISTS (SELECT FROM unnest(texts) AS u (error)
+                WHERE (octet_length(u.error) <= {error_text_bytes}) IS NOT TRUE) THEN
+        RAISE EXCEPTION 'the text of an error has 0 to % bytes', {error_text_bytes}
+            USING ERRCODE = {error_invalid};
+    END IF;
+END
+$$;
+
 -- Sets events aside for reactions of a target whose row the caller has locked. One that is parked
 -- already is parked anew, no longer sent back, and keeps its id.
 CREATE OR REPLACE FUNCTION weir.park(
@@ -64,6 +76,7 @@ LANGUAGE plpgsql VOLATILE
 {by_index}
 AS $$
 BEGIN
+    PERFORM weir.check_errors(the_errors);
     FOR i IN 1 .. cardinality(the_targets) LOOP
         -- Not an upsert: that would use up an id for every event that is parked again.
         UPDATE weir.parked AS p
@@ -160,6 +173,9 @@ BEGIN
         AND weir.is_list(park_attempts, cardinality(park_reactions))
         AND weir.is_list(park_errors, cardinality(park_reactions))) IS NOT TRUE THEN
         PERFORM weir.no_lists('the lists of a settle', 'WR002');
+    END IF;
+    IF fails THEN
+        PERFORM weir.check_errors(ARRAY[failure_error]);
     END IF;
 
     SELECT coalesce(w.reaction, 0) INTO missing -- NULL must not hide one that comes after it

@@ -87,8 +87,9 @@ typedef struct opening {
 } opening;
 typedef weir_status (*opening_fn)(pg_store *s, pg_conn *conn, opening *o, weir_error *err);
 
-/* A server that is away or just starting is waited for, as by every call. What a connection that
- * was cut left undone is begun again: it looks before it changes anything. */
+/* A server that is away or just starting is waited for, as by every call, and so is whoever keeps a
+ * store from being upgraded. What a connection that was cut left undone is begun again: it looks
+ * before it changes anything. */
 static weir_status opening_run(pg_store *s, opening_fn fn, opening *o, weir_error *err)
 {
     const int64_t deadline_us = pg_mono_us() + s->options.busy_us;
@@ -101,7 +102,10 @@ static weir_status opening_run(pg_store *s, opening_fn fn, opening *o, weir_erro
         status = fn(s, conn, o, err);
         weir__pg_give(conn);
         const int64_t pause_us = weir__pg_pause_us(attempt, deadline_us);
-        if ((status != WEIR_EUNAVAILABLE && status != WEIR_EUNKNOWN) || pause_us == 0) {
+        const bool passes = status == WEIR_EUNAVAILABLE || status == WEIR_EUNKNOWN ||
+                            (status == WEIR_EBUSY && err != NULL &&
+                             strcmp(err->store_code, "55P03") == 0);
+        if (!passes || pause_us == 0) {
             return status;
         }
         weir__clock_pause(pause_us);

@@ -1,7 +1,7 @@
 -- store.sql - the store's time, and whether there is a store.
 
 -- name: connection_test_clock
-SELECT set_config('weir_test.clock', $1, false);
+SELECT pg_catalog.set_config('weir_test.clock', $1, false);
 
 -- name: store_now
 SELECT weir.clock_us();

@@ -18,6 +18,9 @@
  *       second: a store without notifications is slow, not stuck. When it becomes READY they are
  *       woken once, for what was missed.
  *   (4) Closing sends what is unsent, for CLOSE_US at most.
+ *   (5) Who writes also asks the database to note how far the log is final (weir.safe), which a
+ *       standby goes by: HINT_US after the last time at the earliest, and when it closes. The
+ *       database proves it. Never before a commit is answered.
  *
  * WHO SENDS  The listener, where there is one. A process that only writes has none, and needs none:
  * there the notification goes over a connection of the pool that is idle at the moment, so that
@@ -31,6 +34,7 @@
 #include "base/error.h"
 #include "base/random.h"
 #include "store/postgres/listener_sql.h"
+#include "store/postgres/safe_sql.h"
 
 #include <errno.h>
 #include <poll.h>
@@ -47,6 +51,8 @@
 #define POLL_US      INT64_C(1000000)  /* +- a quarter */
 #define DEAF_US      INT64_C(30000000) /* +- a quarter: the way to the server may become another */
 #define CLOSE_US     INT64_C(1000000)
+#define HINT_US      INT64_C(200000)
+#define HINT_US_MAX  INT64_C(10000000)
 #define WAIT_US_MAX  INT64_C(3600000000) /* longer is for ever */
 #define OPEN_WAIT_US INT64_C(2000000)
 #define MODE_WAIT_US INT64_C(3000000) /* longer than a listener's test */
@@ -194,6 +200,45 @@ static void send_if_due(pg_wake *w, int64_t now_us)
     w->next_notify_us = pg_mono_us() + (sent ? notify_pause_us(w) : RETRY_US);
 }
 
+static int64_t sooner(int64_t a, int64_t b)
+{
+    return a < b ? a : b;
+}
+
+/* Asks once how far the log is final. A transaction that is open may keep it back for long: it is
+ * asked less and less often. */
+static void hint_ask(pg_wake *w)
+{
+    PGresult *result = NULL;
+    pg_conn *conn = weir__pg_take_idle(w->store);
+    w->next_hint_us = pg_mono_us() + HINT_US;
+    if (conn == NULL) {
+        return;
+    }
+    const bool fresh = atomic_exchange(&w->unhinted, false);
+    const pg_call call = { .sql = sql_safe_hint_head, .answer_us = ANSWER_US };
+    const weir_status status = weir__pg_run(conn, &call, &result, NULL);
+    weir__pg_give(conn);
+    if (fresh) {
+        w->hint_pause_us = HINT_US;
+    }
+    if (status == WEIR_OK && pq.PQntuples(result) == 1) {
+        const int64_t to = fresh ? weir__pg_i64(result, 0, 1) : w->hint_to;
+        w->hint_to = weir__pg_i64_or(result, 0, 0, 0) < to ? to : 0;
+    } else {
+        w->hint_to = 0; /* the next commit asks again */
+        w->hint_pause_us = HINT_US_MAX;
+    }
+    w->next_hint_us = pg_mono_us() + w->hint_pause_us;
+    w->hint_pause_us = sooner(2 * w->hint_pause_us, HINT_US_MAX);
+    pq.PQclear(result);
+}
+
+static bool hint_wanted(pg_wake *w)
+{
+    return w->hint_to > 0 || atomic_load(&w->unhinted);
+}
+
 static void poll_if_due(pg_wake *w, int64_t now_us)
 {
     if (w->listener.state == LISTENER_READY) {
@@ -208,13 +253,8 @@ static void poll_if_due(pg_wake *w, int64_t now_us)
     }
 }
 
-static int64_t sooner(int64_t a, int64_t b)
-{
-    return a < b ? a : b;
-}
-
 /* When there is something to do, if nothing comes before. */
-static int64_t next_due(const pg_wake *w, bool listen)
+static int64_t next_due(pg_wake *w, bool listen)
 {
     int64_t due_us = w->listener.due_us;
     if (listen && w->listener.state == LISTENER_DOWN) {
@@ -225,6 +265,9 @@ static int64_t next_due(const pg_wake *w, bool listen)
     }
     if (atomic_load(&w->unsent) && !w->listener.asking) {
         due_us = sooner(due_us, w->next_notify_us);
+    }
+    if (hint_wanted(w)) {
+        due_us = sooner(due_us, w->next_hint_us);
     }
     return due_us;
 }
@@ -272,10 +315,16 @@ static void *wake_main(void *arg)
             poll_if_due(w, now_us);
         }
         send_if_due(w, now_us);
+        if (hint_wanted(w) && now_us >= w->next_hint_us) {
+            hint_ask(w);
+        }
         if (stopping && (now_us >= end_us || !(atomic_load(&w->unsent) || w->listener.notifying))) {
             break;
         }
         wait_and_step(w, sooner(next_due(w, listen && !stopping), end_us));
+    }
+    if (hint_wanted(w) && pg_mono_us() < end_us) {
+        hint_ask(w);
     }
     weir__pg_listener_close(&w->listener);
     return NULL;
@@ -361,6 +410,7 @@ void weir__pg_wake(pg_store *s)
         return;
     }
     watches_wake(w);
+    atomic_store(&w->unhinted, true);
     if (!atomic_exchange(&w->unsent, true)) {
         weir__lock(&w->mu);
         run_locked(w);

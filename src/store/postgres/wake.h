@@ -14,6 +14,7 @@ struct pg_wake {
     _Atomic bool unsent; /* something was committed that nobody else was told of yet */
     _Atomic int64_t written;  /* events of this handle so far */
     _Atomic int64_t position; /* of the last of them, or of one shortly before it */
+    _Atomic bool unhinted;    /* and nobody was asked since how far the log is final */
 
     weir_mutex mu;
     weir_cond settled; /* `mode` has changed */
@@ -33,6 +34,8 @@ struct pg_wake {
     int64_t next_notify_us;              /* not before */
     int64_t told_written, told_position; /* as they were when we notified last */
     int64_t next_poll_us;                /* while notifications do not arrive */
+    int64_t hint_to;                     /* weir.safe is to get there; 0: it is */
+    int64_t next_hint_us, hint_pause_us; /* not before; how long after one that did not get there */
 };
 
 #endif

@@ -19,6 +19,11 @@
 -- constant: lock_done 2
 -- constant: lock_failed 3
 
+-- constant: error_text_bytes 4096
+-- constant: output_bytes 1048576
+-- constant: metrics_bytes 16384
+-- constant: rule_text_bytes 1024
+
 -- constant: status_notfound -6
 -- constant: status_lost -11
 
@@ -34,6 +39,12 @@
 LANGUAGE plpgsql VOLATILE SECURITY DEFINER
 SET search_path = pg_catalog, pg_temp
 SET lock_timeout = '5s'
+
+-- Who holds something, for people to read: shown on terminals and written to logs.
+-- fragment: check_holder
+IF (by_holder = '' OR weir.is_text(by_holder)) IS NOT TRUE THEN
+    PERFORM weir.check_names('holder', ARRAY[by_holder], true);
+END IF;
 
 -- How a function's statements are planned: once for a session, perhaps on empty tables, so that every
 -- row is found by an index and nothing is read from end to end.

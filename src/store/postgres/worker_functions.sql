@@ -22,6 +22,8 @@ BEGIN
     IF num_nulls(its_host, its_pid, its_lanes, its_reactions, its_numbers, is_draining, lease_us,
                  kept_us, forget_max, its_metrics) > 0
        OR lease_us < -1 OR kept_us < 0 OR forget_max < 0 -- -1: it has ended
+       OR its_pid < 0 OR NOT (its_host = '' OR weir.is_text(its_host))
+       OR octet_length(its_metrics) > {metrics_bytes} OR strpos(its_metrics, chr(10)) > 0
        OR cardinality(its_reactions) <> cardinality(its_numbers)
        OR array_ndims(its_reactions) > 1 OR array_ndims(its_numbers) > 1
        OR array_ndims(its_lanes) > 1
@@ -29,8 +31,8 @@ BEGIN
        OR array_position(its_numbers, NULL) IS NOT NULL THEN
         RAISE EXCEPTION 'worker "%" says what cannot be kept', its_name
             USING ERRCODE = {error_invalid},
-                  HINT = 'Nothing of it may be null, no time is negative, and each reaction has '
-                         'one number.';
+                  HINT = 'Nothing of it may be null, no number is negative, texts have no control '
+                         'characters and are not too long, and each reaction has one number.';
     END IF;
     PERFORM set_config('synchronous_commit', 'off', true);
     IF lease_us = 0 THEN
