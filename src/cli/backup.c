@@ -80,6 +80,9 @@ static int print_line(cli *c, const store_options *o, const char *file, bool res
 {
     weir_error err;
     weir_buffer b = { 0 }, url = { 0 };
+    if (o->schema.len > 0 && weir__postgres_schema_check(o->schema, &err) != WEIR_OK) {
+        return weir__cli_fail(c, &err);
+    }
     bool ok = weir__url_without_passwords(&url, o->path);
     if (restore) {
         ok = ok &&

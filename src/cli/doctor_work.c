@@ -224,7 +224,7 @@ static void tell_routed_beyond(const doctor_work *d, const store_reaction *r)
 {
     char text[FINDING_BYTES_MAX];
 
-    if (!r->retired && r->routed > d->positions.head && r->routed > d->positions.safe) {
+    if (weir__cli_is_routed_beyond(r, &d->positions)) {
         (void)snprintf(text, sizeof text,
                        "reaction \"%.*s\" is routed up to %" PRId64 ", beyond the end of the log "
                        "(%" PRId64 "), so new events would be passed over",

@@ -63,6 +63,11 @@ cli_target_state weir__cli_target_state(const store_target *t);
  * end. head: as it was after the target was read. *position, *end (may be NULL): where it is, and
  * what there is at most. */
 bool weir__cli_is_beyond(const store_target *t, int64_t head, int64_t *position, int64_t *end);
+/* The same of routing: new events of that reaction would be passed over. */
+bool weir__cli_is_routed_beyond(const store_reaction *r, const store_positions *at);
+/* Says so, on stderr, of each of them. */
+void weir__cli_note_routed_beyond(const cli *c, const store_reaction_list *reactions,
+                                  const store_positions *at);
 /* Text, or null when it is empty. */
 weir_str weir__cli_or_null(weir_str text);
 /* In the order of their names, a page at a time; nothing is held between pages. At most `limit`. */

@@ -92,6 +92,36 @@ static bool flush_buffer(cli_output *o)
     return ok;
 }
 
+/* Whether a text has characters that are not printed as they are, so that it cannot be copied from
+ * where it is shown: control characters, invisible ones, and what is not UTF-8. */
+static bool is_typed(weir_str text)
+{
+    const char *const end = text.ptr + text.len;
+    for (const char *at = text.ptr; at < end;) {
+        uint32_t code = 0;
+        const size_t bytes = weir__utf8_decode(at, end, &code);
+        if (bytes == 0 || code < ' ' || (code >= 0x7f && code < 0xa0) || weir__utf8_hidden(code)) {
+            return false;
+        }
+        at += bytes;
+    }
+    return true;
+}
+
+/* $'...', which bash, zsh and ksh know: what is not plain is written as bytes. */
+static bool add_bytes_word(weir_buffer *b, weir_str text)
+{
+    bool ok = weir__buffer_add_text(b, "$'");
+    for (size_t i = 0; ok && i < text.len; i++) {
+        char escaped[8];
+        const unsigned char byte = (unsigned char)text.ptr[i];
+        const bool plain = byte >= ' ' && byte < 0x7f && byte != '\'' && byte != '\\';
+        (void)snprintf(escaped, sizeof escaped, "\\x%02x", byte);
+        ok = plain ? weir__buffer_add(b, text.ptr + i, 1) : weir__buffer_add_text(b, escaped);
+    }
+    return ok && weir__buffer_add(b, "'", 1);
+}
+
 bool weir__cli_add_shell_word(weir_buffer *b, weir_str text)
 {
     static const char plain[] = "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789"
@@ -103,6 +133,9 @@ bool weir__cli_add_shell_word(weir_buffer *b, weir_str text)
     }
     if (safe == text.len && text.len > 0) {
         return weir__buffer_add(b, text.ptr, text.len);
+    }
+    if (!is_typed(text)) {
+        return add_bytes_word(b, text);
     }
     bool ok = weir__buffer_add(b, "'", 1);
     for (size_t i = 0; ok && i < text.len; i++) {

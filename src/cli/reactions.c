@@ -114,6 +114,9 @@ static weir_status list(cli *c, weir_store *store, weir_error *err)
         print_reaction(c, &reactions.reactions[i], (weir_str){ names.ptr, names.len }, &positions,
                        &workers);
     }
+    if (status == WEIR_OK) {
+        weir__cli_note_routed_beyond(c, &reactions, &positions);
+    }
     weir__buffer_free(&names);
     weir__cli_workers_free(&workers);
     weir__arena_free(&reactions.arena);

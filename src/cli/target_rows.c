@@ -8,6 +8,7 @@
 #include "base/assert.h"
 
 #include <assert.h>
+#include <inttypes.h>
 
 enum { TARGETS_PAGE = 200 };
 
@@ -71,6 +72,26 @@ bool weir__cli_is_beyond(const store_target *t, int64_t head, int64_t *position,
         }
     }
     return false;
+}
+
+bool weir__cli_is_routed_beyond(const store_reaction *r, const store_positions *at)
+{
+    return !r->retired && r->routed > at->head && r->routed > at->safe;
+}
+
+void weir__cli_note_routed_beyond(const cli *c, const store_reaction_list *reactions,
+                                  const store_positions *at)
+{
+    for (size_t i = 0; i < reactions->reactions_count; i++) {
+        const store_reaction *r = &reactions->reactions[i];
+        if (weir__cli_is_routed_beyond(r, at)) {
+            weir__cli_note(c,
+                           "reaction %.*s is routed up to %" PRId64
+                           ", beyond the end of the log (%" PRId64
+                           "): nothing is routed for it; run weir doctor",
+                           (int)r->name.len, r->name.ptr, r->routed, at->head);
+        }
+    }
 }
 
 weir_str weir__cli_or_null(weir_str text)

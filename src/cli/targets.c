@@ -116,6 +116,23 @@ static weir_status list(listing *l, weir_store *store, const store_target_filter
                                              : status;
 }
 
+/* What no target shows: a reaction for which nothing is routed. */
+static weir_status note_reactions(cli *c, weir_store *store, weir_error *err)
+{
+    store_reaction_list reactions = { 0 };
+    store_positions positions = { 0 };
+    weir_status status = store->ops->reactions(store, &reactions, err);
+
+    if (status == WEIR_OK) {
+        status = store->ops->positions(store, &positions, err);
+    }
+    if (status == WEIR_OK) {
+        weir__cli_note_routed_beyond(c, &reactions, &positions);
+    }
+    weir__arena_free(&reactions.arena);
+    return status;
+}
+
 static int run(cli *c)
 {
     weir *w = NULL;
@@ -136,6 +153,9 @@ static int run(cli *c)
     if (status == WEIR_OK) {
         status = watch ? weir__cli_targets_watch(c, weir__store(w), &f.filter, &err)
                        : list(&l, weir__store(w), &f.filter, &err);
+    }
+    if (status == WEIR_OK && !watch) {
+        status = note_reactions(c, weir__store(w), &err);
     }
     weir__cli_filter_free(&f);
     weir_close(w);

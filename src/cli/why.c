@@ -429,7 +429,8 @@ const cli_command weir__cli_why_command = {
         "sentence, shows the error and the event that failed, and suggests the next commands.\n"
         "--verbose adds the facts behind the answer; JSON always has them. In JSON, reason is\n"
         "the answer in one word: leased, blocked, paused, lane-paused, beyond-log, retrying,\n"
-        "deferred, no-worker, unknown-reaction, ready, unrouted, held-back, retired or no-work.",
+        "deferred, no-worker, unknown-reaction, ready, routed-beyond-log, unrouted, held-back,\n"
+        "retired or no-work.",
     .example = "weir why\n"
                "weir why mail-1\n"
                "weir why mail-1 --verbose\n"

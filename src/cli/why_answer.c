@@ -424,11 +424,36 @@ static const store_subscription *retired_with_work(const why_facts *f)
     return NULL;
 }
 
+static const store_reaction *routed_beyond(const why_facts *f)
+{
+    for (size_t i = 0; i < f->target->subscriptions_count; i++) {
+        const store_reaction *r = weir__cli_why_reaction(f, f->target->subscriptions[i].reaction);
+        if (r != NULL && weir__cli_is_routed_beyond(r, &f->positions)) {
+            return r;
+        }
+    }
+    return NULL;
+}
+
+static void answer_routed_beyond(why *w, const store_reaction *r)
+{
+    begin(w, "routed-beyond-log");
+    say(w, " gets no work: reaction ");
+    say_str(w, r->name);
+    say(w,
+        " is routed up to %" PRId64 ", but the log ends at %" PRId64 ": a part of the log was lost",
+        r->routed, w->f->positions.head);
+    weir__cli_why_next(w, "see how it is set back", "doctor", (weir_str){ 0 });
+}
+
 static void answer_idle(why *w)
 {
     const store_subscription *retired = retired_with_work(w->f);
+    const store_reaction *beyond = routed_beyond(w->f);
 
-    if (w->f->unrouted.event != 0) {
+    if (beyond != NULL) {
+        answer_routed_beyond(w, beyond);
+    } else if (w->f->unrouted.event != 0) {
         answer_unrouted(w);
     } else if (w->f->held.event != 0) {
         answer_held(w);

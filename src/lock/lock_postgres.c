@@ -153,8 +153,7 @@ static weir_status ask(pg_conn *conn, const char *sql, const sql_words *w, PGres
             ? weir__pg_run_script_rows(conn, text.ptr, PG_ANSWER_US_DEFAULT, result, err)
             : no_memory(err);
     weir__buffer_free(&text);
-    return status == WEIR_EUNKNOWN ? weir__wrap(err, WEIR_EUNAVAILABLE, "looking for locks")
-                                   : status;
+    return status == WEIR_EUNKNOWN ? weir__pg_lost_nothing("looking for locks", err) : status;
 }
 
 /* ---- connecting ---------------------------------------------------------------------------- */

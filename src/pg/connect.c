@@ -105,9 +105,9 @@ static weir_status server_ask(pg_conn *conn, bool foreign, weir_error *err)
     if (!foreign) {
         weir__pg_add_i32(&params, pq.PQbackendPID(conn->raw));
     }
-    weir_status status = weir__pg_run_text(
-        conn, foreign ? sql_connection_hello_foreign : sql_connection_hello, &params,
-        foreign ? PG_ANSWER_US_DEFAULT : 0, &result, err);
+    weir_status status =
+        weir__pg_run_text(conn, foreign ? sql_connection_hello_foreign : sql_connection_hello,
+                          &params, foreign ? PG_ANSWER_US_DEFAULT : 0, &result, err);
     weir__pg_params_free(&params);
     if (status != WEIR_OK) {
         return status;
@@ -563,7 +563,7 @@ weir_status weir__pg_connect(pg_database *db, pg_conn *conn, const char *const *
         conn->server = (pg_server){ .version = pq.PQserverVersion(conn->raw) };
         status = db->manner->hello == NULL ? WEIR_OK : db->manner->hello(conn, err);
         if (status == WEIR_EUNKNOWN) {
-            status = weir__wrap(err, WEIR_EUNAVAILABLE, "asking what kind of server it is");
+            status = weir__pg_lost_nothing("asking what kind of server it is", err);
         }
     }
     if (status != WEIR_OK) {

@@ -1,7 +1,7 @@
 -- connect.sql - what a connection asks first.
 --
 -- What must stay true: another role may be able to make functions and operators in a schema of the
--- session's path, and would have them run with our rights. So sessions of a store look in pg_catalog
+-- session's path, and would have them run with our rights. So sessions that are ours look in pg_catalog
 -- alone (connection_hello); what runs before that, or on a connection that keeps the path of the role
 -- because the user's own names are meant, names the schema of everything that it calls.
 
@@ -18,7 +18,6 @@ SELECT pg_catalog.pg_backend_pid(),
        pg_catalog.current_setting('server_encoding') OPERATOR(pg_catalog.=) 'UTF8',
        CASE WHEN pg_catalog.pg_backend_pid() OPERATOR(pg_catalog.=) $1
             THEN pg_catalog.set_config('search_path', 'pg_catalog, pg_temp', false) END;
-
 
 -- name: connection_hello_foreign
 -- The same to a database that need not have a store, and what must be set there: as SQL for the

@@ -111,14 +111,26 @@ void weir__pg_disconnect(pg_conn *conn)
 
 /* ---- running ------------------------------------------------------------------------------ */
 
+static const char not_known[] = "PostgreSQL did not answer, so it is not known what happened: ";
+
+weir_status weir__pg_lost_nothing(const char *what, weir_error *err)
+{
+    char cause[400];
+    const size_t len = sizeof not_known - 1;
+    const bool is_lost = err != NULL && strncmp(err->message, not_known, len) == 0;
+    (void)snprintf(cause, sizeof cause, "%s", is_lost ? err->message + len : "");
+    return is_lost ? weir__fail(err, WEIR_EUNAVAILABLE,
+                                "the connection to PostgreSQL was lost while %s: %s", what, cause)
+                   : weir__wrap(err, WEIR_EUNAVAILABLE, "%s", what);
+}
+
 static weir_status conn_lost(pg_conn *conn, const char *why, weir_error *err)
 {
     char message[400];
     weir__pg_one_line(pq.PQerrorMessage(conn->raw), message, sizeof message);
     weir__pg_disconnect(conn);
     conn->outcome = PG_LOST;
-    return weir__fail(err, WEIR_EUNKNOWN,
-                      "PostgreSQL did not answer, so it is not known what happened: %s%s%s", why,
+    return weir__fail(err, WEIR_EUNKNOWN, "%s%s%s%s", not_known, why,
                       message[0] == '\0' ? "" : ": ", message);
 }
 

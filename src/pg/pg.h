@@ -241,6 +241,9 @@ const char *weir__pg_field(const PGresult *result, int code);
 bool weir__pg_is_fatal(const PGresult *result); /* its session has ended */
 /* One line, without the line breaks that libpq adds. */
 void weir__pg_one_line(const char *text, char *out, size_t bytes);
+/* EUNAVAILABLE in the place of an EUNKNOWN in err, for a statement that can have done nothing:
+ * `what` was being done. */
+weir_status weir__pg_lost_nothing(const char *what, weir_error *err);
 /* Fills err from a failed result (never NULL), as weir__pg_guest says. */
 weir_status weir__pg_foreign_status(const PGresult *result, weir_error *err);
 

@@ -29,7 +29,7 @@ const char *weir__pg_url_schema_quoted(const store_options *options, weir_arena 
 }
 
 /* The name goes between double quotes, and inside string literals of our SQL. */
-static weir_status schema_check(weir_str name, weir_error *err)
+weir_status weir__postgres_schema_check(weir_str name, weir_error *err)
 {
     bool fits = name.len <= SCHEMA_NAME_BYTES_MAX &&
                 !weir__str_starts_with(name, weir__str("pg_")) &&
@@ -71,7 +71,7 @@ weir_status weir__pg_url_database(pg_database *out, const store_options *options
 {
     weir_status status = weir__libpq_load(err);
     if (status == WEIR_OK) {
-        status = schema_check(weir__pg_url_schema(options), err);
+        status = weir__postgres_schema_check(weir__pg_url_schema(options), err);
     }
     if (status == WEIR_OK) {
         status = url_check(options->path, err);

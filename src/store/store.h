@@ -973,6 +973,8 @@ weir_status weir__sqlite_open(weir_store **out, const store_options *options, we
  * string in `sql`. Changes nothing, creates nothing. */
 weir_status weir__sqlite_plan(const store_options *options, weir_buffer *sql, weir_error *err);
 weir_status weir__postgres_open(weir_store **out, const store_options *options, weir_error *err);
+/* Whether a schema may have that name. */
+weir_status weir__postgres_schema_check(weir_str name, weir_error *err);
 weir_status weir__postgres_plan(const store_options *options, weir_buffer *sql, weir_error *err);
 /* Lets a role of the database work on the store: read everything, and call the functions that its
  * kind needs ("reader", "writer", "worker" or "operator"); nothing else. `sql` gets what is run, or

@@ -8,7 +8,8 @@
  *
  * INVARIANTS
  *   (1) A session whose connection was lost stays without one: locks and transactions went with it,
- *       and nobody shall believe to have them still.
+ *       and nobody shall believe to have them still. Only where it was lost by looking at a table
+ *       outside of a transaction, which has nothing to lose, another one is made at once.
  *   (2) Inside a transaction, and before COMMIT was sent, a lost connection means that nothing has
  *       happened (EUNAVAILABLE). In all other cases it is not known (EUNKNOWN).
  *   (3) lock_timeout is 0 but for the one statement that asked for another.
@@ -684,8 +685,27 @@ static weir_status ask(postgres_session *s, const char *sql, weir_str name, tabl
                                         .values = &value,
                                         .values_count = name.len > 0 ? 1 : 0 };
     const weir_status status = weir__table_run(&s->base, &statement, r, err);
-    return status == WEIR_EUNKNOWN ? weir__wrap(err, WEIR_EUNAVAILABLE, "looking at a table")
-                                   : status;
+    return status == WEIR_EUNKNOWN ? weir__pg_lost_nothing("looking at a table", err) : status;
+}
+
+/* The same, over other connections until the time is up, if one is lost meanwhile. */
+static weir_status ask_again(postgres_session *s, const char *sql, weir_str name, table_result *r,
+                             weir_error *err)
+{
+    const bool alone = !s->base.adopted && s->conn.raw != NULL && !in_transaction(&s->base);
+    const int64_t deadline_us =
+        alone ? weir__clock_mono(weir__clock_machine()) + s->conn.database->busy_us : 0;
+    weir_status status = ask(s, sql, name, r, err);
+    for (int attempt = 0; alone && status == WEIR_EUNAVAILABLE && s->conn.raw == NULL; attempt++) {
+        const int64_t pause_us = weir__pg_pause_us(attempt, deadline_us);
+        if (pause_us == 0 || weir__stop_is_set(s->base.stop)) {
+            break;
+        }
+        weir__clock_pause(pause_us);
+        status = weir__pg_connect(s->conn.database, &s->conn, NULL, err);
+        status = status == WEIR_OK ? ask(s, sql, name, r, err) : status;
+    }
+    return status;
 }
 
 static weir_status not_found(postgres_session *s, const table_name *name, table_result *r,
@@ -759,8 +779,8 @@ static weir_status describe(table_session *base, const table_name *name, weir_ar
         status = weir__fail(err, WEIR_ENOMEM, "could not allocate a table's name");
         goto out;
     }
-    status =
-        ask(s, sql_postgres_describe, (weir_str){ .ptr = quoted.ptr, .len = quoted.len }, &r, err);
+    status = ask_again(s, sql_postgres_describe, (weir_str){ .ptr = quoted.ptr, .len = quoted.len },
+                       &r, err);
     if (status == WEIR_OK) {
         status =
             r.rows_count == 0 ? not_found(s, name, &r, err) : describe_found(&r, arena, &t, err);

@@ -580,13 +580,17 @@ done
 # ---- PostgreSQL --------------------------------------------------------------------------------
 
 fresh postgres
-ok "the line for pg_dump" weir backup "it's.dump" --store 'postgres://me:secret@db/orders?schema=odd"name' --text
+ok "the line for pg_dump" weir backup "it's.dump" --store 'postgres://me:secret@db/orders?schema=odd%20name' --text
 is "is for exactly this schema, without a password" "$out" \
-    "pg_dump --format=custom --schema='\"odd\"\"name\"' --file='it'\\''s.dump' postgres://me@db/orders"
+    "pg_dump --format=custom --schema='\"odd name\"' --file='it'\\''s.dump' postgres://me@db/orders"
 ok "a password among the parameters" weir backup a.dump --text \
     --store 'postgres://me@db/orders?password=secret&sslmode=require&sslpassword=secret'
 is "is left out too" "$out" \
     "pg_dump --format=custom --schema='\"weir\"' --file=a.dump 'postgres://me@db/orders?sslmode=require'"
+for name in 'odd"name' 'a%0Ab' pg_mine; do
+    status "no line for a schema that no store can have: $name" 1 weir backup a.dump --store "postgres://db/orders?schema=$name"
+    like "and why" "$errout" 'is not a name of 1 to 63 bytes'
+done
 ok "the line for pg_restore" weir restore orders.dump --store postgres:///orders --text
 is "is for exactly this database" "$out" \
     "pg_restore --single-transaction --exit-on-error --clean --if-exists --dbname=postgres:///orders orders.dump"

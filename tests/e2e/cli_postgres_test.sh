@@ -208,6 +208,13 @@ for _ in $(seq 600); do test "$(sql past_31 -c 'SELECT max(at) FROM weir.subscri
 sql past_31 -c 'UPDATE weir.reactions SET routed = routed + 10' >/dev/null
 status "doctor finds a reaction that is routed beyond the log" 1 weir doctor
 like "and names it" "$out" '"rule":"routed-beyond-log","message":"reaction .*r.* is routed up to'
+ok "why" weir why t
+like "says it of a target" "$out" '"reason":"routed-beyond-log".*reaction r is routed up to'
+for list in targets 'reactions ls'; do
+    # shellcheck disable=SC2086 # two words
+    ok "$list" weir $list
+    like "says it of the reaction" "$errout" 'reaction r is routed up to .* beyond the end of the log .*: nothing is routed for it'
+done
 weir append late N '{"late":0}' >/dev/null
 for _ in $(seq 600); do grep -q routed_beyond_log work.log && break; sleep 0.1; done
 like "a worker says it" "$(cat work.log)" '"routed_beyond_log","reaction":"r"'

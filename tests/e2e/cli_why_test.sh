@@ -232,4 +232,16 @@ ok "another database" createdb charge
 WEIR_STORE=postgres:///charge
 exception
 
+# A name that cannot be copied from where it is shown.
+strange=$'x\u202ey \'z\\'
+export WEIR_STORE=sqlite:$tmp/strange.db
+append order-9 Odd
+ok "a target whose name is not shown as it is" weir work --name odd --on Odd --to "$strange" --run true --from start --until-idle
+ok "is paused" weir pause "$strange"
+run weir why "$strange" --text
+command=$(sed -n "s/.*\(weir resume \$'[^']*'\).*/\1/p" <<<"$out")
+is "the next command is given in bytes" "$command" "weir resume \$'x\\xe2\\x80\\xaey \\x27z\\x5c'"
+ok "and works as it is printed" bash -c "$command"
+is "on that target" "$(weir why "$strange" --json | member reason)" no-work
+
 done_testing

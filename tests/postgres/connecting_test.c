@@ -395,6 +395,8 @@ static void C41_a_connection_that_is_cut_while_opening_is_made_again(void **stat
         if (i < 2) { /* only looking: it is known that nothing has happened */
             TEST_IS(t, weir__postgres_open(&s, &options, &t->err), WEIR_EUNAVAILABLE);
             assert_int_equal(t->err.code, WEIR_EUNAVAILABLE);
+            assert_null(strstr(t->err.message, "not known"));
+            assert_non_null(strstr(t->err.message, "was lost while"));
             assert_int_equal(proxy_cuts(p), ++cuts);
             proxy_cut_answer(p, cut[i]);
         }

@@ -10,6 +10,7 @@
 #include "store/postgres/postgres_private.h"
 
 #include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
 #include <unistd.h>
 
@@ -340,6 +341,15 @@ static void settings_that_endanger_something_are_told(void **state)
     test_exec(t->conn, "SELECT pg_reload_conf()");
 }
 
+static void notifications_arrive_although_the_first_host_is_dead(void **state)
+{
+    pg_test *t = *state;
+    char hosts[256];
+    (void)snprintf(hosts, sizeof hosts, "/nowhere,%s", getenv("WEIR_TEST_PG_DIR"));
+    const store_options options = test_options_by(t, hosts, "");
+    has_not(surveyed(t, test_store_with(t, &options)), "wake-ups");
+}
+
 static void another_isolation_than_read_committed_is_told(void **state)
 {
     pg_test *t = *state;
@@ -523,6 +533,7 @@ int main(int argc, char **argv)
         PG_TEST(where_no_model_can_be_made_the_rest_is_checked),
         PG_TEST(rights_past_the_functions_are_told),
         PG_TEST(settings_that_endanger_something_are_told),
+        PG_TEST(notifications_arrive_although_the_first_host_is_dead),
         PG_TEST(another_isolation_than_read_committed_is_told),
         PG_TEST(a_transaction_that_holds_back_dead_rows_is_named),
         PG_TEST(a_slot_and_a_standby_that_hold_back_dead_rows_are_named),

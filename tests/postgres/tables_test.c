@@ -565,6 +565,36 @@ static void C38_an_answer_that_is_lost_is_not_known(void **state)
     proxy_stop(way);
 }
 
+/* Looking at a table does nothing, so the claim goes on over another connection. */
+static void C41_a_look_at_a_table_that_is_cut_is_repeated(void **state)
+{
+    pg_test *t = *state;
+    proxy *way = proxy_start();
+    place p = place_by_proxy(t, way);
+    weir_arena arena = { 0 };
+    table_info info;
+    run(&p, "CREATE TABLE public.looked_at (id integer PRIMARY KEY)");
+    proxy_cut_answer(way, "to_regclass");
+    assert_int_equal(
+        weir__table_describe(p.s, weir__str("public.looked_at"), &arena, &info, &p.err), WEIR_OK);
+    assert_int_equal(proxy_cuts(way), 1);
+    assert_int_equal(info.columns_count, 1);
+    run(&p, "INSERT INTO public.looked_at VALUES (1)");
+    /* Not in a transaction: what was done in it is gone. */
+    assert_int_equal(weir__table_begin(p.s, &p.err), WEIR_OK);
+    run(&p, "INSERT INTO public.looked_at VALUES (2)");
+    proxy_cut_request(way, "to_regclass");
+    assert_int_equal(
+        weir__table_describe(p.s, weir__str("public.looked_at"), &arena, &info, &p.err),
+        WEIR_EUNAVAILABLE);
+    assert_int_equal(try_sql(&p, "SELECT 1"), WEIR_EUNAVAILABLE);
+    assert_int_equal(test_number(t->conn, "SELECT count(*) FROM public.looked_at"), 1);
+    weir__arena_free(&arena);
+    place_close(&p);
+    proxy_stop(way);
+    test_exec(t->conn, "DROP TABLE public.looked_at");
+}
+
 static void C38_a_commit_whose_answer_is_lost_is_not_known(void **state)
 {
     pg_test *t = *state;
@@ -790,6 +820,7 @@ int main(int argc, char **argv)
         PG_TEST(a_session_that_was_ended_while_idle_sends_nothing),
         PG_TEST(a_session_that_was_ended_inside_a_transaction_has_done_nothing),
         PG_TEST(C38_an_answer_that_is_lost_is_not_known),
+        PG_TEST(C41_a_look_at_a_table_that_is_cut_is_repeated),
         PG_TEST(C38_a_commit_whose_answer_is_lost_is_not_known),
         PG_TEST(no_server_and_no_sense),
         PG_TEST(a_connection_of_the_callers_is_left_as_it_is),

@@ -230,8 +230,7 @@ static weir_status refuse_foreign(const pg_store *s, weir_error *err)
 /* Looking changes nothing: without an answer nothing has happened. */
 static weir_status looked(weir_status status, weir_error *err)
 {
-    return status == WEIR_EUNKNOWN ? weir__wrap(err, WEIR_EUNAVAILABLE, "looking for the store")
-                                   : status;
+    return status == WEIR_EUNKNOWN ? weir__pg_lost_nothing("looking for the store", err) : status;
 }
 
 static weir_status look(pg_store *s, pg_conn *conn, found_store *found, weir_error *err)
@@ -446,7 +445,7 @@ weir_status weir__pg_schema_plan(pg_store *s, const pg_schema *schema, pg_conn *
     if (status != WEIR_OK || up_to_date(&found, schema)) {
         return status;
     }
-    const bool ok = weir__buffer_add_text(sql, sql_schema_begin) && script(s, schema, &found, sql) &&
-                    weir__buffer_add_text(sql, "COMMIT;\n");
+    const bool ok = weir__buffer_add_text(sql, sql_schema_begin) &&
+                    script(s, schema, &found, sql) && weir__buffer_add_text(sql, "COMMIT;\n");
     return ok ? WEIR_OK : weir__fail(err, WEIR_ENOMEM, "could not allocate the schema");
 }

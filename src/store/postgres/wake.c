@@ -141,11 +141,15 @@ static void told(pg_wake *w, uint32_t bits, bool notifying, int64_t now_us)
         }
     }
     if ((bits & (LISTENER_TOLD_LOST | LISTENER_TOLD_DEAF)) != 0) {
-        w->next_begin_us =
-            now_us + ((bits & LISTENER_TOLD_DEAF) != 0 ? jittered(DEAF_US)
-                                                       : weir__pg_backoff_us(w->attempt));
+        /* The next of several hosts may be the one that is there: nothing is known before all were
+         * tried. */
+        const bool others_left =
+            (bits & LISTENER_TOLD_DEAF) == 0 && (size_t)w->attempt + 1 < w->listener.hosts;
+        w->next_begin_us = now_us + ((bits & LISTENER_TOLD_DEAF) != 0 ? jittered(DEAF_US)
+                                     : others_left                    ? 0
+                                                   : weir__pg_backoff_us(w->attempt));
         w->attempt++;
-        mode_set(w, MODE_POLL, false);
+        mode_set(w, MODE_POLL, others_left);
         if (notifying) {
             atomic_store(&w->unsent, true); /* it may have gone; once more does no harm */
         }
