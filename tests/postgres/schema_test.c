@@ -520,8 +520,8 @@ static void await_waiting(pg_test *t, int count)
 }
 
 /* An upgrade begins while a client of the schema before is in the middle of a transaction, and another
- * one calls while the upgrade waits for that. The first one counts; the second one has written nothing
- * and is told so, and so is every call after it. */
+ * one calls while the upgrade waits for that. The first one counts. The second one counts as well if the
+ * upgrade gave way to it; else it has written nothing and is told so, as is every call after it. */
 static void upgrade_in_use(pg_test *t, int schema)
 {
     char name[32];
@@ -555,11 +555,12 @@ static void upgrade_in_use(pg_test *t, int schema)
     pthread_join(thread, NULL);
     TEST_OK(t, u.status);
     PGresult *result = PQgetResult(old[1]);
-    assert_int_equal(PQresultStatus(result), PGRES_FATAL_ERROR);
+    const int64_t second = PQresultStatus(result) == PGRES_TUPLES_OK ? 1 : 0;
+    assert_true(second == 1 || PQresultStatus(result) == PGRES_FATAL_ERROR);
     PQclear(result);
     assert_null(PQgetResult(old[1]));
     const int64_t events = test_number(old[0], "SELECT count(*) FROM weir.events");
-    assert_int_equal(events, 3 + 2 + KEPT_STREAMS + 2 + 1 + 1);
+    assert_int_equal(events, 3 + 2 + KEPT_STREAMS + 2 + 1 + 1 + second);
     for (size_t i = 0; i < 2; i++) {
         (void)test_refused(old[i], "EXECUTE one(16, 'order-1')");
         (void)test_refused(old[i], "EXECUTE one(0, 'fresh')");
@@ -581,11 +582,11 @@ static void upgrade_in_use(pg_test *t, int schema)
     make(&m, "order-1", WEIR_EXPECT_EXACT, 2, "D");
     TEST_OK(t, run(s, &m, 1, 0, &t->err));
     assert_int_equal(m.append.status, WEIR_ECONFLICT);
-    assert_int_equal(m.err.actual, 3);
-    make(&m, "order-1", WEIR_EXPECT_EXACT, 3, "D");
+    assert_int_equal(m.err.actual, 3 + second);
+    make(&m, "order-1", WEIR_EXPECT_EXACT, 3 + second, "D");
     TEST_OK(t, run(s, &m, 1, 0, &t->err));
     assert_int_equal(m.append.status, WEIR_OK);
-    assert_int_equal(m.streams[0].last, 4);
+    assert_int_equal(m.streams[0].last, 4 + second);
     make(&m, "done-1", WEIR_EXPECT_ANY, 0, "D");
     TEST_OK(t, run(s, &m, 1, STORE_APPEND_NOWAIT, &t->err));
     assert_int_equal(m.append.status, WEIR_ECLOSED);
