@@ -20,7 +20,8 @@ static const claim_dialect dialects[TABLE_DIALECTS_COUNT] = {
         .times = {
             [CLAIM_CLOCK_ZONED] = { "", "" },
             [CLAIM_CLOCK_BARE] = { "(", ") AT TIME ZONE 'UTC'" },
-            [CLAIM_CLOCK_NUMBER] = { "CAST(extract(epoch FROM ", ") OPERATOR(pg_catalog.*) 1000000 AS bigint)" },
+            [CLAIM_CLOCK_NUMBER] = { "CAST(extract(epoch FROM ",
+                                     ") OPERATOR(pg_catalog.*) 1000000 AS bigint)" },
             [CLAIM_CLOCK_TEXT] = { "to_char((", ") AT TIME ZONE 'UTC', "
                                    "'YYYY-MM-DD\"T\"HH24:MI:SS.US\"Z\"')" },
         },

@@ -280,8 +280,8 @@ static int64_t poller_step(task *t)
         return p->retry_us;
     }
     take_hints(p, now_us);
-    /* A read may wait for a file that was removed; only a write finds out that the store is gone for
-     * good. So while polls fail, a beat that is due takes turns with them. */
+    /* A read may wait for a file that was removed; only a write finds out that the store is gone
+     * for good. So while polls fail, a beat that is due takes turns with them. */
     const bool polls = p->lane_index > 0 || now_us >= p->poll_us;
     if (polls && !(beat_is_due && p->poll_failed)) {
         return poll_step(p);

@@ -102,8 +102,8 @@ struct sqlite_database {
 /* EINVAL: it is not the path of a file (`len`: as long as it was given). judging: 0 or
  * FILE_INSECURE, see base/file.h. */
 weir_status weir__sqlite_path_check(const char *given, size_t len, int judging, weir_error *err);
-/* WEIR_EINVAL: under this name SQLite or Weir keeps something beside a file that is there. is_store:
- * a database is to have it, else a backup. */
+/* WEIR_EINVAL: under this name SQLite or Weir keeps something beside a file that is there.
+ * is_store: a database is to have it, else a backup. */
 weir_status weir__sqlite_path_suffix(const char *path, bool is_store, weir_error *err);
 /* As SQLite will resolve it: a symbolic link leads to the same file. *out: in the arena. */
 weir_status weir__sqlite_path_resolve(const char *given, const char *vfs, weir_arena *arena,

@@ -91,8 +91,8 @@ static weir_status file_find(sqlite_base *base, size_t len, int judging, weir_er
     return status;
 }
 
-/* It may be the file of a store: then under the store's rules, until SQLite has it open, which others
- * see. */
+/* It may be the file of a store: then under the store's rules, until SQLite has it open, which
+ * others see. */
 static weir_status file_connect(sqlite_base *base, const store_options *o, weir_error *err)
 {
     weir_store *visit = NULL;

@@ -141,8 +141,8 @@ command_ok append order-1 Placed '{"n":1}' --expect none
 command_ok append order-1 Placed '{"n":2}' --key one
 command_ok append order-1 Placed '{"n":2}' --key one
 command_ok append order-2 Placed '{"n":3}' --reserve email-1
-printf '%s\n' '{"stream":"order-3","name":"Placed","data":{}}' '{"stream":"order-4","name":"Placed","data":{}}' >batch
-ok "append of many" timeout 60 "$WEIR" append --batch batch
+printf '%s\n' '{"stream":"order-3","name":"Placed","data":{}}' '{"stream":"order-4","name":"Placed","data":{}}' >batch.jsonl
+ok "append of many" timeout 60 "$WEIR" append --batch batch.jsonl
 command_ok close order-2
 command_ok read order-1
 command_ok read order-1 --from 1 --limit 1

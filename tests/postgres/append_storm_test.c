@@ -1,12 +1,14 @@
-/* append_storm_test.c - everybody appends in every way at once, and afterwards the log is what each of
- * them was told: chance, where append_test.c and contention_test.c have the worst moments on purpose.
+/* append_storm_test.c - everybody appends in every way at once, and afterwards the log is what each
+ * of them was told: chance, where append_test.c and contention_test.c have the worst moments on
+ * purpose.
  *
  * Writers on handles of their own append to a few streams: one event, exact versions, many streams,
  * batches with idempotency keys, reserved keys, chains and dry runs in them, the same keys again,
  * closing; and in transactions of their own, with savepoints, held for a while, prepared or rolled
- * back. An owner inserts events with plain SQL, sessions are terminated, and readers follow. Each writes
- * down what it was told. In the end plain SQL, which knows nothing of how appending works, compares that
- * with the table. WEIR_SEED repeats a run as far as chance is ours; WEIR_STORM_SECONDS makes it longer.
+ * back. An owner inserts events with plain SQL, sessions are terminated, and readers follow. Each
+ * writes down what it was told. In the end plain SQL, which knows nothing of how appending works,
+ * compares that with the table. WEIR_SEED repeats a run as far as chance is ours;
+ * WEIR_STORM_SECONDS makes it longer.
  */
 #include "pg_support.h"
 

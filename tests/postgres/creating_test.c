@@ -1,8 +1,8 @@
-/* creating_test.c - appends to more streams than a batch may have, whoever is met at the index, and who
- * waits where there is no place to wait.
+/* creating_test.c - appends to more streams than a batch may have, whoever is met at the index, and
+ * who waits where there is no place to wait.
  *
- * An owner's own INSERT holds no stream (append_functions.sql), so others meet it only at the unique
- * index, where PostgreSQL waits. Nobody's answer may be lost over that.
+ * An owner's own INSERT holds no stream (append_functions.sql), so others meet it only at the
+ * unique index, where PostgreSQL waits. Nobody's answer may be lost over that.
  */
 #include "pg_support.h"
 

@@ -414,8 +414,8 @@ static void C02_data_and_meta_are_checked_by_the_database_as_well(void **state)
 
 /* ---- versions and streams ------------------------------------------------------------------- */
 
-/* Versions are counted by the database, and streams are named by number: whatever the numbers say, nothing
- * is written but the next version of a stream that was named, once. */
+/* Versions are counted by the database, and streams are named by number: whatever the numbers say,
+ * nothing is written but the next version of a stream that was named, once. */
 static void C08_a_batch_that_is_numbered_wrongly_is_refused(void **state)
 {
     pg_test *t = *state;

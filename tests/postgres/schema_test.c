@@ -456,12 +456,12 @@ static void a_kept_store_is_upgraded_by_the_next_version_too(void **state)
     test_exec(t->conn, "DROP DATABASE kept_upgraded");
 }
 
-/* ---- upgrading a store that is in use ------------------------------------------------------------ */
+/* ---- upgrading a store that is in use ------------------------------------------------------- */
 
 enum { KEPT_STREAMS = 300 };
 
-/* As clients of schema 1 and 2 write: an append of three events with an idempotency key and a reserved
- * one, a stream that is closed, and many streams at once. */
+/* As clients of schema 1 and 2 write: an append of three events with an idempotency key and a
+ * reserved one, a stream that is closed, and many streams at once. */
 static void write_by_old_rules(PGconn *conn)
 {
     test_exec(
@@ -519,9 +519,10 @@ static void await_waiting(pg_test *t, int count)
         test_wait(t->conn, 60, "SELECT count(*) >= %d FROM pg_locks WHERE NOT granted", count));
 }
 
-/* An upgrade begins while a client of the schema before is in the middle of a transaction, and another
- * one calls while the upgrade waits for that. The first one counts. The second one counts as well if the
- * upgrade gave way to it; else it has written nothing and is told so, as is every call after it. */
+/* An upgrade begins while a client of the schema before is in the middle of a transaction, and
+ * another one calls while the upgrade waits for that. The first one counts. The second one counts
+ * as well if the upgrade gave way to it; else it has written nothing and is told so, as is every
+ * call after it. */
 static void upgrade_in_use(pg_test *t, int schema)
 {
     char name[32];

@@ -453,8 +453,8 @@ static void own_sql_that_ends_its_transaction_is_refused(void **state)
     TEST_OK(t, settle_own(t, &w, w.lease.fence, &rescued));
 }
 
-/* Where its names are looked for is the role's affair, and what it sets ends with it: our statements
- * look in pg_catalog alone, in the same session. */
+/* Where its names are looked for is the role's affair, and what it sets ends with it: our
+ * statements look in pg_catalog alone, in the same session. */
 static void C56_own_sql_has_the_path_of_the_role_and_ours_is_kept(void **state)
 {
     pg_test *t = *state;

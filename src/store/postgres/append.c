@@ -1,10 +1,12 @@
-/* append.c - appending: one call of a function of append_functions.sql, and reading what it answers.
+/* append.c - appending: one call of a function of append_functions.sql, and reading what it
+ * answers.
  *
  * INVARIANTS
  *   (1) One append, and one batch of them, is one statement: judging and writing happen in the
  *       database.
- *   (2) What the unique index on events refuses (somebody wrote an event without holding its stream)
- *       is not the caller's error: the same is tried again, and then it is judged by what is there.
+ *   (2) What the unique index on events refuses (somebody wrote an event without holding its
+ *       stream) is not the caller's error: the same is tried again, and then it is judged by what
+ *       is there.
  *   (3) A statement without an answer is WEIR_EUNKNOWN. It is not repeated here: the committer does
  *       that, under a key.
  *   (4) Nobody waits for a name while it holds another. Whoever meets one that is held lets go of
@@ -519,8 +521,8 @@ static weir_status group_one(group *g, pg_params *p, int64_t wait_us, weir_error
 static weir_status group_batch(group *g, const pg_heads *h, pg_params *p, bool *done,
                                weir_error *err)
 {
-    /* One that waits wants to know of what, and what is chained ends with the first refusal. Both are
-     * rare, and judging at once is many times faster. */
+    /* One that waits wants to know of what, and what is chained ends with the first refusal. Both
+     * are rare, and judging at once is many times faster. */
     const bool all_or_none = !waits_for_nothing(g->appends) || is_chained(g->appends, g->count);
     PGresult *result = NULL;
     bool written = false;
@@ -578,8 +580,8 @@ static weir_status group_try(group *g, bool optimistic, weir_error *err)
     return status;
 }
 
-/* Again when somebody has written behind our back: whoever waits, until his time is up; a batch once, and
- * then its appends go alone. */
+/* Again when somebody has written behind our back: whoever waits, until his time is up; a batch
+ * once, and then its appends go alone. */
 static weir_status group_attempts(group *g, bool optimistic, weir_error *err)
 {
     weir_status status = WEIR_OK;
@@ -592,8 +594,8 @@ static weir_status group_attempts(group *g, bool optimistic, weir_error *err)
     return status;
 }
 
-/* Those of a batch that nobody can judge at the moment go alone: somebody holds one of their streams at
- * the index, nobody knows whose. */
+/* Those of a batch that nobody can judge at the moment go alone: somebody holds one of their
+ * streams at the index, nobody knows whose. */
 static void group_alone(const group *g)
 {
     const bool known = g->count == 1 && g->appends[0]->streams_count == 1;
@@ -636,7 +638,8 @@ static weir_status group_wait(group *g, weir_error *err)
             return group_give_up(g, err);
         }
         if (status == WEIR_EBUSY && ran_into_locks(err) && pg_mono_us() < g->until_us) {
-            weir__clock_pause(LOOK_AGAIN_US_MAX); /* of a whole table: an upgrade has it for a moment */
+            /* Of a whole table: an upgrade has it for a moment. */
+            weir__clock_pause(LOOK_AGAIN_US_MAX);
             continue;
         }
         if (status != WEIR_OK || !g->ended) {
@@ -696,8 +699,8 @@ static weir_status group_run(group *g, weir_error *err)
     return status;
 }
 
-/* One transaction. Waits for what others hold unless the appends say NOWAIT, which all of them do or
- * none. */
+/* One transaction. Waits for what others hold unless the appends say NOWAIT, which all of them do
+ * or none. */
 static weir_status append_group(pg_store *s, store_append *const *appends, size_t count,
                                 weir_error *err)
 {

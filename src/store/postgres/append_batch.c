@@ -1,14 +1,14 @@
 /* append_batch.c - see append_batch.h.
  *
  * INVARIANTS
- *   (1) Streams are numbered here, where the appends are at hand, so that the database neither sorts
- *       nor joins.
- *   (2) Only appends without keys that can be judged at once: each of their streams gets an event, and
- *       one with an expectation is named by one append alone. Whatever else there is, weir.append_any
- *       judges.
- *   (3) What the database answers is a version for each head and a position for each event; versions
- *       are counted from there as the database has counted them. An answer of another size is corrupt
- *       and nothing is made of it.
+ *   (1) Streams are numbered here, where the appends are at hand, so that the database neither
+ *       sorts nor joins.
+ *   (2) Only appends without keys that can be judged at once: each of their streams gets an event,
+ *       and one with an expectation is named by one append alone. Whatever else there is,
+ *       weir.append_any judges.
+ *   (3) What the database answers is a version for each head and a position for each event;
+ *       versions are counted from there as the database has counted them. An answer of another size
+ *       is corrupt and nothing is made of it.
  */
 #include "store/postgres/append_batch.h"
 

@@ -26,8 +26,8 @@ weir_status weir__pg_heads_results(const pg_heads *h, const PGresult *result,
                                    store_append *const *appends, size_t count, bool *written,
                                    weir_error *err);
 
-/* How many of the first appends, at least one, name no more than PG_APPEND_NAMES_MAX different streams
- * and keys. */
+/* How many of the first appends, at least one, name no more than PG_APPEND_NAMES_MAX different
+ * streams and keys. */
 size_t weir__pg_group(store_append *const *appends, size_t count);
 
 #endif

@@ -65,8 +65,8 @@ static weir_status look_at_facts(const survey *v, bool *standbys, weir_error *er
     if (weir__pg_bool(result, 0, 0)) {
         tell(
             v, false, "standby",
-            "this server is a standby: it is read up to the first gap in the positions after the one "
-            "that the primary last called safe, and nothing can be appended here",
+            "this server is a standby: it is read up to the first gap in the positions after "
+            "the one that the primary last called safe, and nothing can be appended here",
             "Name all hosts in the URL, with target_session_attrs=read-write for those who write.");
     }
     if (!weir__pg_bool(result, 0, 1)) {

@@ -167,9 +167,9 @@ enum { PG_APPEND_NAMES_MAX = 48, PG_APPEND_ROUNDS_MAX = 10 };
 
 /* Options of weir.append_any (append_functions.sql). */
 enum { PG_APPEND_IN_ORDER = 1, PG_APPEND_IN_TRANSACTION = 2 };
-/* Adds the 19 arguments of weir.append_any for these appends; settle.c uses it too. wait_us: how long
- * to wait for what others hold; 0: no limit of its own. first: what to wait for before anything else
- * is locked. */
+/* Adds the 19 arguments of weir.append_any for these appends; settle.c uses it too. wait_us: how
+ * long to wait for what others hold; 0: no limit of its own. first: what to wait for before
+ * anything else is locked. */
 void weir__pg_append_params(pg_params *p, const pg_store *s, store_append *const *appends,
                             size_t count, int32_t options, int64_t wait_us, const pg_held *first);
 /* What writing them may take, apart from waiting: a microsecond for each byte, so that 64 MiB have

@@ -52,8 +52,8 @@ _Static_assert(SQL_ERROR_TEXT_BYTES == STORE_ERROR_TEXT_BYTES_MAX &&
 _Static_assert(SQL_STATUS_NOTFOUND == WEIR_ENOTFOUND && SQL_STATUS_LOST == WEIR_ELOST,
                "the statuses of words.sql");
 
-/* 2: clients of schema 1 name a lease by its fence alone, which is not enough (schema_2.sql). 3: those
- * of schema 2 hold streams by rows that are gone (schema_3.sql). */
+/* 2: clients of schema 1 name a lease by its fence alone, which is not enough (schema_2.sql). 3:
+ * those of schema 2 hold streams by rows that are gone (schema_3.sql). */
 static const pg_schema_step steps[] = {
     { .version = 2, .change = sql_schema_2 },
     { .version = 3, .change = sql_schema_3 },

@@ -285,9 +285,9 @@ static weir_status settle_in(settling *x, pg_conn *conn, const char *sql, PGresu
     }
     /* Its SQL may have set the path for the session, which is to have ours again; unless it is a
      * pooler's. */
-    return weir__pg_run_script(
-        conn, conn->server.pooled ? sql_settle_commit_pooled : sql_settle_commit, x->s->answer_us,
-        err);
+    return weir__pg_run_script(conn,
+                               conn->server.pooled ? sql_settle_commit_pooled : sql_settle_commit,
+                               x->s->answer_us, err);
 }
 
 /* A connection of its own, which is closed when it is given back in a transaction. */
@@ -309,8 +309,8 @@ static weir_status settle_with_sql(settling *x, const char *sql, PGresult **resu
 
 /* ---- settling ------------------------------------------------------------------------------ */
 
-/* One attempt. The caller's SQL runs once, and has locked what it likes: there streams are waited for
- * in order, and what is met at the index is judged again. Else `held` alone is waited for. */
+/* One attempt. The caller's SQL runs once, and has locked what it likes: there streams are waited
+ * for in order, and what is met at the index is judged again. Else `held` alone is waited for. */
 static weir_status settle_once(settling *x, int32_t options, const pg_held *held, int64_t wait_us,
                                PGresult **result, weir_error *err)
 {

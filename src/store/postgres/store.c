@@ -102,9 +102,9 @@ static weir_status opening_run(pg_store *s, opening_fn fn, opening *o, weir_erro
         status = fn(s, conn, o, err);
         weir__pg_give(conn);
         const int64_t pause_us = weir__pg_pause_us(attempt, deadline_us);
-        const bool passes = status == WEIR_EUNAVAILABLE || status == WEIR_EUNKNOWN ||
-                            (status == WEIR_EBUSY && err != NULL &&
-                             strcmp(err->store_code, "55P03") == 0);
+        const bool passes =
+            status == WEIR_EUNAVAILABLE || status == WEIR_EUNKNOWN ||
+            (status == WEIR_EBUSY && err != NULL && strcmp(err->store_code, "55P03") == 0);
         if (!passes || pause_us == 0) {
             return status;
         }

@@ -69,9 +69,9 @@ typedef struct record {
     unsigned char before[MARK_BYTES]; /* zeros: the file has no such page yet; ones: not known */
     unsigned char after[MARK_BYTES];
     /* What the file looked like from outside when we last wrote it, during this boot of the
-     * machine; changed 0: not known. side_ino: where this record was written, which shows when it was
-     * copied together with the database. While restoring it is the copy's, and `boot` is the name
-     * behind the path that the files get that it replaces. */
+     * machine; changed 0: not known. side_ino: where this record was written, which shows when it
+     * was copied together with the database. While restoring it is the copy's, and `boot` is the
+     * name behind the path that the files get that it replaces. */
     char boot[BOOT_BYTES];
     uint32_t unsynced; /* a power failure may have taken `after` back to `before` in the file */
     uint64_t side_ino, db_ino;
