@@ -684,7 +684,7 @@ typedef struct weir_store_ops {
     uint32_t group_commit; /* how many transactions of collected callers may run at once; 0: do not
                               collect, it does not pay */
     uint32_t batch_names_max; /* how many different streams and keys the callers of one of them may
-                                 name together; 0: any number. One caller alone may have more       */
+                                 name together; 0: any number. One caller alone may have more */
 
     /* Never fails on a store that is half open; NULL is not passed. */
     void (*close)(weir_store *s);
