@@ -74,6 +74,7 @@ typedef struct filler {
     int64_t acknowledged;
     weir_error err;
     int32_t status;
+    pthread_barrier_t *begun; /* borrowed: nobody fills the disk before all have appended once */
 } filler;
 
 static void *filler_main(void *arg)
@@ -85,6 +86,9 @@ static void *filler_main(void *arg)
     while (f->acknowledged < APPENDS_MAX) {
         int64_t at = -1;
         f->status = append_one(f->store, stream, WEIR_EXPECT_ANY, 0, data, &at, NULL, &f->err);
+        if (f->acknowledged == 0) {
+            (void)pthread_barrier_wait(f->begun);
+        }
         if (f->status != WEIR_OK) {
             return NULL;
         }
@@ -130,11 +134,13 @@ static void disk_fill(int threads, const char *settings)
 {
     static filler fillers[THREADS];
     pthread_t ids[THREADS];
+    pthread_barrier_t begun;
     disk d = disk_make();
     char *url = text_format("sqlite:%s%s", d.path, settings);
     weir *w = store_open(url, 0);
+    assert_int_equal(pthread_barrier_init(&begun, NULL, (unsigned)threads), 0);
     for (int i = 0; i < threads; i++) {
-        fillers[i] = (filler){ .store = w, .number = i };
+        fillers[i] = (filler){ .store = w, .number = i, .begun = &begun };
         assert_int_equal(pthread_create(&ids[i], NULL, filler_main, &fillers[i]), 0);
     }
     int64_t total = 0;
@@ -144,6 +150,7 @@ static void disk_fill(int threads, const char *settings)
         assert_int_equal(version_of(w, i), fillers[i].acknowledged - 1);
         total += fillers[i].acknowledged;
     }
+    assert_int_equal(pthread_barrier_destroy(&begun), 0);
     print_message("# full after %" PRId64 " appends\n", total);
     sound_check(&d);
 
