@@ -21,7 +21,7 @@ that means something; a fragment is any piece of SQL, and may contain words itse
     (t.holder IS NULL OR t.lease_until <= started)
 
 Outside of literals, `{is_free}` stands for it; its second and later lines are indented like the line
-it is put into. The header also has `#define SQL_RULE_WORK 4` for constants that are numbers, so that
+it is put into. The header also has `#define SQL_RULE_WORK (4)` for constants that are numbers, so that
 C can check that they mean the same there.
 
 Refused, with file and line: SQL before the first marker, a name that is not a C identifier, the
@@ -170,7 +170,7 @@ def render(out_path, words_paths, in_paths):
         words.read(path)
     for name, value in words.constants.items():
         if re.fullmatch(r"-?[0-9]+", value):
-            text.append(f"#define SQL_{name.upper()} {value}")
+            text.append(f"#define SQL_{name.upper()} ({value})")
     seen = {}
     for path in in_paths:
         for name, here, sql in statements(path, words):
