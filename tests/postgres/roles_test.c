@@ -833,8 +833,7 @@ static void C01_holders_and_sizes_are_checked_by_the_database_as_well(void **sta
     static const char *const holders[] = { "E'h\x1b[2J'", "E'h\nx'", "repeat('h', 513)", "NULL" };
     static const char *const calls[] = {
         "SELECT lease('default', %s, 60000000, 2, 2, 0, '{}', '{}', true, 0)",
-        "SELECT turn('{}', '{}', '{}', '{}', '{}', '{}', 'default', %s, 60000000, 2, 2, 0, '{}', "
-        "'{}', true, 0)",
+        "SELECT turn('{}', '{}', '{}', '{}', '{}', '{}', 'x', %s, 1, 2, 2, 0, '{}', '{}', true, 0)",
         "SELECT router_lease(%s, 60000000, '{1}', '{0}')",
         "SELECT worker_beat('w', %s, 1, '{}', '{}', '{}', false, 60000000, 60000000, 10, '{}')",
         "SELECT lane_pause('default', true, %s)",
