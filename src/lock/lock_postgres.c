@@ -339,13 +339,16 @@ static void answer_await(postgres_lock *l)
 static void session_release(named_lock *base)
 {
     postgres_lock *l = of(base);
+    PGresult *result = NULL;
+    answer_await(l);
     /* The note goes first: while the lock is ours nobody else has written one. */
-    if (base->fence != 0) {
-        answer_await(l);
-    }
     if (base->fence != 0 && !l->lost && !l->asking) {
         (void)weir__postgres_lock_release(&l->conn, l->schema, l->name, base->fence, base->token,
                                           NULL);
+    }
+    if (!l->lost && !l->asking &&
+        weir__pg_run_text(&l->conn, sql_lock_end, NULL, RETRY_US_MAX, &result, NULL) == WEIR_OK) {
+        pq.PQclear(result);
     }
     lock_free(l);
 }

@@ -57,6 +57,10 @@ SELECT EXISTS (SELECT FROM pg_catalog.pg_locks AS l
                   AND l.objid OPERATOR(pg_catalog.=) :low
                   AND l.objsubid OPERATOR(pg_catalog.=) 1);
 
+-- Before the session ends: a server that is busy notices only later that its client is gone.
+-- name: lock_end
+SELECT pg_catalog.pg_advisory_unlock_all();
+
 -- name: lock_free
 -- For who holds a lease: that no session has the name. It is free again at once.
 SELECT pg_catalog.pg_try_advisory_xact_lock(:key);
