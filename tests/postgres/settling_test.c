@@ -461,9 +461,8 @@ static void C56_own_sql_has_the_path_of_the_role_and_ours_is_kept(void **state)
     char sql[512];
     own_sql own = { .sql = sql };
     (void)snprintf(sql, sizeof sql, "-csearch_path=%s,pg_catalog", t->schema);
-    setenv("PGOPTIONS", sql, 1);
+    setenv("PGOPTIONS", sql, 1); /* of every connection: the one that is idle may be in use */
     const work w = give_work(t, "t");
-    unsetenv("PGOPTIONS");
     store_positions positions;
     test_exec(t->conn, "CREATE TABLE %s.mine (x text)", t->schema);
     test_exec(t->conn,
@@ -474,7 +473,9 @@ static void C56_own_sql_has_the_path_of_the_role_and_ours_is_kept(void **state)
                    "INSERT INTO mine SELECT current_setting('search_path');"
                    "SET SESSION search_path = %s, pg_catalog, public",
                    t->schema);
-    TEST_OK(t, settle_own(t, &w, w.lease.fence, &own));
+    const weir_status settled = settle_own(t, &w, w.lease.fence, &own);
+    unsetenv("PGOPTIONS");
+    TEST_OK(t, settled);
     TEST_OK(t, w.s->ops->positions(w.s, &positions, &t->err));
     assert_int_equal(look(t, "SELECT count(*) FROM %s.mine WHERE x LIKE '%%,pg_catalog'"), 1);
     assert_int_equal(look(t, "SELECT count(*) FROM %s.mine"), 1);
