@@ -539,7 +539,9 @@ weir_status weir__seal_explain(sqlite_store *s, sqlite_conn *conn, weir_status s
     /* The side file belongs to whoever has the slot. */
     if (status == WEIR_ECORRUPT && conn->db != NULL &&
         weir__sqlite_slot_take(s, weir__sqlite_deadline(s), NULL) == WEIR_OK) {
-        if (was_overwritten(s, conn) || has_lost_mark(s, conn)) {
+        /* 26: no database any more. It was one when it was opened. */
+        const bool is_other = err != NULL && strcmp(err->store_code, "26") == 0;
+        if (is_other || was_overwritten(s, conn) || has_lost_mark(s, conn)) {
             status = weir__seal_fail_overwritten(s, err);
         }
         weir__sqlite_slot_give(s);
