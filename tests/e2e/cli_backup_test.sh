@@ -161,7 +161,7 @@ for how in 'application "$update" "PRAGMA wal_checkpoint(RESTART)" "$update" "PR
     'touch weir.db' 'touch -d "2 days ago" weir.db' 'cp -p weir.db x.db; cp -p x.db weir.db' 'cat weir.db >x.db; cp x.db weir.db'; do
     for killed in no yes; do
         n=$((n + 1))
-        [ $((n / 2 % 2)) -eq $((n % 2)) ] && continue # each way once, killed or not in turn
+        [ $((n / 2 % 2)) -eq 1 ] && continue # each way once, killed or not in turn
         fresh "foreign-$n"
         append 3
         own_table
@@ -194,7 +194,7 @@ for how in 'application "PRAGMA wal_checkpoint"' 'application "PRAGMA wal_checkp
     for copy in 'cp good.db weir.db' 'cp -p good.db weir.db' 'cp good.db x.db; mv x.db weir.db' 'cp other.db weir.db' 'cp backup.db weir.db'; do
         for then in '' 'append 1'; do
             n=$((n + 1))
-            [ $((n / 2 % 2)) -eq $((n % 2)) ] && continue # each pair once, with and without in turn
+            [ $((n / 2 % 2)) -eq 1 ] && continue # each pair once, with and without in turn
             fresh "swapped-$n"
             append 3
             own_table
