@@ -539,7 +539,8 @@ weir_status weir__seal_explain(sqlite_store *s, sqlite_conn *conn, weir_status s
     /* The side file belongs to whoever has the slot. */
     if (status == WEIR_ECORRUPT && conn->db != NULL &&
         weir__sqlite_slot_take(s, weir__sqlite_deadline(s), NULL) == WEIR_OK) {
-        /* 26: no database any more. It was one when it was opened. */
+        /* 26: no database any more. It was one when it was opened. While the first WAL of a store
+         * lasts, it has every page, so the file may be anything and was_overwritten says no. */
         const bool is_other = err != NULL && strcmp(err->store_code, "26") == 0;
         if (is_other || was_overwritten(s, conn) || has_lost_mark(s, conn)) {
             status = weir__seal_fail_overwritten(s, err);
