@@ -343,7 +343,9 @@ weir_status weir__sqlite_route(weir_store *base, const store_route *r, size_t *b
     if (reactions == NULL) {
         return weir__fail(err, WEIR_ENOMEM, "could not allocate %zu routing steps", r->steps_count);
     }
-    weir_status status = weir__sqlite_write_begin(s, 0, &conn, &now_us, err);
+    /* Not synced: what is lost with the power is routed again, and an answer that builds on it was
+     * committed after it. */
+    weir_status status = weir__sqlite_write_begin(s, SQLITE_TX_HINT, &conn, &now_us, err);
     if (status == WEIR_OK) {
         status = route_in(conn, r, reactions, now_us, bad_mark, err);
         status = weir__sqlite_write_end(s, status, r->marks_count > 0, err);
