@@ -57,7 +57,7 @@ static void result_fill(append_result *result, const store_append *a)
 }
 
 /* The time to wait runs from here: waiting behind another caller of this handle counts. */
-static weir_status commit(weir_core *c, store_append *append)
+static weir_status append_commit(weir_core *c, store_append *append)
 {
     const int64_t now_us = weir__clock_mono(weir__clock_machine());
     if (__builtin_add_overflow(now_us, c->url.options.busy_us, &append->deadline_us)) {
@@ -74,8 +74,9 @@ static weir_status commit_in(weir_core *c, void *connection, store_append *appen
 }
 
 /* connection NULL: in a transaction of Weir's own. */
-static weir_status append(weir_core *c, void *connection, const weir_append_request *request,
-                          const weir_append_result **out, weir_error *err)
+static weir_status append_checked(weir_core *c, void *connection,
+                                  const weir_append_request *request,
+                                  const weir_append_result **out, weir_error *err)
 {
     prepared_append p = { 0 };
     append_result *result = NULL;
@@ -85,8 +86,8 @@ static weir_status append(weir_core *c, void *connection, const weir_append_requ
         status = weir__fail(err, WEIR_ENOMEM, "could not allocate the result of an append");
     }
     if (status == WEIR_OK) {
-        status =
-            connection == NULL ? commit(c, &p.append) : commit_in(c, connection, &p.append, err);
+        status = connection == NULL ? append_commit(c, &p.append)
+                                    : commit_in(c, connection, &p.append, err);
     }
     if (status == WEIR_OK && out != NULL) {
         result_fill(result, &p.append);
@@ -104,7 +105,7 @@ int32_t weir_append(weir *w, const weir_append_request *request, const weir_appe
     weir_core *c = NULL;
     weir_status status = weir__enter_writing(w, &c, err);
     if (status == WEIR_OK) {
-        status = append(c, NULL, request, out, err);
+        status = append_checked(c, NULL, request, out, err);
         weir__leave(w);
     }
     return status;
@@ -164,7 +165,7 @@ int32_t weir_append_in(weir *w, void *connection, const weir_append_request *req
     } else if (connection == NULL) {
         status = weir__fail(err, WEIR_EINVAL, "no connection was given");
     } else {
-        status = append(c, connection, request, out, err);
+        status = append_checked(c, connection, request, out, err);
     }
     weir__leave(w);
     return status;
@@ -203,7 +204,7 @@ int32_t weir_stream_close(weir *w, weir_str stream, const weir_close_options *op
     status = weir__close_prepare(&p, stream, options, c->url.options.payload_bytes,
                                  c->url.options.clock, err);
     if (status == WEIR_OK) {
-        status = commit(c, &p.append);
+        status = append_commit(c, &p.append);
     }
     weir__prepared_free(&p);
     weir__leave(w);

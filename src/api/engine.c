@@ -426,7 +426,7 @@ int32_t weir_engine_start(weir_engine *ticket, weir_error *err)
 /* ---- waiting and stopping ----------------------------------------------------------------- */
 
 /* Whether `holds` became true by then. */
-static bool await(worker *w, bool (*holds)(worker *w), int64_t until_us)
+static bool worker_await(worker *w, bool (*holds)(worker *w), int64_t until_us)
 {
     bool there = holds(w);
     while (!there && mono_us() < until_us) {
@@ -606,11 +606,11 @@ static bool users_leave(engine_core *e, int64_t until_us)
 static weir_status stop_all(engine_core *e, worker *w, int32_t budget_ms, weir_error *err)
 {
     weir__worker_drain(w);
-    bool idle = await(w, weir__worker_idle, until_us_of(budget_ms < 0 ? 0 : budget_ms));
+    bool idle = worker_await(w, weir__worker_idle, until_us_of(budget_ms < 0 ? 0 : budget_ms));
     if (!idle) {
         weir__worker_interrupt(w);
         /* Programs are ended and their end is waited for; a function cannot be. */
-        idle = e->keeper != NULL && await(w, weir__worker_idle, mono_us() + INTERRUPT_US);
+        idle = e->keeper != NULL && worker_await(w, weir__worker_idle, mono_us() + INTERRUPT_US);
     }
     const bool ended = weir__threads_stop(e->threads, idle ? INT64_MAX : mono_us() + END_US) &&
                        users_leave(e, idle ? INT64_MAX : mono_us() + END_US);
@@ -696,7 +696,7 @@ void weir_engine_free(weir_engine *ticket)
 /* ---- pulling ------------------------------------------------------------------------------ */
 
 /* Whether one was counted. It may be one too many: a delivery that was taken back. */
-static bool uncount(const engine_core *e)
+static bool caller_uncount(const engine_core *e)
 {
     uint64_t one;
     return read(e->pull_fd, &one, sizeof one) == (ssize_t)sizeof one;
@@ -726,7 +726,7 @@ static weir_status pull_next(engine_core *e, worker *w, int32_t timeout_ms, weir
             break;
         }
         weir_delivery *d = weir__worker_next(w);
-        const bool counted = uncount(e);
+        const bool counted = caller_uncount(e);
         if (d != NULL) {
             *out = d;
             break;

@@ -56,8 +56,9 @@ static weir_str operator_of(const weir_core *c, weir_str by)
     return by.len > 0 ? by : weir__str(c->url.options.application);
 }
 
-static weir_status operate(const weir *w, store_verb verb, const weir_targets_options *options,
-                           int64_t *changed, weir_error *err)
+static weir_status operate_checked(const weir *w, store_verb verb,
+                                   const weir_targets_options *options, int64_t *changed,
+                                   weir_error *err)
 {
     weir_targets_options o = { 0 };
     api_filter f = { 0 };
@@ -104,37 +105,37 @@ static_assert((int)WEIR_RESET_START == (int)STORE_RESET_START &&
 int32_t weir_targets_unblock(weir *w, const weir_targets_options *options, int64_t *changed,
                              weir_error *err)
 {
-    return operate(w, STORE_UNBLOCK, options, changed, err);
+    return operate_checked(w, STORE_UNBLOCK, options, changed, err);
 }
 
 int32_t weir_targets_skip(weir *w, const weir_targets_options *options, int64_t *changed,
                           weir_error *err)
 {
-    return operate(w, STORE_SKIP, options, changed, err);
+    return operate_checked(w, STORE_SKIP, options, changed, err);
 }
 
 int32_t weir_targets_reset(weir *w, const weir_targets_options *options, int64_t *changed,
                            weir_error *err)
 {
-    return operate(w, STORE_RESET, options, changed, err);
+    return operate_checked(w, STORE_RESET, options, changed, err);
 }
 
 int32_t weir_targets_prioritize(weir *w, const weir_targets_options *options, int64_t *changed,
                                 weir_error *err)
 {
-    return operate(w, STORE_PRIORITIZE, options, changed, err);
+    return operate_checked(w, STORE_PRIORITIZE, options, changed, err);
 }
 
 int32_t weir_targets_pause(weir *w, const weir_targets_options *options, int64_t *changed,
                            weir_error *err)
 {
-    return operate(w, STORE_PAUSE, options, changed, err);
+    return operate_checked(w, STORE_PAUSE, options, changed, err);
 }
 
 int32_t weir_targets_resume(weir *w, const weir_targets_options *options, int64_t *changed,
                             weir_error *err)
 {
-    return operate(w, STORE_RESUME, options, changed, err);
+    return operate_checked(w, STORE_RESUME, options, changed, err);
 }
 
 /* ---- lanes -------------------------------------------------------------------------------- */

@@ -356,7 +356,7 @@ static weir_status stream_chunk(weir_reader *r, weir_error *err)
     return WEIR_OK;
 }
 
-static weir_status rewound(const weir_reader *r, int64_t end, weir_error *err)
+static weir_status reader_rewound(const weir_reader *r, int64_t end, weir_error *err)
 {
     return weir__fail(err, WEIR_EREWOUND,
                       "log was rewound: this reader is at %" PRId64
@@ -381,7 +381,7 @@ static weir_status log_chunk(weir_reader *r, weir_error *err)
         return status;
     }
     if (memcmp(r->epoch, r->chunk.epoch, sizeof r->epoch) != 0) {
-        return rewound(r, r->chunk.scanned_to, err);
+        return reader_rewound(r, r->chunk.scanned_to, err);
     }
     r->ended = !r->chunk.more;
     r->position = r->chunk.scanned_to;
@@ -450,7 +450,7 @@ static weir_status follow_until(weir_reader *r, int64_t deadline_us, weir_error 
         }
         /* A log that ends before what was given is another one, whatever its epoch says. */
         if (status == WEIR_OK && r->chunk.events_count == 0 && r->position > r->chunk.head) {
-            status = rewound(r, r->chunk.head, err);
+            status = reader_rewound(r, r->chunk.head, err);
         }
         if (left_ms <= 0) {
             break;
@@ -466,7 +466,7 @@ static weir_status follow_until(weir_reader *r, int64_t deadline_us, weir_error 
 }
 
 /* Fills the chunk that was given away, if there is more. Inside a call. */
-static weir_status refill(weir_reader *r, int32_t timeout_ms, weir_error *err)
+static weir_status reader_refill(weir_reader *r, int32_t timeout_ms, weir_error *err)
 {
     weir_status status = WEIR_OK;
     r->chunk_index = 0;
@@ -496,7 +496,7 @@ int32_t weir_reader_next(weir_reader *reader, int32_t timeout_ms, const weir_eve
         reader->chunk_index >= reader->chunk.events_count) {
         status = weir__enter(reader->w, &core, err);
         if (status == WEIR_OK) {
-            status = refill(reader, timeout_ms, err);
+            status = reader_refill(reader, timeout_ms, err);
             weir__leave(reader->w);
         }
     }

@@ -42,7 +42,7 @@ typedef struct arena_block {
     alignas(max_align_t) char bytes[];
 } arena_block;
 
-static void poison(const char *ptr, size_t bytes)
+static void memory_poison(const char *ptr, size_t bytes)
 {
 #ifdef ARENA_POISON
     ASAN_POISON_MEMORY_REGION(ptr, bytes);
@@ -52,7 +52,7 @@ static void poison(const char *ptr, size_t bytes)
 #endif
 }
 
-static void unpoison(const char *ptr, size_t bytes)
+static void memory_unpoison(const char *ptr, size_t bytes)
 {
 #ifdef ARENA_POISON
     ASAN_UNPOISON_MEMORY_REGION(ptr, bytes);
@@ -65,7 +65,7 @@ static void unpoison(const char *ptr, size_t bytes)
 static void block_free(arena_block *block)
 {
     if (block != NULL) {
-        unpoison(block->bytes, block->capacity);
+        memory_unpoison(block->bytes, block->capacity);
         weir__free(block);
     }
 }
@@ -93,13 +93,13 @@ static bool add_block(weir_arena *a, size_t bytes)
     block->older = a->blocks;
     block->capacity = capacity;
     block->used = 0;
-    poison(block->bytes, capacity);
+    memory_poison(block->bytes, capacity);
     a->blocks = block;
     return true;
 }
 
 /* `alignment`: a power of two. */
-static char *take(weir_arena *a, size_t bytes, size_t alignment)
+static char *block_take(weir_arena *a, size_t bytes, size_t alignment)
 {
     arena_block *block = a->blocks;
     size_t padding = block == NULL ? 0 : (0 - block->used) & (alignment - 1);
@@ -123,13 +123,13 @@ static char *take(weir_arena *a, size_t bytes, size_t alignment)
     block->used += padding + bytes;
     a->bytes_used = total;
     WEIR_ASSERT(block->used <= block->capacity);
-    unpoison(ptr, bytes);
+    memory_unpoison(ptr, bytes);
     return ptr;
 }
 
 void *weir__arena_alloc(weir_arena *a, size_t bytes)
 {
-    return take(a, bytes == 0 ? 1 : bytes, alignof(max_align_t));
+    return block_take(a, bytes == 0 ? 1 : bytes, alignof(max_align_t));
 }
 
 char *weir__arena_copy(weir_arena *a, const char *ptr, size_t len)
@@ -138,7 +138,7 @@ char *weir__arena_copy(weir_arena *a, const char *ptr, size_t len)
     if (__builtin_add_overflow(len, (size_t)1, &bytes)) {
         return NULL;
     }
-    char *copy = take(a, bytes, 1);
+    char *copy = block_take(a, bytes, 1);
     if (copy == NULL) {
         return NULL;
     }
@@ -169,7 +169,7 @@ void weir__arena_reset(weir_arena *a)
     if (kept != NULL) {
         kept->older = NULL;
         kept->used = 0;
-        poison(kept->bytes, kept->capacity);
+        memory_poison(kept->bytes, kept->capacity);
     }
     a->blocks = kept;
     a->bytes_used = 0;

@@ -153,7 +153,7 @@ bool weir__error_advised(const weir_error *err)
            strcmp(err->detail, weir__status_advice((weir_status)err->code)) != 0;
 }
 
-static void advise(weir_error *err)
+static void detail_advise(weir_error *err)
 {
     const char *advice = weir__status_advice((weir_status)err->code);
     set_text(err->detail, sizeof err->detail, advice, strlen(advice), false);
@@ -172,7 +172,7 @@ weir_status weir__fail(weir_error *err, weir_status status, const char *format, 
     va_end(args);
     *err = (weir_error){ .size = sizeof *err, .code = status };
     set_text(err->message, sizeof err->message, text, len, false);
-    advise(err);
+    detail_advise(err);
     return status;
 }
 
@@ -195,7 +195,7 @@ weir_status weir__wrap(weir_error *err, weir_status status, const char *format, 
     const bool advised = weir__error_advised(err);
     err->code = status; /* what is returned is what the error says, also when a caller changes it */
     if (!advised) {
-        advise(err);
+        detail_advise(err);
     }
     return status;
 }
@@ -221,7 +221,7 @@ void weir__error_detail(weir_error *err, const char *format, ...)
     va_end(args);
     set_text(err->detail, sizeof err->detail, text, len, false);
     if (err->detail[0] == '\0') {
-        advise(err);
+        detail_advise(err);
     }
 }
 

@@ -84,7 +84,7 @@ static bool is_trusted(uid_t owner, int flags)
            (flags & FILE_INSECURE) != 0;
 }
 
-static weir_status judge(const struct statx *st, const char *path, int flags, weir_error *err)
+static weir_status owner_judge(const struct statx *st, const char *path, int flags, weir_error *err)
 {
     if ((flags & FILE_ANY_KIND) == 0 &&
         !((flags & FILE_DIRECTORY) != 0 ? S_ISDIR(st->stx_mode) : S_ISREG(st->stx_mode))) {
@@ -118,7 +118,7 @@ weir_status weir__file_judge(int fd, const char *path, int flags, weir_error *er
     if (statx(fd, "", AT_EMPTY_PATH, STATX_BASIC_STATS, &st) != 0) {
         return could_not_look(errno, path, err);
     }
-    return judge(&st, path, flags, err);
+    return owner_judge(&st, path, flags, err);
 }
 
 weir_status weir__file_judge_name(const char *path, int flags, weir_error *err)
@@ -127,7 +127,7 @@ weir_status weir__file_judge_name(const char *path, int flags, weir_error *err)
     if (statx(AT_FDCWD, path, AT_SYMLINK_NOFOLLOW, STATX_BASIC_STATS, &st) != 0) {
         return errno == ENOENT ? WEIR_OK : could_not_look(errno, path, err);
     }
-    return judge(&st, path, flags, err);
+    return owner_judge(&st, path, flags, err);
 }
 
 weir_status weir__file_open_judge(int code, const char *path, int flags, weir_error *err)

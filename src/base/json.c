@@ -174,7 +174,7 @@ typedef struct checker {
     uint64_t objects[DEPTH_WORDS]; /* bit n: level n is an object, not an array */
 } checker;
 
-static bool wrong(checker *c, const char *at, const char *expected)
+static bool json_wrong(checker *c, const char *at, const char *expected)
 {
     c->at = at;
     c->expected = expected;
@@ -205,7 +205,7 @@ static inline void skip_space(checker *c)
 static bool open_level(checker *c, bool object)
 {
     if (c->depth == c->depth_max) {
-        return wrong(c, c->at, "nested deeper than 128 levels");
+        return json_wrong(c, c->at, "nested deeper than 128 levels");
     }
     const uint64_t bit = UINT64_C(1) << c->depth % 64;
     uint64_t *word = &c->objects[c->depth / 64];
@@ -227,7 +227,7 @@ static bool check_string(checker *c)
     for (;;) {
         at = skip_plain(at, c->end);
         if (at == c->end) {
-            return wrong(c, at, "expected '\"' to end a string");
+            return json_wrong(c, at, "expected '\"' to end a string");
         }
         if (*at == '"') {
             c->at = at + 1;
@@ -236,16 +236,16 @@ static bool check_string(checker *c)
         if (*at == '\\') {
             const escape e = read_escape(at, c->end);
             if (e.bytes == 0) {
-                return wrong(c, at + e.wrong_at, e.expected);
+                return json_wrong(c, at + e.wrong_at, e.expected);
             }
             at += e.bytes;
         } else if ((uint8_t)*at < 0x20) {
-            return wrong(c, at, "expected an escape for a control character");
+            return json_wrong(c, at, "expected an escape for a control character");
         } else {
             uint32_t code;
             const size_t bytes = weir__utf8_decode(at, c->end, &code);
             if (bytes == 0) {
-                return wrong(c, at, "expected valid UTF-8");
+                return json_wrong(c, at, "expected valid UTF-8");
             }
             at += bytes;
         }
@@ -255,7 +255,7 @@ static bool check_string(checker *c)
 static bool check_digits(checker *c)
 {
     if (c->at == c->end || !is_digit(*c->at)) {
-        return wrong(c, c->at, "expected a digit");
+        return json_wrong(c, c->at, "expected a digit");
     }
     do {
         c->at++;
@@ -293,7 +293,7 @@ static bool check_word(checker *c, const char *word, const char *expected)
 {
     const size_t len = strlen(word);
     if ((size_t)(c->end - c->at) < len || memcmp(c->at, word, len) != 0) {
-        return wrong(c, c->at, expected);
+        return json_wrong(c, c->at, expected);
     }
     c->at += len;
     return true;
@@ -303,14 +303,14 @@ static bool check_word(checker *c, const char *word, const char *expected)
 static bool check_name(checker *c, const char *expected)
 {
     if (c->at == c->end || *c->at != '"') {
-        return wrong(c, c->at, expected);
+        return json_wrong(c, c->at, expected);
     }
     if (!check_string(c)) {
         return false;
     }
     skip_space(c);
     if (c->at == c->end || *c->at != ':') {
-        return wrong(c, c->at, "expected ':'");
+        return json_wrong(c, c->at, "expected ':'");
     }
     c->at++;
     return true;
@@ -338,7 +338,7 @@ static bool check_value(checker *c, const char *expected, bool *complete)
 {
     *complete = true;
     if (c->at == c->end) {
-        return wrong(c, c->at, expected);
+        return json_wrong(c, c->at, expected);
     }
     switch (*c->at) {
     case '"':
@@ -366,7 +366,7 @@ static bool check_value(checker *c, const char *expected, bool *complete)
     case '9':
         return check_number(c);
     default:
-        return wrong(c, c->at, expected);
+        return json_wrong(c, c->at, expected);
     }
 }
 
@@ -377,7 +377,7 @@ static bool check_after_value(checker *c, bool *more)
         skip_space(c);
         if (c->depth == 0) {
             *more = false;
-            return c->at == c->end || wrong(c, c->at, "expected the end of the text");
+            return c->at == c->end || json_wrong(c, c->at, "expected the end of the text");
         }
         const bool object = in_object(c);
         const char next = c->at < c->end ? *c->at : '\0';
@@ -391,7 +391,7 @@ static bool check_after_value(checker *c, bool *more)
             return check_name(c, "expected a member's name");
         }
         if (next != (object ? '}' : ']')) {
-            return wrong(c, c->at, object ? "expected ',' or '}'" : "expected ',' or ']'");
+            return json_wrong(c, c->at, object ? "expected ',' or '}'" : "expected ',' or ']'");
         }
         c->depth--;
         c->at++;
@@ -421,8 +421,8 @@ static bool check_text(checker *c)
     return true;
 }
 
-static weir_status compact(weir_str text, unsigned depth_max, weir_buffer *out,
-                           weir_json_type *type, weir_error *err)
+static weir_status json_compact(weir_str text, unsigned depth_max, weir_buffer *out,
+                                weir_json_type *type, weir_error *err)
 {
     const size_t old_len = out->len;
     const char *start = text.len == 0 ? "" : text.ptr;
@@ -451,13 +451,13 @@ static weir_status compact(weir_str text, unsigned depth_max, weir_buffer *out,
 weir_status weir__json_compact(weir_str text, weir_buffer *out, weir_json_type *type,
                                weir_error *err)
 {
-    return compact(text, WEIR_JSON_DEPTH_MAX, out, type, err);
+    return json_compact(text, WEIR_JSON_DEPTH_MAX, out, type, err);
 }
 
 weir_status weir__json_compact_envelope(weir_str text, weir_buffer *out, weir_json_type *type,
                                         weir_error *err)
 {
-    return compact(text, WEIR_JSON_DEPTH_MAX + 1, out, type, err);
+    return json_compact(text, WEIR_JSON_DEPTH_MAX + 1, out, type, err);
 }
 
 /* ---- walking ------------------------------------------------------------------------------ */
@@ -524,7 +524,7 @@ static const char *after_value(const char *at, const char *end)
 }
 
 /* `s` without white space around it; never with a NULL pointer. */
-static weir_str trimmed(weir_str s)
+static weir_str number_trimmed(weir_str s)
 {
     const char *at = s.len == 0 ? "" : s.ptr;
     const char *end = at + s.len;
@@ -537,9 +537,9 @@ static weir_str trimmed(weir_str s)
 }
 
 /* The walk over what is between `open` and the bracket at the end; an empty one for other texts. */
-static weir_json_members walk(weir_str s, char open)
+static weir_json_members json_walk(weir_str s, char open)
 {
-    const weir_str value = trimmed(s);
+    const weir_str value = number_trimmed(s);
     const char *end = value.ptr + value.len;
 
     if (value.len < 2 || *value.ptr != open) {
@@ -568,7 +568,7 @@ static bool take_value(weir_json_members *it)
 
 weir_json_members weir__json_members(weir_str object)
 {
-    return walk(object, '{');
+    return json_walk(object, '{');
 }
 
 bool weir__json_members_next(weir_json_members *it)
@@ -592,7 +592,7 @@ bool weir__json_members_next(weir_json_members *it)
 
 weir_json_members weir__json_elements(weir_str array)
 {
-    return walk(array, '[');
+    return json_walk(array, '[');
 }
 
 bool weir__json_elements_next(weir_json_members *it)
@@ -602,7 +602,7 @@ bool weir__json_elements_next(weir_json_members *it)
 
 weir_json_type weir__json_type(weir_str value)
 {
-    const weir_str s = trimmed(value);
+    const weir_str s = number_trimmed(value);
 
     if (s.len == 0) {
         return WEIR_JSON_NULL;
@@ -630,7 +630,7 @@ weir_json_type weir__json_type(weir_str value)
 /* What is between the quotes of a string value. */
 static bool string_body(weir_str value, weir_str *body)
 {
-    const weir_str s = trimmed(value);
+    const weir_str s = number_trimmed(value);
 
     if (s.len < 2 || s.ptr[0] != '"' || s.ptr[s.len - 1] != '"') {
         return false;

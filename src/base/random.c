@@ -21,7 +21,7 @@ static _Thread_local uint8_t pool[POOL_BYTES];
 static _Thread_local size_t pool_left; /* unused bytes, at the end of the pool */
 static _Thread_local uint32_t pool_generation;
 
-static void fill(uint8_t *out, size_t bytes)
+static void pool_fill(uint8_t *out, size_t bytes)
 {
     while (bytes > 0) {
         const ssize_t rc = getrandom(out, bytes, 0);
@@ -39,11 +39,11 @@ void weir__random_bytes(void *out, size_t bytes)
     const uint32_t generation = weir__fork_generation();
 
     if (bytes > POOL_BYTES / 2) {
-        fill(out, bytes);
+        pool_fill(out, bytes);
         return;
     }
     if (pool_left < bytes || pool_generation != generation) {
-        fill(pool, POOL_BYTES);
+        pool_fill(pool, POOL_BYTES);
         pool_left = POOL_BYTES;
         pool_generation = generation;
     }

@@ -21,7 +21,7 @@ bool weir__str_starts_with(weir_str s, weir_str prefix)
 
 /* Multiplies, and folds the high bits, which have seen all of the input, back onto the low ones,
  * which hash tables use. */
-static uint64_t mix(uint64_t h)
+static uint64_t hash_mix(uint64_t h)
 {
     h *= UINT64_C(0x9E3779B97F4A7C15);
     return h ^ h >> 32;
@@ -29,23 +29,23 @@ static uint64_t mix(uint64_t h)
 
 uint64_t weir__str_hash(weir_str s)
 {
-    uint64_t h = mix(s.len + 1);
+    uint64_t h = hash_mix(s.len + 1);
     size_t i = 0;
     uint64_t word;
 
     for (; s.len - i >= sizeof word; i += sizeof word) {
         memcpy(&word, s.ptr + i, sizeof word);
-        h = mix(h ^ le64toh(word));
+        h = hash_mix(h ^ le64toh(word));
     }
     if (i < s.len) {
         word = 0;
         memcpy(&word, s.ptr + i, s.len - i);
-        h = mix(h ^ le64toh(word));
+        h = hash_mix(h ^ le64toh(word));
     }
-    return mix(h);
+    return hash_mix(h);
 }
 
-static size_t least(size_t a, size_t b)
+static size_t size_least(size_t a, size_t b)
 {
     return a < b ? a : b;
 }
@@ -65,10 +65,10 @@ size_t weir__str_edits(weir_str a, weir_str b)
         const size_t *above = rows[(i + 2) % 3], *above2 = rows[(i + 1) % 3];
         row[0] = i;
         for (size_t j = 1; j <= b.len; j++) {
-            row[j] = least(above[j - 1] + (a.ptr[i - 1] == b.ptr[j - 1] ? 0 : 1),
-                           least(above[j], row[j - 1]) + 1);
+            row[j] = size_least(above[j - 1] + (a.ptr[i - 1] == b.ptr[j - 1] ? 0 : 1),
+                                size_least(above[j], row[j - 1]) + 1);
             if (i > 1 && j > 1 && a.ptr[i - 1] == b.ptr[j - 2] && a.ptr[i - 2] == b.ptr[j - 1]) {
-                row[j] = least(row[j], above2[j - 2] + 1);
+                row[j] = size_least(row[j], above2[j - 2] + 1);
             }
         }
     }

@@ -34,7 +34,7 @@ static weir_status no_memory(weir_error *err)
     return weir__fail(err, WEIR_ENOMEM, "could not allocate what was claimed");
 }
 
-static weir_status look(portable *p, table_result *found, weir_error *err)
+static weir_status rows_look(portable *p, table_result *found, weir_error *err)
 {
     claim_text t = { .dialect = p->c->dialect };
     const claim_choice choice = { .limit = p->c->limit - (int64_t)p->taken.rows,
@@ -141,12 +141,12 @@ static bool look_again(portable *p)
     return again;
 }
 
-static weir_status refill(portable *p, weir_error *err)
+static weir_status rows_refill(portable *p, weir_error *err)
 {
     table_result found = { 0 };
     weir_status status = WEIR_OK;
     do {
-        status = look(p, &found, err);
+        status = rows_look(p, &found, err);
         if (status == WEIR_OK) {
             status = take_found(p, &found, err);
         }
@@ -172,7 +172,7 @@ weir_status weir__claim_portable(table_session *s, const claim_spec *c, table_re
         status = weir__claim_serialise(s, c, p.lock == CLAIM_LOCK_WAIT ? wait_of(&p) : 0, err);
     }
     if (status == WEIR_OK) {
-        status = refill(&p, err);
+        status = rows_refill(&p, err);
     }
     if (status == WEIR_OK) {
         status = weir__claim_reread(s, c, &p.taken, result, err);

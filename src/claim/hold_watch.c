@@ -70,7 +70,7 @@ static void give_up(hold_watch *w, const waiter_found *found)
 
 /* One look. false: there is no more to look for. A look that fails is repeated: it is there to
  * help, and the row is safe without it. */
-static bool look(hold_watch *w)
+static bool holds_look(hold_watch *w)
 {
     const waiter_search search = { .holder = w->holder,
                                    .group = atomic_load(&w->group),
@@ -95,7 +95,7 @@ static bool look(hold_watch *w)
     return true;
 }
 
-static void *watch(void *ctx)
+static void *watch_main(void *ctx)
 {
     hold_watch *w = ctx;
     bool stop = false;
@@ -107,7 +107,7 @@ static void *watch(void *ctx)
         }
         stop = w->stop;
         weir__unlock(&w->mu);
-        stop = stop || !look(w);
+        stop = stop || !holds_look(w);
     }
     return NULL;
 }
@@ -143,7 +143,7 @@ weir_status weir__hold_watch_begin(hold_watch *w, table_session *s, weir_error *
     }
     status = holder_ask(w, s, err);
     if (status == WEIR_OK) {
-        const int error = pthread_create(&w->thread, NULL, watch, w);
+        const int error = pthread_create(&w->thread, NULL, watch_main, w);
         w->watches = error == 0;
         status = w->watches
                      ? WEIR_OK

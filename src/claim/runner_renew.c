@@ -51,7 +51,7 @@ static runner_row *await_due(runner *r)
     return row;
 }
 
-static weir_status renew(runner *r, const runner_row *row, weir_error *err)
+static weir_status rows_renew(runner *r, const runner_row *row, weir_error *err)
 {
     finish_request f = weir__runner_finish(r, row, FINISH_EXTEND);
     weir_status status = WEIR_OK;
@@ -71,8 +71,8 @@ static weir_status renew(runner *r, const runner_row *row, weir_error *err)
 }
 
 /* sent_us, sent_boot_us: before the renewal was sent. */
-static void renewed(runner *r, runner_row *row, weir_status status, int64_t sent_us,
-                    int64_t sent_boot_us, const weir_error *err)
+static void row_renewed(runner *r, runner_row *row, weir_status status, int64_t sent_us,
+                        int64_t sent_boot_us, const weir_error *err)
 {
     const int64_t lease_us = r->o->request->lease_us;
 
@@ -103,8 +103,8 @@ void *weir__runner_renew(void *ctx)
         weir_error err;
         const int64_t sent_us = weir__clock_mono(weir__clock_machine());
         const int64_t sent_boot_us = weir__clock_boot();
-        const weir_status status = renew(r, row, &err);
-        renewed(r, row, status, sent_us, sent_boot_us, &err);
+        const weir_status status = rows_renew(r, row, &err);
+        row_renewed(r, row, status, sent_us, sent_boot_us, &err);
     }
     return NULL;
 }

@@ -11,7 +11,7 @@
 
 #define LOOK_WAIT_US INT64_C(1000000)
 
-static bool contains(weir_str text, weir_str part)
+static bool list_contains(weir_str text, weir_str part)
 {
     return part.len > 0 && text.len >= part.len &&
            memmem(text.ptr, text.len, part.ptr, part.len) != NULL;
@@ -29,7 +29,7 @@ static bool is_ours(const waiter_search *search, const table_cell *cells)
 {
     int64_t port = 0;
 
-    if (contains(text_of(&cells[3]), search->name)) {
+    if (list_contains(text_of(&cells[3]), search->name)) {
         return true;
     }
     return search->group > 0 && !cells[1].null && weir__str_to_i64(text_of(&cells[2]), &port) &&

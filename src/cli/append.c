@@ -106,7 +106,7 @@ static bool is_stdin(const char *argument)
     return strcmp(argument, "-") == 0;
 }
 
-static int run(cli *c)
+static int append_run(cli *c)
 {
     const cli_given *batch = weir__cli_get(c, "batch");
     static const char *const single[] = { "expect", "meta", "reserve", "release-key" };
@@ -160,5 +160,5 @@ const cli_command weir__cli_append_command = {
     .options_count = sizeof options / sizeof options[0],
     .words_min = 0,
     .words_max = 3,
-    .run = run,
+    .run = append_run,
 };

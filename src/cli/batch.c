@@ -292,7 +292,7 @@ static void report_stop(batch *b, int64_t line)
 }
 
 /* A line was refused. false: that was the end. */
-static bool refused(batch *b, const weir_error *err, int64_t line)
+static bool line_refused(batch *b, const weir_error *err, int64_t line)
 {
     weir__cli_progress_end(&b->progress);
     const int exit_status = weir__cli_fail_line(b->c, err, line);
@@ -307,7 +307,7 @@ static bool refused(batch *b, const weir_error *err, int64_t line)
 }
 
 /* Something failed that is not a line's fault. */
-static void broken(batch *b, const weir_error *err, int64_t line)
+static void input_broken(batch *b, const weir_error *err, int64_t line)
 {
     weir__cli_progress_end(&b->progress);
     b->exit_status = weir__cli_fail_line(b->c, err, line);
@@ -324,7 +324,7 @@ static void forget_items(batch *b)
 }
 
 /* Commits what was prepared. false: it was the end, and has been reported. */
-static bool flush(batch *b)
+static bool lines_flush(batch *b)
 {
     weir_error err;
     weir_status status = WEIR_OK;
@@ -341,14 +341,14 @@ static bool flush(batch *b)
         status = store->ops->append(store, b->appends, b->items_count, &err);
     }
     if (status != WEIR_OK) {
-        broken(b, &err, b->items[0].number);
+        input_broken(b, &err, b->items[0].number);
         go_on = false;
     }
     for (size_t i = 0; go_on && i < b->items_count; i++) {
         if (b->items[i].prepared.append.status == WEIR_OK) {
             b->committed++;
         } else {
-            go_on = refused(b, &b->items[i].err, b->items[i].number);
+            go_on = line_refused(b, &b->items[i].err, b->items[i].number);
         }
     }
     weir__cli_progress(&b->progress, b->committed, b->lines.bytes_done);
@@ -413,23 +413,23 @@ static void each_line(batch *b)
         }
         /* What came before a bad line is committed before the line is reported. */
         if (status != WEIR_OK) {
-            if (!flush(b)) {
+            if (!lines_flush(b)) {
                 return;
             }
             if (status != WEIR_EINVAL) {
-                broken(b, &err, b->lines.number);
+                input_broken(b, &err, b->lines.number);
                 return;
             }
-            if (!refused(b, &err, b->lines.number)) {
+            if (!line_refused(b, &err, b->lines.number)) {
                 return;
             }
         } else if ((b->items_count == BATCH_LINES_MAX || b->arena.bytes_used >= BATCH_BYTES_SOFT ||
                     weir__cli_lines_wait(&b->lines)) &&
-                   !flush(b)) {
+                   !lines_flush(b)) {
             return;
         }
     }
-    (void)flush(b);
+    (void)lines_flush(b);
 }
 
 /* ---- all lines as one append ---------------------------------------------------------------- */
@@ -546,7 +546,7 @@ static void all_lines(batch *b)
                              ? no_memory(&err)
                              : atomic_read(b, &a, &err);
     if (status != WEIR_OK) {
-        (void)refused(b, &err, b->lines.number);
+        (void)line_refused(b, &err, b->lines.number);
         goto out;
     }
     if (a.events_count == 0) {
@@ -567,7 +567,7 @@ static void all_lines(batch *b)
     if (status == WEIR_OK) {
         b->committed = (int64_t)a.events_count;
     } else {
-        (void)refused(b, &err, 0);
+        (void)line_refused(b, &err, 0);
     }
 out:
     weir__buffer_free(&a.changes);

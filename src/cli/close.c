@@ -45,7 +45,7 @@ static weir_status close_stream(cli *c, weir *w, weir_str stream, weir_error *er
     return status;
 }
 
-static int run(cli *c)
+static int close_run(cli *c)
 {
     weir *w = NULL;
     weir_error err;
@@ -74,5 +74,5 @@ const cli_command weir__cli_close_command = {
     .options_count = sizeof options / sizeof options[0],
     .words_min = 1,
     .words_max = 1,
-    .run = run,
+    .run = close_run,
 };

@@ -16,7 +16,7 @@ void weir__config_take_store(config_file *f, const config_key *key, yaml_node_t 
     }
 }
 
-static void leave(config_file *f, const config_key *key, yaml_node_t *value, void *into)
+static void directory_leave(config_file *f, const config_key *key, yaml_node_t *value, void *into)
 {
     (void)f;
     (void)key;
@@ -28,10 +28,10 @@ weir_status weir__cli_config_store(const char *path, char **store, weir_error *e
 {
     static const config_key keys[] = {
         { .name = "store", .take = weir__config_take_store },
-        { .name = "memory_limit", .take = leave },
-        { .name = "lanes", .take = leave },
-        { .name = "reactions", .take = leave },
-        { .name = "tables", .take = leave },
+        { .name = "memory_limit", .take = directory_leave },
+        { .name = "lanes", .take = directory_leave },
+        { .name = "reactions", .take = directory_leave },
+        { .name = "tables", .take = directory_leave },
     };
     weir_arena arena = { 0 };
     config_file f = { .path = path, .arena = &arena };

@@ -40,7 +40,8 @@ typedef struct reading {
 
 /* ---- parts of a reaction ------------------------------------------------------------------- */
 
-static bool passes(config_file *f, const yaml_node_t *at, weir_status status, const weir_error *why)
+static bool value_passes(config_file *f, const yaml_node_t *at, weir_status status,
+                         const weir_error *why)
 {
     if (status == WEIR_ENOMEM) {
         f->full = true;
@@ -57,7 +58,7 @@ static bool take_checked_name(config_file *f, const char *key, const char *what,
     weir_error why;
 
     if (!weir__config_text(f, key, value, "a name", &text) ||
-        !passes(f, value, weir__name_check(what, text, false, &why), &why)) {
+        !value_passes(f, value, weir__name_check(what, text, false, &why), &why)) {
         return false;
     }
     *out = text;
@@ -125,7 +126,7 @@ static void take_source(config_file *f, const config_key *key, yaml_node_t *valu
 
     if (weir__config_text(f, key->name, value, "a stream, a prefix such as order-*, or a /regex/",
                           &p->r.source) &&
-        passes(f, value, weir__pattern_open(&pattern, p->r.source, &why), &why)) {
+        value_passes(f, value, weir__pattern_open(&pattern, p->r.source, &why), &why)) {
         weir__pattern_close(pattern);
     }
 }
@@ -135,7 +136,7 @@ static bool template_passes(config_file *f, const yaml_node_t *at, weir_str text
     template_text *template = NULL;
     weir_error why;
 
-    if (!passes(f, at, weir__template_open(&template, text, &why), &why)) {
+    if (!value_passes(f, at, weir__template_open(&template, text, &why), &why)) {
         return false;
     }
     *rule = weir__template_rule(template);

@@ -260,7 +260,7 @@ static void check_all_twice(config_file *f)
     }
 }
 
-static void parse(config_file *f, yaml_parser_t *p)
+static void document_parse(config_file *f, yaml_parser_t *p)
 {
     yaml_document_t second;
 
@@ -296,7 +296,7 @@ weir_status weir__config_load(config_file *f, weir_error *err)
     }
     set_input(f, &parser);
     if (is_shallow(f)) {
-        parse(f, &parser);
+        document_parse(f, &parser);
     }
     yaml_parser_delete(&parser);
     f->broken = f->problems_count > 0;

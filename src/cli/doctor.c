@@ -13,8 +13,8 @@ typedef struct doctor {
     int64_t findings, notes;
 } doctor;
 
-static void say(doctor *d, const char *level, const char *rule, const char *text,
-                const char *advice)
+static void doctor_say(doctor *d, const char *level, const char *rule, const char *text,
+                       const char *advice)
 {
     const report_field fields[] = {
         { .name = "level", .type = REPORT_STR, .text = weir__str(level) },
@@ -35,27 +35,28 @@ static void say(doctor *d, const char *level, const char *rule, const char *text
     }
 }
 
-static void finding(void *ctx, const char *rule, const char *text, const char *advice)
+static void finding_show(void *ctx, const char *rule, const char *text, const char *advice)
 {
     doctor *d = ctx;
 
     d->findings++;
-    say(d, "finding", rule, text, advice);
+    doctor_say(d, "finding", rule, text, advice);
 }
 
-static void note(doctor *d, const char *rule, const char *text, const char *advice)
+static void note_show(doctor *d, const char *rule, const char *text, const char *advice)
 {
     d->notes++;
-    say(d, "note", rule, text, advice);
+    doctor_say(d, "note", rule, text, advice);
 }
 
 /* A store_survey_fn. */
-static void around(void *ctx, bool act, const char *rule, const char *text, const char *advice)
+static void surroundings_show(void *ctx, bool act, const char *rule, const char *text,
+                              const char *advice)
 {
     if (act) {
-        finding(ctx, rule, text, advice);
+        finding_show(ctx, rule, text, advice);
     } else {
-        note(ctx, rule, text, advice);
+        note_show(ctx, rule, text, advice);
     }
 }
 
@@ -66,13 +67,14 @@ static void look_at_settings(doctor *d, const store_stats *stats)
         return;
     }
     if (strcmp(stats->durability, "normal") == 0) {
-        note(d, "durability",
-             "the store is opened with sync=normal: the last commits may be lost "
-             "if the power fails",
-             "Leave sync out of the store's URL to have every commit on disk when it returns.");
+        note_show(
+            d, "durability",
+            "the store is opened with sync=normal: the last commits may be lost "
+            "if the power fails",
+            "Leave sync out of the store's URL to have every commit on disk when it returns.");
     } else if (strcmp(stats->durability, "none") == 0) {
-        note(d, "durability", "this store is in memory and ends with the program",
-             "Use sqlite:PATH to keep events.");
+        note_show(d, "durability", "this store is in memory and ends with the program",
+                  "Use sqlite:PATH to keep events.");
     }
 }
 
@@ -99,27 +101,27 @@ static void print_end(doctor *d, const store_stats *stats)
 
 /* The store, then what surrounds it (a server with wrong settings has many stores), then the work
  * that nobody will do. */
-static weir_status examine(doctor *d, weir_store *store, store_stats *stats, weir_error *err)
+static weir_status store_examine(doctor *d, weir_store *store, store_stats *stats, weir_error *err)
 {
     cli_ticker ticker;
 
     weir__cli_ticker_start(&ticker, d->c, "reading the whole store");
-    weir_status status = store->ops->check(store, finding, d, err);
+    weir_status status = store->ops->check(store, finding_show, d, err);
     weir__cli_ticker_stop(&ticker);
     if (status == WEIR_OK && store->ops->survey != NULL) {
         weir__cli_ticker_start(&ticker, d->c, "looking at the server");
-        status = store->ops->survey(store, around, d, err);
+        status = store->ops->survey(store, surroundings_show, d, err);
         weir__cli_ticker_stop(&ticker);
     }
     if (status == WEIR_OK) {
         weir__cli_ticker_start(&ticker, d->c, "looking at the targets");
-        status = weir__cli_doctor_work(store, around, d, err);
+        status = weir__cli_doctor_work(store, surroundings_show, d, err);
         weir__cli_ticker_stop(&ticker);
     }
     return status == WEIR_OK ? store->ops->stats(store, stats, err) : status;
 }
 
-static int run(cli *c)
+static int doctor_run(cli *c)
 {
     weir *w = NULL;
     weir_error err;
@@ -128,7 +130,7 @@ static int run(cli *c)
     weir_status status = weir__cli_open(c, CLI_OPEN_READ, &w, &err);
 
     if (status == WEIR_OK) {
-        status = examine(&d, weir__store(w), &stats, &err);
+        status = store_examine(&d, weir__store(w), &stats, &err);
     }
     if (status == WEIR_OK) {
         look_at_settings(&d, &stats);
@@ -158,5 +160,5 @@ const cli_command weir__cli_doctor_command = {
                "weir doctor --store postgres:///orders",
     .words_min = 0,
     .words_max = 0,
-    .run = run,
+    .run = doctor_run,
 };

@@ -113,7 +113,7 @@ static bool terminal_take(terminal *t)
 }
 
 /* The handler is gone by now (SA_RESETHAND): raising it again is what it would have been. */
-static void crashed(int number)
+static void screen_crashed(int number)
 {
     terminal_give_back();
     (void)raise(number);
@@ -125,7 +125,7 @@ static void crashes_catch(bool on)
 
     (void)sigemptyset(&action.sa_mask);
     action.sa_flags = on ? (int)SA_RESETHAND | SA_NODEFER : 0;
-    action.sa_handler = on ? crashed : SIG_DFL;
+    action.sa_handler = on ? screen_crashed : SIG_DFL;
     for (size_t i = 0; i < sizeof crash_signals / sizeof crash_signals[0]; i++) {
         (void)sigaction(crash_signals[i], &action, NULL);
     }

@@ -24,7 +24,7 @@ static const char *kind_of(const cli *c)
 }
 
 /* The SQL that opening the store would run now; empty when it is up to date or in memory. */
-static weir_status plan(const cli *c, const store_url *url, weir_buffer *sql, weir_error *err)
+static weir_status init_plan(const cli *c, const store_url *url, weir_buffer *sql, weir_error *err)
 {
     if (strcmp(url->scheme, "postgres") == 0) {
         return weir__postgres_plan(&url->options, sql, err);
@@ -38,8 +38,8 @@ static weir_status plan(const cli *c, const store_url *url, weir_buffer *sql, we
 }
 
 /* What --grant asks for; the SQL is added to what a plan prints. */
-static weir_status grant(const cli *c, const store_url *url, bool plan_only, weir_buffer *sql,
-                         weir_error *err)
+static weir_status init_grant(const cli *c, const store_url *url, bool plan_only, weir_buffer *sql,
+                              weir_error *err)
 {
     return weir__cli_has(c, "grant")
                ? weir__postgres_grant(&url->options, weir__cli_text(c, "grant"), kind_of(c),
@@ -106,17 +106,17 @@ static weir_status open_or_make(const cli *c, const char *url, weir **w, weir_er
     return status;
 }
 
-static weir_status init(cli *c, const char *url, const store_url *parsed, weir_error *err)
+static weir_status init_store(cli *c, const char *url, const store_url *parsed, weir_error *err)
 {
     weir *w = NULL;
     weir_buffer sql = { 0 }, granted = { 0 };
     weir_status status = WEIR_OK;
 
     if (weir__cli_has(c, "plan")) {
-        status = plan(c, parsed, &sql, err);
+        status = init_plan(c, parsed, &sql, err);
     }
     if (status == WEIR_OK && weir__cli_has(c, "plan")) {
-        status = grant(c, parsed, true, &sql, err);
+        status = init_grant(c, parsed, true, &sql, err);
         if (status == WEIR_OK) {
             print_plan(c, &sql);
         }
@@ -126,7 +126,7 @@ static weir_status init(cli *c, const char *url, const store_url *parsed, weir_e
         status = open_or_make(c, url, &w, err);
     }
     if (status == WEIR_OK) {
-        status = grant(c, parsed, false, &granted, err);
+        status = init_grant(c, parsed, false, &granted, err);
     }
     if (status == WEIR_OK) {
         status = print_store(c, w, url, err);
@@ -138,7 +138,7 @@ out:
     return status;
 }
 
-static int run(cli *c)
+static int init_run(cli *c)
 {
     char *url = NULL;
     store_url parsed = { 0 };
@@ -161,7 +161,7 @@ static int run(cli *c)
         exit_status = weir__cli_usage(c, "--adopt is for SQLite: PostgreSQL has schemas, see "
                                          "?schema= in weir(1)");
     } else if (status == WEIR_OK) {
-        status = init(c, url, &parsed, &err);
+        status = init_store(c, url, &parsed, &err);
     }
     weir__url_free(&parsed);
     weir__free(url);
@@ -186,5 +186,5 @@ const cli_command weir__cli_init_command = {
     .options_count = sizeof options / sizeof options[0],
     .words_min = 0,
     .words_max = 0,
-    .run = run,
+    .run = init_run,
 };

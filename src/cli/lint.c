@@ -25,7 +25,7 @@ static const cli_option options[] = {
 };
 
 /* Notes of unreadable files have the form of findings, so that editors find the place. */
-static void complain(const cli *c, const char *file, uint32_t line, const weir_error *err)
+static void lint_complain(const cli *c, const char *file, uint32_t line, const weir_error *err)
 {
     weir_error shown;
 
@@ -99,12 +99,12 @@ static int lint_file(cli *c, const char *file, const lint_options *o, weir_buffe
     int status = LINT_UNREADABLE;
 
     if (read_text(file, text, &err) != WEIR_OK) {
-        complain(c, file, 0, &err);
+        lint_complain(c, file, 0, &err);
     } else if (weir__lint((weir_str){ text->ptr, text->len }, o, &report, &err) != WEIR_OK) {
-        complain(c, strcmp(file, "-") == 0 ? "standard input" : file, report.bad_line, &err);
+        lint_complain(c, strcmp(file, "-") == 0 ? "standard input" : file, report.bad_line, &err);
     } else if (!weir__report_shown(&shown, weir__str(file))) {
         (void)weir__fail(&err, WEIR_ENOMEM, "out of memory");
-        complain(c, file, 0, &err);
+        lint_complain(c, file, 0, &err);
     } else {
         const size_t count = weir__lint_findings_count(&report);
         const weir_str name = c->json ? weir__str(file) : (weir_str){ shown.ptr, shown.len };
@@ -149,7 +149,7 @@ static int print_rules(cli *c)
     return CLI_DONE;
 }
 
-static int run(cli *c)
+static int lint_run(cli *c)
 {
     lint_options o = { 0 };
     weir_buffer text = { 0 };
@@ -205,5 +205,5 @@ const cli_command weir__cli_lint_command = {
     .options_count = sizeof options / sizeof options[0],
     .words_min = 0,
     .words_max = SIZE_MAX,
-    .run = run,
+    .run = lint_run,
 };

@@ -15,7 +15,7 @@ static const cli_option options[] = {
     { "grace", "D", CLI_SPAN, "time from SIGTERM to SIGKILL when it was lost (default: 10s)" },
 };
 
-static void note(void *ctx, const char *text)
+static void lock_note(void *ctx, const char *text)
 {
     weir__cli_note(ctx, "%s", text);
 }
@@ -87,7 +87,7 @@ static int run_with(cli *c, const cli_guarded *g)
             .wait_us = wait == NULL ? 0 : wait->number,
             .check_us = g->check_us,
             .grace_us = g->grace_us,
-            .note_cb = note,
+            .note_cb = lock_note,
             .note_ctx = c,
         };
         status = weir__lock_acquire(&l, &q, &err);
@@ -100,7 +100,7 @@ static int run_with(cli *c, const cli_guarded *g)
     return run_under(c, g, l);
 }
 
-static int run(cli *c)
+static int lock_run(cli *c)
 {
     const cli_given *held = weir__cli_get(c, "held-exit");
     cli_guarded g = { 0 };
@@ -157,5 +157,5 @@ const cli_command weir__cli_lock_command = {
     .options_count = sizeof options / sizeof options[0],
     .words_min = 1,
     .words_max = SIZE_MAX,
-    .run = run,
+    .run = lock_run,
 };

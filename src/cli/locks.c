@@ -2,7 +2,7 @@
 #include "cli/cli.h"
 #include "lock/lock.h"
 
-static bool print(cli *c, const lock_row *r)
+static bool locks_print(cli *c, const lock_row *r)
 {
     const report_field fields[] = {
         { .name = "lock", .type = REPORT_STR, .text = r->name },
@@ -24,7 +24,7 @@ static bool print(cli *c, const lock_row *r)
     return weir__cli_row(&c->out, fields, sizeof fields / sizeof fields[0]);
 }
 
-static int run(cli *c)
+static int locks_run(cli *c)
 {
     char *url = NULL;
     lock_list list = { 0 };
@@ -35,7 +35,7 @@ static int run(cli *c)
     }
     weir__free(url);
     for (size_t i = 0; status == WEIR_OK && i < list.rows_count; i++) {
-        if (!print(c, &list.rows[i])) {
+        if (!locks_print(c, &list.rows[i])) {
             break;
         }
     }
@@ -58,5 +58,5 @@ const cli_command weir__cli_locks_command = {
                "weir locks --store postgres://db/shop --json",
     .words_min = 0,
     .words_max = 0,
-    .run = run,
+    .run = locks_run,
 };

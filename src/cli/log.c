@@ -33,7 +33,7 @@ static int print_event(void *ctx, const weir_event *event)
 }
 
 /* Filters and bounds from the command line. *names: owned by the caller. */
-static weir_status fill(const cli *c, weir_log_options *o, weir_str **names, weir_error *err)
+static weir_status query_fill(const cli *c, weir_log_options *o, weir_str **names, weir_error *err)
 {
     const cli_given *after = weir__cli_get(c, "after");
     const cli_given *since = weir__cli_get(c, "since");
@@ -128,7 +128,7 @@ static bool wait_more(cli *c, weir_reader *reader)
     return fds[0].revents == 0 && (fds[1].revents & (POLLERR | POLLHUP)) == 0;
 }
 
-static weir_status follow(cli *c, weir *w, weir_log_options *o, weir_error *err)
+static weir_status log_follow(cli *c, weir *w, weir_log_options *o, weir_error *err)
 {
     weir_reader *reader = NULL;
     weir_status status;
@@ -170,14 +170,14 @@ static weir_status follow(cli *c, weir *w, weir_log_options *o, weir_error *err)
     return status;
 }
 
-static int run(cli *c)
+static int log_run(cli *c)
 {
     weir *w = NULL;
     weir_str *names = NULL;
     weir_error err;
     weir_log_options o = { WEIR_LOG_OPTIONS_INIT };
     const cli_given *tail = weir__cli_get(c, "tail");
-    weir_status status = fill(c, &o, &names, &err);
+    weir_status status = query_fill(c, &o, &names, &err);
 
     if (status == WEIR_OK) {
         status = weir__cli_open(c, CLI_OPEN_READ, &w, &err);
@@ -187,7 +187,7 @@ static int run(cli *c)
     }
     if (status == WEIR_OK) {
         status = weir__cli_has(c, "follow")
-                     ? follow(c, w, &o, &err)
+                     ? log_follow(c, w, &o, &err)
                      : (weir_status)weir_log(w, &o, print_event, &c->out, &err);
     }
     weir_close(w);
@@ -212,5 +212,5 @@ const cli_command weir__cli_log_command = {
     .options_count = sizeof options / sizeof options[0],
     .words_min = 0,
     .words_max = 0,
-    .run = run,
+    .run = log_run,
 };

@@ -18,7 +18,7 @@ static bool have_standard_files(void)
     return true;
 }
 
-static int dispatch(cli *c, int argc, char *const *argv, bool version, int used)
+static int command_dispatch(cli *c, int argc, char *const *argv, bool version, int used)
 {
     if (version) {
         (void)weir__cli_print(&c->out, "weir %s\n", weir_version_text());
@@ -65,7 +65,7 @@ int main(int argc, char **argv)
         status = weir__cli_parse_before(&c, argc - 1, argv + 1, &used);
     }
     if (status == CLI_DONE) {
-        status = dispatch(&c, argc - 1, argv + 1, version, used);
+        status = command_dispatch(&c, argc - 1, argv + 1, version, used);
     }
     status = weir__cli_finish(&c, status);
     weir__cli_output_free(&c.out);

@@ -49,7 +49,7 @@ static weir_status watch_look(void *ctx, bool prove, int64_t *known_us, weir_err
 
 /* ---- the run ------------------------------------------------------------------------------- */
 
-static int finish(const cli *c, once_run *r, const run_outcome *out, int result)
+static int once_finish(const cli *c, once_run *r, const run_outcome *out, int result)
 {
     weir_error err;
     bool kept = true;
@@ -91,7 +91,7 @@ static int run_ours(const cli *c, const cli_guarded *g, once_run *r)
     }
     int result = weir__cli_guarded_end(c, g, "the run", &out);
     if (!out.lost) {
-        result = finish(c, r, &out, result);
+        result = once_finish(c, r, &out, result);
     }
     weir__run_flush(&out);
     weir__run_outcome_free(&out);
@@ -166,7 +166,7 @@ static int run_key(cli *c, const cli_guarded *g)
 
 /* ---- forgetting ---------------------------------------------------------------------------- */
 
-static int forget(cli *c)
+static int once_forget(cli *c)
 {
     char question[640];
     weir *w = NULL;
@@ -198,7 +198,7 @@ static int forget(cli *c)
     return CLI_DONE;
 }
 
-static int run(cli *c)
+static int once_command(cli *c)
 {
     cli_guarded g = { 0 };
     int result = CLI_DONE;
@@ -209,7 +209,7 @@ static int run(cli *c)
         return weir__cli_usage(c, "--limit is for --list");
     }
     if (weir__cli_has(c, "forget")) {
-        return forget(c);
+        return once_forget(c);
     }
     if (weir__cli_has(c, "yes")) {
         return weir__cli_usage(c, "--yes is for --forget");
@@ -252,5 +252,5 @@ const cli_command weir__cli_once_command = {
     .options_count = sizeof options / sizeof options[0],
     .words_min = 0,
     .words_max = SIZE_MAX,
-    .run = run,
+    .run = once_command,
 };

@@ -175,7 +175,7 @@ weir_status weir__cli_payload_bytes(const cli *c, int64_t *bytes, weir_error *er
 }
 
 /* What an empty store would say to this append. */
-static weir_status rehearse(const cli *c, const weir_append_request *request, weir_error *err)
+static weir_status plan_rehearse(const cli *c, const weir_append_request *request, weir_error *err)
 {
     prepared_append prepared = { 0 };
     store_options options = { .application = "weir", .clock = weir__clock_machine() };
@@ -212,7 +212,7 @@ weir_status weir__cli_append(const cli *c, const weir_append_request *request,
     weir_status status = weir__cli_open(c, CLI_OPEN_WRITE, &w, err);
 
     if (status == WEIR_OK && w == NULL) {
-        status = rehearse(c, request, err);
+        status = plan_rehearse(c, request, err);
         if (status == WEIR_OK) {
             status = weir__cli_create(c, &w, err);
         }

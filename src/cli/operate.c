@@ -29,7 +29,7 @@ enum { OPTIONS_FILTER_COUNT = 6, OPTIONS_SKIP_COUNT = 7, OPTIONS_RESET_COUNT = 8
 
 /* ---- running a verb ------------------------------------------------------------------------- */
 
-static weir_status call(const cli *c, weir_store *store, store_operate *op, weir_error *err)
+static weir_status operate_call(const cli *c, weir_store *store, store_operate *op, weir_error *err)
 {
     cli_ticker ticker;
 
@@ -131,7 +131,7 @@ static weir_status ask_first(const cli *c, weir_store *store, store_operate *op,
         return status;
     }
     op->dry_run = true;
-    status = call(c, store, op, err);
+    status = operate_call(c, store, op, err);
     op->dry_run = false;
     if (status == WEIR_OK && op->changed > 0) {
         status = question_add(store, op, words, &question, err);
@@ -216,7 +216,7 @@ static int run_verb(cli *c, size_t first, store_operate *op, const spoken *words
         status = ask_first(c, weir__store(w), op, words, &go_on, &err);
     }
     if (status == WEIR_OK && go_on) {
-        status = call(c, weir__store(w), op, &err);
+        status = operate_call(c, weir__store(w), op, &err);
     }
     weir_close(w);
     if (status != WEIR_OK) {

@@ -32,7 +32,7 @@ const cli_option weir__cli_common[] = {
 };
 const size_t weir__cli_common_count = sizeof weir__cli_common / sizeof weir__cli_common[0];
 
-static size_t least(size_t a, size_t b)
+static size_t length_least(size_t a, size_t b)
 {
     return a < b ? a : b;
 }
@@ -48,7 +48,7 @@ const char *weir__cli_nearest(const char *word, const char *(*name_of)(const voi
         size_t n = weir__str_edits(weir__str(word), weir__str(name));
         /* The beginning of a name is as good as one slip. */
         if (strlen(word) >= 2 && strncmp(word, name, strlen(word)) == 0) {
-            n = least(n, 1);
+            n = length_least(n, 1);
         }
         /* Two slips in a word of three or four letters is another word. */
         if (n < best_edits && 2 * n < strlen(name)) {
@@ -105,7 +105,7 @@ static const cli_option *find_in(const cli_option *options, size_t count, weir_s
     return NULL;
 }
 
-static const cli_option *find(const cli *c, weir_str name)
+static const cli_option *option_find(const cli *c, weir_str name)
 {
     const cli_option *o = find_in(weir__cli_common, weir__cli_common_count, name);
 
@@ -212,7 +212,7 @@ static int take_colour(cli *c, const char *when)
 }
 
 /* Keeps an option. Common ones also set their field. CLI_DONE or CLI_USAGE. */
-static int keep(cli *c, const cli_given *given)
+static int value_keep(cli *c, const cli_given *given)
 {
     const char *name = given->option->name;
 
@@ -266,7 +266,7 @@ static int take_option(cli *c, int argc, char *const *argv, int *i)
     const weir_str name = { .ptr = argument + 2,
                             .len = equals == NULL ? strlen(argument + 2)
                                                   : (size_t)(equals - argument) - 2 };
-    given.option = find(c, name);
+    given.option = option_find(c, name);
     if (given.option == NULL) {
         return unknown_option(c, argument, name);
     }
@@ -290,7 +290,7 @@ static int take_option(cli *c, int argc, char *const *argv, int *i)
                                given.option->name, given.option->value);
     }
     const int status = take_value(c, &given);
-    return status == CLI_DONE ? keep(c, &given) : status;
+    return status == CLI_DONE ? value_keep(c, &given) : status;
 }
 
 /* An exit status when what was given cannot be meant together. */

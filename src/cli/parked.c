@@ -90,7 +90,7 @@ static weir_status each_named(parked *d, parked_fn fn, weir_error *err)
     return status;
 }
 
-static weir_status each(parked *d, parked_fn fn, weir_error *err)
+static weir_status parked_each(parked *d, parked_fn fn, weir_error *err)
 {
     return d->ids_count > 0 ? each_named(d, fn, err) : each_that_fits(d, fn, err);
 }
@@ -201,11 +201,11 @@ static weir_status change_parked(parked *d, const store_parked *p, weir_error *e
     return status;
 }
 
-static weir_status change(parked *d, bool *go_on, weir_error *err)
+static weir_status parked_change(parked *d, bool *go_on, weir_error *err)
 {
     char question[128];
     /* Before the first is touched: all that are named are there, or something fits. */
-    weir_status status = each(d, count_parked, err);
+    weir_status status = parked_each(d, count_parked, err);
 
     *go_on = true;
     if (status == WEIR_OK && d->found == 0) {
@@ -220,7 +220,7 @@ static weir_status change(parked *d, bool *go_on, weir_error *err)
         *go_on = weir__cli_ask(d->c, question);
     }
     d->count = 0;
-    return *go_on ? each(d, change_parked, err) : WEIR_OK;
+    return *go_on ? parked_each(d, change_parked, err) : WEIR_OK;
 }
 
 /* ---- arguments ------------------------------------------------------------------------------ */
@@ -283,7 +283,7 @@ static int check_usage(const parked *d)
     return d->verb == PARKED_DROP ? weir__cli_may_ask(c) : CLI_DONE;
 }
 
-static weir_status act(parked *d, bool *go_on, weir_error *err)
+static weir_status parked_act(parked *d, bool *go_on, weir_error *err)
 {
     weir_status status = WEIR_OK;
 
@@ -301,7 +301,7 @@ static weir_status act(parked *d, bool *go_on, weir_error *err)
     case PARKED_RETRY:
     case PARKED_DROP:
     case PARKED_VERBS_COUNT:
-        status = change(d, go_on, err);
+        status = parked_change(d, go_on, err);
         break;
     }
     return status;
@@ -319,7 +319,7 @@ static int run_with(parked *d)
         weir__cli_open(d->c, changes && !d->dry_run ? CLI_OPEN_CHANGE : CLI_OPEN_READ, &w, &err);
     if (status == WEIR_OK) {
         d->store = weir__store(w);
-        status = act(d, &go_on, &err);
+        status = parked_act(d, &go_on, &err);
     }
     weir_close(w);
     if (status != WEIR_OK) {
@@ -338,7 +338,7 @@ static int run_with(parked *d)
     return CLI_DONE;
 }
 
-static int run(cli *c)
+static int parked_run(cli *c)
 {
     parked d = { .c = c };
 
@@ -382,5 +382,5 @@ const cli_command weir__cli_parked_command = {
     .options_count = sizeof options / sizeof options[0],
     .words_min = 0,
     .words_max = SIZE_MAX,
-    .run = run,
+    .run = parked_run,
 };

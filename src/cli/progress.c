@@ -58,7 +58,7 @@ void weir__cli_progress_end(cli_progress *p)
     }
 }
 
-static void *tick(void *ctx)
+static void *progress_tick(void *ctx)
 {
     cli_ticker *t = ctx;
     int64_t next_us = t->start_us + PROGRESS_FIRST_US;
@@ -97,7 +97,7 @@ void weir__cli_ticker_start(cli_ticker *t, const cli *c, const char *what)
         return;
     }
     /* Without the thread nothing is shown; the check itself does not depend on it. */
-    t->running = pthread_create(&t->thread, NULL, tick, t) == 0;
+    t->running = pthread_create(&t->thread, NULL, progress_tick, t) == 0;
     if (!t->running) {
         weir__cond_destroy(&t->ended);
         weir__mutex_destroy(&t->mu);

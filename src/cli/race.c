@@ -292,7 +292,7 @@ static void take_line(running *k, const race_line *line)
 }
 
 /* A signal, or nobody who reads: the race ends. A second signal is fatal. */
-static void watch(running *k, const struct pollfd *signals, const struct pollfd *reader)
+static void race_watch(running *k, const struct pollfd *signals, const struct pollfd *reader)
 {
     struct signalfd_siginfo info;
     sigset_t set;
@@ -316,7 +316,7 @@ static void watch(running *k, const struct pollfd *signals, const struct pollfd 
     }
 }
 
-static void follow(running *k)
+static void race_follow(running *k)
 {
     while (!weir__race_over(k->race)) {
         const race_line *line = weir__race_next(k->race);
@@ -330,7 +330,7 @@ static void follow(running *k)
             { .fd = k->c->out.closed ? -1 : k->c->out.fd, .events = 0 },
         };
         if (poll(fds, 3, -1) > 0) {
-            watch(k, &fds[1], &fds[2]);
+            race_watch(k, &fds[1], &fds[2]);
         }
     }
 }
@@ -374,7 +374,7 @@ static int64_t number_of(const cli *c, const char *name, int64_t otherwise)
     return given == NULL ? otherwise : given->number;
 }
 
-static int finish(running *k, weir_status status, const weir_error *err)
+static int race_finish(running *k, weir_status status, const weir_error *err)
 {
     if (status != WEIR_OK) {
         return weir__cli_fail(k->c, err);
@@ -412,7 +412,7 @@ static int race_all(running *k, const char *url)
         status = weir__race_start(&k->race, &k->options, &err);
     }
     if (status == WEIR_OK) {
-        follow(k);
+        race_follow(k);
         status = weir__race_end(k->race, &err);
     }
     k->c->out.stop_fd = -1;
@@ -422,10 +422,10 @@ static int race_all(running *k, const char *url)
     if (fd >= 0) {
         (void)close(fd);
     }
-    return finish(k, status, &err);
+    return race_finish(k, status, &err);
 }
 
-static int drop(const cli *c, const char *url)
+static int race_drop(const cli *c, const char *url)
 {
     weir_error err;
     const weir_status status = weir__race_drop(url, weir__cli_text(c, "drop"), &err);
@@ -436,7 +436,7 @@ static int drop(const cli *c, const char *url)
     return status == WEIR_OK ? CLI_DONE : weir__cli_fail(c, &err);
 }
 
-static int run(cli *c)
+static int race_run(cli *c)
 {
     running k = { .c = c, .signal_fd = -1 };
     weir_error err;
@@ -463,7 +463,7 @@ static int run(cli *c)
     if (status != WEIR_OK) {
         exit_status = weir__cli_fail(c, &err);
     } else if (weir__cli_has(c, "drop")) {
-        exit_status = drop(c, url);
+        exit_status = race_drop(c, url);
     } else {
         exit_status = race_all(&k, url);
     }
@@ -493,5 +493,5 @@ const cli_command weir__cli_race_command = {
     .options_count = sizeof options / sizeof options[0],
     .words_min = 0,
     .words_max = 0,
-    .run = run,
+    .run = race_run,
 };

@@ -92,7 +92,7 @@ static void print_reaction(cli *c, const store_reaction *r, weir_str names,
     (void)weir__cli_row(&c->out, fields, sizeof fields / sizeof fields[0]);
 }
 
-static weir_status list(cli *c, weir_store *store, weir_error *err)
+static weir_status reactions_list(cli *c, weir_store *store, weir_error *err)
 {
     store_reaction_list reactions = { 0 };
     store_positions positions = { 0 };
@@ -125,7 +125,7 @@ static weir_status list(cli *c, weir_store *store, weir_error *err)
 
 /* ---- retire --------------------------------------------------------------------------------- */
 
-static weir_status retire(cli *c, weir_store *store, weir_str name, weir_error *err)
+static weir_status reactions_retire(cli *c, weir_store *store, weir_str name, weir_error *err)
 {
     store_reaction_list reactions = { 0 };
     const store_reaction *found = NULL;
@@ -151,7 +151,7 @@ static weir_status retire(cli *c, weir_store *store, weir_str name, weir_error *
     return status;
 }
 
-static int run(cli *c)
+static int reactions_run(cli *c)
 {
     weir *w = NULL;
     weir_error err;
@@ -175,8 +175,8 @@ static int run(cli *c)
         status = weir__cli_open(c, reads ? CLI_OPEN_READ : CLI_OPEN_CHANGE, &w, &err);
     }
     if (status == WEIR_OK) {
-        status = lists ? list(c, weir__store(w), &err)
-                       : retire(c, weir__store(w), weir__str(c->words[1]), &err);
+        status = lists ? reactions_list(c, weir__store(w), &err)
+                       : reactions_retire(c, weir__store(w), weir__str(c->words[1]), &err);
     }
     weir_close(w);
     return status == WEIR_OK ? CLI_DONE : weir__cli_fail(c, &err);
@@ -199,5 +199,5 @@ const cli_command weir__cli_reactions_command = {
     .options_count = sizeof options / sizeof options[0],
     .words_min = 0,
     .words_max = 2,
-    .run = run,
+    .run = reactions_run,
 };

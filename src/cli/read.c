@@ -15,7 +15,8 @@ static int print_event(void *ctx, const weir_event *event)
 }
 
 /* A bound that was given, and its bit. */
-static void bound(const cli *c, const char *name, uint32_t bit, int64_t *value, uint32_t *fields)
+static void version_bound(const cli *c, const char *name, uint32_t bit, int64_t *value,
+                          uint32_t *fields)
 {
     const cli_given *given = weir__cli_get(c, name);
 
@@ -25,16 +26,16 @@ static void bound(const cli *c, const char *name, uint32_t bit, int64_t *value, 
     }
 }
 
-static int run(cli *c)
+static int read_run(cli *c)
 {
     weir *w = NULL;
     weir_error err;
     weir_read_options o = { WEIR_READ_OPTIONS_INIT, .stream = weir__str(c->words[0]) };
 
-    bound(c, "from", WEIR_HAS_FROM, &o.from, &o.fields);
-    bound(c, "to", WEIR_HAS_TO, &o.to, &o.fields);
-    bound(c, "limit", WEIR_HAS_LIMIT, &o.limit, &o.fields);
-    bound(c, "at", WEIR_HAS_UNTIL, &o.until_us, &o.fields);
+    version_bound(c, "from", WEIR_HAS_FROM, &o.from, &o.fields);
+    version_bound(c, "to", WEIR_HAS_TO, &o.to, &o.fields);
+    version_bound(c, "limit", WEIR_HAS_LIMIT, &o.limit, &o.fields);
+    version_bound(c, "at", WEIR_HAS_UNTIL, &o.until_us, &o.fields);
     o.flags = weir__cli_has(c, "backward") ? WEIR_READ_BACKWARD : 0;
     weir_status status = weir__cli_open(c, CLI_OPEN_READ, &w, &err);
     if (status == WEIR_OK) {
@@ -60,5 +61,5 @@ const cli_command weir__cli_read_command = {
     .options_count = sizeof options / sizeof options[0],
     .words_min = 1,
     .words_max = 1,
-    .run = run,
+    .run = read_run,
 };

@@ -165,7 +165,7 @@ static void unquote_stream(const weir_error *err, char *message)
     }
 }
 
-static int report(const cli *c, const weir_error *err, int64_t line)
+static int status_report(const cli *c, const weir_error *err, int64_t line)
 {
     char message[sizeof err->message];
     weir_buffer b = { 0 };
@@ -187,12 +187,12 @@ static int report(const cli *c, const weir_error *err, int64_t line)
 
 int weir__cli_fail(const cli *c, const weir_error *err)
 {
-    return report(c, err, 0);
+    return status_report(c, err, 0);
 }
 
 int weir__cli_fail_line(const cli *c, const weir_error *err, int64_t line)
 {
-    return report(c, err, line);
+    return status_report(c, err, line);
 }
 
 int weir__cli_usage(const cli *c, const char *format, ...)
@@ -210,7 +210,7 @@ int weir__cli_usage(const cli *c, const char *format, ...)
     } else {
         weir__error_detail(&err, "Try weir help.");
     }
-    (void)report(c, &err, 0);
+    (void)status_report(c, &err, 0);
     return CLI_USAGE;
 }
 

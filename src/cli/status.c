@@ -460,7 +460,7 @@ static weir_status print_once(cli *c, weir_store *store, weir_error *err)
     return status;
 }
 
-static int run(cli *c)
+static int status_run(cli *c)
 {
     weir *w = NULL;
     weir_error err;
@@ -504,5 +504,5 @@ const cli_command weir__cli_status_command = {
     .options_count = sizeof options / sizeof options[0],
     .words_min = 0,
     .words_max = 0,
-    .run = run,
+    .run = status_run,
 };

@@ -18,13 +18,13 @@ typedef struct page {
     bool failed;
 } page;
 
-static void head(page *p, const char *name, const char *help)
+static void metric_head(page *p, const char *name, const char *help)
 {
     p->failed = p->failed || !weir__metrics_head(p->out, name, help, "gauge");
 }
 
 /* labels: may be empty. */
-static void sample(page *p, const char *name, const weir_buffer *labels, const char *value)
+static void metric_sample(page *p, const char *name, const weir_buffer *labels, const char *value)
 {
     weir_buffer *out = p->out;
     bool ok = weir__buffer_add_text(out, name);
@@ -39,8 +39,8 @@ static void sample(page *p, const char *name, const weir_buffer *labels, const c
 }
 
 /* A sample with up to two labels; NULL: none. */
-static void number(page *p, const char *name, const char *label, weir_str value,
-                   const char *other_label, const char *other_value, int64_t n)
+static void metric_number(page *p, const char *name, const char *label, weir_str value,
+                          const char *other_label, const char *other_value, int64_t n)
 {
     char text[METRICS_NUMBER_BYTES];
     weir_buffer labels = { 0 };
@@ -50,14 +50,14 @@ static void number(page *p, const char *name, const char *label, weir_str value,
 
     (void)snprintf(text, sizeof text, "%" PRId64, n);
     p->failed = p->failed || !ok;
-    sample(p, name, &labels, text);
+    metric_sample(p, name, &labels, text);
     weir__buffer_free(&labels);
 }
 
-static void gauge(page *p, const char *name, const char *help, int64_t n)
+static void metric_gauge(page *p, const char *name, const char *help, int64_t n)
 {
-    head(p, name, help);
-    number(p, name, NULL, (weir_str){ 0 }, NULL, NULL, n);
+    metric_head(p, name, help);
+    metric_number(p, name, NULL, (weir_str){ 0 }, NULL, NULL, n);
 }
 
 /* ---- what the store knows ------------------------------------------------------------------- */
@@ -66,12 +66,13 @@ static void store_page(page *p)
 {
     const status_facts *f = p->f;
 
-    gauge(p, "weir_head_position", "The highest position of the log.", f->positions.head);
-    gauge(p, "weir_safe_position", "At and below it nothing can still appear.", f->positions.safe);
-    gauge(p, "weir_streams", "Streams.", f->stats.streams);
-    gauge(p, "weir_dead_letters", "Parked events.", f->stats.parked);
-    gauge(p, "weir_store_bytes", "Size of the store, without its write-ahead log.",
-          f->stats.file_bytes);
+    metric_gauge(p, "weir_head_position", "The highest position of the log.", f->positions.head);
+    metric_gauge(p, "weir_safe_position", "At and below it nothing can still appear.",
+                 f->positions.safe);
+    metric_gauge(p, "weir_streams", "Streams.", f->stats.streams);
+    metric_gauge(p, "weir_dead_letters", "Parked events.", f->stats.parked);
+    metric_gauge(p, "weir_store_bytes", "Size of the store, without its write-ahead log.",
+                 f->stats.file_bytes);
 }
 
 static void reactions_page(page *p)
@@ -80,19 +81,19 @@ static void reactions_page(page *p)
     const int64_t safe = p->f->positions.safe;
     static const char routed[] = "weir_routed_position", lag[] = "weir_routing_lag_events";
 
-    head(p, routed, "Everything up to it was routed for the reaction.");
+    metric_head(p, routed, "Everything up to it was routed for the reaction.");
     for (size_t i = 0; i < list->reactions_count; i++) {
         const store_reaction *r = &list->reactions[i];
         if (!r->retired) {
-            number(p, routed, "reaction", r->name, NULL, NULL, r->routed);
+            metric_number(p, routed, "reaction", r->name, NULL, NULL, r->routed);
         }
     }
-    head(p, lag, "Positions up to safe that are not routed for the reaction.");
+    metric_head(p, lag, "Positions up to safe that are not routed for the reaction.");
     for (size_t i = 0; i < list->reactions_count; i++) {
         const store_reaction *r = &list->reactions[i];
         if (!r->retired) {
-            number(p, lag, "reaction", r->name, NULL, NULL,
-                   safe > r->routed ? safe - r->routed : 0);
+            metric_number(p, lag, "reaction", r->name, NULL, NULL,
+                          safe > r->routed ? safe - r->routed : 0);
         }
     }
 }
@@ -102,12 +103,12 @@ static void lane_targets(page *p, const store_lane *l)
     static const char name[] = "weir_lane_targets";
     const int64_t busy = l->leased + l->blocked + l->retrying + l->deferred + l->ready;
 
-    number(p, name, "lane", l->lane, "state", "leased", l->leased);
-    number(p, name, "lane", l->lane, "state", "blocked", l->blocked);
-    number(p, name, "lane", l->lane, "state", "retrying", l->retrying);
-    number(p, name, "lane", l->lane, "state", "deferred", l->deferred);
-    number(p, name, "lane", l->lane, "state", "ready", l->ready);
-    number(p, name, "lane", l->lane, "state", "idle", l->targets - busy);
+    metric_number(p, name, "lane", l->lane, "state", "leased", l->leased);
+    metric_number(p, name, "lane", l->lane, "state", "blocked", l->blocked);
+    metric_number(p, name, "lane", l->lane, "state", "retrying", l->retrying);
+    metric_number(p, name, "lane", l->lane, "state", "deferred", l->deferred);
+    metric_number(p, name, "lane", l->lane, "state", "ready", l->ready);
+    metric_number(p, name, "lane", l->lane, "state", "idle", l->targets - busy);
 }
 
 static void lane_seconds(page *p, const char *name, const store_lane *l)
@@ -119,7 +120,7 @@ static void lane_seconds(page *p, const char *name, const store_lane *l)
 
     weir__metrics_seconds((uint64_t)us, text);
     p->failed = p->failed || !weir__metrics_label(&labels, "lane", l->lane);
-    sample(p, name, &labels, text);
+    metric_sample(p, name, &labels, text);
     weir__buffer_free(&labels);
 }
 
@@ -127,23 +128,25 @@ static void lanes_page(page *p)
 {
     const store_lane_list *list = &p->f->lanes;
 
-    head(p, "weir_lane_targets", "Targets by state; idle: they have no work, or are paused.");
+    metric_head(p, "weir_lane_targets",
+                "Targets by state; idle: they have no work, or are paused.");
     for (size_t i = 0; i < list->lanes_count; i++) {
         lane_targets(p, &list->lanes[i]);
     }
-    head(p, "weir_lane_paused", "1: the lane is paused.");
+    metric_head(p, "weir_lane_paused", "1: the lane is paused.");
     for (size_t i = 0; i < list->lanes_count; i++) {
         const store_lane *l = &list->lanes[i];
-        number(p, "weir_lane_paused", "lane", l->lane, NULL, NULL, l->paused);
+        metric_number(p, "weir_lane_paused", "lane", l->lane, NULL, NULL, l->paused);
     }
-    head(p, "weir_lane_lag_events",
-         "Positions from the last event handled to the last one that waits, for the target that is "
-         "most behind: at most so many events wait for it.");
+    metric_head(
+        p, "weir_lane_lag_events",
+        "Positions from the last event handled to the last one that waits, for the target that is "
+        "most behind: at most so many events wait for it.");
     for (size_t i = 0; i < list->lanes_count; i++) {
         const store_lane *l = &list->lanes[i];
-        number(p, "weir_lane_lag_events", "lane", l->lane, NULL, NULL, l->lag);
+        metric_number(p, "weir_lane_lag_events", "lane", l->lane, NULL, NULL, l->lag);
     }
-    head(p, "weir_lane_lag_seconds", "Age of the oldest event that may be waiting.");
+    metric_head(p, "weir_lane_lag_seconds", "Age of the oldest event that may be waiting.");
     for (size_t i = 0; i < list->lanes_count; i++) {
         lane_seconds(p, "weir_lane_lag_seconds", &list->lanes[i]);
     }
@@ -160,7 +163,7 @@ static void worker_up(page *p, const store_worker *w)
     p->failed = p->failed || !weir__metrics_label(&labels, "worker", w->name) ||
                 !weir__metrics_label(&labels, "host", w->host) ||
                 !weir__metrics_label(&labels, "pid", weir__str(pid));
-    sample(p, "weir_worker_up", &labels, w->until_us > p->f->positions.now_us ? "1" : "0");
+    metric_sample(p, "weir_worker_up", &labels, w->until_us > p->f->positions.now_us ? "1" : "0");
     weir__buffer_free(&labels);
 }
 
@@ -168,19 +171,19 @@ static void workers_page(page *p)
 {
     const store_worker_list *list = &p->f->workers;
 
-    head(p, "weir_worker_up", "1: it works; 0: it ended within the last hour.");
+    metric_head(p, "weir_worker_up", "1: it works; 0: it ended within the last hour.");
     for (size_t i = 0; i < list->workers_count; i++) {
         worker_up(p, &list->workers[i]);
     }
-    head(p, "weir_worker_draining", "1: it finishes what it has and takes nothing new.");
+    metric_head(p, "weir_worker_draining", "1: it finishes what it has and takes nothing new.");
     for (size_t i = 0; i < list->workers_count; i++) {
         const store_worker *w = &list->workers[i];
-        number(p, "weir_worker_draining", "worker", w->name, NULL, NULL, w->draining);
+        metric_number(p, "weir_worker_draining", "worker", w->name, NULL, NULL, w->draining);
     }
-    head(p, "weir_worker_held_targets", "Targets with a live lease of the worker.");
+    metric_head(p, "weir_worker_held_targets", "Targets with a live lease of the worker.");
     for (size_t i = 0; i < list->workers_count; i++) {
         const store_worker *w = &list->workers[i];
-        number(p, "weir_worker_held_targets", "worker", w->name, NULL, NULL, w->holds);
+        metric_number(p, "weir_worker_held_targets", "worker", w->name, NULL, NULL, w->holds);
     }
 }
 

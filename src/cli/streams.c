@@ -24,7 +24,7 @@ static int print_stream(void *ctx, const weir_stream *s)
     return weir__cli_row(ctx, fields, sizeof fields / sizeof fields[0]) ? 0 : 1;
 }
 
-static int run(cli *c)
+static int streams_run(cli *c)
 {
     weir *w = NULL;
     weir_error err;
@@ -64,5 +64,5 @@ const cli_command weir__cli_streams_command = {
     .options_count = sizeof options / sizeof options[0],
     .words_min = 0,
     .words_max = 0,
-    .run = run,
+    .run = streams_run,
 };

@@ -245,7 +245,7 @@ bool weir__cli_target_fields(const store_target *t, int64_t waited_us, weir_buff
 /* ---- pages ---------------------------------------------------------------------------------- */
 
 /* Asks which of the page are wanted. *any: one is. */
-static void choose(page *p, bool *any)
+static void columns_choose(page *p, bool *any)
 {
     *any = false;
     for (size_t i = 0; i < p->targets.targets_count; i++) {
@@ -270,7 +270,7 @@ static weir_status give_page(page *p, weir_store *store, weir_error *err)
         }
         *p->sink->head = at.head;
     }
-    choose(p, &any);
+    columns_choose(p, &any);
     if (!any) {
         return WEIR_OK;
     }

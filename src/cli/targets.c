@@ -92,8 +92,8 @@ static weir_status print_in_order(listing *l, weir_store *store, int64_t limit, 
 
 /* For programs in the order of names. For people, those that need someone come first, unless there
  * are more than anybody reads. */
-static weir_status list(listing *l, weir_store *store, const store_target_filter *filter,
-                        weir_error *err)
+static weir_status targets_list(listing *l, weir_store *store, const store_target_filter *filter,
+                                weir_error *err)
 {
     const cli_given *given = weir__cli_get(l->c, "limit");
     const int64_t limit = given == NULL ? INT64_MAX : given->number;
@@ -133,7 +133,7 @@ static weir_status note_reactions(cli *c, weir_store *store, weir_error *err)
     return status;
 }
 
-static int run(cli *c)
+static int targets_run(cli *c)
 {
     weir *w = NULL;
     weir_error err;
@@ -152,7 +152,7 @@ static int run(cli *c)
     }
     if (status == WEIR_OK) {
         status = watch ? weir__cli_targets_watch(c, weir__store(w), &f.filter, &err)
-                       : list(&l, weir__store(w), &f.filter, &err);
+                       : targets_list(&l, weir__store(w), &f.filter, &err);
     }
     if (status == WEIR_OK && !watch) {
         status = note_reactions(c, weir__store(w), &err);
@@ -191,5 +191,5 @@ const cli_command weir__cli_targets_command = {
     .options_count = sizeof options / sizeof options[0],
     .words_min = 0,
     .words_max = 0,
-    .run = run,
+    .run = targets_run,
 };

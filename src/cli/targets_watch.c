@@ -43,7 +43,7 @@ static seen *slot_of(seen *table, size_t capacity, int64_t target)
 }
 
 /* Moves what is remembered into a table of another size, without what `look` did not find. */
-static bool rebuild(watching *w, size_t capacity, uint64_t look)
+static bool rows_rebuild(watching *w, size_t capacity, uint64_t look)
 {
     seen *table = weir__calloc(capacity, sizeof *table);
 
@@ -86,12 +86,12 @@ static bool row_number(watching *w, const store_target *t, uint64_t *number)
 }
 
 /* Remembers the target as it is. *changed: it was not so before. */
-static bool remember(watching *w, const store_target *t, bool *changed)
+static bool row_remember(watching *w, const store_target *t, bool *changed)
 {
     uint64_t number = 0;
 
     if ((w->seen_count + 1) * 2 > w->seen_capacity &&
-        !rebuild(w, w->seen_capacity == 0 ? SEEN_CAPACITY_MIN : w->seen_capacity * 2, 0)) {
+        !rows_rebuild(w, w->seen_capacity == 0 ? SEEN_CAPACITY_MIN : w->seen_capacity * 2, 0)) {
         return false;
     }
     if (!row_number(w, t, &number)) {
@@ -118,7 +118,7 @@ static bool wants_changed(void *ctx, const store_target *t, bool *wanted)
 {
     watching *w = ctx;
 
-    w->no_memory = !remember(w, t, wanted);
+    w->no_memory = !row_remember(w, t, wanted);
     return !w->no_memory;
 }
 
@@ -160,7 +160,7 @@ static weir_status print_gone(watching *w, weir_error *err)
     if (status == WEIR_OK && count > 0) {
         status = print_names(w, names, count, err);
     }
-    if (status == WEIR_OK && gone > 0 && !rebuild(w, w->seen_capacity, w->look)) {
+    if (status == WEIR_OK && gone > 0 && !rows_rebuild(w, w->seen_capacity, w->look)) {
         w->no_memory = true;
     }
     return status;

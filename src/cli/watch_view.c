@@ -112,7 +112,7 @@ bool weir__view_add(watch_view *v, size_t table, weir_str key, const report_fiel
 
 /* ---- the filter ----------------------------------------------------------------------------- */
 
-static char lower(char ch)
+static char letter_lower(char ch)
 {
     return ch >= 'A' && ch <= 'Z' ? (char)(ch - 'A' + 'a') : ch;
 }
@@ -121,7 +121,8 @@ bool weir__view_fits(const watch_view *v, weir_str text)
 {
     for (size_t at = 0; at + v->filter_bytes <= text.len; at++) {
         size_t same = 0;
-        while (same < v->filter_bytes && lower(text.ptr[at + same]) == lower(v->filter[same])) {
+        while (same < v->filter_bytes &&
+               letter_lower(text.ptr[at + same]) == letter_lower(v->filter[same])) {
             same++;
         }
         if (same == v->filter_bytes) {

@@ -103,7 +103,7 @@ static report_field json_only(report_field field)
 enum { EVIDENCE_MAX = 32 };
 
 /* Everything but the lists. The number of fields. */
-static size_t evidence(const why_facts *f, report_field out[EVIDENCE_MAX])
+static size_t evidence_tell(const why_facts *f, report_field out[EVIDENCE_MAX])
 {
     const store_target *t = f->target;
     const weir_event *e = f->event;
@@ -171,7 +171,7 @@ bool weir__cli_why_json_next(weir_buffer *out, const why *w)
 static bool print_json(cli *c, const why *w)
 {
     report_field fields[EVIDENCE_MAX];
-    const size_t count = evidence(w->f, fields);
+    const size_t count = evidence_tell(w->f, fields);
     weir_buffer buffer = { 0 };
     report_json j = { .buffer = &buffer };
 
@@ -306,7 +306,7 @@ bool weir__cli_why_add_next(weir_buffer *out, const report_screen *screen, const
 static bool add_internals(weir_buffer *out, const report_screen *screen, const why_facts *f)
 {
     report_field fields[EVIDENCE_MAX];
-    const size_t count = evidence(f, fields);
+    const size_t count = evidence_tell(f, fields);
     report_table facts = { .screen = screen }, reactions = { .screen = screen };
     bool ok = weir__buffer_add(out, "\n", 1);
 
@@ -390,7 +390,7 @@ weir_status weir__cli_why_target(cli *c, weir_store *store, weir_str target, boo
     return status;
 }
 
-static int run(cli *c)
+static int why_run(cli *c)
 {
     weir *handle = NULL;
     weir_error err;
@@ -439,5 +439,5 @@ const cli_command weir__cli_why_command = {
     .options_count = sizeof options / sizeof options[0],
     .words_min = 0,
     .words_max = 1,
-    .run = run,
+    .run = why_run,
 };

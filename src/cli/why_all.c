@@ -60,7 +60,7 @@ static bool note_target(void *ctx, const store_target *t, bool *wanted)
 /* ---- one item ------------------------------------------------------------------------------- */
 
 /* w: its reason, answer and what is next. advice: a sentence instead of commands; may be NULL. */
-static void show(stuck *s, weir_str target, const why *w, const char *advice)
+static void stuck_show(stuck *s, weir_str target, const why *w, const char *advice)
 {
     const weir_str answer = { w->answer.ptr, w->answer.len };
     weir_buffer text = { 0 };
@@ -90,7 +90,7 @@ static void show(stuck *s, weir_str target, const why *w, const char *advice)
     weir__buffer_free(&text);
 }
 
-static why begin(const stuck *s)
+static why stuck_begin(const stuck *s)
 {
     static const report_screen exact = { 0 };
 
@@ -101,14 +101,14 @@ static why begin(const stuck *s)
 
 /* ---- targets -------------------------------------------------------------------------------- */
 
-static weir_status explain(stuck *s, weir_store *store, weir_str name, weir_error *err)
+static weir_status target_explain(stuck *s, weir_store *store, weir_str name, weir_error *err)
 {
-    why w = begin(s);
+    why w = stuck_begin(s);
     weir_status status = weir__cli_why_collect(store, name, s->f, err);
 
     if (status == WEIR_OK) {
         weir__cli_why_judge(&w);
-        show(s, name, &w, NULL);
+        stuck_show(s, name, &w, NULL);
     }
     weir__cli_why_free(&w);
     return status == WEIR_ENOTFOUND ? WEIR_OK : status;
@@ -117,7 +117,7 @@ static weir_status explain(stuck *s, weir_store *store, weir_str name, weir_erro
 /* Those that were not explained. */
 static void count_rest(stuck *s, int64_t rest)
 {
-    why w = begin(s);
+    why w = stuck_begin(s);
     char text[96];
 
     (void)snprintf(text, sizeof text, "%" PRId64 " more target%s stuck", rest,
@@ -125,7 +125,7 @@ static void count_rest(stuck *s, int64_t rest)
     w.reason = "more";
     w.failed = !weir__buffer_add_text(&w.answer, text);
     weir__cli_why_next(&w, "those that need attention come first", "targets", (weir_str){ 0 });
-    show(s, (weir_str){ 0 }, &w, NULL);
+    stuck_show(s, (weir_str){ 0 }, &w, NULL);
     weir__cli_why_free(&w);
 }
 
@@ -139,7 +139,7 @@ static weir_status explain_targets(stuck *s, weir_store *store, weir_error *err)
         for (int64_t i = 0; status == WEIR_OK && i < s->counts[kind] && shown < EXPLAINED_MAX;
              i++) {
             shown++;
-            status = explain(s, store, s->names[kind][i], err);
+            status = target_explain(s, store, s->names[kind][i], err);
         }
     }
     if (status == WEIR_OK && all > shown) {
@@ -152,7 +152,7 @@ static weir_status explain_targets(stuck *s, weir_store *store, weir_error *err)
 
 static void tell_lane(stuck *s, const store_lane *l)
 {
-    why w = begin(s);
+    why w = stuck_begin(s);
     char text[1024];
 
     (void)snprintf(text, sizeof text, "lane %.*s is paused by %.*s", (int)l->lane.len, l->lane.ptr,
@@ -160,7 +160,7 @@ static void tell_lane(stuck *s, const store_lane *l)
     w.reason = "lane-paused";
     w.failed = !weir__buffer_add_text(&w.answer, text);
     weir__cli_why_next(&w, "let the lane continue", "resume --lane", l->lane);
-    show(s, (weir_str){ 0 }, &w, NULL);
+    stuck_show(s, (weir_str){ 0 }, &w, NULL);
     weir__cli_why_free(&w);
 }
 
@@ -169,14 +169,14 @@ static void tell_finding(void *ctx, bool act, const char *rule, const char *text
                          const char *advice)
 {
     stuck *s = ctx;
-    why w = begin(s);
+    why w = stuck_begin(s);
 
     (void)act;
     if (strcmp(rule, "blocked") != 0 && strcmp(rule, "beyond-log") != 0 &&
         strcmp(rule, "retired-reaction") != 0) {
         w.reason = rule;
         w.failed = !weir__buffer_add_text(&w.answer, text);
-        show(s, (weir_str){ 0 }, &w, advice);
+        stuck_show(s, (weir_str){ 0 }, &w, advice);
     }
     weir__cli_why_free(&w);
 }

@@ -19,8 +19,8 @@ enum { QUOTED_BYTES_MAX = 200 }; /* of an error, in the sentence; all of it is s
 
 /* ---- the sentence --------------------------------------------------------------------------- */
 
-static void say(why *w, const char *format, ...) WEIR_PRINTF(2, 3);
-static void say(why *w, const char *format, ...)
+static void answer_say(why *w, const char *format, ...) WEIR_PRINTF(2, 3);
+static void answer_say(why *w, const char *format, ...)
 {
     char text[1024];
     va_list args;
@@ -42,7 +42,7 @@ static void say_time(why *w, int64_t time_us)
     char text[REPORT_WORD_BYTES];
 
     weir__report_time(w->screen, time_us, text);
-    say(w, "%s", text);
+    answer_say(w, "%s", text);
 }
 
 /* The line of the error that matters, cut short. */
@@ -52,16 +52,16 @@ static void say_error(why *w)
     const bool cut = gist.len > QUOTED_BYTES_MAX;
 
     if (gist.len > 0) {
-        say(w, ": ");
+        answer_say(w, ": ");
         say_str(w, (weir_str){ .ptr = gist.ptr,
                                .len = cut ? weir__utf8_valid_prefix(gist.ptr, QUOTED_BYTES_MAX)
                                           : gist.len });
-        say(w, cut ? "..." : "");
+        answer_say(w, cut ? "..." : "");
     }
 }
 
 /* Begins the answer: its name, and a word for programs. */
-static void begin(why *w, const char *reason)
+static void answer_begin(why *w, const char *reason)
 {
     w->reason = reason;
     say_str(w, w->f->target->name);
@@ -75,17 +75,17 @@ static void say_failure(why *w)
     const int64_t allowed = weir__cli_why_attempts(w->f);
 
     if (t->event != 0) {
-        say(w, "event %" PRId64, t->event);
+        answer_say(w, "event %" PRId64, t->event);
     }
     if (t->event != 0 && t->reaction.len > 0) {
-        say(w, " of reaction ");
+        answer_say(w, " of reaction ");
         say_str(w, t->reaction);
     }
     if (t->attempts > 0) {
-        say(w, "%sattempt %" PRId64, t->event != 0 ? ", " : "", t->attempts);
+        answer_say(w, "%sattempt %" PRId64, t->event != 0 ? ", " : "", t->attempts);
     }
     if (t->attempts > 0 && allowed > 0) {
-        say(w, " of %" PRId64, allowed);
+        answer_say(w, " of %" PRId64, allowed);
     }
 }
 
@@ -191,18 +191,18 @@ static void answer_leased(why *w)
     const store_target *t = w->f->target;
     const store_worker *worker = weir__cli_worker_named(&w->f->workers, t->holder);
 
-    begin(w, "leased");
-    say(w, " is leased by ");
+    answer_begin(w, "leased");
+    answer_say(w, " is leased by ");
     say_str(w, t->holder);
     if (worker != NULL) {
-        say(w, " on host ");
+        answer_say(w, " on host ");
         say_str(w, worker->host);
-        say(w, " (process %" PRId64 ")", worker->pid);
+        answer_say(w, " (process %" PRId64 ")", worker->pid);
     }
     if (worker != NULL && worker->until_us <= w->f->workers.now_us) {
-        say(w, ", which is gone; others may take it when the lease ends: ");
+        answer_say(w, ", which is gone; others may take it when the lease ends: ");
     } else {
-        say(w, "; the lease ends or is renewed ");
+        answer_say(w, "; the lease ends or is renewed ");
     }
     say_time(w, t->leased_until_us);
     next_worker(w);
@@ -214,17 +214,18 @@ static void answer_blocked(why *w)
     const store_target *t = w->f->target;
     const int64_t behind = w->f->waiting - (w->f->failed_waits ? 1 : 0);
 
-    begin(w, "blocked");
-    say(w, " is blocked");
+    answer_begin(w, "blocked");
+    answer_say(w, " is blocked");
     say_error(w);
-    say(w, " (");
+    answer_say(w, " (");
     say_failure(w);
-    say(w, t->event != 0 || t->attempts > 0 ? ", " : "");
+    answer_say(w, t->event != 0 || t->attempts > 0 ? ", " : "");
     say_time(w, t->blocked_us);
-    say(w, ")");
+    answer_say(w, ")");
     if (behind > 0) {
-        say(w, "; %" PRId64 "%s event%s wait%s%s", behind, w->f->waiting_more ? " or more" : "",
-            behind == 1 ? "" : "s", behind == 1 ? "s" : "", t->event != 0 ? " behind it" : "");
+        answer_say(w, "; %" PRId64 "%s event%s wait%s%s", behind,
+                   w->f->waiting_more ? " or more" : "", behind == 1 ? "" : "s",
+                   behind == 1 ? "s" : "", t->event != 0 ? " behind it" : "");
     }
     weir__cli_why_next(w, "try again, once the cause is fixed", "unblock", t->name);
     weir__cli_why_next(w, "park the event and continue with the next one", "skip", t->name);
@@ -235,15 +236,15 @@ static void answer_paused(why *w)
 {
     const store_target *t = w->f->target;
 
-    begin(w, t->paused ? "paused" : "lane-paused");
+    answer_begin(w, t->paused ? "paused" : "lane-paused");
     if (t->paused) {
-        say(w, " is paused by ");
+        answer_say(w, " is paused by ");
         say_str(w, t->paused_by);
         weir__cli_why_next(w, "let it continue", "resume", t->name);
     } else {
-        say(w, " waits: its lane ");
+        answer_say(w, " waits: its lane ");
         say_str(w, t->lane);
-        say(w, " is paused by ");
+        answer_say(w, " is paused by ");
         say_str(w, w->f->lane == NULL ? weir__str("somebody") : w->f->lane->paused_by);
         weir__cli_why_next(w, "let the lane continue", "resume --lane", t->lane);
     }
@@ -256,15 +257,15 @@ static void answer_deferred(why *w)
     const store_target *t = w->f->target;
     const bool failed = weir__cli_target_state(t) == CLI_TARGET_RETRYING;
 
-    begin(w, failed ? "retrying" : "deferred");
+    answer_begin(w, failed ? "retrying" : "deferred");
     if (failed) {
-        say(w, " is retrying");
+        answer_say(w, " is retrying");
         say_error(w);
-        say(w, " (");
+        answer_say(w, " (");
         say_failure(w);
-        say(w, "); next attempt ");
+        answer_say(w, "); next attempt ");
     } else {
-        say(w, " was deferred by its handler; next attempt ");
+        answer_say(w, " was deferred by its handler; next attempt ");
     }
     say_time(w, t->due_us);
     weir__cli_why_next(w, "try again now", "unblock", t->name);
@@ -322,28 +323,28 @@ static void answer_ready(why *w)
     const size_t workers = weir__cli_workers_count(&f->workers, &f->target->lane, NULL);
 
     if (workers == 0) {
-        begin(w, "no-worker");
-        say(w, " has work, and its lane ");
+        answer_begin(w, "no-worker");
+        answer_say(w, " has work, and its lane ");
         say_str(w, f->target->lane);
-        say(w, " has no worker");
+        answer_say(w, " has no worker");
         next_worker(w);
         return;
     }
     if (unknown != NULL && !known) {
-        begin(w, "unknown-reaction");
-        say(w, " has work for reaction ");
+        answer_begin(w, "unknown-reaction");
+        answer_say(w, " has work for reaction ");
         say_str(w, unknown->name);
-        say(w, ", which no running worker of its lane handles");
+        answer_say(w, ", which no running worker of its lane handles");
         next_unknown(w, unknown);
         return;
     }
-    begin(w, "ready");
-    say(w, " is ready: the next free one of %zu worker%s of its lane takes it", workers,
-        workers == 1 ? "" : "s");
+    answer_begin(w, "ready");
+    answer_say(w, " is ready: the next free one of %zu worker%s of its lane takes it", workers,
+               workers == 1 ? "" : "s");
     if (unknown != NULL) {
-        say(w, "; but its reaction ");
+        answer_say(w, "; but its reaction ");
         say_str(w, unknown->name);
-        say(w, " is handled by none of them");
+        answer_say(w, " is handled by none of them");
         next_unknown(w, unknown);
     }
     next_watch(w);
@@ -353,10 +354,10 @@ static void answer_ready(why *w)
 
 static void say_event(why *w, const why_event *e)
 {
-    say(w,
-        e->certain ? " has no work yet: event %" PRId64
-                   : " has no work yet: event %" PRId64 ", which may be for it,",
-        e->event);
+    answer_say(w,
+               e->certain ? " has no work yet: event %" PRId64
+                          : " has no work yet: event %" PRId64 ", which may be for it,",
+               e->event);
 }
 
 static void answer_unrouted(why *w)
@@ -366,16 +367,17 @@ static void answer_unrouted(why *w)
     const bool routed_by = r->router.len > 0 && r->router_until_us > w->f->positions.now_us;
     const bool known = weir__cli_workers_count(&w->f->workers, NULL, r) > 0;
 
-    begin(w, routed_by || known ? "unrouted" : "unknown-reaction");
+    answer_begin(w, routed_by || known ? "unrouted" : "unknown-reaction");
     say_event(w, e);
-    say(w, " is not routed; reaction ");
+    answer_say(w, " is not routed; reaction ");
     say_str(w, r->name);
     if (routed_by) {
-        say(w, " is routed by ");
+        answer_say(w, " is routed by ");
         say_str(w, r->router);
-        say(w, ", up to %" PRId64 " of %" PRId64, r->routed, w->f->positions.safe);
+        answer_say(w, ", up to %" PRId64 " of %" PRId64, r->routed, w->f->positions.safe);
     } else {
-        say(w, known ? " is routed by nobody at the moment" : " is handled by no running worker");
+        answer_say(w, known ? " is routed by nobody at the moment"
+                            : " is handled by no running worker");
     }
     if (routed_by || known) {
         weir__cli_why_next(w, "see how far each reaction is routed", "reactions", (weir_str){ 0 });
@@ -388,27 +390,27 @@ static void answer_held(why *w)
 {
     const store_holder_list *holders = &w->f->holders;
 
-    begin(w, "held-back");
+    answer_begin(w, "held-back");
     say_event(w, &w->f->held);
-    say(w, " is above safe (%" PRId64 ")", w->f->positions.safe);
+    answer_say(w, " is above safe (%" PRId64 ")", w->f->positions.safe);
     weir__cli_why_next(w, "see which transactions hold readers back", "status", (weir_str){ 0 });
     if (holders->holders_count == 0) {
         return; /* it has just ended */
     }
     const store_holder *h = &holders->holders[0];
     if (h->pid != 0) {
-        say(w, ", held back by process %" PRId64, h->pid);
+        answer_say(w, ", held back by process %" PRId64, h->pid);
     } else {
-        say(w, ", held back by the prepared transaction ");
+        answer_say(w, ", held back by the prepared transaction ");
         say_str(w, h->transaction);
     }
     if (h->application.len > 0) {
-        say(w, " (");
+        answer_say(w, " (");
         say_str(w, h->application);
-        say(w, ")");
+        answer_say(w, ")");
     }
     if (h->since_us != 0) {
-        say(w, ", which began ");
+        answer_say(w, ", which began ");
         say_time(w, h->since_us);
     }
 }
@@ -437,12 +439,13 @@ static const store_reaction *routed_beyond(const why_facts *f)
 
 static void answer_routed_beyond(why *w, const store_reaction *r)
 {
-    begin(w, "routed-beyond-log");
-    say(w, " gets no work: reaction ");
+    answer_begin(w, "routed-beyond-log");
+    answer_say(w, " gets no work: reaction ");
     say_str(w, r->name);
-    say(w,
-        " is routed up to %" PRId64 ", but the log ends at %" PRId64 ": a part of the log was lost",
-        r->routed, w->f->positions.head);
+    answer_say(w,
+               " is routed up to %" PRId64 ", but the log ends at %" PRId64
+               ": a part of the log was lost",
+               r->routed, w->f->positions.head);
     weir__cli_why_next(w, "see how it is set back", "doctor", (weir_str){ 0 });
 }
 
@@ -458,10 +461,10 @@ static void answer_idle(why *w)
     } else if (w->f->held.event != 0) {
         answer_held(w);
     } else if (retired != NULL) {
-        begin(w, "retired");
-        say(w, " has no work that counts: its reaction ");
+        answer_begin(w, "retired");
+        answer_say(w, " has no work that counts: its reaction ");
         say_str(w, retired->reaction_name);
-        say(w, " is retired");
+        answer_say(w, " is retired");
         if (is_in_file(&retired->reaction_name, NULL)) {
             weir__cli_why_next(w, "start a worker that has the reaction: that brings it back",
                                "work", (weir_str){ 0 });
@@ -470,17 +473,18 @@ static void answer_idle(why *w)
                        " to bring it back");
         }
     } else {
-        begin(w, "no-work");
-        say(w, " has no work");
+        answer_begin(w, "no-work");
+        answer_say(w, " has no work");
     }
 }
 
 /* Nothing else matters then: events would be passed over until the log has got there. */
 static void answer_beyond(why *w, int64_t position, int64_t end)
 {
-    begin(w, "beyond-log");
-    say(w, " is at position %" PRId64 ", but %s at %" PRId64 ": a part of the log was lost",
-        position, end == w->f->head ? "the log ends" : "what was routed of the log ends", end);
+    answer_begin(w, "beyond-log");
+    answer_say(w, " is at position %" PRId64 ", but %s at %" PRId64 ": a part of the log was lost",
+               position, end == w->f->head ? "the log ends" : "what was routed of the log ends",
+               end);
     weir__cli_why_next(w, "set it back to the last event before that part", "reset --to POSITION",
                        w->f->target->name);
 }
@@ -491,12 +495,12 @@ static void answer_passed(why *w)
     const store_target *t = w->f->target;
     char verb[48];
 
-    begin(w, "beyond-log");
-    say(w, " is blocked");
+    answer_begin(w, "beyond-log");
+    answer_say(w, " is blocked");
     say_error(w);
-    say(w, " (");
+    answer_say(w, " (");
     say_time(w, t->blocked_us);
-    say(w, "); it would pass over event %" PRId64, t->event);
+    answer_say(w, "); it would pass over event %" PRId64, t->event);
     (void)snprintf(verb, sizeof verb, "reset --to %" PRId64, t->event - 1);
     weir__cli_why_next(w, "set it back to before that event, or further", verb, t->name);
 }
@@ -510,7 +514,7 @@ static void next_parked(why *w)
     }
 }
 
-static void judge(why *w)
+static void answer_judge(why *w)
 {
     int64_t position = 0, end = 0;
 
@@ -546,7 +550,7 @@ static void judge(why *w)
 
 void weir__cli_why_judge(why *w)
 {
-    judge(w);
+    answer_judge(w);
     next_parked(w);
 }
 

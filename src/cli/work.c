@@ -165,7 +165,7 @@ static int options_read(work *k)
     return CLI_DONE;
 }
 
-static void say(work *k, int32_t level, const char *event, const char *error)
+static void work_say(work *k, int32_t level, const char *event, const char *error)
 {
     const log_field field = weir__log_text_field("error", weir__str(error));
 
@@ -222,7 +222,7 @@ static void engine_end(work *k, weir_engine **e)
         return;
     }
     if (weir_engine_stop(*e, 0, &err) != WEIR_OK) {
-        say(k, LOG_WARNING, "not_stopped", err.message);
+        work_say(k, LOG_WARNING, "not_stopped", err.message);
         k->stuck = true; /* freeing would wait for it */
     } else {
         weir_engine_free(*e);
@@ -230,7 +230,7 @@ static void engine_end(work *k, weir_engine **e)
     *e = NULL;
 }
 
-static bool drained(weir_engine *e)
+static bool work_drained(weir_engine *e)
 {
     return e == NULL || weir__engine_drained(e);
 }
@@ -252,13 +252,13 @@ static void say_problems(work *k, const cli_config *config, const weir_error *er
     weir_str left = { config->problems.ptr, config->problems.len };
 
     if (left.len == 0) {
-        say(k, LOG_ERROR, "reload_refused", err->message);
+        work_say(k, LOG_ERROR, "reload_refused", err->message);
     }
     while (left.len > 0) {
         char line[sizeof err->message];
         const size_t len = strcspn(left.ptr, "\n"); /* every line has its end */
         (void)snprintf(line, sizeof line, "%.*s", (int)len, left.ptr);
-        say(k, LOG_ERROR, "reload_refused", line);
+        work_say(k, LOG_ERROR, "reload_refused", line);
         left.ptr += len + 1;
         left.len -= len + 1;
     }
@@ -269,7 +269,7 @@ static bool same_text(const char *a, const char *b)
     return weir__str_equal(weir__str(a), weir__str(b));
 }
 
-static void reload(work *k)
+static void work_reload(work *k)
 {
     cli_config config = { 0 };
     weir_engine *e = NULL;
@@ -277,14 +277,14 @@ static void reload(work *k)
 
     k->reload_wanted = false;
     if (k->path == NULL) {
-        say(k, LOG_WARNING, "reload_refused",
-            "this worker was started with flags, so there is no file to read again");
+        work_say(k, LOG_WARNING, "reload_refused",
+                 "this worker was started with flags, so there is no file to read again");
         return;
     }
     weir_status status = weir__work_config_file(k->c, k->path, &config, &err);
     if (status == WEIR_OK && !same_text(config.store, k->store)) {
-        say(k, LOG_WARNING, "store_kept",
-            "the store changed in the file; restart the worker to use it");
+        work_say(k, LOG_WARNING, "store_kept",
+                 "the store changed in the file; restart the worker to use it");
     }
     if (status == WEIR_OK) {
         status = engine_begin(k, &config, &e, &err);
@@ -350,11 +350,11 @@ static int run_engines(work *k)
             return number;
         }
         k->reload_wanted = k->reload_wanted || number == SIGHUP;
-        if (k->before != NULL && drained(k->before)) {
+        if (k->before != NULL && work_drained(k->before)) {
             engine_end(k, &k->before);
         }
         if (k->reload_wanted && k->before == NULL) {
-            reload(k);
+            work_reload(k);
         } else if (idle) {
             return 0;
         }
@@ -387,7 +387,7 @@ static bool take_damage(const work *k, weir_error *err)
 
 /* Lets what runs end within the budget, or until a second signal, which the log sends as well when
  * the store turns out to be damaged: true, and *damage. */
-static bool drain(work *k, int number, weir_error *damage)
+static bool work_drain(work *k, int number, weir_error *damage)
 {
     const weir_clock *clock = weir__clock_machine();
     const int64_t until_us = weir__clock_mono(clock) + k->budget_us;
@@ -399,7 +399,7 @@ static bool drain(work *k, int number, weir_error *damage)
     if (k->before != NULL) {
         weir__engine_drain(k->before);
     }
-    while (!(drained(k->engine) && drained(k->before))) {
+    while (!(work_drained(k->engine) && work_drained(k->before))) {
         const int again = next_signal(k, LOOK_MS);
         if (again == SIGTERM || again == SIGINT || weir__clock_mono(clock) >= until_us) {
             say_interrupting(k, atomic_load(&k->log.damaged) ? "store"
@@ -467,7 +467,7 @@ static int judge_idle(work *k, work_left *left)
     return CLI_ERROR;
 }
 
-static int work_run(work *k, const cli_config *config)
+static int workers_run(work *k, const cli_config *config)
 {
     weir_error err;
     weir_status status = WEIR_OK;
@@ -504,7 +504,7 @@ static int work_run(work *k, const cli_config *config)
         k->budget_us = 0; /* what runs could not be settled any more */
         signal_number = 0;
     }
-    const bool damaged = drain(k, signal_number, &err);
+    const bool damaged = work_drain(k, signal_number, &err);
     weir__work_live_end(&k->log.live);
     if (damaged) {
         return weir__cli_fail(k->c, &err);
@@ -523,7 +523,7 @@ static int check_only(cli *c, const cli_config *config)
     return CLI_DONE;
 }
 
-static int run(cli *c)
+static int work_run(cli *c)
 {
     work k = { .c = c, .signal_fd = -1 };
     cli_config config = { 0 };
@@ -536,7 +536,7 @@ static int run(cli *c)
         status = lanes_read(&k, &config);
     }
     if (status == CLI_DONE) {
-        status = weir__cli_has(c, "check") ? check_only(c, &config) : work_run(&k, &config);
+        status = weir__cli_has(c, "check") ? check_only(c, &config) : workers_run(&k, &config);
     }
     if (!k.stuck) {
         weir_close(k.w);
@@ -571,5 +571,5 @@ const cli_command weir__cli_work_command = {
     .options_count = sizeof options / sizeof options[0],
     .words_min = 0,
     .words_max = 0,
-    .run = run,
+    .run = work_run,
 };

@@ -34,7 +34,7 @@ static bool add_head(weir_buffer *b, bool json, int32_t level, weir_str event)
 }
 
 /* A string stands without its quotes when nothing in it needs them. */
-static weir_str unquoted(weir_str value)
+static weir_str value_unquoted(weir_str value)
 {
     if (weir__json_type(value) != WEIR_JSON_STRING || value.len < 3) {
         return value;
@@ -54,7 +54,7 @@ static bool add_fields_text(weir_buffer *b, weir_str json)
     bool ok = true;
 
     while (ok && weir__json_members_next(&it)) {
-        const weir_str value = unquoted(it.value);
+        const weir_str value = value_unquoted(it.value);
         ok = weir__buffer_add_text(b, " ") && weir__buffer_add(b, it.name.ptr, it.name.len) &&
              weir__buffer_add_text(b, "=") && weir__buffer_add(b, value.ptr, value.len);
     }

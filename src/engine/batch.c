@@ -56,7 +56,7 @@ static void part_add(batch *b, registry *reactions, int64_t id,
 }
 
 /* What was small is kept for the next batch. */
-static void forget(weir_arena *arena)
+static void arena_forget(weir_arena *arena)
 {
     if (arena->bytes_used > BATCH_KEPT_BYTES_MAX) {
         weir__arena_free(arena);
@@ -104,7 +104,7 @@ weir_status weir__batch_clear(batch *b, size_t event_limit, size_t more, weir_er
     const size_t capacity = event_limit + b->parts_count + more;
 
     weir__batch_give_back(b);
-    forget(&b->arena);
+    arena_forget(&b->arena);
     b->events_count = 0;
     b->events_capacity = 0;
     b->copy_bytes = 0;
@@ -211,7 +211,7 @@ void weir__loan_drop(batch_loan *loan)
 {
     /* What the others did with the events happened before they are freed. */
     if (atomic_fetch_sub_explicit(&loan->holders, 1, memory_order_acq_rel) == 1) {
-        forget(&loan->list.arena);
+        arena_forget(&loan->list.arena);
         if (loan->room != NULL) {
             weir__room_correct(loan->room, &loan->room_bytes, 0);
         }
@@ -229,8 +229,8 @@ void weir__batch_forget(batch *b)
     b->events_count = 0;
     b->copy_bytes = 0;
     weir__batch_give_back(b);
-    forget(&b->arena);
-    forget(&b->fetched.arena);
+    arena_forget(&b->arena);
+    arena_forget(&b->fetched.arena);
 }
 
 void weir__batch_borrow(batch *b, batch_loan *loan)

@@ -48,7 +48,7 @@ void weir__effects_free(effects *e)
 }
 
 /* Room for `more` of an array's elements; *array may move. */
-static bool grow(void *array, size_t *capacity, size_t count, size_t more, size_t bytes)
+static bool effects_grow(void *array, size_t *capacity, size_t count, size_t more, size_t bytes)
 {
     size_t wanted = *capacity == 0 ? 8 : *capacity;
     void *moved = NULL;
@@ -70,9 +70,10 @@ static bool grow(void *array, size_t *capacity, size_t count, size_t more, size_
 
 weir_status weir__effects_move(effects *to, effects *from, weir_error *err)
 {
-    if (!grow(&to->appends, &to->appends_capacity, to->appends_count, from->appends_count,
-              sizeof(staged_append *)) ||
-        !grow(&to->sqls, &to->sqls_capacity, to->sqls_count, from->sqls_count, sizeof *to->sqls)) {
+    if (!effects_grow(&to->appends, &to->appends_capacity, to->appends_count, from->appends_count,
+                      sizeof(staged_append *)) ||
+        !effects_grow(&to->sqls, &to->sqls_capacity, to->sqls_count, from->sqls_count,
+                      sizeof *to->sqls)) {
         return no_memory(err);
     }
     for (size_t i = 0; i < from->appends_count; i++) {
@@ -88,7 +89,7 @@ weir_status weir__effects_move(effects *to, effects *from, weir_error *err)
 
 store_append *const *weir__effects_list(effects *e)
 {
-    if (!grow(&e->list, &e->list_capacity, 0, e->appends_count, sizeof(store_append *))) {
+    if (!effects_grow(&e->list, &e->list_capacity, 0, e->appends_count, sizeof(store_append *))) {
         return NULL;
     }
     for (size_t i = 0; i < e->appends_count; i++) {
@@ -214,8 +215,8 @@ static weir_status request_copy(weir_arena *arena, const weir_append_request *in
 }
 
 /* The event's correlation, when it has one that an append may be given. */
-static weir_status inherit(const weir_event *event, weir_arena *arena, weir_append_request *r,
-                           weir_error *err)
+static weir_status meta_inherit(const weir_event *event, weir_arena *arena, weir_append_request *r,
+                                weir_error *err)
 {
     weir_buffer text = { 0 };
     weir_str value;
@@ -253,13 +254,14 @@ weir_status weir__stage_append(weir_delivery *d, const weir_append_request *requ
         return weir__fail(err, WEIR_EBUSY, "%d appends are staged already, allowed %d", EFFECTS_MAX,
                           EFFECTS_MAX);
     }
-    if (!grow(&e->appends, &e->appends_capacity, e->appends_count, 1, sizeof(staged_append *)) ||
+    if (!effects_grow(&e->appends, &e->appends_capacity, e->appends_count, 1,
+                      sizeof(staged_append *)) ||
         (a = weir__calloc(1, sizeof *a)) == NULL) {
         return no_memory(err);
     }
     weir_status status = request_copy(&a->names, request, &r, err);
     if (status == WEIR_OK) {
-        status = inherit(d->event, &a->names, &r, err);
+        status = meta_inherit(d->event, &a->names, &r, err);
     }
     if (status == WEIR_OK) {
         status = weir__append_prepare(&a->prepared, &r, d->payload_bytes, d->clock, err);
@@ -283,7 +285,7 @@ weir_status weir__stage_sql(weir_delivery *d, weir_sql_fn fn, void *ctx, weir_er
         return weir__fail(err, WEIR_EBUSY, "%d SQL functions are staged already, allowed %d",
                           EFFECTS_MAX, EFFECTS_MAX);
     }
-    if (!grow(&e->sqls, &e->sqls_capacity, e->sqls_count, 1, sizeof *e->sqls)) {
+    if (!effects_grow(&e->sqls, &e->sqls_capacity, e->sqls_count, 1, sizeof *e->sqls)) {
         return no_memory(err);
     }
     e->sqls[e->sqls_count++] = (staged_sql){ .fn = fn, .ctx = ctx };

@@ -30,7 +30,7 @@
 
 /* ---- leading and lagging ------------------------------------------------------------------ */
 
-static size_t carried(double *carry, double share, size_t most)
+static size_t share_carried(double *carry, double share, size_t most)
 {
     *carry += share;
     size_t whole = *carry >= 1.0 ? (size_t)*carry : 0;
@@ -42,9 +42,9 @@ static size_t carried(double *carry, double share, size_t most)
 lane_split weir__lane_split(lane_shares *shares, double leading_share, size_t limit)
 {
     lane_split split = { 0 };
-    split.leading = carried(&shares->leading_carry, leading_share * (double)limit, limit);
+    split.leading = share_carried(&shares->leading_carry, leading_share * (double)limit, limit);
     const size_t lagging = limit - split.leading;
-    split.reserve = carried(&shares->reserve_carry, LANE_RESERVE * (double)lagging, lagging);
+    split.reserve = share_carried(&shares->reserve_carry, LANE_RESERVE * (double)lagging, lagging);
     return split;
 }
 
@@ -159,7 +159,7 @@ static void tell_leased(lane *l, const store_leased *leased)
 }
 
 /* asked_us: boot, before the leases were asked for. */
-static void assign(lane *l, int64_t asked_us)
+static void leases_assign(lane *l, int64_t asked_us)
 {
     lane_round *r = l->round;
     const int64_t now_us = weir__task_now(&l->leasing);
@@ -399,7 +399,7 @@ static size_t lease_limit(lane *l)
     return limit;
 }
 
-static int64_t turn(lane *l)
+static int64_t lane_turn(lane *l)
 {
     worker *w = l->worker;
     lane_round *r = l->round;
@@ -463,7 +463,7 @@ static int64_t turn(lane *l)
         r->fits *= 2;
     }
     r->short_of_room = false;
-    assign(l, asked_us);
+    leases_assign(l, asked_us);
     r->phase = ROUND_SENT_BACK;
     r->lease_index = 0;
     r->sent_back_index = 0;
@@ -499,7 +499,7 @@ static bool is_empty_handed(const batch *b)
 /* ---- slots begin --------------------------------------------------------------------------- */
 
 /* The slots whose batches are as full as they will be begin. */
-static int64_t begin(lane *l)
+static int64_t slots_begin(lane *l)
 {
     lane_round *r = l->round;
     size_t left = 0;
@@ -547,7 +547,7 @@ static int64_t begin_broken(lane *l)
             l->round->slots[i]->batch->broken = true;
         }
     }
-    return begin(l);
+    return slots_begin(l);
 }
 
 /* There is no room for the others. They are given back, for workers that have some. */
@@ -564,7 +564,7 @@ static int64_t begin_fed(lane *l)
     }
     r->fits = fed == 0 ? 1 : fed;
     r->short_of_room = true;
-    return begin(l);
+    return slots_begin(l);
 }
 
 /* ---- fetching ----------------------------------------------------------------------------- */
@@ -638,7 +638,7 @@ static void choose_loan(lane_round *r)
     atomic_store_explicit(&r->loan->busy, true, memory_order_relaxed);
 }
 
-static int64_t fetch(lane *l)
+static int64_t lane_fetch(lane *l)
 {
     worker *w = l->worker;
     lane_round *r = l->round;
@@ -647,7 +647,7 @@ static int64_t fetch(lane *l)
 
     const size_t count = fetch_items(l, NULL, NULL);
     if (count == 0) {
-        return begin(l);
+        return slots_begin(l);
     }
     if (!room_for(l, weir__lane_fetch_room(l))) {
         return begin_fed(l);
@@ -667,7 +667,7 @@ static int64_t fetch(lane *l)
         l->attempt = 0;
         add_fetched(r, items, owners, count);
         room_settle(l);
-        again_us = begin(l);
+        again_us = slots_begin(l);
     } else {
         again_us = store_failed(l, &err);
         if (status == WEIR_ENOTFOUND) { /* trying again does not help */
@@ -709,7 +709,7 @@ static int64_t read_sent_back(lane *l)
     const store_sent_back *back = next_sent_back(l, &b);
     if (back == NULL || !room_for(l, w->options.payload_bytes)) {
         r->phase = ROUND_FETCH;
-        return fetch(l);
+        return lane_fetch(l);
     }
     const store_log_query query = { .after = back->event - 1, .to = back->event, .limit = 1 };
     const weir_status status = w->store->ops->read_log(w->store, &query, &r->chunk, &err);
@@ -741,11 +741,11 @@ static int64_t leasing_step(task *t)
     }
     switch (r->phase) {
     case ROUND_TURN:
-        return turn(l);
+        return lane_turn(l);
     case ROUND_SENT_BACK:
         return read_sent_back(l);
     case ROUND_FETCH:
-        return fetch(l);
+        return lane_fetch(l);
     }
     return TASK_WAIT;
 }

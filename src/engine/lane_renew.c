@@ -19,7 +19,7 @@ int64_t weir__lane_held_until(const lane *l, int64_t asked_us)
 }
 
 /* What is held and not past its deadline. *held: what is held at all. */
-static size_t renewable(lane *l, store_fenced *items, slot **slots, size_t *held)
+static size_t slot_renewable(lane *l, store_fenced *items, slot **slots, size_t *held)
 {
     const int64_t now_us = weir__task_now(&l->renewing);
     size_t count = 0;
@@ -41,7 +41,7 @@ static size_t renewable(lane *l, store_fenced *items, slot **slots, size_t *held
 
 /* The lease is another's, or of a log that is no more. A slot that has ended it meanwhile did not
  * lose it. */
-static void lose(lane *l, slot *s, const store_fenced *item, bool given_up)
+static void slot_lose(lane *l, slot *s, const store_fenced *item, bool given_up)
 {
     worker *w = l->worker;
     char name[STORE_NAME_BYTES_MAX] = "";
@@ -74,8 +74,8 @@ static void lose(lane *l, slot *s, const store_fenced *item, bool given_up)
     }
 }
 
-static void renewed(lane *l, slot *const *slots, const store_fenced *items, size_t count,
-                    int64_t asked_us)
+static void slot_renewed(lane *l, slot *const *slots, const store_fenced *items, size_t count,
+                         int64_t asked_us)
 {
     weir__lock(&l->worker->mu);
     for (size_t i = 0; i < count; i++) {
@@ -95,12 +95,12 @@ void weir__lane_give_up(lane *l)
         weir__lock(&l->worker->mu);
         const store_fenced item = { .target = s->target, .fence = s->fence, .token = s->token };
         weir__unlock(&l->worker->mu);
-        lose(l, s, &item, true);
+        slot_lose(l, s, &item, true);
     }
 }
 
 /* One call for all of them. When to do it again. */
-static int64_t extend(lane *l, store_fenced *items, slot *const *slots, size_t count)
+static int64_t leases_extend(lane *l, store_fenced *items, slot *const *slots, size_t count)
 {
     weir_store *store = l->worker->store;
     const int64_t again_us = weir__task_now(&l->renewing) + l->config.lease_us / 3;
@@ -113,10 +113,10 @@ static int64_t extend(lane *l, store_fenced *items, slot *const *slots, size_t c
         return backoff_us < again_us ? backoff_us : again_us;
     }
     l->renew_attempt = 0;
-    renewed(l, slots, items, count, asked_us);
+    slot_renewed(l, slots, items, count, asked_us);
     for (size_t i = 0; i < count; i++) {
         if (items[i].status != WEIR_OK) {
-            lose(l, slots[i], &items[i], false);
+            slot_lose(l, slots[i], &items[i], false);
         }
     }
     return again_us;
@@ -132,11 +132,11 @@ int64_t weir__lane_renew(task *t)
     size_t held = 1;
 
     if (items != NULL && slots != NULL) {
-        const size_t count = renewable(l, items, slots, &held);
+        const size_t count = slot_renewable(l, items, slots, &held);
         if (held > 0 && l->renew_us > now_us) {
             again_us = l->renew_us; /* woken by a lease: not due */
         } else if (count > 0 && l->renew_us > 0) {
-            again_us = extend(l, items, slots, count);
+            again_us = leases_extend(l, items, slots, count);
         }
     }
     /* Nothing is held: the next lease wakes us, and is renewed a third of its time later. */

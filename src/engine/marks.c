@@ -10,7 +10,8 @@
 enum { MARKS_MIN = 32 };
 
 /* Room for one more in an array of the arena; what it held before is left behind there. */
-static bool room(weir_arena *arena, void **items, size_t item_bytes, size_t count, size_t *capacity)
+static bool array_room(weir_arena *arena, void **items, size_t item_bytes, size_t count,
+                       size_t *capacity)
 {
     if (count < *capacity) {
         return true;
@@ -73,7 +74,7 @@ bool weir__marks_add(mark_list *l, uint32_t reaction_index, store_rule rule,
     void *marks = l->marks;
 
     if (!table_room(l) ||
-        !room(l->arena, &marks, sizeof *l->marks, l->marks_count, &l->marks_capacity)) {
+        !array_room(l->arena, &marks, sizeof *l->marks, l->marks_count, &l->marks_capacity)) {
         return false;
     }
     l->marks = marks;
@@ -108,7 +109,7 @@ bool weir__marks_park(mark_list *l, uint32_t reaction_index, int64_t event, weir
     const char *text = weir__arena_copy(l->arena, error.ptr, error.len);
 
     if (text == NULL ||
-        !room(l->arena, &parks, sizeof *l->parks, l->parks_count, &l->parks_capacity)) {
+        !array_room(l->arena, &parks, sizeof *l->parks, l->parks_count, &l->parks_capacity)) {
         return false;
     }
     l->parks = parks;

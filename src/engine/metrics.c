@@ -53,7 +53,7 @@ static const struct {
                        true },
 };
 
-static uint64_t load(const _Atomic uint64_t *number)
+static uint64_t counter_load(const _Atomic uint64_t *number)
 {
     return atomic_load_explicit(number, memory_order_relaxed);
 }
@@ -81,14 +81,15 @@ void weir__metric_observe(metrics *m, metric_histogram h, int64_t value)
 void weir__metrics_add(metrics *m, const metrics *other)
 {
     for (size_t i = 0; i < METRIC_COUNTERS; i++) {
-        weir__metric_add(m, (metric_counter)i, load(&other->counters[i]));
+        weir__metric_add(m, (metric_counter)i, counter_load(&other->counters[i]));
     }
     for (size_t i = 0; i < METRIC_HISTOGRAMS; i++) {
         for (size_t k = 0; k < METRIC_BUCKETS; k++) {
             atomic_fetch_add_explicit(&m->histograms[i].buckets[k],
-                                      load(&other->histograms[i].buckets[k]), memory_order_relaxed);
+                                      counter_load(&other->histograms[i].buckets[k]),
+                                      memory_order_relaxed);
         }
-        atomic_fetch_add_explicit(&m->histograms[i].sum, load(&other->histograms[i].sum),
+        atomic_fetch_add_explicit(&m->histograms[i].sum, counter_load(&other->histograms[i].sum),
                                   memory_order_relaxed);
     }
 }
@@ -131,14 +132,14 @@ static bool save_histogram(const metrics *m, metric_histogram h, size_t begin, w
     size_t count = 0;
 
     for (size_t i = 0; i < METRIC_BUCKETS; i++) {
-        buckets[i] = load(&m->histograms[h].buckets[i]);
+        buckets[i] = counter_load(&m->histograms[h].buckets[i]);
         count = buckets[i] != 0 ? i + 1 : count;
     }
     if (count == 0) {
         return true;
     }
     bool ok = save_name(out, begin, histogram_texts[h].name) && weir__buffer_add_text(out, "[") &&
-              add_u64(out, load(&m->histograms[h].sum));
+              add_u64(out, counter_load(&m->histograms[h].sum));
     for (size_t i = 0; ok && i < count; i++) {
         ok = weir__buffer_add_text(out, ",") && add_u64(out, buckets[i]);
     }
@@ -151,7 +152,7 @@ bool weir__metrics_save(const metrics *m, weir_buffer *out)
     bool ok = true;
 
     for (size_t i = 0; ok && i < METRIC_COUNTERS; i++) {
-        const uint64_t number = load(&m->counters[i]);
+        const uint64_t number = counter_load(&m->counters[i]);
         ok = number == 0 || (save_name(out, begin, counter_texts[i].name) && add_u64(out, number));
     }
     for (size_t i = 0; ok && i < METRIC_HISTOGRAMS; i++) {
@@ -302,7 +303,7 @@ static void print_histogram(printer *p, const metrics_of *of, metric_histogram h
     uint64_t count = 0;
 
     for (size_t i = 0; i < METRIC_BUCKETS; i++) {
-        count += load(&of->counted->histograms[h].buckets[i]);
+        count += counter_load(&of->counted->histograms[h].buckets[i]);
         if (i < METRIC_BUCKETS - 1) {
             value_text(h, UINT64_C(1) << i, bound);
         } else {
@@ -315,7 +316,7 @@ static void print_histogram(printer *p, const metrics_of *of, metric_histogram h
         (void)snprintf(number, sizeof number, "%" PRIu64, count);
         print_sample(p, name, "_bucket", of->labels, le, number);
     }
-    value_text(h, load(&of->counted->histograms[h].sum), bound);
+    value_text(h, counter_load(&of->counted->histograms[h].sum), bound);
     print_sample(p, name, "_sum", of->labels, NULL, bound);
     print_sample(p, name, "_count", of->labels, NULL, number);
 }
@@ -330,7 +331,8 @@ bool weir__metrics_print(const metrics_of *all, size_t count, weir_buffer *out)
         const char *name = counter_texts[i].name;
         p.failed = p.failed || !weir__metrics_head(out, name, counter_texts[i].help, "counter");
         for (size_t k = 0; k < count; k++) {
-            (void)snprintf(number, sizeof number, "%" PRIu64, load(&all[k].counted->counters[i]));
+            (void)snprintf(number, sizeof number, "%" PRIu64,
+                           counter_load(&all[k].counted->counters[i]));
             print_sample(&p, name, "", all[k].labels, NULL, number);
         }
     }

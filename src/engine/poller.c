@@ -18,7 +18,7 @@
 #define POLLER_SLEEP_US_MIN INT64_C(5000)
 #define POLLER_LONG_AGO     (INT64_MIN / 4)
 
-static int64_t least(int64_t a, int64_t b)
+static int64_t time_least(int64_t a, int64_t b)
 {
     return a < b ? a : b;
 }
@@ -29,7 +29,7 @@ static int64_t cycle_us(const worker *w)
     int64_t cycle = POLLER_IDLE_US_MAX;
 
     for (size_t i = 0; i < w->lanes_count; i++) {
-        cycle = least(cycle, w->lanes[i].config.cycle_us);
+        cycle = time_least(cycle, w->lanes[i].config.cycle_us);
     }
     return cycle;
 }
@@ -42,13 +42,13 @@ static uint64_t progress_of(worker *w)
            weir__metric_get(&w->metrics, METRIC_SETTLED);
 }
 
-static int64_t failed(poller *p, const weir_error *err)
+static int64_t poller_failed(poller *p, const weir_error *err)
 {
     p->retry_us = weir__worker_store_failed(p->worker, &p->task, &p->attempt, err);
     return p->retry_us;
 }
 
-static void succeeded(poller *p)
+static void poller_succeeded(poller *p)
 {
     worker *w = p->worker;
 
@@ -66,7 +66,7 @@ static bool can_beat(const worker *w)
 }
 
 /* What was counted until now, by us and by whoever appends through the same handle. */
-static bool counted(worker *w, weir_buffer *out)
+static bool metrics_counted(worker *w, weir_buffer *out)
 {
     metrics all = { 0 };
     committer_counts appends = { 0 };
@@ -79,7 +79,7 @@ static bool counted(worker *w, weir_buffer *out)
     return weir__metrics_save(&all, out);
 }
 
-static weir_status beat(poller *p, int64_t lease_us, bool draining, weir_error *err)
+static weir_status beat_tell(poller *p, int64_t lease_us, bool draining, weir_error *err)
 {
     worker *w = p->worker;
     weir_arena arena = { 0 };
@@ -89,7 +89,7 @@ static weir_status beat(poller *p, int64_t lease_us, bool draining, weir_error *
     store_known_reaction *known =
         weir__arena_alloc(&arena, (w->registry->reactions_count + 1) * sizeof *known);
 
-    if (lanes == NULL || known == NULL || !counted(w, &text)) {
+    if (lanes == NULL || known == NULL || !metrics_counted(w, &text)) {
         status = weir__fail(err, WEIR_ENOMEM, "out of memory");
         goto out;
     }
@@ -117,10 +117,10 @@ static int64_t beat_step(poller *p, bool draining, int64_t now_us)
     const int64_t every_us = p->worker->options.beat_us;
     weir_error err = { .size = sizeof err };
 
-    if (beat(p, STORE_WORKER_BEATS * every_us, draining, &err) != WEIR_OK) {
-        return failed(p, &err);
+    if (beat_tell(p, STORE_WORKER_BEATS * every_us, draining, &err) != WEIR_OK) {
+        return poller_failed(p, &err);
     }
-    succeeded(p);
+    poller_succeeded(p);
     p->beat_draining = draining;
     p->beat_us = now_us + every_us;
     return TASK_NOW;
@@ -133,7 +133,7 @@ void weir__poller_farewell(poller *p)
     if (p->worker != NULL && p->beat_us != POLLER_LONG_AGO && can_beat(p->worker)) {
         /* It ends at once, and what it has counted can still be seen. If it fails, its last beat
          * ends by itself. */
-        (void)beat(p, -1, true, &err);
+        (void)beat_tell(p, -1, true, &err);
     }
 }
 
@@ -154,14 +154,14 @@ static int64_t next_poll_us(poller *p, const store_poll *answer, int64_t now_us)
                       (int64_t)(w->scheduler->random(w->scheduler) % ((uint64_t)sleep_us / 8 + 1));
 
     if (still && (stuck || (!answer->ready && !unrouted))) {
-        p->idle_us = least(p->idle_us * 2, POLLER_IDLE_US_MAX);
+        p->idle_us = time_least(p->idle_us * 2, POLLER_IDLE_US_MAX);
     } else {
         p->idle_us = cycle_us(w);
     }
     for (size_t i = 0; i < sizeof times / sizeof times[0]; i++) {
         /* What has passed already was answered with `ready`, or waits for something else. */
         if (times[i] != INT64_MAX && times[i] > answer->now_us) {
-            next_us = least(next_us, now_us + (times[i] - answer->now_us));
+            next_us = time_least(next_us, now_us + (times[i] - answer->now_us));
         }
     }
     return next_us > now_us + POLLER_SLEEP_US_MIN ? next_us : now_us + POLLER_SLEEP_US_MIN;
@@ -196,8 +196,8 @@ static void add_answer(poller *p, const store_poll *answer)
     *sum = *answer;
     if (p->lane_index > 0) {
         sum->ready = sum->ready || before.ready;
-        sum->due_us = least(sum->due_us, before.due_us);
-        sum->lease_end_us = least(sum->lease_end_us, before.lease_end_us);
+        sum->due_us = time_least(sum->due_us, before.due_us);
+        sum->lease_end_us = time_least(sum->lease_end_us, before.lease_end_us);
     }
 }
 
@@ -232,10 +232,10 @@ static int64_t poll_step(poller *p)
     if (w->store->ops->poll(w->store, &answer, &err) != WEIR_OK) {
         p->lane_index = 0;
         p->poll_failed = true;
-        return failed(p, &err);
+        return poller_failed(p, &err);
     }
     p->poll_failed = false;
-    succeeded(p);
+    poller_succeeded(p);
     (void)weir__worker_log_is(w, asked, answer.epoch, answer.log);
     add_answer(p, &answer);
     if (answer.ready && questions > 1) {
@@ -258,13 +258,13 @@ static void take_hints(poller *p, int64_t now_us)
 
     if (atomic_exchange_explicit(&p->stirred, false, memory_order_relaxed)) {
         p->idle_us = cycle_us(p->worker);
-        p->poll_us = least(p->poll_us, p->polled_us + p->idle_us);
+        p->poll_us = time_least(p->poll_us, p->polled_us + p->idle_us);
     }
     if (hint_us != INT64_MAX) {
-        p->poll_us = least(p->poll_us, hint_us - p->store_ahead_us);
+        p->poll_us = time_least(p->poll_us, hint_us - p->store_ahead_us);
     }
     if (atomic_load_explicit(&p->asked, memory_order_relaxed)) {
-        p->poll_us = least(p->poll_us, now_us);
+        p->poll_us = time_least(p->poll_us, now_us);
     }
 }
 
@@ -290,7 +290,7 @@ static int64_t poller_step(task *t)
     if (beat_is_due) {
         return beat_step(p, draining, now_us);
     }
-    return beats ? least(p->poll_us, p->beat_us) : p->poll_us;
+    return beats ? time_least(p->poll_us, p->beat_us) : p->poll_us;
 }
 
 void weir__poller_stir(poller *p)

@@ -71,9 +71,9 @@ static void complain_error(checker *c, const weir_error *why)
     c->full |= !weir__registry_problem(c->registry, line.message);
 }
 
-static void complain(checker *c, const char *format, ...) WEIR_PRINTF(2, 3);
+static void check_complain(checker *c, const char *format, ...) WEIR_PRINTF(2, 3);
 
-static void complain(checker *c, const char *format, ...)
+static void check_complain(checker *c, const char *format, ...)
 {
     char text[sizeof((weir_error *)NULL)->message];
     weir_error why;
@@ -86,7 +86,7 @@ static void complain(checker *c, const char *format, ...)
 }
 
 /* A failure of something that checks: a problem, unless memory ran out. */
-static bool passed(checker *c, weir_status status, const weir_error *why)
+static bool field_passed(checker *c, weir_status status, const weir_error *why)
 {
     if (status == WEIR_ENOMEM) {
         c->full = true;
@@ -99,7 +99,7 @@ static bool passed(checker *c, weir_status status, const weir_error *why)
 static bool name_passes(checker *c, const char *what, weir_str name, bool own)
 {
     weir_error why;
-    return passed(c, weir__name_check(what, name, own, &why), &why);
+    return field_passed(c, weir__name_check(what, name, own, &why), &why);
 }
 
 static void label_set(checker *c, const char *what, weir_str name, size_t number)
@@ -112,7 +112,7 @@ static void label_set(checker *c, const char *what, weir_str name, size_t number
     }
 }
 
-static weir_str keep(checker *c, weir_str text)
+static weir_str text_keep(checker *c, weir_str text)
 {
     const char *copy =
         weir__arena_copy(&c->registry->arena, text.ptr == NULL ? "" : text.ptr, text.len);
@@ -125,7 +125,8 @@ static int64_t number_or(checker *c, const char *what, int64_t said, int64_t oth
                          int64_t max)
 {
     if (said != 0 && (said < min || said > max)) {
-        complain(c, "%s is %" PRId64 ", allowed %" PRId64 " to %" PRId64, what, said, min, max);
+        check_complain(c, "%s is %" PRId64 ", allowed %" PRId64 " to %" PRId64, what, said, min,
+                       max);
         return otherwise;
     }
     return said == 0 ? otherwise : said;
@@ -144,8 +145,8 @@ static void event_name_check(checker *c, weir_str name)
         return;
     }
     if (name.ptr[0] == '$' && !weir__str_equal(name, weir__str("$closed"))) {
-        complain(c, "event name \"%.*s\" is none of Weir's own, there is only \"$closed\"",
-                 (int)name.len, name.ptr);
+        check_complain(c, "event name \"%.*s\" is none of Weir's own, there is only \"$closed\"",
+                       (int)name.len, name.ptr);
     }
 }
 
@@ -157,8 +158,8 @@ static void take_names(checker *c, reaction *q, const weir_reaction *d)
         return;
     }
     if (d->on == NULL || d->on_count > REACTION_NAMES_MAX) {
-        complain(c, "has %zu event names%s, allowed 0 to %d", d->on_count,
-                 d->on == NULL ? " at NULL" : "", REACTION_NAMES_MAX);
+        check_complain(c, "has %zu event names%s, allowed 0 to %d", d->on_count,
+                       d->on == NULL ? " at NULL" : "", REACTION_NAMES_MAX);
         return;
     }
     weir_str *names = weir__arena_alloc(&c->registry->arena, d->on_count * sizeof *names);
@@ -168,7 +169,7 @@ static void take_names(checker *c, reaction *q, const weir_reaction *d)
     }
     for (size_t i = 0; i < d->on_count; i++) {
         event_name_check(c, d->on[i]);
-        names[i] = keep(c, d->on[i]);
+        names[i] = text_keep(c, d->on[i]);
     }
     qsort(names, d->on_count, sizeof *names, compare_texts);
     for (size_t i = 0; i < d->on_count; i++) {
@@ -187,7 +188,7 @@ static void take_source(checker *c, reaction *q, const weir_reaction *d)
     if (status != WEIR_OK && status != WEIR_ENOMEM) {
         status = weir__wrap(&why, status, "source");
     }
-    (void)passed(c, status, &why);
+    (void)field_passed(c, status, &why);
 }
 
 static template_text *take_template(checker *c, const char *what, weir_str text)
@@ -198,7 +199,7 @@ static template_text *take_template(checker *c, const char *what, weir_str text)
     if (status != WEIR_OK && status != WEIR_ENOMEM) {
         status = weir__wrap(&why, status, "%s", what);
     }
-    (void)passed(c, status, &why);
+    (void)field_passed(c, status, &why);
     return t;
 }
 
@@ -216,15 +217,15 @@ static void take_target(checker *c, reaction *q, const weir_reaction *d)
     q->resolve = d->resolve;
     q->resolver_revision = d->resolver_revision;
     if ((d->to.len > 0) == (d->resolve != NULL)) {
-        complain(c, d->resolve != NULL ? "has both `to` and `resolve`, one of them is allowed"
-                                       : "has no target, neither `to` nor `resolve`");
+        check_complain(c, d->resolve != NULL ? "has both `to` and `resolve`, one of them is allowed"
+                                             : "has no target, neither `to` nor `resolve`");
         return;
     }
     if (d->resolve != NULL) {
         char text[40];
         (void)snprintf(text, sizeof text, "resolver %" PRId64, d->resolver_revision);
         q->rule = STORE_RULE_WORK;
-        q->rule_text = keep(c, weir__str(text));
+        q->rule_text = text_keep(c, weir__str(text));
         return;
     }
     q->to = take_template(c, "to", d->to);
@@ -232,7 +233,7 @@ static void take_target(checker *c, reaction *q, const weir_reaction *d)
         return;
     }
     q->rule = weir__template_rule(q->to);
-    q->rule_text = keep(c, d->to);
+    q->rule_text = text_keep(c, d->to);
     if (q->rule == STORE_RULE_CONSTANT) {
         (void)name_passes(c, "target name", constant_of(q->to), false);
     }
@@ -245,8 +246,8 @@ static void take_priority(checker *c, reaction *q, const weir_reaction *d)
         return;
     }
     if (d->resolve != NULL || d->priority != 0) {
-        complain(c, "has a priority template and %s, one of them is allowed",
-                 d->resolve != NULL ? "a resolver" : "a priority");
+        check_complain(c, "has a priority template and %s, one of them is allowed",
+                       d->resolve != NULL ? "a resolver" : "a priority");
         return;
     }
     q->priority_text = take_template(c, "priority", d->priority_text);
@@ -254,8 +255,8 @@ static void take_priority(checker *c, reaction *q, const weir_reaction *d)
         return;
     }
     if (!weir__str_to_i64(constant_of(q->priority_text), &q->priority)) {
-        complain(c, "priority \"%.*s\" is not an integer", (int)d->priority_text.len,
-                 d->priority_text.ptr);
+        check_complain(c, "priority \"%.*s\" is not an integer", (int)d->priority_text.len,
+                       d->priority_text.ptr);
     }
     weir__template_close(q->priority_text);
     q->priority_text = NULL;
@@ -265,10 +266,10 @@ static void take_lane(checker *c, reaction *q, const weir_reaction *d)
 {
     const weir_str lane = d->lane.len == 0 ? weir__str("default") : d->lane;
     if (name_passes(c, "lane", lane, false) && memchr(lane.ptr, '{', lane.len) != NULL) {
-        complain(c, "lane \"%.*s\" has a brace: a lane cannot be a template", (int)lane.len,
-                 lane.ptr);
+        check_complain(c, "lane \"%.*s\" has a brace: a lane cannot be a template", (int)lane.len,
+                       lane.ptr);
     }
-    q->lane = keep(c, lane);
+    q->lane = text_keep(c, lane);
 }
 
 static void take_handler(checker *c, reaction *q, const weir_reaction *d)
@@ -276,7 +277,8 @@ static void take_handler(checker *c, reaction *q, const weir_reaction *d)
     const int handlers =
         (d->handle != NULL) + (d->project != NULL) + (d->run != NULL) + (d->exec != NULL);
     if (handlers > 1) {
-        complain(c, "has %d of handle, project, run and exec, at most one is allowed", handlers);
+        check_complain(c, "has %d of handle, project, run and exec, at most one is allowed",
+                       handlers);
     }
     q->mode = d->handle != NULL    ? REACTION_HANDLE
               : d->project != NULL ? REACTION_PROJECT
@@ -289,10 +291,10 @@ static void take_handler(checker *c, reaction *q, const weir_reaction *d)
     if (d->run != NULL || d->exec != NULL) {
         const weir_str command = weir__str(d->run != NULL ? d->run : d->exec);
         if (command.len == 0 || command.len > REACTION_COMMAND_BYTES_MAX) {
-            complain(c, "command has %zu bytes, allowed 1 to %d", command.len,
-                     REACTION_COMMAND_BYTES_MAX);
+            check_complain(c, "command has %zu bytes, allowed 1 to %d", command.len,
+                           REACTION_COMMAND_BYTES_MAX);
         } else {
-            q->command = keep(c, command);
+            q->command = text_keep(c, command);
         }
     }
 }
@@ -300,15 +302,16 @@ static void take_handler(checker *c, reaction *q, const weir_reaction *d)
 static void take_failures(checker *c, reaction *q, const weir_reaction *d)
 {
     if (d->retries < WEIR_NONE || d->retries > REACTION_RETRIES_MAX) {
-        complain(c, "retries is %d, allowed -1 (none) to %d", d->retries, REACTION_RETRIES_MAX);
+        check_complain(c, "retries is %d, allowed -1 (none) to %d", d->retries,
+                       REACTION_RETRIES_MAX);
     }
     q->retries = d->retries == 0 ? REACTION_RETRIES_DEFAULT : d->retries < 0 ? 0 : d->retries;
     if (d->backoff < WEIR_BACKOFF_EXPONENTIAL || d->backoff > WEIR_BACKOFF_LINEAR) {
-        complain(c, "backoff is %d, allowed are exponential, fixed and linear (0 to 2)",
-                 d->backoff);
+        check_complain(c, "backoff is %d, allowed are exponential, fixed and linear (0 to 2)",
+                       d->backoff);
     }
     if (d->poison < WEIR_POISON_BLOCK || d->poison > WEIR_POISON_RETRY) {
-        complain(c, "poison is %d, allowed are block, park and retry (0 to 2)", d->poison);
+        check_complain(c, "poison is %d, allowed are block, park and retry (0 to 2)", d->poison);
     }
     q->poison = (poison_policy)d->poison;
     q->backoff.kind = (backoff_kind)d->backoff;
@@ -321,8 +324,8 @@ static void take_failures(checker *c, reaction *q, const weir_reaction *d)
     q->backoff.cap_us = number_or(c, "backoff cap in us", d->backoff_cap_us, cap,
                                   REACTION_DURATION_US_MIN, REACTION_BACKOFF_US_MAX);
     if (q->backoff.cap_us < q->backoff.base_us) {
-        complain(c, "backoff cap is %" PRId64 " us, less than the base of %" PRId64 " us",
-                 q->backoff.cap_us, q->backoff.base_us);
+        check_complain(c, "backoff cap is %" PRId64 " us, less than the base of %" PRId64 " us",
+                       q->backoff.cap_us, q->backoff.base_us);
     }
     const bool project = d->project != NULL;
     q->deadline_us = number_or(c, "deadline in us", d->deadline_us,
@@ -336,14 +339,15 @@ static void take_start(checker *c, reaction *q, const weir_reaction *d)
     static const int32_t starts[] = { -1, STORE_START_BEGINNING, STORE_START_NOW,
                                       STORE_START_POSITION };
     if (d->from < WEIR_FROM_DEFAULT || d->from > WEIR_FROM_POSITION) {
-        complain(c, "from is %d, allowed are start, now and a position (1 to 3)", d->from);
+        check_complain(c, "from is %d, allowed are start, now and a position (1 to 3)", d->from);
         return;
     }
     if (d->from == WEIR_FROM_POSITION ? d->from_position < 0 : d->from_position != 0) {
-        complain(c,
-                 "position %" PRId64 " does not go with its `from` (0 or more with a position, "
-                 "0 with the others)",
-                 d->from_position);
+        check_complain(c,
+                       "position %" PRId64
+                       " does not go with its `from` (0 or more with a position, "
+                       "0 with the others)",
+                       d->from_position);
     }
     q->start = starts[d->from];
     q->start_position = d->from_position;
@@ -378,11 +382,11 @@ weir_status weir__registry_reaction(registry *r, const weir_reaction *declared, 
     label_set(&c, "reaction", (weir_str){ 0 }, r->declared_count);
     if (r->declared_count > REACTIONS_MAX) {
         if (r->declared_count == REACTIONS_MAX + 1) {
-            complain(&c, "there are more than %d reactions", REACTIONS_MAX);
+            check_complain(&c, "there are more than %d reactions", REACTIONS_MAX);
         }
         goto out;
     }
-    if (!passed(&c, weir__struct_copy(&d, sizeof d, declared, "weir_reaction", &why), &why)) {
+    if (!field_passed(&c, weir__struct_copy(&d, sizeof d, declared, "weir_reaction", &why), &why)) {
         goto out;
     }
     reaction *q = array_next(&array, r->reactions_count, &r->reactions_capacity, sizeof *q);
@@ -396,9 +400,9 @@ weir_status weir__registry_reaction(registry *r, const weir_reaction *declared, 
         label_set(&c, "reaction", d.name, r->declared_count);
     }
     if (d.flags != 0) {
-        complain(&c, "flags are %" PRIu32 ", allowed 0", d.flags);
+        check_complain(&c, "flags are %" PRIu32 ", allowed 0", d.flags);
     }
-    q->name = keep(&c, d.name);
+    q->name = text_keep(&c, d.name);
     take_names(&c, q, &d);
     take_source(&c, q, &d);
     take_target(&c, q, &d);
@@ -442,7 +446,7 @@ static const lane_config *lane_find(const registry *r, weir_str name)
 static lane_config lane_from(checker *c, const weir_lane *d)
 {
     return (lane_config){
-        .name = keep(c, d->name),
+        .name = text_keep(c, d->name),
         .threads = (int32_t)number_or(c, "threads", d->threads, 4, 1, LANE_THREADS_MAX),
         .lease_us = number_or(c, "lease in us", d->lease_us, INT64_C(5000000), LANE_LEASE_US_MIN,
                               LANE_DURATION_US_MAX),
@@ -463,21 +467,21 @@ weir_status weir__registry_lane(registry *r, const weir_lane *declared, weir_err
 
     r->checked = false;
     label_set(&c, "lane", (weir_str){ 0 }, r->lanes_count + 1);
-    if (!passed(&c, weir__struct_copy(&d, sizeof d, declared, "weir_lane", &why), &why)) {
+    if (!field_passed(&c, weir__struct_copy(&d, sizeof d, declared, "weir_lane", &why), &why)) {
         goto out;
     }
     if (name_passes(&c, "name", d.name, false)) {
         label_set(&c, "lane", d.name, 0);
     }
     if (d.flags != 0) {
-        complain(&c, "flags are %" PRIu32 ", allowed 0", d.flags);
+        check_complain(&c, "flags are %" PRIu32 ", allowed 0", d.flags);
     }
     if (r->lanes_count >= LANES_MAX) {
-        complain(&c, "there are more than %d lanes", LANES_MAX);
+        check_complain(&c, "there are more than %d lanes", LANES_MAX);
         goto out;
     }
     if (lane_find(r, d.name) != NULL) {
-        complain(&c, "is declared twice");
+        check_complain(&c, "is declared twice");
         goto out;
     }
     const lane_config config = lane_from(&c, &d);
@@ -516,7 +520,7 @@ static void twice_check(checker *c, const reaction **sorted, size_t count)
         const bool again = i > 1 && weir__str_equal(name, sorted[i - 2]->name);
         if (name.len > 0 && !again && weir__str_equal(name, sorted[i - 1]->name)) {
             label_set(c, "reaction", name, 0);
-            complain(c, "is declared twice");
+            check_complain(c, "is declared twice");
         }
     }
 }
@@ -532,11 +536,12 @@ static void target_lanes_check(checker *c, const reaction **sorted, size_t count
         if (target.len > 0 && weir__str_equal(target, constant_target(a)) &&
             !weir__str_equal(a->lane, b->lane)) {
             label_set(c, "reaction", b->name, 0);
-            complain(c,
-                     "its target \"%.*s\" is in lane \"%.*s\", with reaction \"%.*s\" it is in "
-                     "lane \"%.*s\": one target has one lane",
-                     (int)target.len, target.ptr, (int)b->lane.len, b->lane.ptr, (int)a->name.len,
-                     a->name.ptr, (int)a->lane.len, a->lane.ptr);
+            check_complain(
+                c,
+                "its target \"%.*s\" is in lane \"%.*s\", with reaction \"%.*s\" it is in "
+                "lane \"%.*s\": one target has one lane",
+                (int)target.len, target.ptr, (int)b->lane.len, b->lane.ptr, (int)a->name.len,
+                a->name.ptr, (int)a->lane.len, a->lane.ptr);
         }
     }
 }
@@ -552,8 +557,8 @@ static void lanes_check(checker *c)
         }
         if (explicit_lanes && !weir__str_equal(q->lane, weir__str("default"))) {
             label_set(c, "reaction", q->name, i + 1);
-            complain(c, "lane \"%.*s\" is not declared, though others are", (int)q->lane.len,
-                     q->lane.ptr);
+            check_complain(c, "lane \"%.*s\" is not declared, though others are", (int)q->lane.len,
+                           q->lane.ptr);
             continue;
         }
         const weir_lane defaults = { .size = sizeof defaults, .name = q->lane };

@@ -16,7 +16,7 @@
 
 #include <stdlib.h>
 
-static void serve(reaction *q)
+static void reaction_serve(reaction *q)
 {
     const bool current = q->known.number == q->known.current && !q->known.retired;
     /* Not relaxed: see weir__registry_unserve. */
@@ -181,7 +181,7 @@ weir_status weir__registry_declare(registry *r, weir_store *store, bool redeclar
         reaction *q = &r->reactions[i];
         status = reaction_declare(r, q, store, redeclare, INT64_MAX, &q->known, err);
         if (status == WEIR_OK) {
-            serve(q);
+            reaction_serve(q);
         }
     }
     if (status == WEIR_OK && r->reactions_count > 0) {
@@ -230,7 +230,7 @@ static void reaction_refresh(reaction *q, const store_reaction *now)
             q->known.number = 0; /* ours was lost, and another one has its number */
         }
     }
-    serve(q);
+    reaction_serve(q);
 }
 
 /* As at the start; but the log may end before its position now. Then it begins at that end, and has

@@ -51,7 +51,7 @@ typedef struct lane_clash {
     weir_str target, lane, error;
 } lane_clash;
 
-static int64_t least(int64_t x, int64_t y)
+static int64_t position_least(int64_t x, int64_t y)
 {
     return x < y ? x : y;
 }
@@ -72,7 +72,7 @@ static bool is_held(const router *r, size_t i)
            weir__reaction_current(reaction_at(r, i));
 }
 
-static int64_t failed(router *r, const weir_error *err)
+static int64_t router_failed(router *r, const weir_error *err)
 {
     r->retry_us = weir__worker_store_failed(r->worker, &r->task, &r->attempt, err);
     return r->retry_us;
@@ -93,7 +93,7 @@ static void publish_routed(router *r)
     for (size_t i = 0; i < reactions_count(r); i++) {
         const reaction *q = reaction_at(r, i);
         if (weir__reaction_current(q)) {
-            ours = least(ours, q->known.routed);
+            ours = position_least(ours, q->known.routed);
         }
     }
     atomic_store_explicit(&r->worker->routed_ours, ours, memory_order_relaxed);
@@ -159,7 +159,7 @@ static weir_status lease_call(router *r, lease_choice choice, int64_t lease_us, 
     return status;
 }
 
-static int64_t take(router *r, int64_t now_us)
+static int64_t leases_take(router *r, int64_t now_us)
 {
     weir_error err = { .size = sizeof err };
     bool taken = false;
@@ -167,7 +167,7 @@ static int64_t take(router *r, int64_t now_us)
         lease_call(r, LEASES_CURRENT, r->worker->options.router_lease_us, &taken, &err);
 
     if (status != WEIR_OK) {
-        return failed(r, &err);
+        return router_failed(r, &err);
     }
     r->attempt = 0;
     r->leased_us = now_us;
@@ -198,7 +198,7 @@ static int64_t give_back(router *r, lease_choice choice)
     weir_error err = { .size = sizeof err };
 
     if (hand_back(r, choice, &err) != WEIR_OK) {
-        return failed(r, &err);
+        return router_failed(r, &err);
     }
     r->attempt = 0;
     return TASK_NOW;
@@ -260,7 +260,7 @@ static void tell_old(router *r, size_t i)
                      sizeof fields / sizeof fields[0]);
 }
 
-static int64_t look(router *r, int64_t now_us)
+static int64_t reactions_look(router *r, int64_t now_us)
 {
     registry *reg = r->worker->registry;
     weir_error err = { .size = sizeof err };
@@ -271,7 +271,7 @@ static int64_t look(router *r, int64_t now_us)
         return TASK_NOW;
     }
     if (status != WEIR_OK) {
-        return failed(r, &err);
+        return router_failed(r, &err);
     }
     r->attempt = 0;
     drop_chunk(r);
@@ -279,7 +279,7 @@ static int64_t look(router *r, int64_t now_us)
     r->look_wanted = false;
     r->looked_us = now_us;
     r->look_at_us = INT64_MAX;
-    r->look_wait_us = least(r->look_wait_us * 2, ROUTER_LOOK_US_MAX);
+    r->look_wait_us = position_least(r->look_wait_us * 2, ROUTER_LOOK_US_MAX);
     for (size_t i = 0; i < reactions_count(r); i++) {
         const reaction *q = reaction_at(r, i);
         router_reaction *mine = &r->reactions[i];
@@ -401,8 +401,8 @@ static bool next_position(const router *r, int64_t *from)
         if (!is_held(r, i) || (r->seen_end >= 0 && routed >= r->seen_end)) {
             continue;
         }
-        first = least(first, routed);
-        after = routed > r->turn_after ? least(after, routed) : after;
+        first = position_least(first, routed);
+        after = routed > r->turn_after ? position_least(after, routed) : after;
     }
     *from = after != INT64_MAX ? after : first;
     return *from != INT64_MAX;
@@ -442,7 +442,7 @@ static void chunk_arrived(router *r, int64_t from, int64_t asked, int64_t now_us
             refuse_beyond(r);
         } else {
             r->held_at_us = now_us + r->held_wait_us;
-            r->held_wait_us = least(r->held_wait_us * 2, ROUTER_HELD_US_MAX);
+            r->held_wait_us = position_least(r->held_wait_us * 2, ROUTER_HELD_US_MAX);
         }
     }
     r->has_chunk = r->chunk.scanned_to > from;
@@ -467,13 +467,13 @@ static int64_t read_chunk(router *r, int64_t from, int64_t now_us)
     weir__arena_reset(&r->arena);
     if (!filter_names(r, from, &filter)) {
         (void)weir__fail(&err, WEIR_ENOMEM, "out of memory");
-        return failed(r, &err);
+        return router_failed(r, &err);
     }
     filter.stream = common_source(r, from);
     const int64_t asked = weir__worker_log_ask(r->worker);
     const weir_status status = store->ops->read_log(store, &query, &r->chunk, &err);
     if (status != WEIR_OK) {
-        return failed(r, &err);
+        return router_failed(r, &err);
     }
     chunk_arrived(r, from, asked, now_us);
     return TASK_NOW;
@@ -568,7 +568,7 @@ static weir_status add_steps(routing *g, weir_error *err)
 }
 
 /* Resolves events until there are enough marks, and closes the steps behind them. */
-static weir_status resolve(routing *g, weir_error *err)
+static weir_status chunk_resolve(routing *g, weir_error *err)
 {
     const store_chunk *chunk = &g->router->chunk;
     weir_status status = add_steps(g, err);
@@ -662,7 +662,7 @@ static void pass_on_hint(router *r)
     }
 }
 
-static void routed(const routing *g, int64_t now_us)
+static void chunk_routed(const routing *g, int64_t now_us)
 {
     router *r = g->router;
     metrics *m = &r->worker->metrics;
@@ -723,7 +723,7 @@ static int64_t route_chunk(router *r, int64_t now_us)
     size_t bad = SIZE_MAX;
 
     weir__arena_reset(&r->arena);
-    weir_status status = resolve(&g, &err);
+    weir_status status = chunk_resolve(&g, &err);
     if (status == WEIR_OK && g.steps_count == 0) {
         drop_chunk(r);
         return TASK_NOW;
@@ -733,7 +733,7 @@ static int64_t route_chunk(router *r, int64_t now_us)
         status = weir__fail(&err, WEIR_ENOMEM, "out of memory");
     }
     if (status != WEIR_OK) {
-        return failed(r, &err);
+        return router_failed(r, &err);
     }
     memset(beyond, 0, g.marks.marks_count * sizeof *beyond);
     const store_route call = {
@@ -749,14 +749,14 @@ static int64_t route_chunk(router *r, int64_t now_us)
     status = store->ops->route(store, &call, &bad, &err);
     if (status == WEIR_OK) {
         tell_beyond(&g, beyond);
-        routed(&g, now_us);
+        chunk_routed(&g, now_us);
     } else if (status == WEIR_ECONFLICT) {
         drop_chunk(r);
         r->look = true;
         r->leased_us = ROUTER_LONG_AGO;       /* somebody else may hold them by now: ask */
         weir__poller_ask(&r->worker->poller); /* and it may be another log */
     } else if (status != WEIR_EINVAL || bad >= g.marks.marks_count || !add_clash(&g, bad, &err)) {
-        return failed(r, &err);
+        return router_failed(r, &err);
     }
     return TASK_NOW;
 }
@@ -774,7 +774,8 @@ static void search_ended(router *r, int64_t now_us)
     if (!r->progress) {
         /* The first is free: our own routing wakes us too. */
         r->read_at_us = now_us + r->vain_us;
-        r->vain_us = least(r->vain_us == 0 ? ROUTER_VAIN_US : r->vain_us * 2, ROUTER_VAIN_US_MAX);
+        r->vain_us =
+            position_least(r->vain_us == 0 ? ROUTER_VAIN_US : r->vain_us * 2, ROUTER_VAIN_US_MAX);
     }
     r->look_wanted = r->look_wanted && !r->progress;
     if (r->look_wanted && r->look_at_us == INT64_MAX) {
@@ -785,7 +786,8 @@ static void search_ended(router *r, int64_t now_us)
 
 static int64_t sleep_until(const router *r)
 {
-    return least(lease_due_us(r), least(r->look_at_us, r->held_at_us)); /* INT64_MAX: TASK_WAIT */
+    return position_least(lease_due_us(r),
+                          position_least(r->look_at_us, r->held_at_us)); /* INT64_MAX: TASK_WAIT */
 }
 
 static int64_t step_once(router *r, int64_t now_us)
@@ -797,7 +799,7 @@ static int64_t step_once(router *r, int64_t now_us)
         return any_chosen(r, LEASES_HELD) ? give_back(r, LEASES_HELD) : TASK_WAIT;
     }
     if (r->look || now_us >= r->look_at_us) {
-        return look(r, now_us);
+        return reactions_look(r, now_us);
     }
     if (any_chosen(r, LEASES_OLD)) {
         return give_back(r, LEASES_OLD);
@@ -806,7 +808,7 @@ static int64_t step_once(router *r, int64_t now_us)
         return route_chunk(r, now_us);
     }
     if (now_us >= lease_due_us(r)) {
-        return take(r, now_us);
+        return leases_take(r, now_us);
     }
     if (r->searching && next_position(r, &from)) {
         if (now_us >= r->read_at_us || r->progress) {

@@ -139,7 +139,7 @@ void weir__slot_lost(slot *s)
 /* ---- phases that are one call ------------------------------------------------------------- */
 
 /* Nothing is charged: it was not started, or nobody knows what became of it. */
-static void release(slot *s)
+static void target_release(slot *s)
 {
     worker *w = weir__slot_worker(s);
     batch *b = s->batch;
@@ -165,7 +165,7 @@ static void release(slot *s)
 
 /* The process was stopped, or the store away, for longer than the lease. If somebody else has taken
  * the target since, its fence is higher; otherwise it is still ours. */
-static void renew(slot *s)
+static void lease_renew(slot *s)
 {
     worker *w = weir__slot_worker(s);
     batch *b = s->batch;
@@ -203,7 +203,7 @@ static weir_status add_fetched(batch *b, const store_fetch_item *items, weir_err
 }
 
 /* The next events of a target that was kept, up to the marks of its lease. */
-static void fetch(slot *s)
+static void events_fetch(slot *s)
 {
     worker *w = weir__slot_worker(s);
     batch *b = s->batch;
@@ -276,7 +276,7 @@ static bool begin_step(slot *s, bool *lost, bool *pulled)
     return busy;
 }
 
-static int64_t step(task *t)
+static int64_t slot_step(task *t)
 {
     slot *s = (slot *)((char *)t - offsetof(slot, task));
     batch *b = s->batch;
@@ -312,13 +312,13 @@ static int64_t step(task *t)
         (void)weir__slot_settle(s, false, &err);
         break;
     case PHASE_RELEASE:
-        release(s);
+        target_release(s);
         break;
     case PHASE_FETCH:
-        fetch(s);
+        events_fetch(s);
         break;
     case PHASE_RENEW:
-        renew(s);
+        lease_renew(s);
         break;
     case PHASE_PULL:
         break;
@@ -329,7 +329,7 @@ static int64_t step(task *t)
 weir_status weir__slot_init(slot *s, lane *l, size_t number, weir_error *err)
 {
     *s = (slot){ .lane = l, .number = number };
-    s->task = (task){ .step = step, .name = "slot", .scheduler = l->worker->scheduler };
+    s->task = (task){ .step = slot_step, .name = "slot", .scheduler = l->worker->scheduler };
     s->batch = weir__calloc(1, sizeof *s->batch);
     if (s->batch != NULL && !weir__child_lease_init(&s->lease)) {
         weir__free(s->batch);

@@ -138,7 +138,7 @@ void weir__slot_answered(slot *s, const weir_delivery *d, int32_t outcome, size_
 
 /* ---- running it --------------------------------------------------------------------------- */
 
-static void handle(slot *s)
+static void event_handle(slot *s)
 {
     worker *w = weir__slot_worker(s);
     batch *b = s->batch;
@@ -154,7 +154,7 @@ static void handle(slot *s)
 
 /* The events from `next` on that their reaction's project function gets in one call: the settle
  * does that. They count as done; a settle that fails goes back. */
-static void project(slot *s)
+static void segment_project(slot *s)
 {
     batch *b = s->batch;
     const size_t part = b->events[b->next].part_index;
@@ -169,7 +169,7 @@ static void project(slot *s)
     b->phase = PHASE_SETTLE;
 }
 
-static bool alone(const batch *b, const reaction *q)
+static bool event_alone(const batch *b, const reaction *q)
 {
     return b->single || q->mode == REACTION_PROJECT || q->mode == REACTION_PULL;
 }
@@ -189,7 +189,7 @@ void weir__slot_run(slot *s)
         return;
     }
     const reaction *q = weir__batch_part_of(b, &b->events[next])->reaction;
-    if (alone(b, q) && weir__batch_segment(b) > 0) {
+    if (event_alone(b, q) && weir__batch_segment(b) > 0) {
         b->phase = PHASE_SETTLE;
         return;
     }
@@ -199,10 +199,10 @@ void weir__slot_run(slot *s)
     b->next = next;
     switch (q->mode) {
     case REACTION_HANDLE:
-        handle(s);
+        event_handle(s);
         return;
     case REACTION_PROJECT:
-        project(s);
+        segment_project(s);
         return;
     case REACTION_PULL:
         weir__pull_offer(s);

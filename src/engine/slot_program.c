@@ -112,7 +112,7 @@ static weir_status find_child(slot *s, const reaction *q, child **out, weir_erro
     return status;
 }
 
-static weir_status ask(slot *s, const weir_delivery *d, weir_error *err)
+static weir_status program_ask(slot *s, const weir_delivery *d, weir_error *err)
 {
     worker *w = weir__slot_worker(s);
     child *c = NULL;
@@ -145,7 +145,7 @@ static weir_status ask(slot *s, const weir_delivery *d, weir_error *err)
 /* ---- the answer --------------------------------------------------------------------------- */
 
 /* Each by itself: they are judged in their order, as the program gave them. */
-static weir_status stage(weir_delivery *d, const child_result *r, weir_error *err)
+static weir_status reply_stage(weir_delivery *d, const child_result *r, weir_error *err)
 {
     for (size_t i = 0; i < r->appends_count; i++) {
         const child_append *a = &r->appends[i];
@@ -167,14 +167,14 @@ static weir_status stage(weir_delivery *d, const child_result *r, weir_error *er
     return WEIR_OK;
 }
 
-static void answered(slot *s, weir_delivery *d, const child_result *r)
+static void program_answered(slot *s, weir_delivery *d, const child_result *r)
 {
     const size_t appends = s->effects.appends_count, sqls = s->effects.sqls_count;
     weir_error err;
 
     switch ((child_kind)r->kind) {
     case CHILD_DONE:
-        if (stage(d, r, &err) != WEIR_OK) {
+        if (reply_stage(d, r, &err) != WEIR_OK) {
             weir__effects_cut(&s->effects, appends, sqls);
             weir__slot_failed(s, false, weir__str(err.message), STORE_ERROR_TEXT_BYTES_MAX);
             return;
@@ -212,11 +212,11 @@ void weir__slot_program(slot *s, weir_delivery *d)
     weir_error err;
 
     const int64_t begin_us = weir__task_now(&s->task);
-    const weir_status status = ask(s, d, &err);
+    const weir_status status = program_ask(s, d, &err);
     weir__metric_observe(&w->metrics, METRIC_HANDLER_US, weir__task_now(&s->task) - begin_us);
     free_large_line(s->programs);
     if (status == WEIR_OK) {
-        answered(s, d, &s->programs->result);
+        program_answered(s, d, &s->programs->result);
     } else if (status == WEIR_EIO || status == WEIR_EBUSY || status == WEIR_ENOMEM) {
         /* Nothing was run: this worker is in trouble, not the handler. Another may have better
          * luck with it, or this one in a while. */

@@ -142,7 +142,7 @@ static weir_status collect_parks(const batch *b, weir_arena *arena, settle_parts
 
 /* ---- how it ends -------------------------------------------------------------------------- */
 
-static bool chargeable(const batch_hold *h)
+static bool failure_chargeable(const batch_hold *h)
 {
     return h->kind != HOLD_POSTPONE && !h->settled;
 }
@@ -153,7 +153,7 @@ static batch_hold *next_charge(const batch *b, bool *more)
     batch_hold *found = NULL;
     *more = false;
     for (size_t i = 0; i < b->holds_count; i++) {
-        if (chargeable(&b->holds[i])) {
+        if (failure_chargeable(&b->holds[i])) {
             *more = found != NULL;
             if (found != NULL) {
                 break;
@@ -258,7 +258,7 @@ static bool is_race(weir_status status)
 }
 
 /* An append or a function of the user's is the reason. Nothing of the segment remains. */
-static void refused(slot *s, weir_status status, const weir_error *err)
+static void settle_refused(slot *s, weir_status status, const weir_error *err)
 {
     worker *w = weir__slot_worker(s);
     batch *b = s->batch;
@@ -342,7 +342,7 @@ static void tell_settled(slot *s, size_t parks_count, const batch_hold *charge, 
 }
 
 /* The segment is committed. */
-static void settled(slot *s, const store_settle *settle, batch_hold *charge)
+static void settle_done(slot *s, const store_settle *settle, batch_hold *charge)
 {
     batch *b = s->batch;
     metrics *m = &weir__slot_worker(s)->metrics;
@@ -385,7 +385,7 @@ static void not_settled(slot *s, weir_status status, bool sql_failed, const weir
     const bool with_effects = has_effects(s);
 
     if (sql_failed) {
-        refused(s, status == WEIR_ELOST ? WEIR_EIO : status, err);
+        settle_refused(s, status == WEIR_ELOST ? WEIR_EIO : status, err);
         return;
     }
     switch (status) {
@@ -409,7 +409,7 @@ static void not_settled(slot *s, weir_status status, bool sql_failed, const weir
     case WEIR_EMISUSE:
     case WEIR_EINTERRUPTED:
         if (with_effects) {
-            refused(s, status, err);
+            settle_refused(s, status, err);
             return;
         }
         break;
@@ -418,7 +418,7 @@ static void not_settled(slot *s, weir_status status, bool sql_failed, const weir
          * SQL that has broken its transaction. It must not hold the slot for ever. Appends cannot
          * do that: then it is the store, a full disk for one, and nobody is charged. */
         if (has_sql(s) && ++b->io_errors >= SLOT_IO_ERRORS_MAX) {
-            refused(s, status, err);
+            settle_refused(s, status, err);
             return;
         }
         break;
@@ -457,7 +457,7 @@ static void was_settled(slot *s, const store_settle *settle, batch_hold *charge,
         weir__slot_held_locked(s, asked_us);
         weir__unlock(&w->mu);
     }
-    settled(s, settle, charge);
+    settle_done(s, settle, charge);
 }
 
 weir_status weir__slot_settle(slot *s, bool in_between, weir_error *err)

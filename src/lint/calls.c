@@ -3,7 +3,7 @@
  */
 #include "lint/lint_private.h"
 
-static const sql_token *at(const sql_script *s, size_t i)
+static const sql_token *token_at(const sql_script *s, size_t i)
 {
     return weir__sql_at(s, i);
 }
@@ -20,10 +20,10 @@ static bool is_one_of(const sql_token *t, const char *const *words)
 
 static bool is_call(const sql_script *s, size_t i)
 {
-    return at(s, i)->kind == SQL_WORD && weir__sql_is_op(at(s, i + 1), "(");
+    return token_at(s, i)->kind == SQL_WORD && weir__sql_is_op(token_at(s, i + 1), "(");
 }
 
-static bool contains(weir_str text, const char *part)
+static bool word_contains(weir_str text, const char *part)
 {
     const size_t len = strlen(part);
 
@@ -45,20 +45,21 @@ static bool is_work(const sql_script *s, sql_range run, size_t i)
         "http_put", "http_patch",   "http_delete",    "http_head", NULL
     };
 
-    if (at(s, i)->kind == SQL_META) {
-        return weir__str_starts_with(at(s, i)->text, weir__str("\\!"));
+    if (token_at(s, i)->kind == SQL_META) {
+        return weir__str_starts_with(token_at(s, i)->text, weir__str("\\!"));
     }
-    if (weir__sql_is_word(at(s, i), "program") && weir__sql_is_word(at(s, run.begin), "copy") &&
-        at(s, i + 1)->kind == SQL_STRING) {
+    if (weir__sql_is_word(token_at(s, i), "program") &&
+        weir__sql_is_word(token_at(s, run.begin), "copy") &&
+        token_at(s, i + 1)->kind == SQL_STRING) {
         return true;
     }
     if (!is_call(s, i)) {
         return false;
     }
-    const bool net = i > run.begin + 1 && weir__sql_is_op(at(s, i - 1), ".") &&
-                     weir__sql_is_word(at(s, i - 2), "net");
-    return (is_one_of(at(s, i), waiting) && !net) ||
-           weir__str_starts_with(at(s, i)->name, weir__str("dblink"));
+    const bool net = i > run.begin + 1 && weir__sql_is_op(token_at(s, i - 1), ".") &&
+                     weir__sql_is_word(token_at(s, i - 2), "net");
+    return (is_one_of(token_at(s, i), waiting) && !net) ||
+           weir__str_starts_with(token_at(s, i)->name, weir__str("dblink"));
 }
 
 static bool locks_rows(const sql_script *s, const sql_statement *t)
@@ -76,7 +77,7 @@ static bool is_empty_branch(const sql_script *s, size_t statement)
 {
     const sql_range run = weir__sql_statement(s, statement)->tokens;
 
-    if (!weir__sql_is_word(at(s, run.begin), "if")) {
+    if (!weir__sql_is_word(token_at(s, run.begin), "if")) {
         return false;
     }
     return weir__sql_words(s, run.begin + 1, run.end, "not", "found", NULL) ||
@@ -109,14 +110,15 @@ static weir_status check_work(lint *l, const sql_script *s)
 
 static bool takes_advisory_lock(const sql_script *s, size_t i)
 {
-    const weir_str name = at(s, i)->name;
+    const weir_str name = token_at(s, i)->name;
 
     return is_call(s, i) && weir__str_starts_with(name, weir__str("pg_")) &&
-           contains(name, "advisory_") && contains(name, "lock") && !contains(name, "unlock");
+           word_contains(name, "advisory_") && word_contains(name, "lock") &&
+           !word_contains(name, "unlock");
 }
 
 /* Whether the arguments are a hash of 32 bits. */
-static bool collides(const sql_script *s, sql_range arguments)
+static bool name_collides(const sql_script *s, sql_range arguments)
 {
     static const char *const narrow[] = { "hashtext", "hashname",    "hashbpchar",
                                           "hashchar", "hashvarchar", "crc32",
@@ -127,15 +129,15 @@ static bool collides(const sql_script *s, sql_range arguments)
     bool hashed = false, cut = false;
 
     for (size_t i = arguments.begin; i < arguments.end; i++) {
-        if (is_call(s, i) && is_one_of(at(s, i), narrow)) {
+        if (is_call(s, i) && is_one_of(token_at(s, i), narrow)) {
             return true;
         }
-        hashed = hashed || (is_call(s, i) && is_one_of(at(s, i), wide));
-        cut =
-            cut || (is_one_of(at(s, i), types) && i > arguments.begin &&
-                    (weir__sql_is_op(at(s, i - 1), "::") || weir__sql_is_word(at(s, i - 1), "as")));
-        cut = cut || (weir__sql_is_word(at(s, i), "bit") && i + 2 < arguments.end &&
-                      weir__str_equal(at(s, i + 2)->text, weir__str("32")));
+        hashed = hashed || (is_call(s, i) && is_one_of(token_at(s, i), wide));
+        cut = cut || (is_one_of(token_at(s, i), types) && i > arguments.begin &&
+                      (weir__sql_is_op(token_at(s, i - 1), "::") ||
+                       weir__sql_is_word(token_at(s, i - 1), "as")));
+        cut = cut || (weir__sql_is_word(token_at(s, i), "bit") && i + 2 < arguments.end &&
+                      weir__str_equal(token_at(s, i + 2)->text, weir__str("32")));
     }
     return hashed && cut;
 }
@@ -192,7 +194,7 @@ static weir_status check_advisory(lint *l, const sql_script *s)
             if (!takes_advisory_lock(s, i)) {
                 continue;
             }
-            if (collides(s, (sql_range){ i + 2, at(s, i + 1)->match })) {
+            if (name_collides(s, (sql_range){ i + 2, token_at(s, i + 1)->match })) {
                 status = weir__lint_add(l, s, i, n, LINT_LOCK_KEY_COLLIDES, NULL);
             }
             if (status == WEIR_OK && locks_too_much(s, i)) {
@@ -213,7 +215,7 @@ static bool is_key_name(const sql_token *t)
         return false;
     }
     for (size_t i = 0; i < sizeof parts / sizeof parts[0]; i++) {
-        if (contains(t->name, parts[i])) {
+        if (word_contains(t->name, parts[i])) {
             return true;
         }
     }
@@ -224,8 +226,8 @@ static bool is_key_name(const sql_token *t)
 static size_t call_around(const sql_script *s, sql_range run, size_t token)
 {
     for (size_t i = token; i-- > run.begin;) {
-        if (weir__sql_is_op(at(s, i), "(") && at(s, i)->match > token) {
-            if (i > run.begin && at(s, i - 1)->kind == SQL_WORD) {
+        if (weir__sql_is_op(token_at(s, i), "(") && token_at(s, i)->match > token) {
+            if (i > run.begin && token_at(s, i - 1)->kind == SQL_WORD) {
                 return i - 1;
             }
         }
@@ -240,24 +242,24 @@ static bool is_coarse(const sql_script *s, sql_range run, size_t token, size_t a
                                          "mi", "second", "micro", "milli" };
     const size_t call = call_around(s, run, token);
 
-    if (after + 1 < run.end && weir__sql_is_op(at(s, after), "::") &&
-        weir__sql_is_word(at(s, after + 1), "date")) {
+    if (after + 1 < run.end && weir__sql_is_op(token_at(s, after), "::") &&
+        weir__sql_is_word(token_at(s, after + 1), "date")) {
         return true;
     }
     if (call == SQL_NONE) {
         return false;
     }
-    if (weir__sql_is_word(at(s, call), "date")) {
+    if (weir__sql_is_word(token_at(s, call), "date")) {
         return true;
     }
-    if (!weir__sql_is_word(at(s, call), "date_trunc") &&
-        !weir__sql_is_word(at(s, call), "to_char")) {
+    if (!weir__sql_is_word(token_at(s, call), "date_trunc") &&
+        !weir__sql_is_word(token_at(s, call), "to_char")) {
         return false;
     }
-    for (size_t i = call; i < at(s, call + 1)->match; i++) {
-        for (size_t k = 0; at(s, i)->kind == SQL_STRING && k < sizeof finer / sizeof finer[0];
+    for (size_t i = call; i < token_at(s, call + 1)->match; i++) {
+        for (size_t k = 0; token_at(s, i)->kind == SQL_STRING && k < sizeof finer / sizeof finer[0];
              k++) {
-            if (contains(at(s, i)->name, finer[k])) {
+            if (word_contains(token_at(s, i)->name, finer[k])) {
                 return false;
             }
         }
@@ -266,7 +268,7 @@ static bool is_coarse(const sql_script *s, sql_range run, size_t token, size_t a
 }
 
 /* The token that makes the expression another one at every try; SQL_NONE. */
-static size_t changing(const sql_script *s, sql_range run)
+static size_t word_changing(const sql_script *s, sql_range run)
 {
     static const char *const words[] = { "current_timestamp", "localtimestamp", "current_time",
                                          "localtime", NULL };
@@ -285,18 +287,19 @@ static size_t changing(const sql_script *s, sql_range run)
 
     for (size_t i = run.begin; i < run.end; i++) {
         const bool call = i + 1 < run.end && is_call(s, i);
-        if (is_one_of(at(s, i), words) && !is_coarse(s, run, i, i + 1)) {
+        if (is_one_of(token_at(s, i), words) && !is_coarse(s, run, i, i + 1)) {
             return i;
         }
-        if (call && is_one_of(at(s, i), times) && !is_coarse(s, run, i, at(s, i + 1)->match + 1)) {
+        if (call && is_one_of(token_at(s, i), times) &&
+            !is_coarse(s, run, i, token_at(s, i + 1)->match + 1)) {
             return i;
         }
-        if (call && is_one_of(at(s, i), calls)) {
+        if (call && is_one_of(token_at(s, i), calls)) {
             return i;
         }
-        for (size_t k = i + 2; call && is_one_of(at(s, i), sqlite) && k < at(s, i + 1)->match;
-             k++) {
-            if (at(s, k)->kind == SQL_STRING && contains(at(s, k)->name, "now")) {
+        for (size_t k = i + 2;
+             call && is_one_of(token_at(s, i), sqlite) && k < token_at(s, i + 1)->match; k++) {
+            if (token_at(s, k)->kind == SQL_STRING && word_contains(token_at(s, k)->name, "now")) {
                 return i;
             }
         }
@@ -306,13 +309,13 @@ static size_t changing(const sql_script *s, sql_range run)
 
 static weir_status check_expression(lint *l, const sql_script *s, const sql_query *q, sql_range run)
 {
-    const size_t token = changing(s, run);
+    const size_t token = word_changing(s, run);
     return token == SQL_NONE ? WEIR_OK
                              : weir__lint_add(l, s, token, q->statement, LINT_KEY_CHANGES, NULL);
 }
 
 /* The element number `n` of a list; empty when there is none. */
-static sql_range element(const sql_script *s, sql_range list, size_t n)
+static sql_range list_element(const sql_script *s, sql_range list, size_t n)
 {
     size_t i = list.begin;
 
@@ -332,22 +335,22 @@ static weir_status check_insert(lint *l, const sql_script *s, size_t index)
 
     for (size_t i = q->list.begin; status == WEIR_OK && i < q->list.end; number++) {
         const size_t end = weir__sql_element(s, i, q->list.end);
-        const bool key = is_key_name(at(s, i));
+        const bool key = is_key_name(token_at(s, i));
         i = end + 1;
         if (!key) {
             continue;
         }
         for (size_t k = q->values.begin; status == WEIR_OK && k < q->values.end;
              k = weir__sql_over(s, k)) {
-            if (weir__sql_is_op(at(s, k), "(")) {
-                const sql_range row = { k + 1, at(s, k)->match };
-                status = check_expression(l, s, q, element(s, row, number));
+            if (weir__sql_is_op(token_at(s, k), "(")) {
+                const sql_range row = { k + 1, token_at(s, k)->match };
+                status = check_expression(l, s, q, list_element(s, row, number));
             }
         }
         const sql_query *from = index + 1 < weir__sql_queries_count(s) ? q + 1 : NULL;
         if (status == WEIR_OK && from != NULL && from->statement == q->statement &&
             from->verb == SQL_SELECT && q->values.begin >= q->values.end) {
-            status = check_expression(l, s, q, element(s, from->list, number));
+            status = check_expression(l, s, q, list_element(s, from->list, number));
         }
     }
     return status;
@@ -360,7 +363,7 @@ static weir_status check_update(lint *l, const sql_script *s, const sql_query *q
     sql_range value;
 
     while (status == WEIR_OK && weir__lint_assignment(s, q->set, &i, &column, &value)) {
-        if (column != SQL_NONE && is_key_name(at(s, column))) {
+        if (column != SQL_NONE && is_key_name(token_at(s, column))) {
             status = check_expression(l, s, q, value);
         }
     }
@@ -374,7 +377,7 @@ static weir_status check_select(lint *l, const sql_script *s, const sql_query *q
 
     for (size_t i = q->list.begin; status == WEIR_OK && i < q->list.end;) {
         const size_t end = weir__sql_element(s, i, q->list.end);
-        if (end > i + 1 && is_key_name(at(s, end - 1))) {
+        if (end > i + 1 && is_key_name(token_at(s, end - 1))) {
             status = check_expression(l, s, q, (sql_range){ i, end - 1 });
         }
         i = end + 1;
@@ -390,8 +393,8 @@ static weir_status check_assignments(lint *l, const sql_script *s)
     for (size_t n = 0; status == WEIR_OK && n < weir__sql_statements_count(s); n++) {
         const sql_range run = weir__sql_statement(s, n)->tokens;
         for (size_t i = run.begin; status == WEIR_OK && i < run.end; i++) {
-            if (weir__sql_is_op(at(s, i), ":=") && is_key_name(at(s, run.begin))) {
-                const size_t token = changing(s, (sql_range){ i, run.end });
+            if (weir__sql_is_op(token_at(s, i), ":=") && is_key_name(token_at(s, run.begin))) {
+                const size_t token = word_changing(s, (sql_range){ i, run.end });
                 if (token != SQL_NONE) {
                     status = weir__lint_add(l, s, token, n, LINT_KEY_CHANGES, NULL);
                 }

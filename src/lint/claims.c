@@ -22,7 +22,7 @@ typedef struct claim {
     bool returned;   /* mark, or what surrounds it, hands the rows to whoever claims */
 } claim;
 
-static const sql_token *at(const claim *c, size_t i)
+static const sql_token *token_at(const claim *c, size_t i)
 {
     return weir__sql_at(c->s, i);
 }
@@ -32,7 +32,7 @@ static bool is_empty(sql_range r)
     return r.begin >= r.end;
 }
 
-static bool contains(weir_str text, const char *part)
+static bool text_contains(weir_str text, const char *part)
 {
     const size_t len = strlen(part);
 
@@ -57,7 +57,7 @@ static bool take_asks(const claim *c, weir_str column)
     for (size_t i = t->queries.begin; i < t->queries.end; i++) {
         const sql_query *q = weir__sql_query(c->s, i);
         size_t on = q->from.begin;
-        while (on < q->from.end && !weir__sql_is_word(at(c, on), "on")) {
+        while (on < q->from.end && !weir__sql_is_word(token_at(c, on), "on")) {
             on++;
         }
         if (q != c->mark && q->verb == SQL_SELECT &&
@@ -126,12 +126,12 @@ static bool take_is_open(const claim *c)
         return true;
     }
     for (size_t i = where.begin; i + 1 < where.end; i++) {
-        if (!weir__sql_is_name(at(c, i)) || !weir__sql_is_op(at(c, i + 1), "(")) {
+        if (!weir__sql_is_name(token_at(c, i)) || !weir__sql_is_op(token_at(c, i + 1), "(")) {
             continue;
         }
         bool is_known = false;
         for (size_t k = 0; k < sizeof known / sizeof known[0] && !is_known; k++) {
-            is_known = weir__str_equal(at(c, i)->name, weir__str(known[k]));
+            is_known = weir__str_equal(token_at(c, i)->name, weir__str(known[k]));
         }
         if (!is_known) {
             return true;
@@ -141,13 +141,13 @@ static bool take_is_open(const claim *c)
 }
 
 /* SET n = n + 1 makes a row no less claimable. */
-static bool counts(const claim *c, weir_str column, sql_range value)
+static bool value_counts(const claim *c, weir_str column, sql_range value)
 {
     if (!weir__lint_mentions(c->s, value, column) || weir__lint_has_word(c->s, value, "interval")) {
         return false;
     }
     for (size_t i = value.begin; i < value.end; i++) {
-        if (weir__sql_is_op(at(c, i), "+") || weir__sql_is_op(at(c, i), "-")) {
+        if (weir__sql_is_op(token_at(c, i), "+") || weir__sql_is_op(token_at(c, i), "-")) {
             return true;
         }
     }
@@ -155,17 +155,18 @@ static bool counts(const claim *c, weir_str column, sql_range value)
 }
 
 /* SET status = 'pending' where take asks for status = 'pending'. */
-static bool keeps(const claim *c, weir_str column, sql_range value)
+static bool value_keeps(const claim *c, weir_str column, sql_range value)
 {
     sql_range condition;
     size_t i = 0;
 
     while (weir__lint_condition(c->s, c->take->where, &i, &condition)) {
         const lint_comparison x = weir__lint_compare(c->s, condition);
-        if (x.column != SQL_NONE && x.equal && weir__str_equal(at(c, x.column)->name, column) &&
+        if (x.column != SQL_NONE && x.equal &&
+            weir__str_equal(token_at(c, x.column)->name, column) &&
             x.value.end - x.value.begin == 1 && value.end - value.begin == 1 &&
-            at(c, value.begin)->kind == SQL_STRING &&
-            weir__str_equal(at(c, value.begin)->text, at(c, x.value.begin)->text)) {
+            token_at(c, value.begin)->kind == SQL_STRING &&
+            weir__str_equal(token_at(c, value.begin)->text, token_at(c, x.value.begin)->text)) {
             return true;
         }
     }
@@ -186,15 +187,15 @@ static bool is_possessive(const claim *c, weir_str column, sql_range value)
                                           "dispatch" };
 
     for (size_t i = 0; i < sizeof columns / sizeof columns[0]; i++) {
-        if (contains(column, columns[i])) {
+        if (text_contains(column, columns[i])) {
             return true;
         }
     }
-    if (value.end - value.begin != 1 || at(c, value.begin)->kind != SQL_STRING) {
+    if (value.end - value.begin != 1 || token_at(c, value.begin)->kind != SQL_STRING) {
         return false;
     }
     for (size_t i = 0; i < sizeof values / sizeof values[0]; i++) {
-        if (contains(at(c, value.begin)->name, values[i])) {
+        if (text_contains(token_at(c, value.begin)->name, values[i])) {
             return true;
         }
     }
@@ -210,17 +211,19 @@ static bool mark_asks(const claim *c, weir_str column)
     size_t i = 0, from = where.begin;
 
     while (weir__lint_condition(c->s, where, &i, &condition)) {
-        if (condition.end - condition.begin == 1 && at(c, condition.begin)->kind == SQL_HOLE) {
+        if (condition.end - condition.begin == 1 &&
+            token_at(c, condition.begin)->kind == SQL_HOLE) {
             return true;
         }
     }
     for (size_t k = where.begin; k < where.end; k++) {
-        if (weir__sql_is_op(at(c, k), "(") && (weir__sql_is_word(at(c, k + 1), "select") ||
-                                               weir__sql_is_word(at(c, k + 1), "with"))) {
+        if (weir__sql_is_op(token_at(c, k), "(") &&
+            (weir__sql_is_word(token_at(c, k + 1), "select") ||
+             weir__sql_is_word(token_at(c, k + 1), "with"))) {
             if (weir__lint_mentions(c->s, (sql_range){ from, k }, column)) {
                 return true;
             }
-            k = at(c, k)->match;
+            k = token_at(c, k)->match;
             from = k;
         }
     }
@@ -238,16 +241,16 @@ static void look_at_assignments(claim *c)
             const bool hole = weir__lint_has_kind(c->s, value, SQL_HOLE);
             c->flips = c->flips || hole;
             for (size_t k = value.begin; k < value.end; k++) {
-                const weir_str name = at(c, k)->name;
+                const weir_str name = token_at(c, k)->name;
                 c->flips = c->flips || (name.len > 0 && take_asks(c, name));
                 c->guarded = c->guarded || mark_asks(c, name);
                 c->possessive = c->possessive || is_possessive(c, name, (sql_range){ 0, 0 });
             }
             continue;
         }
-        const weir_str name = at(c, column)->name;
+        const weir_str name = token_at(c, column)->name;
         c->possessive = c->possessive || is_possessive(c, name, value);
-        if (!counts(c, name, value) && !keeps(c, name, value)) {
+        if (!value_counts(c, name, value) && !value_keeps(c, name, value)) {
             c->flips = c->flips || take_is_open(c) || take_asks(c, name);
             c->guarded = c->guarded || mark_asks(c, name);
         }
@@ -270,10 +273,11 @@ static bool finds_by_key(const claim *c)
         }
         /* What take has selected, to find the rows again. */
         for (size_t k = c->take->list.begin; k < c->take->list.end; k++) {
-            const bool alone = (k + 1 == c->take->list.end || weir__sql_is_op(at(c, k + 1), ","));
-            if (alone && weir__sql_is_name(at(c, k)) &&
-                weir__str_equal(at(c, k)->name, at(c, x.column)->name) &&
-                !weir__lint_mentions(c->s, c->take->where, at(c, k)->name)) {
+            const bool alone =
+                (k + 1 == c->take->list.end || weir__sql_is_op(token_at(c, k + 1), ","));
+            if (alone && weir__sql_is_name(token_at(c, k)) &&
+                weir__str_equal(token_at(c, k)->name, token_at(c, x.column)->name) &&
+                !weir__lint_mentions(c->s, c->take->where, token_at(c, k)->name)) {
                 return true;
             }
         }
@@ -297,7 +301,7 @@ static void look_at_mark(claim *c, const sql_query *mark)
 
 /* ---- finding take and mark ------------------------------------------------------------------- */
 
-static bool writes(const claim *c, const sql_query *q)
+static bool claim_writes(const claim *c, const sql_query *q)
 {
     return (q->verb == SQL_UPDATE || q->verb == SQL_DELETE) && c->table.len > 0 &&
            weir__str_equal(weir__lint_table(c->s, q), c->table);
@@ -396,9 +400,9 @@ static bool is_claim(const claim *c)
 }
 
 /* CREATE VIEW, CREATE RULE: runs nothing now. */
-static bool defines(const claim *c, const sql_statement *t)
+static bool claim_defines(const claim *c, const sql_statement *t)
 {
-    return weir__sql_is_word(at(c, t->tokens.begin), "create");
+    return weir__sql_is_word(token_at(c, t->tokens.begin), "create");
 }
 
 /* Looks for the mark that belongs to take: in its statement, then in those that follow, those of
@@ -409,7 +413,7 @@ static bool find_mark(claim *c)
 
     for (size_t i = t->queries.begin; i < t->queries.end; i++) {
         const sql_query *q = weir__sql_query(c->s, i);
-        if (writes(c, q)) {
+        if (claim_writes(c, q)) {
             look_at_mark(c, q);
             if (is_claim(c)) {
                 return true;
@@ -423,12 +427,12 @@ static bool find_mark(claim *c)
             if (u->section != t->section) {
                 break;
             }
-            if (defines(c, t) || defines(c, u)) {
+            if (claim_defines(c, t) || claim_defines(c, u)) {
                 continue;
             }
             for (size_t i = u->queries.begin; i < u->queries.end; i++) {
                 const sql_query *q = weir__sql_query(c->s, i);
-                if (!writes(c, q)) {
+                if (!claim_writes(c, q)) {
                     continue;
                 }
                 look_at_mark(c, q);
@@ -463,8 +467,8 @@ static bool asks_for_state(const claim *c)
             weir__lint_has_word(c->s, condition, "now") ||
             weir__lint_has_word(c->s, condition, "current_timestamp") ||
             weir__lint_has_word(c->s, condition, "false") ||
-            (x.column != SQL_NONE && (contains(at(c, x.column)->name, "stat") ||
-                                      contains(at(c, x.column)->name, "phase")))) {
+            (x.column != SQL_NONE && (text_contains(token_at(c, x.column)->name, "stat") ||
+                                      text_contains(token_at(c, x.column)->name, "phase")))) {
             return true;
         }
     }
@@ -500,8 +504,8 @@ static bool is_kept_elsewhere(const claim *c)
 
 static bool is_advisory_lock(const sql_token *t)
 {
-    return t->kind == SQL_WORD && contains(t->name, "advisory") && contains(t->name, "lock") &&
-           !contains(t->name, "unlock");
+    return t->kind == SQL_WORD && text_contains(t->name, "advisory") &&
+           text_contains(t->name, "lock") && !text_contains(t->name, "unlock");
 }
 
 /* LOCK TABLE, an advisory lock, BEGIN IMMEDIATE, or an isolation level that lets the second writer
@@ -512,7 +516,7 @@ static bool is_shielded(const claim *c)
 
     for (size_t n = 0; n < c->take->statement; n++) {
         const sql_statement *u = weir__sql_statement(c->s, n);
-        const sql_token *first = at(c, u->tokens.begin);
+        const sql_token *first = token_at(c, u->tokens.begin);
         if (u->transaction != t->transaction) {
             continue;
         }
@@ -528,7 +532,7 @@ static bool is_shielded(const claim *c)
             return true;
         }
         for (size_t i = u->tokens.begin; i < u->tokens.end; i++) {
-            if (is_advisory_lock(at(c, i))) {
+            if (is_advisory_lock(token_at(c, i))) {
                 return true;
             }
         }
@@ -542,7 +546,7 @@ static bool has_lock_timeout(const claim *c)
     for (size_t n = 0; n < c->take->statement; n++) {
         const sql_range run = weir__sql_statement(c->s, n)->tokens;
         for (size_t i = run.begin; i < run.end; i++) {
-            if (weir__str_equal(at(c, i)->name, weir__str("lock_timeout"))) {
+            if (weir__str_equal(token_at(c, i)->name, weir__str("lock_timeout"))) {
                 return true;
             }
         }
@@ -552,7 +556,7 @@ static bool has_lock_timeout(const claim *c)
 
 /* ---- the questions --------------------------------------------------------------------------- */
 
-static weir_status report(const claim *c, size_t token, lint_rule rule)
+static weir_status claim_report(const claim *c, size_t token, lint_rule rule)
 {
     const size_t other = c->take->statement;
     return weir__lint_add(c->l, c->s, token, other, rule, NULL);
@@ -564,16 +568,16 @@ static weir_status ask_lock(const claim *c)
 
     if (c->take->lock == SQL_LOCK_UPDATE) {
         return c->take->wait == SQL_WAIT && !is_shielded(c) && !has_lock_timeout(c)
-                   ? report(c, c->take->begin, LINT_NO_SKIP_LOCKED)
+                   ? claim_report(c, c->take->begin, LINT_NO_SKIP_LOCKED)
                    : WEIR_OK;
     }
     if (c->guarded || is_shielded(c) || (c->l->sqlite && one_statement)) {
         return WEIR_OK;
     }
     /* Who deletes a row second deletes nothing: nobody has it twice, but he has waited for it. */
-    return report(c, c->take->begin,
-                  c->mark != NULL && c->mark->verb == SQL_DELETE ? LINT_NO_SKIP_LOCKED
-                                                                 : LINT_NO_ROW_LOCK);
+    return claim_report(c, c->take->begin,
+                        c->mark != NULL && c->mark->verb == SQL_DELETE ? LINT_NO_SKIP_LOCKED
+                                                                       : LINT_NO_ROW_LOCK);
 }
 
 /* Another query of take's statement, that take reads from, has the clause. */
@@ -587,9 +591,9 @@ static bool is_inherited(const claim *c, bool limit)
     for (size_t i = t->queries.begin; i < t->queries.end; i++) {
         const sql_query *q = weir__sql_query(c->s, i);
         const bool inside = is_inside(c, q, c->take);
-        const bool named =
-            q->cte != SQL_NONE && (weir__lint_mentions(c->s, c->take->from, at(c, q->cte)->name) ||
-                                   weir__lint_has_query(c->s, c->take->where));
+        const bool named = q->cte != SQL_NONE &&
+                           (weir__lint_mentions(c->s, c->take->from, token_at(c, q->cte)->name) ||
+                            weir__lint_has_query(c->s, c->take->where));
         if (q != c->take && q->verb == SQL_SELECT && (inside || named) &&
             !is_empty(limit ? q->limit : q->order)) {
             return true;
@@ -612,17 +616,17 @@ static bool order_columns(const claim *c, weir_str *columns, size_t max, size_t 
             weir__lint_has_word(c->s, run, "random")) {
             return false;
         }
-        while (i < end && weir__sql_is_op(at(c, i), "(")) {
+        while (i < end && weir__sql_is_op(token_at(c, i), "(")) {
             i++;
         }
-        for (; i < end && weir__sql_is_name(at(c, i)); i += 2) {
+        for (; i < end && weir__sql_is_name(token_at(c, i)); i += 2) {
             name = i;
-            if (i + 1 >= end || !weir__sql_is_op(at(c, i + 1), ".")) {
+            if (i + 1 >= end || !weir__sql_is_op(token_at(c, i + 1), ".")) {
                 break;
             }
         }
         int64_t position = 0;
-        if (name == SQL_NONE && i < end && weir__str_to_i64(at(c, i)->text, &position) &&
+        if (name == SQL_NONE && i < end && weir__str_to_i64(token_at(c, i)->text, &position) &&
             position > 0) {
             size_t k = c->take->list.begin;
             for (; position > 1 && k < c->take->list.end; position--) {
@@ -632,9 +636,9 @@ static bool order_columns(const claim *c, weir_str *columns, size_t max, size_t 
             name = element > k && element <= c->take->list.end ? element - 1 : SQL_NONE;
         }
         const bool call =
-            name != SQL_NONE && name + 1 < end && weir__sql_is_op(at(c, name + 1), "(");
+            name != SQL_NONE && name + 1 < end && weir__sql_is_op(token_at(c, name + 1), "(");
         if (name != SQL_NONE && !call && *count < max) {
-            columns[(*count)++] = at(c, name)->name;
+            columns[(*count)++] = token_at(c, name)->name;
         }
         i = end + 1;
     }
@@ -652,11 +656,13 @@ static bool is_claims_key(const claim *c, weir_str column)
     }
     while (weir__lint_condition(c->s, c->mark->where, &i, &condition)) {
         const lint_comparison x = weir__lint_compare(c->s, condition);
-        if (x.column == SQL_NONE || !x.equal || !weir__str_equal(at(c, x.column)->name, column)) {
+        if (x.column == SQL_NONE || !x.equal ||
+            !weir__str_equal(token_at(c, x.column)->name, column)) {
             continue;
         }
         for (size_t k = c->take->list.begin; k < c->take->list.end; k++) {
-            if (weir__str_equal(at(c, k)->name, column) || weir__sql_is_op(at(c, k), "*")) {
+            if (weir__str_equal(token_at(c, k)->name, column) ||
+                weir__sql_is_op(token_at(c, k), "*")) {
                 return true;
             }
         }
@@ -675,7 +681,7 @@ static weir_status ask_order(const claim *c)
         return WEIR_OK;
     }
     if (is_empty(c->take->order)) {
-        return is_inherited(c, false) ? WEIR_OK : report(c, c->take->begin, LINT_NO_ORDER);
+        return is_inherited(c, false) ? WEIR_OK : claim_report(c, c->take->begin, LINT_NO_ORDER);
     }
     if (!order_columns(c, columns, sizeof columns / sizeof columns[0], &count) ||
         weir__lint_is_unique(&c->l->keys, c->table, columns, count)) {
@@ -686,7 +692,7 @@ static weir_status ask_order(const claim *c)
             return WEIR_OK;
         }
     }
-    return report(c, c->take->order.begin, LINT_NO_TIE_BREAK);
+    return claim_report(c, c->take->order.begin, LINT_NO_TIE_BREAK);
 }
 
 static weir_status ask_limit(const claim *c)
@@ -699,11 +705,11 @@ static weir_status ask_limit(const claim *c)
         weir__lint_has_word(c->s, limit, "null")) {
         return is_inherited(c, true) || (c->guarded && wanted == 0)
                    ? WEIR_OK
-                   : report(c, c->take->begin, LINT_NO_LIMIT);
-    } else if (weir__sql_is_word(at(c, limit.begin), "row") ||
-               weir__sql_is_word(at(c, limit.begin), "rows")) {
+                   : claim_report(c, c->take->begin, LINT_NO_LIMIT);
+    } else if (weir__sql_is_word(token_at(c, limit.begin), "row") ||
+               weir__sql_is_word(token_at(c, limit.begin), "rows")) {
         number = 1; /* FETCH FIRST ROW ONLY */
-    } else if (!weir__str_to_i64(at(c, limit.begin)->text, &number)) {
+    } else if (!weir__str_to_i64(token_at(c, limit.begin)->text, &number)) {
         return WEIR_OK;
     }
     if (wanted == 0 || number == wanted) {
@@ -723,7 +729,7 @@ static weir_status ask_limit_kept(const claim *c)
     }
     const bool joined = c->take->role == SQL_ROLE_IN || c->take->role == SQL_ROLE_FROM;
     return joined && weir__sql_query(c->s, c->take->parent) == c->mark
-               ? report(c, c->take->begin, LINT_LIMIT_NOT_KEPT)
+               ? claim_report(c, c->take->begin, LINT_LIMIT_NOT_KEPT)
                : WEIR_OK;
 }
 
@@ -732,13 +738,14 @@ static weir_status ask_flip(const claim *c)
     const sql_statement *t = weir__sql_statement(c->s, c->take->statement);
 
     if (c->mark != NULL) {
-        return c->flips || is_kept_elsewhere(c) ? WEIR_OK : report(c, c->mark->begin, LINT_NO_FLIP);
+        return c->flips || is_kept_elsewhere(c) ? WEIR_OK
+                                                : claim_report(c, c->mark->begin, LINT_NO_FLIP);
     }
     /* In a section the statement stands alone: its transaction and its UPDATE are elsewhere. */
     if ((t->section > 0 && t->alone) || is_kept_elsewhere(c)) {
         return WEIR_OK;
     }
-    return report(c, c->take->begin, LINT_NO_FLIP);
+    return claim_report(c, c->take->begin, LINT_NO_FLIP);
 }
 
 static weir_status ask_transaction(const claim *c)
@@ -748,10 +755,10 @@ static weir_status ask_transaction(const claim *c)
     if (c->mark != NULL) {
         return c->together || (c->guarded && c->take->lock == SQL_LOCK_NONE)
                    ? WEIR_OK
-                   : report(c, c->mark->begin, LINT_NOT_ONE_TRANSACTION);
+                   : claim_report(c, c->mark->begin, LINT_NOT_ONE_TRANSACTION);
     }
     return t->alone && t->section == 0 && !is_kept_elsewhere(c)
-               ? report(c, c->take->begin, LINT_NOT_ONE_TRANSACTION)
+               ? claim_report(c, c->take->begin, LINT_NOT_ONE_TRANSACTION)
                : WEIR_OK;
 }
 
@@ -780,14 +787,14 @@ static bool is_lookup(const claim *c)
     size_t i = 0, conditions = 0;
 
     if (c->take->role != SQL_ROLE_FROM || c->take->begin < 2 ||
-        !weir__sql_is_word(at(c, c->take->begin - 2), "lateral")) {
+        !weir__sql_is_word(token_at(c, c->take->begin - 2), "lateral")) {
         return false;
     }
     while (weir__lint_condition(c->s, c->take->where, &i, &condition)) {
         const lint_comparison x = weir__lint_compare(c->s, condition);
         if (x.column == SQL_NONE || !x.equal || x.value.begin + 1 >= x.value.end ||
-            !weir__sql_is_name(at(c, x.value.begin)) ||
-            !weir__sql_is_op(at(c, x.value.begin + 1), ".")) {
+            !weir__sql_is_name(token_at(c, x.value.begin)) ||
+            !weir__sql_is_op(token_at(c, x.value.begin + 1), ".")) {
             return false;
         }
         conditions++;
@@ -801,14 +808,14 @@ static bool is_probe(const claim *c)
     const sql_range list = c->take->list;
 
     for (size_t i = list.begin; i < list.end; i++) {
-        if (weir__sql_is_name(at(c, i)) || weir__sql_is_op(at(c, i), "*")) {
+        if (weir__sql_is_name(token_at(c, i)) || weir__sql_is_op(token_at(c, i), "*")) {
             return false;
         }
     }
     return true;
 }
 
-static weir_status judge(lint *l, const sql_script *s, const sql_query *take)
+static weir_status claim_judge(lint *l, const sql_script *s, const sql_query *take)
 {
     claim c = { .l = l, .s = s, .take = take, .table = weir__lint_table(s, take) };
     static weir_status (*const questions[])(const claim *) = { ask_lock,  ask_order,
@@ -840,7 +847,7 @@ weir_status weir__lint_claims(lint *l, const sql_script *s)
     for (size_t i = 0; status == WEIR_OK && i < weir__sql_queries_count(s); i++) {
         const sql_query *q = weir__sql_query(s, i);
         if (q->verb == SQL_SELECT) {
-            status = judge(l, s, q);
+            status = claim_judge(l, s, q);
         }
     }
     return status;

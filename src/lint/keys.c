@@ -66,7 +66,7 @@ static weir_status add_columns(builder *b, size_t open)
     return add_key(b, begin);
 }
 
-static bool is(const sql_script *s, size_t i, const char *word)
+static bool token_is(const sql_script *s, size_t i, const char *word)
 {
     return weir__sql_is_word(weir__sql_at(s, i), word);
 }
@@ -97,7 +97,7 @@ static weir_status read_element(builder *b, size_t begin, size_t end)
                                             "serial4", "identity",  "autoincrement" };
     size_t i = begin, open = SQL_NONE;
 
-    if (i + 1 < end && is(b->s, i, "constraint")) {
+    if (i + 1 < end && token_is(b->s, i, "constraint")) {
         i += 2;
     }
     if (is_key_at(b->s, i, end, &open)) {
@@ -109,7 +109,7 @@ static weir_status read_element(builder *b, size_t begin, size_t end)
     for (i = begin + 1; i < end; i = weir__sql_over(b->s, i)) {
         bool key = is_key_at(b->s, i, end, &open);
         for (size_t k = 0; k < sizeof counting / sizeof counting[0]; k++) {
-            key = key || is(b->s, i, counting[k]);
+            key = key || token_is(b->s, i, counting[k]);
         }
         if (key) {
             return add_column(b, weir__sql_at(b->s, begin)->name);
@@ -156,10 +156,10 @@ static weir_status read_index(builder *b, size_t i, size_t end)
     if (weir__lint_has_word(b->s, (sql_range){ i, end }, "where")) {
         return WEIR_OK;
     }
-    while (i < end && !is(b->s, i, "on")) {
+    while (i < end && !token_is(b->s, i, "on")) {
         i++;
     }
-    i = i + 1 < end && is(b->s, i + 1, "only") ? i + 2 : i + 1;
+    i = i + 1 < end && token_is(b->s, i + 1, "only") ? i + 2 : i + 1;
     if (i >= end) {
         return WEIR_OK;
     }
@@ -182,8 +182,8 @@ static weir_status read_alter(builder *b, size_t i, size_t end)
     i = pass_name(b, i, end);
     while (status == WEIR_OK && i < end) {
         const size_t next = weir__sql_element(b->s, i, end);
-        if (is(b->s, i, "add")) {
-            i += i + 1 < next && is(b->s, i + 1, "column") ? 2 : 1;
+        if (token_is(b->s, i, "add")) {
+            i += i + 1 < next && token_is(b->s, i + 1, "column") ? 2 : 1;
             status = read_element(b, i, next);
         }
         i = next + 1;
@@ -204,10 +204,11 @@ weir_status weir__lint_keys_read(lint_keys *keys, const sql_script *s, weir_erro
         } else if (weir__sql_words(s, i, run.end, "create", "unique", "index")) {
             status = read_index(&b, i + 3, run.end);
         } else if (weir__sql_words(s, i, run.end, "create", NULL, NULL)) {
-            for (i++; i < run.end && weir__sql_at(s, i)->kind == SQL_WORD && !is(s, i, "table");
+            for (i++;
+                 i < run.end && weir__sql_at(s, i)->kind == SQL_WORD && !token_is(s, i, "table");
                  i++) {
             }
-            if (i + 1 < run.end && is(s, i, "table")) {
+            if (i + 1 < run.end && token_is(s, i, "table")) {
                 status = read_table(&b, i + 1, run.end);
             }
         }
@@ -281,7 +282,7 @@ static bool looks_unique(weir_str table, weir_str column)
     return is_named_after(column, table);
 }
 
-static bool has(const weir_str *columns, size_t count, weir_str name)
+static bool key_has(const weir_str *columns, size_t count, weir_str name)
 {
     for (size_t i = 0; i < count; i++) {
         if (weir__str_equal(columns[i], name)) {
@@ -300,15 +301,15 @@ bool weir__lint_is_unique(const lint_keys *keys, weir_str table, const weir_str 
     const lint_key *list = (const lint_key *)(const void *)keys->keys.ptr;
 
     for (size_t i = 0; i < sizeof always / sizeof always[0]; i++) {
-        if (has(columns, count, weir__str(always[i]))) {
+        if (key_has(columns, count, weir__str(always[i]))) {
             return true;
         }
     }
-    if (keys->tables.len > 0 && has(tables, keys->tables.len / sizeof *tables, table)) {
+    if (keys->tables.len > 0 && key_has(tables, keys->tables.len / sizeof *tables, table)) {
         for (size_t k = 0; k < keys->keys.len / sizeof *list; k++) {
             bool all = weir__str_equal(list[k].table, table);
             for (size_t i = list[k].begin; all && i < list[k].end; i++) {
-                all = has(columns, count, known[i]);
+                all = key_has(columns, count, known[i]);
             }
             if (all) {
                 return true;

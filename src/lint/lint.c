@@ -142,7 +142,7 @@ static bool has_row_locks(const sql_script *s)
 
 /* ---- the whole ------------------------------------------------------------------------------- */
 
-static int compare(const void *a, const void *b)
+static int finding_compare(const void *a, const void *b)
 {
     const lint_finding *x = a, *y = b;
 
@@ -161,9 +161,9 @@ static void put_in_order(lint_report *r)
     if (count == 0) {
         return;
     }
-    qsort(f, count, sizeof *f, compare);
+    qsort(f, count, sizeof *f, finding_compare);
     for (size_t i = 1; i < count; i++) {
-        if (compare(&f[kept], &f[i]) != 0) {
+        if (finding_compare(&f[kept], &f[i]) != 0) {
             f[++kept] = f[i];
         }
     }

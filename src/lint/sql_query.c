@@ -28,21 +28,22 @@ typedef enum clause {
 
 static weir_status read_run(reader *r, sql_range run, sql_role role, size_t parent);
 
-static const sql_token *at(const reader *r, size_t i)
+static const sql_token *token_at(const reader *r, size_t i)
 {
     return weir__sql_at(r->s, i);
 }
 
-static bool is(const reader *r, size_t i, size_t end, const char *word)
+static bool token_is(const reader *r, size_t i, size_t end, const char *word)
 {
-    return i < end && weir__sql_is_word(at(r, i), word);
+    return i < end && weir__sql_is_word(token_at(r, i), word);
 }
 
 /* A keyword and not a name that is spelt like one. */
 static bool is_key(const reader *r, sql_range run, size_t i, const char *word)
 {
-    return is(r, i, run.end, word) && (i == run.begin || (!weir__sql_is_op(at(r, i - 1), ".") &&
-                                                          !is(r, i - 1, run.end, "as")));
+    return token_is(r, i, run.end, word) &&
+           (i == run.begin ||
+            (!weir__sql_is_op(token_at(r, i - 1), ".") && !token_is(r, i - 1, run.end, "as")));
 }
 
 static bool begins_query(const reader *r, size_t i, size_t end)
@@ -50,11 +51,11 @@ static bool begins_query(const reader *r, size_t i, size_t end)
     static const char *const verbs[] = { "select", "with",   "update", "delete",
                                          "insert", "values", "perform" };
 
-    while (i < end && weir__sql_is_op(at(r, i), "(")) {
+    while (i < end && weir__sql_is_op(token_at(r, i), "(")) {
         i++;
     }
     for (size_t k = 0; k < sizeof verbs / sizeof verbs[0]; k++) {
-        if (is(r, i, end, verbs[k])) {
+        if (token_is(r, i, end, verbs[k])) {
             return true;
         }
     }
@@ -65,9 +66,9 @@ static bool begins_query(const reader *r, size_t i, size_t end)
 static size_t pass_name(const reader *r, size_t i, size_t end, size_t *last)
 {
     *last = SQL_NONE;
-    while (i < end && (weir__sql_is_name(at(r, i)) || at(r, i)->kind == SQL_PARAM)) {
+    while (i < end && (weir__sql_is_name(token_at(r, i)) || token_at(r, i)->kind == SQL_PARAM)) {
         *last = i++;
-        if (i >= end || !weir__sql_is_op(at(r, i), ".")) {
+        if (i >= end || !weir__sql_is_op(token_at(r, i), ".")) {
             break;
         }
         i++;
@@ -84,22 +85,22 @@ static size_t pass_table(const reader *r, size_t i, size_t end, sql_query *q)
                                              "on",        "values",     "default",    "select",
                                              "with",      "overriding", "tablesample" };
 
-    if (is(r, i, end, "only") || is(r, i, end, "lateral")) {
+    if (token_is(r, i, end, "only") || token_is(r, i, end, "lateral")) {
         i++;
     }
     i = pass_name(r, i, end, &q->table);
-    if (i < end && weir__sql_is_op(at(r, i), "*")) {
+    if (i < end && weir__sql_is_op(token_at(r, i), "*")) {
         i++;
     }
-    if (is(r, i, end, "as")) {
+    if (token_is(r, i, end, "as")) {
         i++;
     }
     for (size_t k = 0; k < sizeof not_alias / sizeof not_alias[0]; k++) {
-        if (is(r, i, end, not_alias[k])) {
+        if (token_is(r, i, end, not_alias[k])) {
             return i;
         }
     }
-    if (q->table != SQL_NONE && i < end && weir__sql_is_name(at(r, i))) {
+    if (q->table != SQL_NONE && i < end && weir__sql_is_name(token_at(r, i))) {
         q->alias = i++;
     }
     return i;
@@ -110,21 +111,21 @@ static sql_role role_of(const reader *r, sql_range run, size_t open, clause in)
     const size_t before = open == run.begin ? SQL_NONE : open - 1;
 
     if (before != SQL_NONE) {
-        if (is(r, before, run.end, "in") || is(r, before, run.end, "any") ||
-            is(r, before, run.end, "some")) {
+        if (token_is(r, before, run.end, "in") || token_is(r, before, run.end, "any") ||
+            token_is(r, before, run.end, "some")) {
             return SQL_ROLE_IN;
         }
-        if (is(r, before, run.end, "exists")) {
+        if (token_is(r, before, run.end, "exists")) {
             return SQL_ROLE_EXISTS;
         }
-        if (is(r, before, run.end, "array")) {
+        if (token_is(r, before, run.end, "array")) {
             return SQL_ROLE_ARRAY;
         }
     }
     if (in == CLAUSE_FROM && before != SQL_NONE &&
-        (weir__sql_is_op(at(r, before), ",") || is(r, before, run.end, "from") ||
-         is(r, before, run.end, "join") || is(r, before, run.end, "using") ||
-         is(r, before, run.end, "lateral"))) {
+        (weir__sql_is_op(token_at(r, before), ",") || token_is(r, before, run.end, "from") ||
+         token_is(r, before, run.end, "join") || token_is(r, before, run.end, "using") ||
+         token_is(r, before, run.end, "lateral"))) {
         return SQL_ROLE_FROM;
     }
     return SQL_ROLE_VALUE;
@@ -133,11 +134,11 @@ static sql_role role_of(const reader *r, sql_range run, size_t open, clause in)
 /* Reads what is inside the parentheses at `open`: a query, or an expression with queries in it. */
 static weir_status read_inside(reader *r, size_t open, sql_role role, size_t parent)
 {
-    sql_range inside = { open + 1, at(r, open)->match };
+    sql_range inside = { open + 1, token_at(r, open)->match };
 
     /* ((SELECT ...)) is the same query, in the same role. */
-    while (inside.begin < inside.end && weir__sql_is_op(at(r, inside.begin), "(") &&
-           at(r, inside.begin)->match == inside.end - 1) {
+    while (inside.begin < inside.end && weir__sql_is_op(token_at(r, inside.begin), "(") &&
+           token_at(r, inside.begin)->match == inside.end - 1) {
         inside.begin++;
         inside.end--;
     }
@@ -147,7 +148,7 @@ static weir_status read_inside(reader *r, size_t open, sql_role role, size_t par
     weir_status status = WEIR_OK;
     for (size_t i = inside.begin; status == WEIR_OK && i < inside.end;
          i = weir__sql_over(r->s, i)) {
-        if (weir__sql_is_op(at(r, i), "(")) {
+        if (weir__sql_is_op(token_at(r, i), "(")) {
             sql_role inner =
                 role_of(r, inside, i, role == SQL_ROLE_FROM ? CLAUSE_FROM : CLAUSE_OTHER);
             /* ANY(ARRAY(...)) and IN (...) keep what they are through further parentheses. */
@@ -165,30 +166,30 @@ static size_t pass_lock(const reader *r, size_t i, sql_range run, sql_query *q)
 {
     size_t k = i + 1;
 
-    if (is(r, k, run.end, "no") && is(r, k + 1, run.end, "key")) {
+    if (token_is(r, k, run.end, "no") && token_is(r, k + 1, run.end, "key")) {
         k += 2;
-    } else if (is(r, k, run.end, "key")) {
+    } else if (token_is(r, k, run.end, "key")) {
         k++;
     }
-    const bool update = is(r, k, run.end, "update");
-    if (!update && !is(r, k, run.end, "share")) {
+    const bool update = token_is(r, k, run.end, "update");
+    if (!update && !token_is(r, k, run.end, "share")) {
         return i;
     }
     k++;
     sql_range of = { k, k };
     sql_wait wait = SQL_WAIT;
-    if (is(r, k, run.end, "of")) {
+    if (token_is(r, k, run.end, "of")) {
         size_t name = SQL_NONE;
         of.begin = ++k;
         do {
             k = pass_name(r, k, run.end, &name);
-        } while (k < run.end && weir__sql_is_op(at(r, k), ",") && ++k < run.end);
+        } while (k < run.end && weir__sql_is_op(token_at(r, k), ",") && ++k < run.end);
         of.end = k;
     }
-    if (is(r, k, run.end, "nowait")) {
+    if (token_is(r, k, run.end, "nowait")) {
         wait = SQL_WAIT_NOWAIT;
         k++;
-    } else if (is(r, k, run.end, "skip") && is(r, k + 1, run.end, "locked")) {
+    } else if (token_is(r, k, run.end, "skip") && token_is(r, k + 1, run.end, "locked")) {
         wait = SQL_WAIT_SKIP;
         k += 2;
     }
@@ -245,7 +246,7 @@ static clause clause_at(const reader *r, sql_range run, size_t i, sql_query *q, 
     *to = i;
     for (size_t k = 0; k < sizeof heads / sizeof heads[0]; k++) {
         if (!is_key(r, run, i, heads[k].first) ||
-            (heads[k].second != NULL && !is(r, i + 1, run.end, heads[k].second))) {
+            (heads[k].second != NULL && !token_is(r, i + 1, run.end, heads[k].second))) {
             continue;
         }
         *to = i + (heads[k].second == NULL ? 1 : 2);
@@ -274,8 +275,9 @@ static clause clause_at(const reader *r, sql_range run, size_t i, sql_query *q, 
 /* IS [NOT] DISTINCT FROM is no clause. */
 static bool is_comparison(const reader *r, sql_range run, size_t i)
 {
-    return i > run.begin + 1 && is(r, i, run.end, "from") && is(r, i - 1, run.end, "distinct") &&
-           (is(r, i - 2, run.end, "is") || is(r, i - 2, run.end, "not"));
+    return i > run.begin + 1 && token_is(r, i, run.end, "from") &&
+           token_is(r, i - 1, run.end, "distinct") &&
+           (token_is(r, i - 2, run.end, "is") || token_is(r, i - 2, run.end, "not"));
 }
 
 static bool is_set_operation(const reader *r, sql_range run, size_t i)
@@ -311,7 +313,7 @@ static weir_status read_clauses(reader *r, sql_range run, size_t index, size_t i
         if (q.verb == SQL_INSERT && (is_key(r, run, i, "select") || is_key(r, run, i, "with"))) {
             break; /* INSERT ... SELECT: a query of its own */
         }
-        if (weir__sql_is_op(at(r, i), "(")) {
+        if (weir__sql_is_op(token_at(r, i), "(")) {
             const sql_role role = role_of(r, (sql_range){ run.begin, run.end }, i, in);
             *weir__sql_query(r->s, index) = q;
             status = read_inside(r, i, role, index);
@@ -340,20 +342,20 @@ static weir_status read_with(reader *r, sql_range run, size_t *i, size_t parent)
     weir_status status = WEIR_OK;
     size_t k = *i + 1;
 
-    if (is(r, k, run.end, "recursive")) {
+    if (token_is(r, k, run.end, "recursive")) {
         k++;
     }
-    while (status == WEIR_OK && k < run.end && weir__sql_is_name(at(r, k))) {
+    while (status == WEIR_OK && k < run.end && weir__sql_is_name(token_at(r, k))) {
         const size_t name = k++;
         const size_t first = weir__sql_queries_count(r->s);
-        if (k < run.end && weir__sql_is_op(at(r, k), "(")) {
+        if (k < run.end && weir__sql_is_op(token_at(r, k), "(")) {
             k = weir__sql_over(r->s, k);
         }
-        while (is(r, k, run.end, "as") || is(r, k, run.end, "not") ||
-               is(r, k, run.end, "materialized")) {
+        while (token_is(r, k, run.end, "as") || token_is(r, k, run.end, "not") ||
+               token_is(r, k, run.end, "materialized")) {
             k++;
         }
-        if (k >= run.end || !weir__sql_is_op(at(r, k), "(")) {
+        if (k >= run.end || !weir__sql_is_op(token_at(r, k), "(")) {
             break;
         }
         status = read_inside(r, k, SQL_ROLE_CTE, parent);
@@ -368,10 +370,11 @@ static weir_status read_with(reader *r, sql_range run, size_t *i, size_t parent)
         }
         k = weir__sql_over(r->s, k);
         /* SEARCH ... SET and CYCLE ... USING belong to the query before them. */
-        while (k < run.end && !weir__sql_is_op(at(r, k), ",") && !begins_query(r, k, run.end)) {
+        while (k < run.end && !weir__sql_is_op(token_at(r, k), ",") &&
+               !begins_query(r, k, run.end)) {
             k = weir__sql_over(r->s, k);
         }
-        if (k >= run.end || !weir__sql_is_op(at(r, k), ",")) {
+        if (k >= run.end || !weir__sql_is_op(token_at(r, k), ",")) {
             break;
         }
         k++;
@@ -392,32 +395,32 @@ static weir_status read_verb(reader *r, sql_range run, size_t *i, sql_role role,
                     .cte = SQL_NONE };
     size_t index = 0, k = *i + 1;
 
-    if (is(r, *i, run.end, "update")) {
+    if (token_is(r, *i, run.end, "update")) {
         q.verb = SQL_UPDATE;
-        k += is(r, k, run.end, "or") ? 2 : 0; /* SQLite: UPDATE OR IGNORE */
+        k += token_is(r, k, run.end, "or") ? 2 : 0; /* SQLite: UPDATE OR IGNORE */
         k = pass_table(r, k, run.end, &q);
-    } else if (is(r, *i, run.end, "delete")) {
+    } else if (token_is(r, *i, run.end, "delete")) {
         q.verb = SQL_DELETE;
-        k += is(r, k, run.end, "from") ? 1 : 0;
+        k += token_is(r, k, run.end, "from") ? 1 : 0;
         k = pass_table(r, k, run.end, &q);
-    } else if (is(r, *i, run.end, "insert")) {
+    } else if (token_is(r, *i, run.end, "insert")) {
         q.verb = SQL_INSERT;
-        while (k < run.end && !is(r, k, run.end, "into")) {
+        while (k < run.end && !token_is(r, k, run.end, "into")) {
             k = weir__sql_over(r->s, k);
         }
         k = k < run.end ? pass_table(r, k + 1, run.end, &q) : run.end;
-        if (k < run.end && weir__sql_is_op(at(r, k), "(") && !begins_query(r, k, run.end)) {
-            q.list = (sql_range){ k + 1, at(r, k)->match };
+        if (k < run.end && weir__sql_is_op(token_at(r, k), "(") && !begins_query(r, k, run.end)) {
+            q.list = (sql_range){ k + 1, token_at(r, k)->match };
             k = weir__sql_over(r->s, k);
         }
     } else {
         q.verb = SQL_SELECT; /* SELECT, or VALUES by itself, which has no clauses of interest */
-        if (is(r, k, run.end, "all")) {
+        if (token_is(r, k, run.end, "all")) {
             k++;
-        } else if (is(r, k, run.end, "distinct")) {
+        } else if (token_is(r, k, run.end, "distinct")) {
             q.distinct = true;
             k++;
-            if (is(r, k, run.end, "on") && k + 1 < run.end) {
+            if (token_is(r, k, run.end, "on") && k + 1 < run.end) {
                 k = weir__sql_over(r->s, k + 1);
             }
         }
@@ -439,11 +442,11 @@ static weir_status read_run(reader *r, sql_range run, sql_role role, size_t pare
 
     while (status == WEIR_OK && i < run.end) {
         const size_t index = weir__sql_queries_count(r->s);
-        if (is(r, i, run.end, "with")) {
+        if (token_is(r, i, run.end, "with")) {
             status = read_with(r, run, &i, parent);
             continue;
         }
-        if (weir__sql_is_op(at(r, i), "(") && begins_query(r, i, run.end)) {
+        if (weir__sql_is_op(token_at(r, i), "(") && begins_query(r, i, run.end)) {
             status = read_inside(r, i, role, parent);
             i = weir__sql_over(r->s, i);
         } else if (begins_query(r, i, run.end)) {

@@ -20,7 +20,7 @@ static weir_status no_memory(weir_error *err)
     return weir__fail(err, WEIR_ENOMEM, "out of memory");
 }
 
-static bool is(const sql_script *s, size_t i, const char *word)
+static bool token_is(const sql_script *s, size_t i, const char *word)
 {
     return weir__sql_is_word(weir__sql_at(s, i), word);
 }
@@ -28,7 +28,7 @@ static bool is(const sql_script *s, size_t i, const char *word)
 static bool is_one_of(const sql_script *s, size_t i, const char *const *words)
 {
     for (; *words != NULL; words++) {
-        if (is(s, i, *words)) {
+        if (token_is(s, i, *words)) {
             return true;
         }
     }
@@ -38,8 +38,8 @@ static bool is_one_of(const sql_script *s, size_t i, const char *const *words)
 bool weir__sql_words(const sql_script *s, size_t i, size_t end, const char *a, const char *b,
                      const char *c)
 {
-    return i < end && is(s, i, a) && (b == NULL || (i + 1 < end && is(s, i + 1, b))) &&
-           (c == NULL || (i + 2 < end && is(s, i + 2, c)));
+    return i < end && token_is(s, i, a) && (b == NULL || (i + 1 < end && token_is(s, i + 1, b))) &&
+           (c == NULL || (i + 2 < end && token_is(s, i + 2, c)));
 }
 
 size_t weir__sql_element(const sql_script *s, size_t i, size_t end)
@@ -88,7 +88,7 @@ static weir_status add_quoted_body(splitter *p, const sql_token *t)
 static bool is_readable(const sql_script *s, sql_range run)
 {
     for (size_t i = run.begin; i + 1 < run.end; i = weir__sql_over(s, i)) {
-        if (is(s, i, "language")) {
+        if (token_is(s, i, "language")) {
             const weir_str name = weir__sql_at(s, i + 1)->name;
             return weir__str_equal(name, weir__str("sql")) ||
                    weir__str_equal(name, weir__str("plpgsql"));
@@ -99,7 +99,7 @@ static bool is_readable(const sql_script *s, sql_range run)
 
 static weir_status find_quoted_body(splitter *p, sql_range run)
 {
-    const bool block = is(p->s, run.begin, "do");
+    const bool block = token_is(p->s, run.begin, "do");
 
     if (!is_readable(p->s, run)) {
         return WEIR_OK;
@@ -107,7 +107,7 @@ static weir_status find_quoted_body(splitter *p, sql_range run)
     for (size_t i = run.begin + 1; i < run.end; i = weir__sql_over(p->s, i)) {
         const sql_token *t = weir__sql_at(p->s, i);
         if ((t->kind == SQL_DOLLAR || t->kind == SQL_STRING) &&
-            (is(p->s, i - 1, "as") || (block && !is(p->s, i - 1, "language")))) {
+            (token_is(p->s, i - 1, "as") || (block && !token_is(p->s, i - 1, "language")))) {
             return t->kind == SQL_DOLLAR ? add_body(p, t->name, t->body_line)
                                          : add_quoted_body(p, t);
         }
@@ -121,12 +121,12 @@ static weir_status find_plain_body(splitter *p, size_t begin, size_t *after)
     const sql_token *first = weir__sql_at(p->s, begin);
     size_t depth = 1, i = begin + 1;
 
-    if (is(p->s, i, "atomic")) {
+    if (token_is(p->s, i, "atomic")) {
         first = weir__sql_at(p->s, i++);
     }
     for (; weir__sql_at(p->s, i)->kind != SQL_END; i = weir__sql_over(p->s, i)) {
-        depth += is(p->s, i, "case") ? 1 : 0;
-        if (is(p->s, i, "end") && --depth == 0) {
+        depth += token_is(p->s, i, "case") ? 1 : 0;
+        if (token_is(p->s, i, "end") && --depth == 0) {
             break;
         }
     }
@@ -146,9 +146,9 @@ static size_t scan_to(const sql_script *s, size_t i, const char *word)
 {
     size_t cases = 0;
 
-    while (!is_end(s, i) && !(cases == 0 && is(s, i, word))) {
-        cases += is(s, i, "case") ? 1 : 0;
-        cases -= cases > 0 && is(s, i, "end") ? 1 : 0;
+    while (!is_end(s, i) && !(cases == 0 && token_is(s, i, word))) {
+        cases += token_is(s, i, "case") ? 1 : 0;
+        cases -= cases > 0 && token_is(s, i, "end") ? 1 : 0;
         i = weir__sql_over(s, i);
     }
     return i;
@@ -158,7 +158,7 @@ static size_t scan_to(const sql_script *s, size_t i, const char *word)
 static bool declares_cursor(const sql_script *s, sql_range run)
 {
     for (size_t i = run.begin + 1; s->body && i < run.end && i < run.begin + 4; i++) {
-        if (is(s, i, "cursor")) {
+        if (token_is(s, i, "cursor")) {
             return true;
         }
     }
@@ -182,7 +182,7 @@ static size_t query_begin(const sql_script *s, sql_range run)
     for (i++; i < run.end; i = weir__sql_over(s, i)) {
         const bool behind =
             is_one_of(s, i - 1, before) ||
-            (is(s, run.begin, "explain") && weir__sql_is_op(weir__sql_at(s, i - 1), ")"));
+            (token_is(s, run.begin, "explain") && weir__sql_is_op(weir__sql_at(s, i - 1), ")"));
         if (is_one_of(s, i, verbs) && behind) {
             return i;
         }
@@ -227,7 +227,7 @@ static size_t body_statement_end(const sql_script *s, size_t i)
         }
         return is_end(s, i) ? i : i + 1;
     }
-    if (is(s, i, "case")) {
+    if (token_is(s, i, "case")) {
         const size_t when = scan_to(s, i + 1, "when");
         return when;
     }
@@ -250,7 +250,7 @@ static bool is_routine(const sql_script *s, size_t i)
         "or", "replace", "temp", "temporary", "constraint", NULL
     };
 
-    if (!is(s, i, "create")) {
+    if (!token_is(s, i, "create")) {
         return false;
     }
     for (i++; is_one_of(s, i, between); i++) {
@@ -282,7 +282,7 @@ static weir_status split_one(splitter *p)
             p->i = end;
         }
     } else {
-        if (is(s, begin, "do")) {
+        if (token_is(s, begin, "do")) {
             status = find_quoted_body(p, (sql_range){ begin, end });
         }
         p->i = end;
@@ -299,11 +299,11 @@ static bool ends_transaction(const sql_script *s, sql_range run)
     if (weir__sql_words(s, run.begin, run.end, "prepare", "transaction", NULL)) {
         return true;
     }
-    if (!is_one_of(s, run.begin, words) || (s->body && is(s, run.begin, "end"))) {
+    if (!is_one_of(s, run.begin, words) || (s->body && token_is(s, run.begin, "end"))) {
         return false;
     }
     for (size_t i = run.begin; i < run.end; i++) {
-        if (is(s, i, "to")) {
+        if (token_is(s, i, "to")) {
             return false; /* a savepoint */
         }
     }
@@ -312,11 +312,11 @@ static bool ends_transaction(const sql_script *s, sql_range run)
 
 static bool begins_transaction(const sql_script *s, sql_range run)
 {
-    return !s->body && (is(s, run.begin, "begin") ||
+    return !s->body && (token_is(s, run.begin, "begin") ||
                         weir__sql_words(s, run.begin, run.end, "start", "transaction", NULL));
 }
 
-static bool contains(weir_str text, const char *part)
+static bool range_contains(weir_str text, const char *part)
 {
     const size_t len = strlen(part);
 
@@ -333,7 +333,7 @@ static bool turns_autocommit_off(const sql_script *s, sql_range run)
 {
     const sql_token *t = weir__sql_at(s, run.begin);
     return t->kind == SQL_META && weir__str_starts_with(t->text, weir__str("\\set")) &&
-           contains(t->text, "AUTOCOMMIT") && contains(t->text, "off");
+           range_contains(t->text, "AUTOCOMMIT") && range_contains(t->text, "off");
 }
 
 /* A COMMIT that nothing began: what came before it was one transaction, begun elsewhere. */

@@ -211,7 +211,7 @@ weir_status weir__lock_prove(named_lock *l, int64_t *known_us, weir_error *err)
 
 /* ---- who holds what ------------------------------------------------------------------------ */
 
-static weir_str copied(weir_arena *arena, weir_str text, bool *ok)
+static weir_str text_copied(weir_arena *arena, weir_str text, bool *ok)
 {
     if (text.ptr == NULL) {
         return text;
@@ -236,8 +236,8 @@ weir_status weir__lock_list_add(lock_list *list, size_t *capacity, const lock_ro
     }
     lock_row *to = &list->rows[list->rows_count];
     *to = *row;
-    to->name = copied(&list->arena, row->name, &ok);
-    to->holder = copied(&list->arena, row->holder, &ok);
+    to->name = text_copied(&list->arena, row->name, &ok);
+    to->holder = text_copied(&list->arena, row->holder, &ok);
     if (!ok) {
         return weir__fail(err, WEIR_ENOMEM, "could not allocate the list of locks");
     }
@@ -281,7 +281,7 @@ weir_status weir__lock_list_store(lock_list *list, size_t *capacity, weir_store 
     return status;
 }
 
-static int compare(const void *a, const void *b)
+static int lock_compare(const void *a, const void *b)
 {
     const lock_row *x = a, *y = b;
     const int by_name = weir__str_compare(x->name, y->name);
@@ -306,7 +306,7 @@ weir_status weir__lock_list(const char *url, lock_list *list, weir_error *err)
     }
     weir__url_free(&parsed);
     if (status == WEIR_OK && list->rows_count > 1) {
-        qsort(list->rows, list->rows_count, sizeof *list->rows, compare);
+        qsort(list->rows, list->rows_count, sizeof *list->rows, lock_compare);
     }
     return status;
 }

@@ -55,7 +55,7 @@ typedef struct file_lock {
     weir_store *store;      /* owned; NULL: not initialised */
 } file_lock;
 
-static file_lock *of(named_lock *base)
+static file_lock *lock_file_of(named_lock *base)
 {
     return (file_lock *)(void *)base;
 }
@@ -65,7 +65,7 @@ static weir_status no_memory(weir_error *err)
     return weir__fail(err, WEIR_ENOMEM, "could not allocate a lock");
 }
 
-static weir_status failed(const char *what, const char *path, weir_error *err)
+static weir_status file_failed(const char *what, const char *path, weir_error *err)
 {
     char text[128];
     const int code = errno;
@@ -78,7 +78,7 @@ static weir_status failed(const char *what, const char *path, weir_error *err)
 
 /* ---- where --------------------------------------------------------------------------------- */
 
-static int judging(const store_url *url)
+static int path_judging(const store_url *url)
 {
     return url->options.insecure ? FILE_INSECURE : 0;
 }
@@ -89,7 +89,7 @@ static weir_status not_opened(const char *path, int flags, weir_error *err)
     const int code = errno;
     const weir_status refused = weir__file_open_judge(code, path, flags, err);
     errno = code;
-    return refused != WEIR_OK ? refused : failed("open", path, err);
+    return refused != WEIR_OK ? refused : file_failed("open", path, err);
 }
 
 /* The directory of the locks of a database: one for all the ways to write its path. A database with
@@ -101,24 +101,24 @@ static weir_status directory_of(const store_url *url, char **out, weir_error *er
     const char *slash = strrchr(path, '/');
     const char *name = slash == NULL ? path : slash + 1;
     weir_buffer text = { 0 };
-    weir_status status = weir__file_judge_given(path, judging(url), err);
+    weir_status status = weir__file_judge_given(path, path_judging(url), err);
     if (status != WEIR_OK) {
         return status;
     }
     if (realpath(path, resolved) != NULL) {
         name = "";
-        status = weir__file_judge_name(resolved, FILE_ONE_NAME | judging(url), err);
+        status = weir__file_judge_name(resolved, FILE_ONE_NAME | path_judging(url), err);
         if (status != WEIR_OK) {
             return status;
         }
     } else if (errno != ENOENT) {
-        return failed("find", path, err);
+        return file_failed("find", path, err);
     } else {
         /* There is no database yet: where it would be. */
         const size_t len = slash == NULL ? 1 : slash == path ? 1 : (size_t)(slash - path);
         (void)snprintf(parent, sizeof parent, "%.*s", (int)len, slash == NULL ? "." : path);
         if (realpath(parent, resolved) == NULL) {
-            return failed("find", parent, err);
+            return file_failed("find", parent, err);
         }
     }
     if (!weir__buffer_add_text(&text, resolved) ||
@@ -128,7 +128,7 @@ static weir_status directory_of(const store_url *url, char **out, weir_error *er
         return no_memory(err);
     }
     *out = text.ptr;
-    return weir__file_judge_above(text.ptr, judging(url), err);
+    return weir__file_judge_above(text.ptr, path_judging(url), err);
 }
 
 static void hash_text(weir_str name, char out[2 * HASH_BYTES + 1])
@@ -166,13 +166,13 @@ static char *path_of(const char *directory, weir_str name, bool waiting)
 static weir_status directory_open(const store_url *url, const char *path, bool make, int *fd,
                                   weir_error *err)
 {
-    const int flags = FILE_DIRECTORY | judging(url);
+    const int flags = FILE_DIRECTORY | path_judging(url);
     bool made = false;
     *fd = weir__file_open(AT_FDCWD, path, O_RDONLY | O_DIRECTORY, 0);
     for (int i = 0; i < OPENS_MAX && *fd < 0 && errno == ENOENT && make; i++) {
         made = mkdir(path, 0775) == 0;
         if (!made && errno != EEXIST) {
-            return failed("make", path, err);
+            return file_failed("make", path, err);
         }
         *fd = weir__file_open(AT_FDCWD, path, O_RDONLY | O_DIRECTORY, 0);
     }
@@ -217,7 +217,7 @@ static weir_status open_made(const store_url *url, const char *directory, const 
         (void)close(at);
     }
     errno = code;
-    const int flags = FILE_ONE_NAME | judging(url);
+    const int flags = FILE_ONE_NAME | path_judging(url);
     const weir_status status =
         *fd < 0 ? not_opened(path, flags, err) : weir__file_judge(*fd, path, flags, err);
     if (status != WEIR_OK && *fd >= 0) {
@@ -284,7 +284,8 @@ static weir_status try_lock(const store_url *url, const file_lock *l, int *fd, w
         *fd = -1;
         if (!locked) {
             errno = code;
-            return code == EAGAIN || code == EACCES ? WEIR_EHELD : failed("lock", l->path, err);
+            return code == EAGAIN || code == EACCES ? WEIR_EHELD
+                                                    : file_failed("lock", l->path, err);
         }
     }
     return weir__fail(err, WEIR_EBUSY, "\"%s\" is replaced again and again", l->path);
@@ -325,7 +326,7 @@ static weir_status directory_read(const store_url *url, const char *path, DIR **
     weir_status status = directory_open(url, path, false, &fd, err);
     *out = fd < 0 ? NULL : fdopendir(fd);
     if (fd >= 0 && *out == NULL) {
-        status = failed("read", path, err);
+        status = file_failed("read", path, err);
         (void)close(fd);
     }
     return status;
@@ -425,9 +426,9 @@ static int poll_fd(const named_lock *base)
     return -1;
 }
 
-static weir_status watch(named_lock *base, int64_t now_us, weir_error *err)
+static weir_status holder_watch(named_lock *base, int64_t now_us, weir_error *err)
 {
-    file_lock *l = of(base);
+    file_lock *l = lock_file_of(base);
     if (!is_at(l->fd, l->path)) {
         return weir__lock_fail_lost("the locked file was removed or replaced", err);
     }
@@ -455,9 +456,9 @@ static void lock_free(file_lock *l)
     weir__free(l);
 }
 
-static void release(named_lock *base)
+static void file_release(named_lock *base)
 {
-    file_lock *l = of(base);
+    file_lock *l = lock_file_of(base);
     if (l->store != NULL && !base->left) {
         (void)l->store->ops->lock_release(l->store, weir__str(l->name), base->fence, base->token,
                                           NULL);
@@ -466,7 +467,7 @@ static void release(named_lock *base)
 }
 
 static const lock_ops file_ops = {
-    .hold_fd = hold_fd, .poll_fd = poll_fd, .watch = watch, .release = release
+    .hold_fd = hold_fd, .poll_fd = poll_fd, .watch = holder_watch, .release = file_release
 };
 
 static weir_status take_fence(const store_url *url, file_lock *l, const lock_request *q,
@@ -504,7 +505,7 @@ weir_status weir__lock_file(named_lock **out, store_url *url, const lock_request
         status = l->path == NULL || l->name == NULL ? no_memory(err) : wait_lock(url, l, q, err);
     }
     if (status == WEIR_OK && !tag_write(l->fd, q, weir__clock_wall(weir__clock_machine()))) {
-        status = failed("write", l->path, err);
+        status = file_failed("write", l->path, err);
     }
     if (status == WEIR_OK) {
         status = take_fence(url, l, q, err);

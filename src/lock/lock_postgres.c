@@ -56,7 +56,7 @@ typedef struct postgres_lock {
     int64_t asked_us;
 } postgres_lock;
 
-static postgres_lock *of(named_lock *base)
+static postgres_lock *lock_postgres_of(named_lock *base)
 {
     return (postgres_lock *)(void *)base;
 }
@@ -144,8 +144,8 @@ static int64_t number_of(const PGresult *result, int row, int column)
 }
 
 /* What reads only is known not to have happened. */
-static weir_status ask(pg_conn *conn, const char *sql, const sql_words *w, PGresult **result,
-                       weir_error *err)
+static weir_status server_ask(pg_conn *conn, const char *sql, const sql_words *w, PGresult **result,
+                              weir_error *err)
 {
     weir_buffer text = { 0 };
     weir_status status =
@@ -227,7 +227,7 @@ static weir_status say_holder(postgres_lock *l, weir_error *err)
     PGresult *result = NULL;
     weir_arena arena = { 0 };
     lock_tag tag = { 0 };
-    weir_status status = ask(&l->conn, sql_lock_sessions, &words, &result, err);
+    weir_status status = server_ask(&l->conn, sql_lock_sessions, &words, &result, err);
     if (status == WEIR_OK && pq.PQntuples(result) > 0 && text_is(result, 0, S_GRANTED, "t")) {
         status = session_read(result, 0, &arena, &tag)
                      ? weir__lock_fail_held(l->name, tag.by, tag.since_us, err)
@@ -246,7 +246,7 @@ static int session_hold_fd(const named_lock *base)
     return l->conn.raw == NULL ? -1 : pq.PQsocket(l->conn.raw);
 }
 
-static weir_status lost(postgres_lock *l, const char *why, weir_error *err)
+static weir_status connection_lost(postgres_lock *l, const char *why, weir_error *err)
 {
     l->lost = true;
     return weir__lock_fail_lost(why, err);
@@ -257,7 +257,7 @@ static weir_status answer_take(postgres_lock *l, weir_error *err)
 {
     bool held = false, refused = false;
     if (pq.PQflush(l->conn.raw) < 0 || pq.PQconsumeInput(l->conn.raw) != 1) {
-        return lost(l, "the connection to PostgreSQL broke", err);
+        return connection_lost(l, "the connection to PostgreSQL broke", err);
     }
     while (pq.PQisBusy(l->conn.raw) == 0) {
         PGresult *result = pq.PQgetResult(l->conn.raw);
@@ -270,13 +270,13 @@ static weir_status answer_take(postgres_lock *l, weir_error *err)
         pq.PQclear(result);
     }
     if (pq.PQstatus(l->conn.raw) != CONNECTION_OK || l->conn.ended) {
-        return lost(l, "PostgreSQL ended the session that had the lock", err);
+        return connection_lost(l, "PostgreSQL ended the session that had the lock", err);
     }
     if (l->asking) {
         return WEIR_OK;
     }
     if (!held && !refused) {
-        return lost(l, "the session that had the lock is another one now", err);
+        return connection_lost(l, "the session that had the lock is another one now", err);
     }
     /* Refused: cancelled by somebody, say. That proves nothing, either way. */
     if (held && l->asked_us > l->base.known_us) {
@@ -288,7 +288,7 @@ static weir_status answer_take(postgres_lock *l, weir_error *err)
 
 static weir_status session_watch(named_lock *base, int64_t now_us, weir_error *err)
 {
-    postgres_lock *l = of(base);
+    postgres_lock *l = lock_postgres_of(base);
     weir_status status = WEIR_OK;
     if (l->lost) {
         return weir__lock_fail_lost("the lock was lost before", err);
@@ -296,17 +296,17 @@ static weir_status session_watch(named_lock *base, int64_t now_us, weir_error *e
     if (l->asking) {
         status = answer_take(l, err);
     } else if (!weir__pg_still_there(&l->conn)) {
-        status = lost(l, "PostgreSQL ended the session that had the lock", err);
+        status = connection_lost(l, "PostgreSQL ended the session that had the lock", err);
     }
     if (status == WEIR_OK && !l->asking && now_us >= base->due_us) {
         l->asking = pq.PQsendQuery(l->conn.raw, l->check_sql) == 1;
         l->asked_us = now_us;
         if (!l->asking || pq.PQflush(l->conn.raw) < 0) {
-            status = lost(l, "the connection to PostgreSQL broke", err);
+            status = connection_lost(l, "the connection to PostgreSQL broke", err);
         }
     }
     if (status == WEIR_OK && now_us - base->known_us >= base->check_us) {
-        status = lost(l, "PostgreSQL has not answered for too long", err);
+        status = connection_lost(l, "PostgreSQL has not answered for too long", err);
     }
     if (status == WEIR_OK && l->asking) {
         base->due_us = base->known_us + base->check_us; /* or when the answer comes */
@@ -338,7 +338,7 @@ static void answer_await(postgres_lock *l)
 
 static void session_release(named_lock *base)
 {
-    postgres_lock *l = of(base);
+    postgres_lock *l = lock_postgres_of(base);
     PGresult *result = NULL;
     answer_await(l);
     /* The note goes first: while the lock is ours nobody else has written one. */
@@ -381,7 +381,7 @@ static bool acquire_sql(const postgres_lock *l, const lock_request *q, weir_buff
 }
 
 /* What a connection found out about itself, beside the lock. */
-static weir_status judge(postgres_lock *l, const PGresult *result, weir_error *err)
+static weir_status answer_judge(postgres_lock *l, const PGresult *result, weir_error *err)
 {
     l->conn.server.pooled = !text_is(result, 0, 3, "t");
     l->conn.server.standby = text_is(result, 0, 4, "t");
@@ -409,7 +409,7 @@ static weir_status session_try(postgres_lock *l, const lock_request *q, bool *in
                              : no_memory(err);
     weir__buffer_free(&sql);
     if (status == WEIR_OK) {
-        status = judge(l, result, err);
+        status = answer_judge(l, result, err);
         *initialised = text_is(result, 0, 1, "t");
         *since_us = number_of(result, 0, 2);
     } else if (status == WEIR_EUNKNOWN) {
@@ -534,7 +534,7 @@ static int64_t lease_us(const postgres_lock *l)
 
 static weir_status lease_watch(named_lock *base, int64_t now_us, weir_error *err)
 {
-    postgres_lock *l = of(base);
+    postgres_lock *l = lock_postgres_of(base);
     weir_status status = WEIR_OK;
     if (now_us >= base->due_us) {
         status = l->store->ops->lock_extend(l->store, l->name, base->fence, base->token,
@@ -555,7 +555,7 @@ static weir_status lease_watch(named_lock *base, int64_t now_us, weir_error *err
 
 static void lease_release(named_lock *base)
 {
-    postgres_lock *l = of(base);
+    postgres_lock *l = lock_postgres_of(base);
     (void)l->store->ops->lock_release(l->store, l->name, base->fence, base->token, NULL);
     lock_free(l);
 }
@@ -569,7 +569,7 @@ static weir_status no_session(postgres_lock *l, bool *none, weir_error *err)
 {
     const sql_words words = { .key = l->key, .schema = "''", .all = "false" };
     PGresult *result = NULL;
-    const weir_status status = ask(&l->conn, sql_lock_free, &words, &result, err);
+    const weir_status status = server_ask(&l->conn, sql_lock_free, &words, &result, err);
     *none = status == WEIR_OK && text_is(result, 0, 0, "t");
     pq.PQclear(result);
     return status;
@@ -673,7 +673,7 @@ static weir_status lease_acquire(postgres_lock *l, const lock_request *q, weir_e
 
 /* ---- acquiring ----------------------------------------------------------------------------- */
 
-static weir_status copy(weir_arena *arena, weir_str text, weir_str *out, weir_error *err)
+static weir_status text_copy(weir_arena *arena, weir_str text, weir_str *out, weir_error *err)
 {
     out->ptr = weir__arena_copy(arena, text.ptr, text.len);
     out->len = text.len;
@@ -693,9 +693,9 @@ weir_status weir__lock_postgres(named_lock **out, store_url *url, const lock_req
     l->url = *url;
     *url = (store_url){ 0 }; /* moved */
     l->key = weir__lock_key(l->url.options.schema, q->name);
-    weir_status status = copy(&l->url.memory, q->name, &l->name, err);
+    weir_status status = text_copy(&l->url.memory, q->name, &l->name, err);
     if (status == WEIR_OK) {
-        status = copy(&l->url.memory, q->holder, &l->holder, err);
+        status = text_copy(&l->url.memory, q->holder, &l->holder, err);
     }
     if (status == WEIR_OK) {
         l->schema = weir__pg_url_schema_quoted(&l->url.options, &l->url.memory);
@@ -778,7 +778,7 @@ weir_status weir__lock_postgres_list(const store_url *url, lock_list *list, weir
     if (status != WEIR_OK) {
         return status; /* there may be no libpq to clear anything with */
     }
-    status = ask(&conn, sql_lock_sessions, &words, &result, err);
+    status = server_ask(&conn, sql_lock_sessions, &words, &result, err);
     if (status == WEIR_OK) {
         status = weir__lock_store(url, WEIR_OPEN_READONLY, &store, err);
     }

@@ -65,7 +65,7 @@ static weir_str value_of(weir_str text, const char *word)
     return (weir_str){ 0 };
 }
 
-static bool decode(weir_str in, weir_arena *arena, weir_str *out)
+static bool tag_decode(weir_str in, weir_arena *arena, weir_str *out)
 {
     size_t len = 0;
     char *copy = weir__arena_copy(arena, in.len == 0 ? "" : in.ptr, in.len);
@@ -86,8 +86,8 @@ bool weir__lock_tag_read(weir_str text, weir_arena *arena, lock_tag *tag)
 {
     lock_tag read = { 0 };
     (void)weir__str_to_i64(value_of(text, "since="), &read.since_us);
-    if (!decode(value_of(text, "by="), arena, &read.by) ||
-        !decode(value_of(text, "name="), arena, &read.name)) {
+    if (!tag_decode(value_of(text, "by="), arena, &read.by) ||
+        !tag_decode(value_of(text, "name="), arena, &read.name)) {
         return false;
     }
     *tag = read;

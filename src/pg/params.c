@@ -44,7 +44,7 @@ static void put_i64(pg_params *p, int64_t value)
 }
 
 /* A new parameter whose value begins at the end of the buffer; false: there is no room for it. */
-static bool begin(pg_params *p, Oid type)
+static bool param_begin(pg_params *p, Oid type)
 {
     WEIR_ASSERT(p->array_header == 0);
     if (p->count == PG_PARAMS_MAX) {
@@ -57,7 +57,7 @@ static bool begin(pg_params *p, Oid type)
     return true;
 }
 
-static void end(pg_params *p)
+static void param_end(pg_params *p)
 {
     const size_t len = p->bytes.len - p->offsets[p->count - 1];
     if (len > INT32_MAX) {
@@ -69,7 +69,7 @@ static void end(pg_params *p)
 
 void weir__pg_add_null(pg_params *p, Oid type)
 {
-    if (begin(p, type)) {
+    if (param_begin(p, type)) {
         p->offsets[p->count - 1] = SIZE_MAX;
         p->lengths[p->count - 1] = 0;
     }
@@ -77,34 +77,34 @@ void weir__pg_add_null(pg_params *p, Oid type)
 
 void weir__pg_add_i64(pg_params *p, int64_t value)
 {
-    if (begin(p, PG_OID_INT8)) {
+    if (param_begin(p, PG_OID_INT8)) {
         put_i64(p, value);
-        end(p);
+        param_end(p);
     }
 }
 
 void weir__pg_add_i32(pg_params *p, int32_t value)
 {
-    if (begin(p, PG_OID_INT4)) {
+    if (param_begin(p, PG_OID_INT4)) {
         put_i32(p, value);
-        end(p);
+        param_end(p);
     }
 }
 
 void weir__pg_add_bool(pg_params *p, bool value)
 {
     const char byte = value ? 1 : 0;
-    if (begin(p, PG_OID_BOOL)) {
+    if (param_begin(p, PG_OID_BOOL)) {
         bytes_put(p, &byte, 1);
-        end(p);
+        param_end(p);
     }
 }
 
 static void add_typed_text(pg_params *p, Oid type, weir_str value)
 {
-    if (begin(p, type)) {
+    if (param_begin(p, type)) {
         bytes_put(p, value.ptr, value.len);
-        end(p);
+        param_end(p);
     }
 }
 
@@ -120,9 +120,9 @@ void weir__pg_add_json(pg_params *p, weir_str value)
 
 void weir__pg_add_bytes(pg_params *p, const void *ptr, size_t len)
 {
-    if (begin(p, PG_OID_BYTEA)) {
+    if (param_begin(p, PG_OID_BYTEA)) {
         bytes_put(p, ptr, len);
-        end(p);
+        param_end(p);
     }
 }
 
@@ -153,7 +153,7 @@ enum { ARRAY_HEADER_BYTES = 20, ARRAY_FLAG_AT = 4, ARRAY_LENGTH_AT = 12 };
 
 void weir__pg_array_begin(pg_params *p, Oid array_type)
 {
-    if (!begin(p, array_type)) {
+    if (!param_begin(p, array_type)) {
         return;
     }
     p->array_header = p->bytes.len + 1;
@@ -227,7 +227,7 @@ void weir__pg_array_end(pg_params *p)
         memset(p->bytes.ptr + header, 0, 4);
         p->bytes.len = header + ARRAY_LENGTH_AT;
     }
-    end(p);
+    param_end(p);
 }
 
 void weir__pg_add_i64_array(pg_params *p, const int64_t *values, size_t count)

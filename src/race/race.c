@@ -108,7 +108,7 @@ static race_line *line_copy(const race_line *from)
     return line;
 }
 
-static void tell(const race *r)
+static void race_tell(const race *r)
 {
     const uint64_t one = 1;
     const ssize_t n = write(r->fd, &one, sizeof one);
@@ -137,7 +137,7 @@ void weir__race_say(race *r, const race_line *line)
         r->last = &copy->next;
     }
     weir__unlock(&r->mu);
-    tell(r);
+    race_tell(r);
 }
 
 int weir__race_fd(const race *r)
@@ -384,7 +384,7 @@ static weir_status drop_table(race *r, race_seat *seat, weir_error *err)
                              : weir__wrap(err, status, "table %s is left behind", r->table);
 }
 
-static void *direct(void *ctx)
+static void *worker_direct(void *ctx)
 {
     race *r = ctx;
     weir_error err = { 0 };
@@ -416,7 +416,7 @@ static void *direct(void *ctx)
     }
     r->over = true;
     weir__unlock(&r->mu);
-    tell(r);
+    race_tell(r);
     return NULL;
 }
 
@@ -443,7 +443,7 @@ weir_status weir__race_check(const race_options *o, weir_error *err)
 }
 
 /* Everything but the threads and the lock. */
-static weir_status prepare(race *r, weir_error *err)
+static weir_status race_prepare(race *r, weir_error *err)
 {
     struct stat file;
     char why[RACE_WHY_BYTES];
@@ -498,7 +498,7 @@ weir_status weir__race_start(race **out, const race_options *options, weir_error
     r->options = *options;
     r->fd = -1;
     r->last = &r->first;
-    status = prepare(r, err);
+    status = race_prepare(r, err);
     if (status != WEIR_OK) {
         goto out;
     }
@@ -510,7 +510,7 @@ weir_status weir__race_start(race **out, const race_options *options, weir_error
         status = weir__fail(err, WEIR_ENOMEM, "could not allocate a lock");
         goto out_mutex;
     }
-    if (pthread_create(&r->director, NULL, direct, r) != 0) {
+    if (pthread_create(&r->director, NULL, worker_direct, r) != 0) {
         status = weir__fail(err, WEIR_EIO, "could not start a thread");
         weir__cond_destroy(&r->changed);
         goto out_mutex;

@@ -88,7 +88,7 @@ void weir__race_table_name(char out[RACE_TABLE_BYTES])
 }
 
 /* The statement with the table's name in it. */
-static bool named(weir_buffer *out, const char *sql, const char *table)
+static bool table_named(weir_buffer *out, const char *sql, const char *table)
 {
     bool ok = true;
     for (const char *at; (at = strstr(sql, PLACEHOLDER)) != NULL && ok;) {
@@ -105,7 +105,7 @@ weir_status weir__race_sql(race_seat *seat, race_sql which, const char *table,
     weir_buffer sql = { 0 };
     weir_status status;
     WEIR_ASSERT(is_race_table(weir__str(table)));
-    if (!named(&sql, sql_texts[weir__table_dialect(seat->db)][which], table)) {
+    if (!table_named(&sql, sql_texts[weir__table_dialect(seat->db)][which], table)) {
         status = weir__fail(err, WEIR_ENOMEM, "could not allocate a statement");
     } else {
         /* Whoever looks at the table from outside keeps it from being dropped, but not for ever. */

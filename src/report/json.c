@@ -5,53 +5,53 @@
 #include "base/json.h"
 #include "base/utf8.h"
 
-static void add(report_json *j, const char *ptr, size_t len)
+static void json_add(report_json *j, const char *ptr, size_t len)
 {
     j->failed = j->failed || !weir__buffer_add(j->buffer, ptr, len);
 }
 
-static void begin(report_json *j, const char *name)
+static void member_begin(report_json *j, const char *name)
 {
     if (j->comma) {
-        add(j, ",", 1);
+        json_add(j, ",", 1);
     }
     if (name != NULL) {
-        add(j, "\"", 1);
-        add(j, name, strlen(name));
-        add(j, "\":", 2);
+        json_add(j, "\"", 1);
+        json_add(j, name, strlen(name));
+        json_add(j, "\":", 2);
     }
     j->comma = true;
 }
 
 void weir__report_json_open(report_json *j, const char *name, char bracket)
 {
-    begin(j, name);
-    add(j, &bracket, 1);
+    member_begin(j, name);
+    json_add(j, &bracket, 1);
     j->comma = false;
 }
 
 void weir__report_json_close(report_json *j, char bracket)
 {
-    add(j, &bracket, 1);
+    json_add(j, &bracket, 1);
     j->comma = true;
 }
 
 void weir__report_json_str(report_json *j, const char *name, weir_str text)
 {
-    begin(j, name);
+    member_begin(j, name);
     j->failed = j->failed || !weir__json_write_string(j->buffer, text);
 }
 
 void weir__report_json_i64(report_json *j, const char *name, int64_t number)
 {
-    begin(j, name);
+    member_begin(j, name);
     j->failed = j->failed || !weir__buffer_add_i64(j->buffer, number);
 }
 
 void weir__report_json_bool(report_json *j, const char *name, bool value)
 {
-    begin(j, name);
-    add(j, value ? "true" : "false", value ? 4 : 5);
+    member_begin(j, name);
+    json_add(j, value ? "true" : "false", value ? 4 : 5);
 }
 
 void weir__report_json_time(report_json *j, const char *name, int64_t time_us)
@@ -59,16 +59,16 @@ void weir__report_json_time(report_json *j, const char *name, int64_t time_us)
     char text[WEIR_TIME_TEXT_BYTES];
 
     weir__time_to_text(time_us, text);
-    begin(j, name);
-    add(j, "\"", 1);
-    add(j, text, strlen(text));
-    add(j, "\"", 1);
+    member_begin(j, name);
+    json_add(j, "\"", 1);
+    json_add(j, text, strlen(text));
+    json_add(j, "\"", 1);
 }
 
 void weir__report_json_null(report_json *j, const char *name)
 {
-    begin(j, name);
-    add(j, "null", 4);
+    member_begin(j, name);
+    json_add(j, "null", 4);
 }
 
 /* JSON from a store: one value on one line, with invisible characters escaped. */
@@ -111,7 +111,7 @@ void weir__report_json_field(report_json *j, const report_field *field)
         }
         break;
     case REPORT_RAW:
-        begin(j, field->name);
+        member_begin(j, field->name);
         add_value(j, field->text);
         break;
     case REPORT_NULL:

@@ -98,7 +98,7 @@ static void set_head(report_table *t, const report_field *fields, size_t count)
     }
 }
 
-static void measure(report_table *t, size_t column, report_type type, size_t width)
+static void columns_measure(report_table *t, size_t column, report_type type, size_t width)
 {
     report_column *c = &t->columns[column];
     const size_t text_least = c->rank == 0                     ? TABLE_NAME_LEAST
@@ -130,8 +130,8 @@ bool weir__report_table_row(report_table *t, const report_field *fields, size_t 
         if (!weir__buffer_add(&t->lengths, &len, sizeof len)) {
             return false;
         }
-        measure(t, column++, fields[i].type,
-                len == 0 ? 0 : weir__report_width(t->text.ptr + at, len));
+        columns_measure(t, column++, fields[i].type,
+                        len == 0 ? 0 : weir__report_width(t->text.ptr + at, len));
     }
     t->rows_count++;
     return true;

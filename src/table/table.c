@@ -383,7 +383,7 @@ weir_status weir__table_described(table_session *s, weir_str name, const table_i
 /* ---- what adapters say alike --------------------------------------------------------------- */
 
 /* In small letters, as far as it is compared. */
-static weir_str folded(weir_str name, char out[WEIR_STR_EDITS_BYTES_MAX])
+static weir_str name_folded(weir_str name, char out[WEIR_STR_EDITS_BYTES_MAX])
 {
     const size_t len = name.len < WEIR_STR_EDITS_BYTES_MAX ? name.len : WEIR_STR_EDITS_BYTES_MAX;
     for (size_t i = 0; i < len; i++) {
@@ -405,8 +405,8 @@ static bool is_near(weir_str name, weir_str other)
 {
     char a[WEIR_STR_EDITS_BYTES_MAX];
     char b[WEIR_STR_EDITS_BYTES_MAX];
-    const weir_str x = folded(name, a);
-    const weir_str y = folded(other, b);
+    const weir_str x = name_folded(name, a);
+    const weir_str y = name_folded(other, b);
     const size_t shorter = x.len < y.len ? x.len : y.len;
     /* Two slips in a word of three or four letters is another word. */
     return 2 * weir__str_edits(x, y) < (shorter < 5 ? shorter : 5) ||

@@ -84,7 +84,7 @@ static PGconn *raw_of(postgres_session *s)
     return s->base.adopted ? s->given : s->conn.raw;
 }
 
-static void *native(table_session *base)
+static void *postgres_native(table_session *base)
 {
     return raw_of(session_of(base));
 }
@@ -102,7 +102,7 @@ static bool in_transaction(table_session *base)
            pq.PQtransactionStatus(raw) != PQTRANS_UNKNOWN;
 }
 
-static weir_status gone(weir_error *err)
+static weir_status connection_gone(weir_error *err)
 {
     return weir__fail(err, WEIR_EUNAVAILABLE,
                       "the connection of this session was lost; open another session");
@@ -225,8 +225,8 @@ static int64_t grace_of(const table_statement *statement)
 }
 
 /* keep: outside of transactions; it may be prepared. */
-static weir_status send(postgres_session *s, const table_statement *statement,
-                        const pg_plain *plain, bool keep, PGresult **out, weir_error *err)
+static weir_status command_send(postgres_session *s, const table_statement *statement,
+                                const pg_plain *plain, bool keep, PGresult **out, weir_error *err)
 {
     const int64_t answer_us = answer_time(s, statement->wait_us);
     if (s->base.adopted) {
@@ -245,7 +245,7 @@ static weir_status send(postgres_session *s, const table_statement *statement,
 }
 
 /* What cannot have been committed is known: it did not happen. */
-static weir_status undone(weir_status status, weir_error *err)
+static weir_status transaction_undone(weir_status status, weir_error *err)
 {
     return status == WEIR_EUNKNOWN
                ? weir__wrap(err, WEIR_EUNAVAILABLE, "the transaction was undone")
@@ -253,7 +253,7 @@ static weir_status undone(weir_status status, weir_error *err)
 }
 
 /* Statements without parameters or results. */
-static weir_status script(postgres_session *s, const char *sql, weir_error *err)
+static weir_status postgres_script(postgres_session *s, const char *sql, weir_error *err)
 {
     if (!s->base.adopted) {
         return weir__pg_run_script(&s->conn, sql, s->answer_us, err);
@@ -286,7 +286,7 @@ static weir_status transaction_begin(postgres_session *s, int64_t wait_us, weir_
     (void)snprintf(sql, sizeof sql, "BEGIN%s%s%s", s->conn.settings[0] == '\0' ? "" : "; ",
                    s->conn.settings, timeout);
     s->lock_timeout_set = wait_us > 0;
-    const weir_status status = script(s, sql, err);
+    const weir_status status = postgres_script(s, sql, err);
     return status == WEIR_EUNKNOWN
                ? weir__wrap(err, WEIR_EUNAVAILABLE, "could not begin a transaction")
                : status;
@@ -295,7 +295,8 @@ static weir_status transaction_begin(postgres_session *s, int64_t wait_us, weir_
 static void transaction_end(postgres_session *s)
 {
     s->lock_timeout_set = false;
-    if (in_transaction(&s->base) && script(s, "ROLLBACK", NULL) != WEIR_OK && !s->base.adopted) {
+    if (in_transaction(&s->base) && postgres_script(s, "ROLLBACK", NULL) != WEIR_OK &&
+        !s->base.adopted) {
         weir__pg_disconnect(&s->conn); /* the end of a session undoes what is open in it */
     }
 }
@@ -309,7 +310,7 @@ static weir_status transaction_commit(postgres_session *s, weir_error *err)
         return weir__fail(err, WEIR_EIO,
                           "a statement of the transaction had failed: it was rolled back");
     }
-    return script(s, "COMMIT", err);
+    return postgres_script(s, "COMMIT", err);
 }
 
 /* One statement in a transaction of its own. */
@@ -321,7 +322,7 @@ static weir_status send_wrapped(postgres_session *s, const table_statement *stat
         transaction_end(s);
         return status;
     }
-    status = undone(send(s, statement, plain, false, out, err), err);
+    status = transaction_undone(command_send(s, statement, plain, false, out, err), err);
     if (status == WEIR_OK) {
         status = transaction_commit(s, err);
     }
@@ -345,7 +346,7 @@ static weir_status lock_timeout(postgres_session *s, int64_t wait_us, weir_error
     (void)snprintf(sql, sizeof sql, "SET LOCAL lock_timeout = %" PRId64,
                    wait_us > 0 ? timeout_ms(wait_us) : 0);
     s->lock_timeout_set = wait_us > 0;
-    return undone(script(s, sql, err), err);
+    return transaction_undone(postgres_script(s, sql, err), err);
 }
 
 /* A lock that is granted in the moment in which lock_timeout ends is, to the server, a statement
@@ -380,13 +381,13 @@ static weir_status send_inside_given(postgres_session *s, const table_statement 
         s->lock_timeout_set = false;
     }
     if (status == WEIR_OK) {
-        status = send(s, statement, plain, false, out, err);
+        status = command_send(s, statement, plain, false, out, err);
     }
     /* After a failure the transaction can only be undone, and the setting with it. */
     if (status == WEIR_OK && back[0] != '\0') {
-        status = script(s, back, err);
+        status = postgres_script(s, back, err);
     }
-    return undone(status, err);
+    return transaction_undone(status, err);
 }
 
 static weir_status send_inside(postgres_session *s, const table_statement *statement,
@@ -396,7 +397,9 @@ static weir_status send_inside(postgres_session *s, const table_statement *state
         return send_inside_given(s, statement, plain, out, err);
     }
     const weir_status status = lock_timeout(s, statement->wait_us, err);
-    return status != WEIR_OK ? status : undone(send(s, statement, plain, false, out, err), err);
+    return status != WEIR_OK
+               ? status
+               : transaction_undone(command_send(s, statement, plain, false, out, err), err);
 }
 
 /* ---- results --------------------------------------------------------------------------------- */
@@ -477,9 +480,9 @@ static weir_status ask_element(postgres_session *s, Oid type, Oid *element, weir
         .count = 1, .types = &unknown, .values = &value, .lengths = &zero, .formats = &zero
     };
     const table_statement asked = { .sql = sql_postgres_element };
-    const weir_status status = send(s, &asked, &plain, false, &result, err);
+    const weir_status status = command_send(s, &asked, &plain, false, &result, err);
     if (status != WEIR_OK) {
-        return undone(status, err); /* it only reads */
+        return transaction_undone(status, err); /* it only reads */
     }
     *element = pq.PQntuples(result) == 0 ? 0 : (Oid)strtoul(pq.PQgetvalue(result, 0, 0), NULL, 10);
     pq.PQclear(result);
@@ -582,8 +585,8 @@ static weir_status result_fill(postgres_session *s, PGresult *result, table_resu
 
 /* ---- the port -------------------------------------------------------------------------------- */
 
-static weir_status run(table_session *base, const table_statement *statement, table_result *result,
-                       weir_error *err)
+static weir_status postgres_run(table_session *base, const table_statement *statement,
+                                table_result *result, weir_error *err)
 {
     postgres_session *s = session_of(base);
     arguments a = { 0 };
@@ -591,7 +594,7 @@ static weir_status run(table_session *base, const table_statement *statement, ta
     weir_error local = { 0 };
     err = err == NULL ? &local : err;
     if (raw_of(s) == NULL) {
-        return gone(err);
+        return connection_gone(err);
     }
     const bool inside = in_transaction(base);
     const int64_t started_us = weir__clock_mono(weir__clock_machine());
@@ -601,7 +604,7 @@ static weir_status run(table_session *base, const table_statement *statement, ta
     } else if (status == WEIR_OK && (statement->wait_us > 0 || s->conn.settings[0] != '\0')) {
         status = send_wrapped(s, statement, &a.plain, &answer, err);
     } else if (status == WEIR_OK) {
-        status = send(s, statement, &a.plain, statement->again, &answer, err);
+        status = command_send(s, statement, &a.plain, statement->again, &answer, err);
     }
     status = too_late(s, statement, status, started_us, err);
     if (status == WEIR_OK && result != NULL) {
@@ -619,11 +622,11 @@ static weir_status run(table_session *base, const table_statement *statement, ta
     return status;
 }
 
-static weir_status begin(table_session *base, weir_error *err)
+static weir_status postgres_begin(table_session *base, weir_error *err)
 {
     postgres_session *s = session_of(base);
     if (s->conn.raw == NULL) {
-        return gone(err);
+        return connection_gone(err);
     }
     const weir_status status = transaction_begin(s, 0, err);
     if (status != WEIR_OK) {
@@ -632,11 +635,11 @@ static weir_status begin(table_session *base, weir_error *err)
     return status;
 }
 
-static weir_status commit(table_session *base, weir_error *err)
+static weir_status postgres_commit(table_session *base, weir_error *err)
 {
     postgres_session *s = session_of(base);
     if (s->conn.raw == NULL) {
-        return gone(err);
+        return connection_gone(err);
     }
     if (!in_transaction(base)) {
         return weir__fail(err, WEIR_EMISUSE, "no transaction is open: nothing was committed");
@@ -644,7 +647,7 @@ static weir_status commit(table_session *base, weir_error *err)
     return transaction_commit(s, err);
 }
 
-static void rollback(table_session *base)
+static void postgres_rollback(table_session *base)
 {
     transaction_end(session_of(base));
 }
@@ -677,8 +680,8 @@ static const char *kind_of(char relkind)
     }
 }
 
-static weir_status ask(postgres_session *s, const char *sql, weir_str name, table_result *r,
-                       weir_error *err)
+static weir_status postgres_ask(postgres_session *s, const char *sql, weir_str name,
+                                table_result *r, weir_error *err)
 {
     const table_value value = { .kind = TABLE_TEXT, .text = name };
     const table_statement statement = { .sql = sql,
@@ -695,7 +698,7 @@ static weir_status ask_again(postgres_session *s, const char *sql, weir_str name
     const bool alone = !s->base.adopted && s->conn.raw != NULL && !in_transaction(&s->base);
     const int64_t deadline_us =
         alone ? weir__clock_mono(weir__clock_machine()) + s->conn.database->busy_us : 0;
-    weir_status status = ask(s, sql, name, r, err);
+    weir_status status = postgres_ask(s, sql, name, r, err);
     for (int attempt = 0; alone && status == WEIR_EUNAVAILABLE && s->conn.raw == NULL; attempt++) {
         const int64_t pause_us = weir__pg_pause_us(attempt, deadline_us);
         if (pause_us == 0 || weir__stop_is_set(s->base.stop)) {
@@ -703,7 +706,7 @@ static weir_status ask_again(postgres_session *s, const char *sql, weir_str name
         }
         weir__clock_pause(pause_us);
         status = weir__pg_connect(s->conn.database, &s->conn, NULL, err);
-        status = status == WEIR_OK ? ask(s, sql, name, r, err) : status;
+        status = status == WEIR_OK ? postgres_ask(s, sql, name, r, err) : status;
     }
     return status;
 }
@@ -711,7 +714,7 @@ static weir_status ask_again(postgres_session *s, const char *sql, weir_str name
 static weir_status not_found(postgres_session *s, const table_name *name, table_result *r,
                              weir_error *err)
 {
-    const weir_status status = ask(s, sql_postgres_tables, (weir_str){ 0 }, r, err);
+    const weir_status status = postgres_ask(s, sql_postgres_tables, (weir_str){ 0 }, r, err);
     return status == WEIR_OK ? weir__table_not_found(name, r, err) : status;
 }
 
@@ -765,8 +768,8 @@ static weir_status describe_found(const table_result *r, weir_arena *arena, tabl
     return weir__table_finish(t, columns, schema, name, arena, err);
 }
 
-static weir_status describe(table_session *base, const table_name *name, weir_arena *arena,
-                            table_info *out, weir_error *err)
+static weir_status postgres_describe(table_session *base, const table_name *name, weir_arena *arena,
+                                     table_info *out, weir_error *err)
 {
     postgres_session *s = session_of(base);
     table_result r = { 0 };
@@ -899,12 +902,12 @@ const table_ops weir__table_postgres_ops = {
     .session_open = session_open,
     .session_close = session_close,
     .db_close = weir__table_db_free,
-    .native = native,
+    .native = postgres_native,
     .fd = session_fd,
     .in_transaction = in_transaction,
-    .begin = begin,
-    .commit = commit,
-    .rollback = rollback,
-    .run = run,
-    .describe = describe,
+    .begin = postgres_begin,
+    .commit = postgres_commit,
+    .rollback = postgres_rollback,
+    .run = postgres_run,
+    .describe = postgres_describe,
 };

@@ -103,7 +103,7 @@ static void session_leave(sqlite_session *s)
 }
 
 /* What failed, in the words of this port. */
-static weir_status failed(sqlite_session *s, weir_error *err, const char *what)
+static weir_status sqlite_failed(sqlite_session *s, weir_error *err, const char *what)
 {
     sqlite_conn *conn = conn_of(s);
     const int rc = sqlite3_extended_errcode(conn->db);
@@ -149,13 +149,14 @@ static weir_status number_parameters(weir_buffer *out, const char *sql, size_t v
                : weir__fail(err, WEIR_ENOMEM, "could not allocate a statement");
 }
 
-static weir_status prepare(sqlite_session *s, const char *sql, sqlite3_stmt **out, weir_error *err)
+static weir_status sqlite_prepare(sqlite_session *s, const char *sql, sqlite3_stmt **out,
+                                  weir_error *err)
 {
     sqlite_conn *conn = conn_of(s);
     const char *tail = NULL;
     sqlite3_stmt *more = NULL;
     if (sqlite3_prepare_v3(conn->db, sql, -1, SQLITE_PREPARE_PERSISTENT, out, &tail) != SQLITE_OK) {
-        return failed(s, err, "prepare a statement");
+        return sqlite_failed(s, err, "prepare a statement");
     }
     const int rc = sqlite3_prepare_v2(conn->db, tail, -1, &more, NULL);
     if (*out == NULL || rc != SQLITE_OK || more != NULL) {
@@ -180,7 +181,7 @@ static weir_status statement_of(sqlite_session *s, const char *sql, size_t value
     if (stmt == NULL) {
         status = number_parameters(&numbered, sql, values_count, err);
         if (status == WEIR_OK) {
-            status = prepare(s, numbered.ptr, &stmt, err);
+            status = sqlite_prepare(s, numbered.ptr, &stmt, err);
         }
         weir__buffer_free(&numbered);
         if (status == WEIR_OK && !weir__sqlite_text_keep(conn_of(s), sql, stmt)) {
@@ -209,8 +210,8 @@ static int bind_one(sqlite3_stmt *stmt, int index, const table_value *value)
     return SQLITE_MISUSE;
 }
 
-static weir_status bind(sqlite_session *s, sqlite3_stmt *stmt, const table_statement *statement,
-                        weir_error *err)
+static weir_status sqlite_bind(sqlite_session *s, sqlite3_stmt *stmt,
+                               const table_statement *statement, weir_error *err)
 {
     const size_t count = (size_t)sqlite3_bind_parameter_count(stmt);
     if (count > statement->values_count) {
@@ -219,7 +220,7 @@ static weir_status bind(sqlite_session *s, sqlite3_stmt *stmt, const table_state
     }
     for (size_t i = 0; i < count; i++) {
         if (bind_one(stmt, (int)i + 1, &statement->values[i]) != SQLITE_OK) {
-            return failed(s, err, "bind a value");
+            return sqlite_failed(s, err, "bind a value");
         }
     }
     return WEIR_OK;
@@ -378,7 +379,7 @@ static weir_status step_all(sqlite_session *s, sqlite3_stmt *stmt, table_result 
         return weir__fail(err, WEIR_ENOMEM, "could not allocate the rows of a result");
     }
     if (rc != SQLITE_DONE) {
-        return failed(s, err, "run a statement");
+        return sqlite_failed(s, err, "run a statement");
     }
     if (r != NULL) {
         r->cells = rows.cells;
@@ -389,8 +390,8 @@ static weir_status step_all(sqlite_session *s, sqlite3_stmt *stmt, table_result 
 
 /* ---- the port -------------------------------------------------------------------------------- */
 
-static weir_status run(table_session *base, const table_statement *statement, table_result *result,
-                       weir_error *err)
+static weir_status sqlite_run(table_session *base, const table_statement *statement,
+                              table_result *result, weir_error *err)
 {
     sqlite_session *s = session_of(base);
     sqlite3_stmt *stmt = NULL;
@@ -402,7 +403,7 @@ static weir_status run(table_session *base, const table_statement *statement, ta
     const int before = sqlite3_total_changes(db);
     status = statement_of(s, statement->sql, statement->values_count, &stmt, err);
     if (status == WEIR_OK) {
-        status = bind(s, stmt, statement, err);
+        status = sqlite_bind(s, stmt, statement, err);
     }
     if (status == WEIR_OK) {
         status = step_all(s, stmt, result, err);
@@ -426,7 +427,7 @@ static bool in_transaction(table_session *base)
     return conn->db != NULL && sqlite3_get_autocommit(conn->db) == 0;
 }
 
-static weir_status begin(table_session *base, weir_error *err)
+static weir_status sqlite_begin(table_session *base, weir_error *err)
 {
     sqlite_session *s = session_of(base);
     weir_status status = session_enter(s, s->db->base.url.options.busy_us, err);
@@ -434,13 +435,13 @@ static weir_status begin(table_session *base, weir_error *err)
         return status;
     }
     if (sqlite3_exec(conn_of(s)->db, "BEGIN IMMEDIATE", NULL, NULL, NULL) != SQLITE_OK) {
-        status = failed(s, err, "begin a transaction");
+        status = sqlite_failed(s, err, "begin a transaction");
     }
     session_leave(s);
     return status;
 }
 
-static void rollback(table_session *base)
+static void sqlite_rollback(table_session *base)
 {
     sqlite_session *s = session_of(base);
     if (in_transaction(base) && session_enter(s, 0, NULL) == WEIR_OK) {
@@ -449,7 +450,7 @@ static void rollback(table_session *base)
     }
 }
 
-static weir_status commit(table_session *base, weir_error *err)
+static weir_status sqlite_commit(table_session *base, weir_error *err)
 {
     sqlite_session *s = session_of(base);
     if (!in_transaction(base)) {
@@ -460,16 +461,16 @@ static weir_status commit(table_session *base, weir_error *err)
         return status;
     }
     if (sqlite3_exec(conn_of(s)->db, "COMMIT", NULL, NULL, NULL) != SQLITE_OK) {
-        status = failed(s, err, "commit");
+        status = sqlite_failed(s, err, "commit");
     }
     session_leave(s);
     if (status != WEIR_OK) {
-        rollback(base); /* readers may have kept the commit out: then it is open still */
+        sqlite_rollback(base); /* readers may have kept the commit out: then it is open still */
     }
     return status;
 }
 
-static void *native(table_session *base)
+static void *sqlite_native(table_session *base)
 {
     return conn_of(session_of(base))->db;
 }
@@ -483,8 +484,8 @@ static int64_t cell_number(const table_result *r, size_t row, size_t column)
     return number;
 }
 
-static weir_status ask(sqlite_session *s, const char *sql, weir_str first, weir_str second,
-                       table_result *r, weir_error *err)
+static weir_status sqlite_ask(sqlite_session *s, const char *sql, weir_str first, weir_str second,
+                              table_result *r, weir_error *err)
 {
     const table_value values[] = {
         { .kind = TABLE_TEXT, .text = first },
@@ -502,7 +503,8 @@ static weir_status ask(sqlite_session *s, const char *sql, weir_str first, weir_
 static weir_status not_found(sqlite_session *s, const table_name *name, table_result *r,
                              weir_error *err)
 {
-    const weir_status status = ask(s, sql_sqlite_tables, (weir_str){ 0 }, (weir_str){ 0 }, r, err);
+    const weir_status status =
+        sqlite_ask(s, sql_sqlite_tables, (weir_str){ 0 }, (weir_str){ 0 }, r, err);
     return status == WEIR_OK ? weir__table_not_found(name, r, err) : status;
 }
 
@@ -537,7 +539,7 @@ static weir_status describe_found(sqlite_session *s, weir_str schema, weir_str n
                                   table_result *r, weir_arena *arena, table_info *t,
                                   weir_error *err)
 {
-    const weir_status status = ask(s, sql_sqlite_columns, name, schema, r, err);
+    const weir_status status = sqlite_ask(s, sql_sqlite_columns, name, schema, r, err);
     if (status != WEIR_OK) {
         return status;
     }
@@ -549,8 +551,8 @@ static weir_status describe_found(sqlite_session *s, weir_str schema, weir_str n
     return weir__table_finish(t, columns, schema, name, arena, err);
 }
 
-static weir_status describe(table_session *base, const table_name *name, weir_arena *arena,
-                            table_info *out, weir_error *err)
+static weir_status sqlite_describe(table_session *base, const table_name *name, weir_arena *arena,
+                                   table_info *out, weir_error *err)
 {
     sqlite_session *s = session_of(base);
     table_result r = { 0 };
@@ -558,7 +560,7 @@ static weir_status describe(table_session *base, const table_name *name, weir_ar
     weir_str schema;
     weir_str found;
     weir_buffer shown = { 0 };
-    weir_status status = ask(s, sql_sqlite_find, name->name, name->schema, &r, err);
+    weir_status status = sqlite_ask(s, sql_sqlite_find, name->name, name->schema, &r, err);
     if (status == WEIR_OK && r.rows_count == 0) {
         status = not_found(s, name, &r, err);
     }
@@ -593,12 +595,12 @@ out:
 }
 
 /* Tables in temp or in what was attached are not counted: nothing is on connections of ours. */
-static weir_status version(table_session *base, int64_t *out, weir_error *err)
+static weir_status sqlite_version(table_session *base, int64_t *out, weir_error *err)
 {
     sqlite_session *s = session_of(base);
     table_result r = { 0 };
     const weir_status status =
-        ask(s, sql_sqlite_version, (weir_str){ 0 }, (weir_str){ 0 }, &r, err);
+        sqlite_ask(s, sql_sqlite_version, (weir_str){ 0 }, (weir_str){ 0 }, &r, err);
     if (status == WEIR_OK) {
         *out = cell_number(&r, 0, 0);
     }
@@ -651,7 +653,7 @@ static void session_close(table_session *base)
         return; /* in a forked child it is the parent's */
     }
     if (!base->adopted) {
-        rollback(base);
+        sqlite_rollback(base);
     }
     weir__sqlite_statements_free(&s->given); /* ours on the caller's connection */
     if (s->db != NULL && s->db->in_memory) {
@@ -737,12 +739,12 @@ const table_ops weir__table_sqlite_ops = {
     .session_open = session_open,
     .session_close = session_close,
     .db_close = db_close,
-    .native = native,
+    .native = sqlite_native,
     .in_transaction = in_transaction,
-    .begin = begin,
-    .commit = commit,
-    .rollback = rollback,
-    .run = run,
-    .describe = describe,
-    .version = version,
+    .begin = sqlite_begin,
+    .commit = sqlite_commit,
+    .rollback = sqlite_rollback,
+    .run = sqlite_run,
+    .describe = sqlite_describe,
+    .version = sqlite_version,
 };

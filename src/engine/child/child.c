@@ -101,8 +101,8 @@ static bool stderr_add(weir_buffer *out, const process *p)
 }
 
 /* p: whose stderr is shown; may be NULL. */
-static weir_status explain(child_result *out, int32_t kind, const process *p, weir_str why,
-                           weir_error *err)
+static weir_status result_explain(child_result *out, int32_t kind, const process *p, weir_str why,
+                                  weir_error *err)
 {
     if (why.len > WHY_BYTES_MAX) {
         why.len = WHY_BYTES_MAX;
@@ -134,7 +134,7 @@ static weir_status explain_as(child_result *out, int32_t kind, const process *p,
     const int len = vsnprintf(why, sizeof why, format, arguments);
     va_end(arguments);
     WEIR_ASSERT(len > 0);
-    return explain(out, kind, p, weir__str(why), err);
+    return result_explain(out, kind, p, weir__str(why), err);
 }
 
 /* A reply that cannot be taken at its word is none. */
@@ -169,8 +169,9 @@ static weir_status reply_judge(child_result *out, const process *p, weir_str lin
     if (out->kind == CHILD_DONE || out->kind == CHILD_DEFER) {
         return WEIR_OK;
     }
-    return explain(out, out->kind, p,
-                   text.why.len > 0 ? text.why : weir__str("the handler gave no reason"), err);
+    return result_explain(out, out->kind, p,
+                          text.why.len > 0 ? text.why : weir__str("the handler gave no reason"),
+                          err);
 }
 
 /* ---- ends ----------------------------------------------------------------------------------- */

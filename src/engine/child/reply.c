@@ -20,7 +20,7 @@ static weir_status no_memory(weir_error *err)
     return weir__fail(err, WEIR_ENOMEM, "out of memory");
 }
 
-static int shown(size_t len, int most)
+static int text_shown(size_t len, int most)
 {
     return len < (size_t)most ? (int)len : most;
 }
@@ -48,7 +48,7 @@ static weir_status members_take(const char *const *names, int count, weir_str ob
         const int member = member_of(names, count, it.name);
         if (member == count) {
             return weir__fail(err, WEIR_EINVAL, "unknown member \"%.*s\"",
-                              shown(it.name.len, NAME_SHOWN_BYTES), it.name.ptr);
+                              text_shown(it.name.len, NAME_SHOWN_BYTES), it.name.ptr);
         }
         if (values[member].len > 0) {
             return weir__fail(err, WEIR_EINVAL, "\"%s\" is given twice", names[member]);
@@ -104,7 +104,7 @@ static weir_status expect_take(weir_str value, child_append *append, weir_error 
     }
     return weir__fail(err, WEIR_EINVAL,
                       "\"expect\" must be \"any\", \"none\", \"exists\" or a version, not %.*s",
-                      shown(value.len, VALUE_SHOWN_BYTES), value.ptr);
+                      text_shown(value.len, VALUE_SHOWN_BYTES), value.ptr);
 }
 
 static weir_status append_take(child_result *out, weir_str item, child_append *append,
@@ -182,7 +182,7 @@ static weir_status defer_take(child_result *out, weir_str value, weir_error *err
     out->kind = CHILD_DEFER;
     if (status == WEIR_OK && !weir__time_from_text(text, &out->defer_us)) {
         status = weir__fail(err, WEIR_EINVAL, "\"defer\" must be a time as in RFC 3339, not %.*s",
-                            shown(value.len, VALUE_SHOWN_BYTES), value.ptr);
+                            text_shown(value.len, VALUE_SHOWN_BYTES), value.ptr);
     }
     return status;
 }
