@@ -37,15 +37,25 @@ static bool woken(pg_test *t, weir_store *s, store_watch *watch, int32_t timeout
     return answer;
 }
 
-/* A plain connection that hears what the store's watches hear. */
-static PGconn *ear_of(pg_test *t, weir_store *s)
+/* A plain connection that hears what the store's watches hear; `known`: and is known to listen. */
+static PGconn *ear_with(pg_test *t, weir_store *s, bool known)
 {
+    const char *channel = pg_of(s)->wake->listener.channel;
     PGconn *ear = test_connect(t);
-    test_exec(ear, "LISTEN %s", pg_of(s)->wake->listener.channel);
+    test_exec(ear, "LISTEN %s", channel);
+    if (known) {
+        test_exec(ear, "SELECT pg_advisory_lock_shared(1465207123, hashtext('%s'))", channel);
+    }
     return ear;
 }
 
-/* How many notifications come until none has come for quiet_ms; empty ones. */
+static PGconn *ear_of(pg_test *t, weir_store *s)
+{
+    return ear_with(t, s, true);
+}
+
+/* How many notifications come until none has come for quiet_ms; empty ones. Those that begin to listen
+ * have one with a word in it. */
 static int heard(PGconn *ear, int quiet_ms)
 {
     int count = 0;
@@ -54,12 +64,21 @@ static int heard(PGconn *ear, int quiet_ms)
         PGnotify *n;
         assert_int_equal(PQconsumeInput(ear), 1);
         while ((n = PQnotifies(ear)) != NULL) {
-            assert_string_equal(n->extra, "");
+            count += n->extra[0] == '\0' ? 1 : 0;
             PQfreemem(n);
-            count++;
         }
     } while (poll(&fd, 1, quiet_ms) > 0);
     return count;
+}
+
+/* Sooner or later; without a limit that a slow machine could meet. */
+static void heard_soon(PGconn *ear)
+{
+    int count = 0;
+    while (count == 0) {
+        assert_true(poll(&(struct pollfd){ .fd = PQsocket(ear), .events = POLLIN }, 1, 30000) > 0);
+        count = heard(ear, 300);
+    }
 }
 
 static int64_t connections_of(pg_test *t, const char *application)
@@ -75,7 +94,7 @@ static int64_t listener_of(pg_test *t, const char *application)
     return test_number(
         t->conn,
         "SELECT pid FROM pg_stat_activity WHERE application_name = '%s' AND "
-        "(query LIKE 'UNLISTEN%%' OR query LIKE 'SELECT 1' OR query LIKE 'NOTIFY%%')",
+        "(query LIKE 'UNLISTEN%%' OR query LIKE 'SELECT 1' OR query LIKE 'SELECT %%pg_notify%%')",
         application);
 }
 
@@ -150,10 +169,77 @@ static void T17_many_commits_are_few_empty_notifications(void **state)
         assert_true(count <= took_us / 2000 + 2);
         /* The last one was told, too: nothing is kept back until the next. */
         s->ops->wake(s);
-        assert_true(poll(&(struct pollfd){ .fd = PQsocket(ear), .events = POLLIN }, 1, 120000) > 0);
-        assert_true(heard(ear, 300) >= 1);
+        heard_soon(ear);
         s->ops->watch_close(watch);
     }
+}
+
+/* An ear that nobody knows of shows what is sent all the same. */
+static void T17_nothing_is_notified_while_nobody_listens(void **state)
+{
+    pg_test *t = *state;
+    weir_store *s = test_store(t);
+    PGconn *ear = ear_with(t, s, false);
+    for (int listening = 0; listening < 2; listening++) {
+        store_watch *watch = listening != 0 ? watch_of(t, s) : NULL; /* one's own does not count */
+        for (int i = 0; i < 50; i++) {
+            s->ops->wake(s);
+            usleep(3000);
+        }
+        assert_int_equal(heard(ear, 300), 0);
+        s->ops->watch_close(watch);
+    }
+    test_store_close(t, s);
+    test_exec(ear, "SELECT 1");
+    assert_int_equal(heard(ear, 0), 0);
+}
+
+/* Whoever comes while a writer believes to be alone is told of what happens from then on. */
+static void P06_a_listener_that_came_unseen_is_told_when_the_writer_looks_again(void **state)
+{
+    pg_test *t = *state;
+    weir_store *s = test_store(t);
+    PGconn *unknown = ear_with(t, s, false);
+    s->ops->wake(s);
+    assert_int_equal(heard(unknown, 300), 0); /* it has looked, and believes to be alone */
+    PGconn *ear = ear_of(t, s);
+    s->ops->wake(s);
+    heard_soon(ear);
+}
+
+static void P06_a_listener_that_came_unseen_is_told_when_the_writer_closes(void **state)
+{
+    pg_test *t = *state;
+    weir_store *s = test_store(t);
+    pg_of(s)->wake->look_us = 3600 * SECOND; /* closing does not wait for that */
+    PGconn *unknown = ear_with(t, s, false);
+    s->ops->wake(s);
+    assert_int_equal(heard(unknown, 300), 0);
+    PGconn *ear = ear_of(t, s);
+    s->ops->wake(s);
+    test_store_close(t, s);
+    test_exec(ear, "SELECT 1");
+    assert_true(heard(ear, 100) >= 1);
+}
+
+/* Those that listen themselves hear of a new one, and need not look. */
+static void P06_a_new_listener_announces_itself_to_those_that_listen(void **state)
+{
+    pg_test *t = *state;
+    weir_store *a = test_store(t);
+    weir_store *b = test_store(t);
+    PGconn *unknown = ear_with(t, a, false);
+    pg_of(a)->wake->look_us = 3600 * SECOND;
+    store_watch *on_a = watch_of(t, a);
+    a->ops->wake(a);
+    assert_int_equal(heard(unknown, 300), 0); /* it has looked, and will not look again */
+    store_watch *on_b = watch_of(t, b);
+    (void)woken(t, a, on_a, 0);
+    assert_false(woken(t, a, on_a, 200)); /* that is no wake-up */
+    a->ops->wake(a);
+    assert_true(woken(t, b, on_b, 60000));
+    a->ops->watch_close(on_a);
+    b->ops->watch_close(on_b);
 }
 
 static void a_writer_that_nobody_watches_makes_one_connection(void **state)
@@ -344,6 +430,10 @@ int main(int argc, char **argv)
         PG_TEST(P06_a_wake_up_reaches_every_handle_once),
         PG_TEST(P06_wake_ups_between_two_waits_are_kept),
         PG_TEST(T17_many_commits_are_few_empty_notifications),
+        PG_TEST(T17_nothing_is_notified_while_nobody_listens),
+        PG_TEST(P06_a_listener_that_came_unseen_is_told_when_the_writer_looks_again),
+        PG_TEST(P06_a_listener_that_came_unseen_is_told_when_the_writer_closes),
+        PG_TEST(P06_a_new_listener_announces_itself_to_those_that_listen),
         PG_TEST(a_writer_that_nobody_watches_makes_one_connection),
         PG_TEST(closing_sends_what_is_unsent),
         PG_TEST(T18_a_listener_that_was_killed_comes_back_and_wakes_once),

@@ -12,7 +12,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-enum { STATEMENT_BYTES = 192 };
+enum { STATEMENT_BYTES = 512 };
 #define TEST_US INT64_C(2000000) /* a notification that has not come by then does not come */
 
 static void why_set(pg_listener *l, const char *text)
@@ -189,11 +189,15 @@ int weir__pg_listener_fd(const pg_listener *l)
 
 /* ---- statements --------------------------------------------------------------------------- */
 
-/* false: lost, which the caller tells. */
-static bool ask(pg_listener *l, const char *sql, int64_t now_us)
+/* false: lost, which the caller tells. channel: the statement's parameter; NULL: it has none. */
+static bool ask(pg_listener *l, const char *sql, const char *channel, int64_t now_us)
 {
     WEIR_ASSERT(!l->asking);
-    if (pq.PQsendQuery(l->raw, sql) != 1) {
+    const int sent =
+        channel == NULL
+            ? pq.PQsendQuery(l->raw, sql)
+            : pq.PQsendQueryParams(l->raw, sql, 1, NULL, &channel, NULL, NULL, 0);
+    if (sent != 1) {
         return false;
     }
     const int unsent = pq.PQflush(l->raw);
@@ -203,32 +207,37 @@ static bool ask(pg_listener *l, const char *sql, int64_t now_us)
     return unsent >= 0;
 }
 
-/* A statement that ends with the name of a channel. */
-static bool ask_of(pg_listener *l, const char *sql, const char *channel, int64_t now_us)
-{
-    char text[STATEMENT_BYTES];
-    const int len = snprintf(text, sizeof text, "%s%s", sql, channel);
-    WEIR_ASSERT(len > 0 && (size_t)len < sizeof text);
-    return ask(l, text, now_us);
-}
-
-bool weir__pg_listener_notify(pg_listener *l, int64_t now_us)
+bool weir__pg_listener_notify(pg_listener *l, bool look, int64_t now_us)
 {
     if (l->state != LISTENER_READY || l->asking) {
         return false;
     }
-    if (!ask_of(l, sql_listener_notify, l->channel, now_us)) {
+    if (!ask(l, look ? sql_listener_notify_others : sql_listener_notify, l->channel, now_us)) {
         l->due_us = now_us; /* the next step finds it lost */
         return false;
     }
     l->notifying = true;
+    l->looking = look;
     return true;
 }
 
-/* The same; what step tells of it. */
+/* Statements with the name of a channel in them; what step tells of it. */
 static uint32_t say(pg_listener *l, const char *sql, const char *channel, int64_t now_us)
 {
-    return ask_of(l, sql, channel, now_us) ? 0 : lost(l, "the connection broke");
+    static const char place[] = "weir_channel";
+    char text[STATEMENT_BYTES];
+    size_t used = 0;
+    while (*sql != '\0') {
+        const bool here = strncmp(sql, place, sizeof place - 1) == 0;
+        const char *piece = here ? channel : sql;
+        const size_t len = here ? strlen(channel) : 1;
+        WEIR_ASSERT(used + len < sizeof text);
+        memcpy(text + used, piece, len);
+        used += len;
+        sql += here ? sizeof place - 1 : 1;
+    }
+    text[used] = '\0';
+    return ask(l, text, NULL, now_us) ? 0 : lost(l, "the connection broke");
 }
 
 static uint32_t greet(pg_listener *l, int64_t now_us)
@@ -249,13 +258,19 @@ static uint32_t test(pg_listener *l, int64_t now_us)
         l->due_us = now_us + TEST_US;
         return LISTENER_TOLD_TEST;
     }
-    return say(l, sql_listener_notify, l->test_channel, now_us);
+    return ask(l, sql_listener_notify, l->test_channel, now_us) ? 0
+                                                                : lost(l, "the connection broke");
 }
 
 static uint32_t join(pg_listener *l, int64_t now_us)
 {
     l->state = LISTENER_JOINING;
     return say(l, sql_listener_join, l->channel, now_us);
+}
+
+bool weir__pg_listener_alone(const PGresult *result)
+{
+    return pq.PQresultStatus(result) == PGRES_TUPLES_OK && pq.PQntuples(result) == 0;
 }
 
 /* A result of the greeting that is not an error. */
@@ -270,7 +285,7 @@ static void greeted(pg_listener *l, const PGresult *result, bool *standby)
 /* The answer to what was asked is complete. */
 static uint32_t answered(pg_listener *l, int64_t now_us)
 {
-    bool failed = false, standby = false;
+    bool failed = false, standby = false, alone = false;
     PGresult *result;
     while (pq.PQisBusy(l->raw) == 0 && (result = pq.PQgetResult(l->raw)) != NULL) {
         if (pq.PQresultStatus(result) == PGRES_FATAL_ERROR) {
@@ -279,6 +294,8 @@ static uint32_t answered(pg_listener *l, int64_t now_us)
             failed = true;
         } else if (l->state == LISTENER_GREETING) {
             greeted(l, result, &standby);
+        } else if (l->notifying) {
+            alone = weir__pg_listener_alone(result);
         }
         pq.PQclear(result);
     }
@@ -302,7 +319,7 @@ static uint32_t answered(pg_listener *l, int64_t now_us)
     }
     if (l->notifying) {
         l->notifying = false;
-        return LISTENER_TOLD_SENT;
+        return !l->looking ? 0 : alone ? LISTENER_TOLD_ALONE : LISTENER_TOLD_OTHERS;
     }
     switch (l->state) {
     case LISTENER_GREETING:
@@ -331,7 +348,7 @@ static uint32_t hear(pg_listener *l)
         if (strcmp(n->relname, l->test_channel) == 0) {
             l->heard = true;
         } else if (strcmp(n->relname, l->channel) == 0 && n->be_pid != l->process) {
-            told |= LISTENER_TOLD_WAKE;
+            told |= n->extra[0] == '\0' ? LISTENER_TOLD_WAKE : LISTENER_TOLD_OTHERS;
         }
         pq.PQfreemem(n);
     }
@@ -376,7 +393,7 @@ static uint32_t overdue(pg_listener *l, int64_t now_us)
         return deaf(l, "a pooler in between does not pass notifications on; add direct=HOST:PORT "
                        "to the store URL");
     }
-    return ask(l, sql_listener_alive, now_us) ? 0 : lost(l, "the connection broke");
+    return ask(l, sql_listener_alive, NULL, now_us) ? 0 : lost(l, "the connection broke");
 }
 
 uint32_t weir__pg_listener_step(pg_listener *l, int64_t now_us)

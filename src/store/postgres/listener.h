@@ -12,7 +12,8 @@
  * TESTING waits for a notification on it. Behind a pooler that gives every transaction another
  * server connection it never comes: such a connection is deaf, and only then is it known. The
  * store's own channel is listened to when the test has passed: a pooler's connections, which others
- * will use, do not collect it.
+ * will use, do not collect it. With it goes the lock by which writers know that somebody listens, and
+ * a word to those that listen already.
  *
  * WHAT MUST STAY TRUE  A connection that is READY has answered within the last LISTENER_QUIET_US +
  * LISTENER_ANSWER_US: one that is dead without a word (a proxy that no longer forwards, a failed
@@ -44,10 +45,11 @@ enum {
     LISTENER_TOLD_WAKE = 1,    /* somebody else has notified */
     LISTENER_TOLD_READY = 2,   /* from now on notifications arrive */
     LISTENER_TOLD_TEST = 4,    /* send a notification to `test_channel`, by another connection */
-    LISTENER_TOLD_SENT = 8,    /* the server has taken our notification */
+    LISTENER_TOLD_OTHERS = 8,  /* others listen: one has come, or we have looked */
     LISTENER_TOLD_LOST = 16,   /* DOWN again; `why` */
     LISTENER_TOLD_DEAF = 32,   /* DOWN again: notifications do not arrive here; `why` */
     LISTENER_TOLD_SILENT = 64, /* with LOST: it was fine, and then no longer answered */
+    LISTENER_TOLD_ALONE = 128, /* we have looked, and nobody else listens: nothing was sent */
 };
 
 typedef struct pg_listener {
@@ -61,6 +63,7 @@ typedef struct pg_listener {
     int32_t process; /* of the server, as it names itself in notifications */
     bool asking;     /* a statement is on its way */
     bool notifying;  /* ... and it is our notification */
+    bool looking;    /* ... which is sent only if others listen */
     bool heard;      /* the test's notification has come */
     char channel[LISTENER_CHANNEL_BYTES];
     char test_channel[LISTENER_CHANNEL_BYTES];
@@ -74,7 +77,10 @@ uint32_t weir__pg_listener_begin(pg_listener *l, int64_t now_us);
 int weir__pg_listener_fd(const pg_listener *l); /* -1: none */
 /* fd was ready, or due_us has come. */
 uint32_t weir__pg_listener_step(pg_listener *l, int64_t now_us);
-/* READY and no statement on its way: sends our notification; SENT follows. false: not now. */
-bool weir__pg_listener_notify(pg_listener *l, int64_t now_us);
+/* READY and no statement on its way: sends our notification; with `look` only if others listen: OTHERS
+ * or ALONE follows. false: not now. */
+bool weir__pg_listener_notify(pg_listener *l, bool look, int64_t now_us);
+/* Whether the result of sql_listener_notify_others says that nobody else listens. */
+bool weir__pg_listener_alone(const PGresult *result);
 
 #endif

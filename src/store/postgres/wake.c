@@ -14,6 +14,11 @@
  *       a handle that wrote every third event waits three times NOTIFY_US, SHARE_MAX times at most.
  *       How many others wrote is seen from the positions. (16 processes that each notified for
  *       themselves sent as many notifications as appends.)
+ *       Nothing is sent while nobody else listens. Who listens holds a lock; we look for it with the
+ *       next notification, once in LOOK_US at most. While we believe to be alone, what is committed
+ *       stays `unsent` and is told when we look again: a listener that came meanwhile waits for
+ *       LOOK_US at most, and what was committed before it came it reads by itself. Those that listen
+ *       themselves hear of it at once. (One append: 9 to 12 % faster than with a notification.)
  *   (3) While the listener is not READY, for whatever reason, watches are woken about once a
  *       second: a store without notifications is slow, not stuck. When it becomes READY they are
  *       woken once, for what was missed.
@@ -33,6 +38,7 @@
 
 #include "base/error.h"
 #include "base/random.h"
+#include "base/str.h"
 #include "store/postgres/listener_sql.h"
 #include "store/postgres/safe_sql.h"
 
@@ -46,6 +52,7 @@
 
 #define NOTIFY_US    INT64_C(2000)
 #define SHARE_MAX    INT64_C(8)
+#define LOOK_US      INT64_C(1000000)
 #define RETRY_US     INT64_C(5000)     /* when no connection was idle */
 #define ANSWER_US    INT64_C(1000000)  /* of a connection of the pool */
 #define POLL_US      INT64_C(1000000)  /* +- a quarter */
@@ -107,19 +114,33 @@ const char *weir__pg_wake_mode(pg_store *s)
 
 /* ---- the thread --------------------------------------------------------------------------- */
 
-/* Over a connection that is idle. false: there is none, or it did not work. */
-static bool notify_by_pool(pg_wake *w, const char *channel)
+/* Over a connection that is idle: what a step of the listener would tell; 0: there is none, or it did
+ * not work. */
+static uint32_t notify_by_pool(pg_wake *w, bool look, const char *channel)
 {
-    char sql[LISTENER_CHANNEL_BYTES + sizeof sql_listener_notify];
-    weir_error err;
+    pg_params p = { 0 };
+    PGresult *result = NULL;
     pg_conn *conn = weir__pg_take_idle(w->store);
     if (conn == NULL) {
-        return false;
+        return 0;
     }
-    (void)snprintf(sql, sizeof sql, "%s %s", sql_listener_notify, channel);
-    const weir_status status = weir__pg_run_script(conn, sql, ANSWER_US, &err);
+    weir__pg_add_text(&p, weir__str(channel));
+    const pg_call call = { .sql = look ? sql_listener_notify_others : sql_listener_notify,
+                           .params = &p,
+                           .answer_us = ANSWER_US };
+    const weir_status status = weir__pg_run(conn, &call, &result, NULL);
     weir__pg_give(conn);
-    return status == WEIR_OK;
+    weir__pg_params_free(&p);
+    const bool alone = status == WEIR_OK && weir__pg_listener_alone(result);
+    pq.PQclear(result);
+    return status != WEIR_OK ? 0 : alone ? LISTENER_TOLD_ALONE : LISTENER_TOLD_OTHERS;
+}
+
+/* What is known of others that listen, and when to look again. */
+static void audience_set(pg_wake *w, bool alone, int64_t now_us)
+{
+    w->alone = alone;
+    w->next_look_us = now_us + w->look_us;
 }
 
 /* What a step of the listener has told; `notifying`: our notification was on its way before it. */
@@ -131,11 +152,16 @@ static void told(pg_wake *w, uint32_t bits, bool notifying, int64_t now_us)
     }
     if ((bits & LISTENER_TOLD_READY) != 0) {
         w->attempt = 0;
+        w->next_look_us = 0; /* who came before us has not told us */
         mode_set(w, MODE_NOTIFY, false);
+    }
+    /* Others last: who came after we had looked has told us after the answer. */
+    if ((bits & (LISTENER_TOLD_ALONE | LISTENER_TOLD_OTHERS)) != 0) {
+        audience_set(w, (bits & LISTENER_TOLD_OTHERS) == 0, now_us);
     }
     if ((bits & LISTENER_TOLD_TEST) != 0) {
         mode_set(w, MODE_POLL, true); /* until it is known better */
-        if (!notify_by_pool(w, w->listener.test_channel)) {
+        if (notify_by_pool(w, false, w->listener.test_channel) == 0) {
             weir__pg_listener_close(&w->listener); /* no connection was idle: nothing is known */
             bits |= LISTENER_TOLD_LOST;
         }
@@ -180,9 +206,16 @@ static int64_t notify_pause_us(pg_wake *w)
     return share * NOTIFY_US;
 }
 
+/* When to send what is unsent. */
+static int64_t notify_due_us(const pg_wake *w)
+{
+    return w->alone && w->next_look_us > w->next_notify_us ? w->next_look_us : w->next_notify_us;
+}
+
 static void send_if_due(pg_wake *w, int64_t now_us)
 {
-    if (now_us < w->next_notify_us || !atomic_load(&w->unsent)) {
+    const bool look = now_us >= w->next_look_us;
+    if (now_us < notify_due_us(w) || !atomic_load(&w->unsent)) {
         return;
     }
     if (w->listener.state == LISTENER_READY) {
@@ -190,18 +223,20 @@ static void send_if_due(pg_wake *w, int64_t now_us)
             return; /* its answer wakes us */
         }
         atomic_store(&w->unsent, false);
-        if (!weir__pg_listener_notify(&w->listener, now_us)) {
+        if (!weir__pg_listener_notify(&w->listener, look, now_us)) {
             atomic_store(&w->unsent, true);
         }
         w->next_notify_us = now_us + notify_pause_us(w);
         return;
     }
     atomic_store(&w->unsent, false);
-    const bool sent = notify_by_pool(w, w->listener.channel);
-    if (!sent) {
+    const uint32_t bits = notify_by_pool(w, look, w->listener.channel);
+    if (bits == 0) {
         atomic_store(&w->unsent, true);
+    } else if (look) {
+        told(w, bits, false, pg_mono_us());
     }
-    w->next_notify_us = pg_mono_us() + (sent ? notify_pause_us(w) : RETRY_US);
+    w->next_notify_us = pg_mono_us() + (bits != 0 ? notify_pause_us(w) : RETRY_US);
 }
 
 static int64_t sooner(int64_t a, int64_t b)
@@ -268,7 +303,7 @@ static int64_t next_due(pg_wake *w, bool listen)
         due_us = sooner(due_us, w->next_poll_us);
     }
     if (atomic_load(&w->unsent) && !w->listener.asking) {
-        due_us = sooner(due_us, w->next_notify_us);
+        due_us = sooner(due_us, notify_due_us(w));
     }
     if (hint_wanted(w)) {
         due_us = sooner(due_us, w->next_hint_us);
@@ -313,6 +348,7 @@ static void *wake_main(void *arg)
         const int64_t now_us = pg_mono_us();
         if (stopping && end_us == INT64_MAX) {
             end_us = now_us + CLOSE_US;
+            w->next_look_us = 0; /* somebody may have come since we looked */
         }
         if (listen && !stopping) {
             listen_if_due(w, now_us);
@@ -374,6 +410,7 @@ weir_status weir__pg_wake_open(pg_wake **out, pg_store *s, weir_error *err)
     w->store = s;
     w->watches.mu = &w->mu;
     w->mode = MODE_NONE;
+    w->look_us = LOOK_US;
     weir__pg_listener_init(&w->listener, s);
     *out = w;
     return WEIR_OK;
@@ -445,7 +482,7 @@ void weir__pg_wake_close(pg_wake *w)
         signal_thread(w);
         (void)pthread_join(w->thread, NULL);
     } else if (atomic_load(&w->unsent)) {
-        (void)notify_by_pool(w, w->listener.channel); /* there was no thread to be had */
+        (void)notify_by_pool(w, true, w->listener.channel); /* there was no thread to be had */
     }
     (void)close(w->fd);
     weir__cond_destroy(&w->settled);

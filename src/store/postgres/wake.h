@@ -32,6 +32,8 @@ struct pg_wake {
     int attempt;                         /* to reach the server, in a row */
     int64_t next_begin_us;               /* when to connect the listener */
     int64_t next_notify_us;              /* not before */
+    bool alone;                          /* nobody else listened when we looked last */
+    int64_t next_look_us, look_us;       /* when to look again; how long that is, always */
     int64_t told_written, told_position; /* as they were when we notified last */
     int64_t next_poll_us;                /* while notifications do not arrive */
     int64_t hint_to;                     /* weir.safe is to get there; 0: it is */
