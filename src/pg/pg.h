@@ -55,8 +55,7 @@ typedef struct pg_prepared {
     const char *sql; /* a constant, known by its address; or `text` */
     char *text;      /* owned; NULL: it is a constant */
     bool named;      /* the server has it */
-    unsigned again;  /* with the hash of what was sent, its name */
-    uint64_t hash;
+    char name[40];   /* there: the hash of what was sent, and prepared_again */
     uint64_t used; /* a text: when last, in runs of texts */
 } pg_prepared;
 

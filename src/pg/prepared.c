@@ -22,7 +22,6 @@
 #include <string.h>
 
 enum {
-    NAME_BYTES = 48,
     TEXT_BYTES_MAX = 64 * 1024, /* a longer one is not worth it */
 };
 
@@ -48,11 +47,6 @@ static uint64_t text_hash(const char *text)
         hash = (hash ^ (unsigned char)*text) * UINT64_C(1099511628211);
     }
     return hash;
-}
-
-static void name_write(const pg_prepared *p, char name[NAME_BYTES])
-{
-    (void)snprintf(name, NAME_BYTES, "weir_%016" PRIx64 "_%u", p->hash, p->again);
 }
 
 /* ---- the list ------------------------------------------------------------------------------ */
@@ -97,12 +91,10 @@ static pg_prepared *constant_entry(pg_conn *conn, const char *sql)
 static weir_status entry_prepare(pg_conn *conn, pg_prepared *p, const pg_sending *s,
                                  weir_error *err)
 {
-    char name[NAME_BYTES];
     PGresult *result = NULL;
-    p->hash = text_hash(s->text);
-    p->again = conn->prepared_again;
-    name_write(p, name);
-    const int sent = pq.PQsendPrepare(conn->raw, name, s->text, s->plain.count, s->plain.types);
+    (void)snprintf(p->name, sizeof p->name, "weir_%016" PRIx64 "_%u", text_hash(s->text),
+                   conn->prepared_again);
+    const int sent = pq.PQsendPrepare(conn->raw, p->name, s->text, s->plain.count, s->plain.types);
     const weir_status status = weir__pg_collect(conn, sent, s->deadline_us, &result, err);
     pq.PQclear(result);
     p->named = status == WEIR_OK;
@@ -117,13 +109,11 @@ static weir_status entry_prepare(pg_conn *conn, pg_prepared *p, const pg_sending
 static weir_status entry_run(pg_conn *conn, pg_prepared *p, const pg_sending *s, PGresult **result,
                              bool *gone, weir_error *err)
 {
-    char name[NAME_BYTES];
     weir_status status = p->named ? WEIR_OK : entry_prepare(conn, p, s, err);
     const bool named = status == WEIR_OK;
     if (named) {
-        name_write(p, name);
         const pg_plain *plain = &s->plain;
-        const int sent = pq.PQsendQueryPrepared(conn->raw, name, plain->count, plain->values,
+        const int sent = pq.PQsendQueryPrepared(conn->raw, p->name, plain->count, plain->values,
                                                 plain->lengths, plain->formats, (int)s->format);
         status = weir__pg_collect(conn, sent, s->deadline_us, result, err);
     }
@@ -210,12 +200,10 @@ static pg_prepared *text_oldest(pg_conn *conn)
 /* What was not prepared has nothing in the server; the rest would stay there. */
 static weir_status text_give_way(pg_conn *conn, pg_prepared *p, int64_t answer_us, weir_error *err)
 {
-    char name[NAME_BYTES];
-    char sql[NAME_BYTES + sizeof "DEALLOCATE "];
+    char sql[sizeof p->name + sizeof "DEALLOCATE "];
     weir_status status = WEIR_OK;
     if (p->named) {
-        name_write(p, name);
-        (void)snprintf(sql, sizeof sql, "DEALLOCATE %s", name);
+        (void)snprintf(sql, sizeof sql, "DEALLOCATE %s", p->name);
         status = weir__pg_run_script(conn, sql, answer_us, err);
         if (status != WEIR_OK && is_gone(conn)) {
             status = WEIR_OK;
