@@ -56,7 +56,7 @@ typedef struct pg_prepared {
     char *text;      /* owned; NULL: it is a constant */
     bool named;      /* the server has it */
     char name[40];   /* there: the hash of what was sent, and prepared_again */
-    uint64_t used; /* a text: when last, in runs of texts */
+    uint64_t used;   /* a text: when last, in runs of texts */
 } pg_prepared;
 
 /* The tag is not pg_conn: that is the one of libpq's PGconn. */

@@ -193,10 +193,9 @@ int weir__pg_listener_fd(const pg_listener *l)
 static bool ask(pg_listener *l, const char *sql, const char *channel, int64_t now_us)
 {
     WEIR_ASSERT(!l->asking);
-    const int sent =
-        channel == NULL
-            ? pq.PQsendQuery(l->raw, sql)
-            : pq.PQsendQueryParams(l->raw, sql, 1, NULL, &channel, NULL, NULL, 0);
+    const int sent = channel == NULL
+                         ? pq.PQsendQuery(l->raw, sql)
+                         : pq.PQsendQueryParams(l->raw, sql, 1, NULL, &channel, NULL, NULL, 0);
     if (sent != 1) {
         return false;
     }
