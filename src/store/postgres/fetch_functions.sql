@@ -102,38 +102,26 @@ AS $$
                   CASE WHEN NOT starts_with(s.source, '/') AND right(s.source, 1) <> '*'
                        THEN s.source END AS exact
            OFFSET 0) AS p
-     -- The rules of store.h: 0 constant, 1 stream, 2 category, 3 name, 4 work; here 0 reads the
-     -- log and 5 the reaction's names one by one. One target for everything is found by what
-     -- its source allows: a stream, a category (a prefix beyond the first '-' lies inside of
-     -- one).
+     -- The rules of store.h; here `constant` reads the log. One target for everything is found by
+     -- what its source allows: a stream, a category (a prefix beyond the first '-' lies inside of
+     -- one), its names.
      CROSS JOIN LATERAL (
            SELECT CASE WHEN s.rule <> {rule_constant} THEN s.rule
-                       WHEN p.exact IS NOT NULL THEN 1
-                       WHEN strpos(p.prefix, '-') > 0 THEN 2
-                       WHEN cardinality(s.names) <= 16 THEN 5
-                       ELSE 0 END AS way,
+                       WHEN p.exact IS NOT NULL THEN {rule_stream}
+                       WHEN strpos(p.prefix, '-') > 0 THEN {rule_category}
+                       WHEN cardinality(s.names) <= 16 THEN {rule_names}
+                       ELSE {rule_constant} END AS way,
                   CASE WHEN s.rule <> {rule_constant} THEN s.value
                        WHEN p.exact IS NOT NULL THEN p.exact
                        ELSE split_part(p.prefix, '-', 1) END AS value
            OFFSET 0) AS w
-     -- What was handled last is mostly an event of the stream, or the next one is.
      CROSS JOIN LATERAL (
-           SELECT CASE WHEN w.way = 1 THEN coalesce(
-                      (SELECT n.version + (n.id = u.after_id)::integer
-                         FROM (SELECT e.id, e.stream, e.version
-                                 FROM weir.events AS e
-                                WHERE e.id >= u.after_id
-                                ORDER BY e.id
-                                LIMIT 2) AS n
-                        WHERE n.stream = w.value
-                        ORDER BY n.id
-                        LIMIT 1),
-                      weir.version_after(w.value, u.after_id)) END AS first_version
+           SELECT CASE WHEN w.way = {rule_stream} THEN {first_version} END AS first_version
            OFFSET 0) AS v
      CROSS JOIN LATERAL (
            (SELECT e.id, e.version, e.created, e.stream, e.name, e.data, e.meta
               FROM weir.events AS e
-             WHERE w.way = 1
+             WHERE w.way = {rule_stream}
                AND e.stream = w.value AND e.version >= v.first_version AND e.id + 0 <= u.up_to
                AND {is_wanted_by_item}
              ORDER BY e.stream, e.version
@@ -141,7 +129,7 @@ AS $$
            UNION ALL
            (SELECT e.id, e.version, e.created, e.stream, e.name, e.data, e.meta
               FROM weir.events AS e
-             WHERE w.way = 2
+             WHERE w.way = {rule_category}
                AND (split_part(e.stream, '-', 1), e.id) > (w.value, u.after_id)
                AND (split_part(e.stream, '-', 1), e.id) <= (w.value, u.up_to)
                AND {is_wanted_by_item}
@@ -150,7 +138,7 @@ AS $$
            UNION ALL
            (SELECT e.id, e.version, e.created, e.stream, e.name, e.data, e.meta
               FROM weir.events AS e
-             WHERE w.way = 3
+             WHERE w.way = {rule_name}
                AND (e.name, e.id) > (w.value, u.after_id)
                AND (e.name, e.id) <= (w.value, u.up_to)
                AND {is_wanted_by_item}
@@ -161,7 +149,7 @@ AS $$
               FROM weir.work AS k
              CROSS JOIN LATERAL (SELECT x.* FROM weir.events AS x WHERE x.id = k.event
                                   LIMIT 1) AS e
-             WHERE w.way = 4
+             WHERE w.way = {rule_work}
                AND (k.target, k.reaction, k.event) > (u.target, u.reaction, u.after_id)
                AND (k.target, k.reaction, k.event) <= (u.target, u.reaction, u.up_to)
                AND {is_wanted_by_item}
@@ -170,7 +158,7 @@ AS $$
            UNION ALL
            -- The first of each name hold the first of all.
            (SELECT x.id, x.version, x.created, x.stream, x.name, x.data, x.meta
-              FROM unnest(CASE WHEN w.way = 5 THEN s.names END) AS n (name)
+              FROM unnest(CASE WHEN w.way = {rule_names} THEN s.names END) AS n (name)
              CROSS JOIN LATERAL (
                    SELECT e.*
                      FROM weir.events AS e
@@ -184,7 +172,7 @@ AS $$
            UNION ALL
            (SELECT e.id, e.version, e.created, e.stream, e.name, e.data, e.meta
               FROM weir.events AS e
-             WHERE w.way = 0
+             WHERE w.way = {rule_constant}
                AND e.id > u.after_id AND e.id <= u.up_to
                AND ((s.names IS NULL AND NOT starts_with(e.name, '$'))
                     OR e.name = ANY (s.names))
@@ -200,8 +188,7 @@ CREATE OR REPLACE FUNCTION weir.fetch(
 RETURNS TABLE (
     item integer, event_id bigint, event_version bigint, event_created timestamptz,
     event_stream text, event_name text, event_data json, event_meta json, judge text)
-LANGUAGE plpgsql STABLE SECURITY DEFINER
-SET search_path = pg_catalog, pg_temp
+{reading}
 {in_index_order}
 AS $$
 DECLARE
@@ -243,8 +230,7 @@ CREATE OR REPLACE FUNCTION weir.fetch_small(
 RETURNS TABLE (
     item integer, event_id bigint, event_version bigint, event_created timestamptz,
     event_stream text, event_name text, event_data json, event_meta json, judge text)
-LANGUAGE plpgsql STABLE SECURITY DEFINER
-SET search_path = pg_catalog, pg_temp
+{reading}
 {in_index_order}
 AS $$
 DECLARE
@@ -283,19 +269,8 @@ BEGIN
     IF its_rule = {rule_stream} THEN
         RETURN QUERY
         {small_events_of_items}
-         -- What was handled last is mostly an event of the stream, or the next one is.
          CROSS JOIN LATERAL (
-               SELECT coalesce(
-                          (SELECT n.version + (n.id = u.after_id)::integer
-                             FROM (SELECT x.id, x.stream, x.version
-                                     FROM weir.events AS x
-                                    WHERE x.id >= u.after_id
-                                    ORDER BY x.id
-                                    LIMIT 2) AS n
-                            WHERE n.stream = w.value
-                            ORDER BY n.id
-                            LIMIT 1),
-                          weir.version_after(w.value, u.after_id)) AS first_version
+               SELECT {first_version} AS first_version
                OFFSET 0) AS v
          CROSS JOIN LATERAL (
                SELECT x.id, x.version, x.created, x.stream, x.name, x.data, x.meta

@@ -31,8 +31,7 @@ RETURNS TABLE (
     leased_until bigint, leased_watermark bigint, leased_priority bigint, leased_lost bigint, kind integer,
     of_reaction bigint, first_number bigint, second_number bigint, third_number bigint,
     work_source text, work_value text)
-LANGUAGE plpgsql VOLATILE SECURITY DEFINER
-SET search_path = pg_catalog, pg_temp
+{as_owner}
 {in_index_order}
 AS $$
 DECLARE
@@ -78,13 +77,11 @@ BEGIN
         -- glance is cheaper than to begin.
         IF step IN (1, 4) AND considered < wanted
             AND EXISTS (SELECT FROM weir.targets AS t
-                         WHERE t.lane = of_lane AND t.behind AND NOT t.held
-                           AND t.due IS NOT NULL AND t.due <= started) THEN
+                         WHERE t.lane = of_lane AND {has_due} AND t.due <= started) THEN
             WITH arm AS MATERIALIZED (
                 SELECT t.id
                   FROM weir.targets AS t
-                 WHERE t.lane = of_lane AND t.behind AND NOT t.held
-                   AND t.due IS NOT NULL AND t.due <= started
+                 WHERE t.lane = of_lane AND {has_due} AND t.due <= started
                    AND {is_free}
                    AND t.id <> ALL (due_ids)
                    AND {has_live_work}
@@ -164,8 +161,7 @@ BEGIN
                token = weir.new_token(),
                log = this_log,
                holder = by_holder,
-               lease_until = CASE WHEN lease_us > 9223372036854775807 - started
-                                  THEN 9223372036854775807 ELSE started + lease_us END,
+               lease_until = CASE {lease_from_started} END,
                lost = t.lost + CASE WHEN t.holder IS NULL THEN 0 ELSE 1 END,
                due = NULL
          WHERE t.id = ANY (chosen)
@@ -196,8 +192,7 @@ CREATE OR REPLACE FUNCTION weir.poll(of_lane text)
 RETURNS TABLE (
     now_us bigint, routed_least bigint, is_ready boolean, next_due bigint, lease_end bigint,
     router_end bigint)
-LANGUAGE plpgsql STABLE SECURITY DEFINER
-SET search_path = pg_catalog, pg_temp
+{reading}
 {in_index_order}
 AS $$
 BEGIN
@@ -213,20 +208,20 @@ BEGIN
       LEFT JOIN LATERAL (
            SELECT t.due
              FROM weir.targets AS t
-            WHERE t.lane = l.lane AND t.behind AND NOT t.held AND t.due IS NOT NULL
+            WHERE t.lane = l.lane AND {has_due}
             ORDER BY t.due, t.id
             LIMIT 1) AS d ON true
       LEFT JOIN LATERAL (
            SELECT t.due
              FROM weir.targets AS t
-            WHERE t.lane = l.lane AND t.behind AND NOT t.held AND t.due IS NOT NULL
+            WHERE t.lane = l.lane AND {has_due}
               AND t.due > now_us
             ORDER BY t.due, t.id
             LIMIT 1) AS n ON true
       LEFT JOIN LATERAL (
            SELECT true AS free
              FROM weir.targets AS t
-            WHERE t.lane = l.lane AND t.behind AND NOT t.held AND t.due IS NULL
+            WHERE t.lane = l.lane AND {is_ready}
               AND (t.holder IS NULL OR t.lease_until <= now_us)
             ORDER BY t.rank, t.id
             LIMIT 1) AS f ON true
@@ -240,7 +235,7 @@ BEGIN
          CROSS JOIN LATERAL (
                SELECT min(t.lease_until) AS until
                  FROM weir.targets AS t
-                WHERE t.lane = l.lane AND t.behind AND NOT t.held AND t.due IS NULL
+                WHERE t.lane = l.lane AND {is_ready}
                   AND t.holder IS NOT NULL AND t.lease_until > now_us) AS e
          WHERE NOT l.paused AND (of_lane = '' OR l.lane = of_lane);
     END IF;

@@ -17,7 +17,7 @@ SELECT pg_catalog.pg_notify($1, '')
        SELECT FROM pg_catalog.pg_locks AS l
          JOIN pg_catalog.pg_database AS d ON d.oid OPERATOR(pg_catalog.=) l.database
         WHERE l.locktype OPERATOR(pg_catalog.=) 'advisory' AND l.granted
-          AND l.classid OPERATOR(pg_catalog.=) 1465207123::pg_catalog.oid
+          AND l.classid OPERATOR(pg_catalog.=) {listen_lock}::pg_catalog.oid
           AND l.objid OPERATOR(pg_catalog.=)
               pg_catalog.hashtext($1)::pg_catalog.oid
           AND l.objsubid OPERATOR(pg_catalog.=) 2::pg_catalog.int2
@@ -34,7 +34,7 @@ LISTEN weir_channel;
 -- that they need not look.
 -- name: listener_join
 UNLISTEN *;
-SELECT pg_catalog.pg_advisory_lock_shared(1465207123, pg_catalog.hashtext('weir_channel'));
+SELECT pg_catalog.pg_advisory_lock_shared({listen_lock}, pg_catalog.hashtext('weir_channel'));
 LISTEN weir_channel;
 NOTIFY weir_channel, 'listening';
 

@@ -20,12 +20,12 @@ SELECT * FROM weir.once_forget($1);
 -- name: once_runs
 WITH n AS MATERIALIZED (SELECT weir.clock_us() AS now_us)
 SELECT k.name, k.holder, k.fence, k.since, k.lease_until,
-       CASE WHEN k.state = 1 AND k.lease_until <= n.now_us THEN 4 ELSE k.state END,
+       CASE WHEN k.state = {lock_held} AND k.lease_until <= n.now_us THEN {lock_died} ELSE k.state END,
        k.exit_status, k.ended
   FROM n
  CROSS JOIN weir.locks AS k
  WHERE k.once AND k.state <> 0 AND starts_with(k.name, $1) AND ($2 IS NULL OR k.name = $2)
- ORDER BY k.state = 1 AND k.lease_until > n.now_us DESC, k.since DESC, k.name
+ ORDER BY k.state = {lock_held} AND k.lease_until > n.now_us DESC, k.since DESC, k.name
  LIMIT $3;
 
 -- name: locks

@@ -47,9 +47,7 @@ BEGIN
        SET holder = its_holder, fence = nextval('weir.lock_fences'),
            token = weir.new_token(), since = started,
            lease_until = CASE WHEN lease_us = 0 THEN 0
-                              WHEN lease_us > 9223372036854775807 - started
-                              THEN 9223372036854775807
-                              ELSE started + lease_us END,
+                              {lease_from_started} END,
            state = {lock_held}, exit_status = 0, ended = 0, output = ''
      WHERE k.once = is_once AND k.name = its_name
        AND NOT (k.state = {lock_done} OR (k.state = {lock_held} AND k.lease_until > started));
@@ -75,11 +73,8 @@ BEGIN
     PERFORM weir.check_lock_lease(lease_us);
     UPDATE weir.locks AS k
        SET lease_until = CASE WHEN k.lease_until = 0 THEN 0
-                              WHEN lease_us > 9223372036854775807 - started
-                              THEN 9223372036854775807
-                              ELSE started + lease_us END
-     WHERE k.once = is_once AND k.name = its_name AND k.fence = its_fence
-       AND (its_token = 0 OR k.token = its_token) AND k.state = {lock_held};
+                              {lease_from_started} END
+     WHERE k.once = is_once AND {has_its_fence} AND k.state = {lock_held};
     RETURN FOUND;
 END
 $$;
@@ -93,8 +88,7 @@ AS $$
 BEGIN
     PERFORM weir.commit_durably();
     DELETE FROM weir.locks AS k
-     WHERE NOT k.once AND k.name = its_name AND k.fence = its_fence
-       AND (its_token = 0 OR k.token = its_token);
+     WHERE NOT k.once AND {has_its_fence};
     RETURN FOUND;
 END
 $$;
@@ -114,13 +108,11 @@ BEGIN
     UPDATE weir.locks AS k
        SET state = CASE its_exit_status WHEN 0 THEN {lock_done} ELSE {lock_failed} END, exit_status = its_exit_status,
            ended = weir.clock_us(), output = its_output
-     WHERE k.once AND k.name = its_name AND k.fence = its_fence
-       AND (its_token = 0 OR k.token = its_token) AND k.state = {lock_held};
+     WHERE k.once AND {has_its_fence} AND k.state = {lock_held};
     -- With that fence and not running any more: it was finished before.
     RETURN FOUND OR EXISTS (SELECT
                               FROM weir.locks AS k
-                             WHERE k.once AND k.name = its_name AND k.fence = its_fence
-                               AND (its_token = 0 OR k.token = its_token));
+                             WHERE k.once AND {has_its_fence});
 END
 $$;
 

@@ -20,11 +20,11 @@ SELECT count(*)
   FROM weir.targets AS t
  WHERE t.id = ANY ($2::bigint[]) AND (NOT $3::boolean OR t.blocked IS NOT NULL)
    AND CASE $1::integer
-       WHEN 1 THEN (t.blocked IS NOT NULL OR t.due IS NOT NULL)
-           AND NOT (t.blocked IS NOT NULL AND t.reaction <> 0 AND t.event <> 0 AND t.attempts = 0)
-       WHEN 4 THEN t.override IS DISTINCT FROM $4::bigint
-       WHEN 5 THEN NOT t.paused
-       WHEN 6 THEN t.paused
+       WHEN {verb_unblock} THEN (t.blocked IS NOT NULL OR t.due IS NOT NULL)
+           AND NOT ({is_passed})
+       WHEN {verb_prioritize} THEN t.override IS DISTINCT FROM $4::bigint
+       WHEN {verb_pause} THEN NOT t.paused
+       WHEN {verb_resume} THEN t.paused
        END;
 
 -- name: operate_reset
@@ -60,7 +60,7 @@ SELECT t.id, 0 AS kind, t.reaction, t.event, 0::bigint AS mark, t.attempts,
        t.blocked IS NOT NULL AS is_blocked, weir.skip_state(t.id) AS state, t.name
   FROM weir.targets AS t
  WHERE t.id = ANY ($1::bigint[]) AND t.behind
-   AND NOT (t.blocked IS NOT NULL AND t.reaction <> 0 AND t.event <> 0 AND t.attempts = 0)
+   AND NOT ({is_passed})
 UNION ALL
 SELECT t.id, 1, s.reaction, s.at, s.mark, s.retries, false, '', t.name
   FROM weir.targets AS t

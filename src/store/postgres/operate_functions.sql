@@ -287,8 +287,7 @@ $$;
 CREATE OR REPLACE FUNCTION weir.position_of_time(time_us bigint) RETURNS bigint
 LANGUAGE plpgsql STABLE
 SET search_path = pg_catalog, pg_temp
-SET plan_cache_mode = force_generic_plan
-SET enable_seqscan = off SET enable_bitmapscan = off SET jit = off
+{looked_up}
 AS $$
 DECLARE
     -- A bound far outside of what is stored is as good as one just outside.

@@ -234,8 +234,7 @@ BEGIN
                 END IF;
             ELSIF NOT r.retired AND (ours OR r.router IS NULL OR r.router_until <= started) THEN
                 fence := CASE WHEN ours THEN r.router_fence ELSE r.router_fence + 1 END;
-                until := CASE WHEN lease_us > 9223372036854775807 - started
-                              THEN 9223372036854775807 ELSE started + lease_us END;
+                until := CASE {lease_from_started} END;
                 UPDATE weir.reactions AS l
                    SET router = by_holder, router_until = until, router_fence = fence
                  WHERE l.id = r.id;

@@ -11,10 +11,10 @@
 -- as one number: what is `safe` was found out in one place, and may not be there yet in another. A
 -- *_small one gives nothing in another place.
 --
--- What they have in common is in read_functions.sql, which costs nothing. What is still written here
--- eight times, `wanted` and the SELECT after it, would cost: no function can take a page without
--- being called, and pages that a function returns take 7 to 15 % longer; one statement with a branch
--- for each way has no generic plan that is cheap enough to be kept, and is planned every time.
+-- What they have in common is in read_functions.sql, which costs nothing, and as text in words.sql:
+-- no function can take a page without being called, and pages that a function returns take 7 to 15 %
+-- longer; one statement with a branch for each way has no generic plan that is cheap enough to be
+-- kept, and is planned every time.
 
 -- Versions $2 to $3 of a stream, at most $4 of them.
 
@@ -25,14 +25,14 @@ SELECT id, version, created, name, meta, weir.small_data(data, meta) AS data
  ORDER BY version LIMIT $4;
 
 -- name: read_stream_forward_sized
-SELECT id, version, created, name, meta, data, bytes >= 1048576 AS is_full
+SELECT id, version, created, name, meta, data, bytes >= {chunk_bytes} AS is_full
   FROM (SELECT e.*, sum(size) OVER (ORDER BY version ROWS UNBOUNDED PRECEDING) AS bytes
           FROM (SELECT id, version, created, name, meta, data,
                        weir.sent_bytes(data, meta) AS size
                   FROM weir.events AS e
                  WHERE stream = $1 AND version BETWEEN $2 AND $3
                  ORDER BY version LIMIT $4) AS e) AS w
- WHERE bytes - size < 1048576
+ WHERE bytes - size < {chunk_bytes}
  ORDER BY version;
 
 -- name: read_stream_backward_small
@@ -42,14 +42,14 @@ SELECT id, version, created, name, meta, weir.small_data(data, meta) AS data
  ORDER BY version DESC LIMIT $4;
 
 -- name: read_stream_backward_sized
-SELECT id, version, created, name, meta, data, bytes >= 1048576 AS is_full
+SELECT id, version, created, name, meta, data, bytes >= {chunk_bytes} AS is_full
   FROM (SELECT e.*, sum(size) OVER (ORDER BY version DESC ROWS UNBOUNDED PRECEDING) AS bytes
           FROM (SELECT id, version, created, name, meta, data,
                        weir.sent_bytes(data, meta) AS size
                   FROM weir.events AS e
                  WHERE stream = $1 AND version BETWEEN $2 AND $3
                  ORDER BY version DESC LIMIT $4) AS e) AS w
- WHERE bytes - size < 1048576
+ WHERE bytes - size < {chunk_bytes}
  ORDER BY version DESC;
 
 -- The last version, of $2 to $3, that was created at or before $4: versions and times grow
@@ -89,7 +89,7 @@ WITH RECURSIVE since (low, high) AS (
       LEFT JOIN LATERAL (SELECT id, created FROM weir.events WHERE id >= h.middle
                           ORDER BY id LIMIT 1) AS e ON true
 )
-SELECT weir.server() + weir.number() AS place,
+SELECT {place} AS place,
        coalesce((SELECT max(low) FROM since), $1) AS low,
        coalesce((SELECT max(low) FROM until) - 1, $2) AS high;
 
@@ -99,14 +99,14 @@ SELECT weir.server() + weir.number() AS place,
 SELECT id, version, created, stream, name, meta, weir.small_data(data, meta) AS data
   FROM weir.events
  WHERE id BETWEEN $1 AND $2
-   AND (SELECT weir.server() + weir.number()) = $4
+   AND {is_this_place}
  ORDER BY id LIMIT $3;
 
 -- name: read_log_backward_small
 SELECT id, version, created, stream, name, meta, weir.small_data(data, meta) AS data
   FROM weir.events
  WHERE id BETWEEN $1 AND $2
-   AND (SELECT weir.server() + weir.number()) = $4
+   AND {is_this_place}
  ORDER BY id DESC LIMIT $3;
 
 -- The same without data and meta, for who wants to know only what there is: positions $1 to $2 that
@@ -116,7 +116,7 @@ SELECT id, version, created, stream, name
   FROM weir.events
  WHERE id BETWEEN $1 AND $2
    AND weir.is_wanted(name, stream, created, $5, $6, $7, $8, $9)
-   AND (SELECT weir.server() + weir.number()) = $4
+   AND {is_this_place}
  ORDER BY id LIMIT $3;
 
 -- Of one category, $5.
@@ -124,7 +124,7 @@ SELECT id, version, created, stream, name
 SELECT id, version, created, stream, name
   FROM weir.events
  WHERE split_part(stream, '-', 1) = $5 AND id BETWEEN $1 AND $2
-   AND (SELECT weir.server() + weir.number()) = $4
+   AND {is_this_place}
  ORDER BY id LIMIT $3;
 
 -- Of some names, $5, at most $3 of each: where one of them has more (cut: its last), the others are
@@ -137,7 +137,7 @@ WITH found AS MATERIALIZED (
      CROSS JOIN LATERAL (SELECT id, version, created, stream, name FROM weir.events
                           WHERE name = n.name AND id BETWEEN $1 AND $2
                           ORDER BY id LIMIT $3) AS i
-     WHERE (SELECT weir.server() + weir.number()) = $4
+     WHERE {is_this_place}
 )
 SELECT f.id, f.version, f.created, f.stream, f.name,
        (SELECT min(id) FROM found WHERE number = $3) AS cut
@@ -157,175 +157,87 @@ SELECT f.id, f.version, f.created, f.stream, f.name,
 -- From the log itself.
 -- name: read_log_forward_sized
 WITH page AS MATERIALIZED (
-    SELECT e.id, e.version, e.created, e.stream, e.name, e.meta, e.data
+    SELECT {page_columns}
       FROM weir.events AS e
      WHERE e.id BETWEEN $1 AND $2 AND $9::text IS NULL
-     ORDER BY e.id LIMIT 1000
-), wanted AS (
-    SELECT e.*, sum(size) OVER (ORDER BY id ROWS UNBOUNDED PRECEDING) AS bytes
-      FROM (SELECT e.*, weir.sent_bytes(data, meta) AS size
-              FROM page AS e
-             WHERE weir.is_wanted(name, stream, created, $4, $5, $6, $7, $8)
-             ORDER BY id LIMIT $3) AS e
-)
-SELECT weir.server() + weir.number() AS place,
-       p.count, p.last, e.id, e.version, e.created, e.stream, e.name, e.meta, e.data,
-       e.bytes >= 1048576 AS is_full
-  FROM (SELECT count(*) AS count, max(id) AS last FROM page) AS p
-  LEFT JOIN (SELECT * FROM wanted WHERE bytes - size < 1048576) AS e ON true
- ORDER BY e.id;
+     ORDER BY e.id LIMIT {chunk_events}
+),
+{wanted_forward};
 
 -- name: read_log_backward_sized
 WITH page AS MATERIALIZED (
-    SELECT e.id, e.version, e.created, e.stream, e.name, e.meta, e.data
+    SELECT {page_columns}
       FROM weir.events AS e
      WHERE e.id BETWEEN $1 AND $2 AND $9::text IS NULL
-     ORDER BY e.id DESC LIMIT 1000
-), wanted AS (
-    SELECT e.*, sum(size) OVER (ORDER BY id DESC ROWS UNBOUNDED PRECEDING) AS bytes
-      FROM (SELECT e.*, weir.sent_bytes(data, meta) AS size
-              FROM page AS e
-             WHERE weir.is_wanted(name, stream, created, $4, $5, $6, $7, $8)
-             ORDER BY id DESC LIMIT $3) AS e
-)
-SELECT weir.server() + weir.number() AS place,
-       p.count, p.last, e.id, e.version, e.created, e.stream, e.name, e.meta, e.data,
-       e.bytes >= 1048576 AS is_full
-  FROM (SELECT count(*) AS count, min(id) AS last FROM page) AS p
-  LEFT JOIN (SELECT * FROM wanted WHERE bytes - size < 1048576) AS e ON true
- ORDER BY e.id DESC;
+     ORDER BY e.id DESC LIMIT {chunk_events}
+),
+{wanted_backward};
 
 -- From the index of categories.
 -- name: read_category_forward_sized
 WITH page AS MATERIALIZED (
-    SELECT e.id, e.version, e.created, e.stream, e.name, e.meta, e.data
+    SELECT {page_columns}
       FROM weir.events AS e
      WHERE split_part(e.stream, '-', 1) = $9 AND e.id BETWEEN $1 AND $2
-     ORDER BY e.id LIMIT 1000
-), wanted AS (
-    SELECT e.*, sum(size) OVER (ORDER BY id ROWS UNBOUNDED PRECEDING) AS bytes
-      FROM (SELECT e.*, weir.sent_bytes(data, meta) AS size
-              FROM page AS e
-             WHERE weir.is_wanted(name, stream, created, $4, $5, $6, $7, $8)
-             ORDER BY id LIMIT $3) AS e
-)
-SELECT weir.server() + weir.number() AS place,
-       p.count, p.last, e.id, e.version, e.created, e.stream, e.name, e.meta, e.data,
-       e.bytes >= 1048576 AS is_full
-  FROM (SELECT count(*) AS count, max(id) AS last FROM page) AS p
-  LEFT JOIN (SELECT * FROM wanted WHERE bytes - size < 1048576) AS e ON true
- ORDER BY e.id;
+     ORDER BY e.id LIMIT {chunk_events}
+),
+{wanted_forward};
 
 -- name: read_category_backward_sized
 WITH page AS MATERIALIZED (
-    SELECT e.id, e.version, e.created, e.stream, e.name, e.meta, e.data
+    SELECT {page_columns}
       FROM weir.events AS e
      WHERE split_part(e.stream, '-', 1) = $9 AND e.id BETWEEN $1 AND $2
-     ORDER BY e.id DESC LIMIT 1000
-), wanted AS (
-    SELECT e.*, sum(size) OVER (ORDER BY id DESC ROWS UNBOUNDED PRECEDING) AS bytes
-      FROM (SELECT e.*, weir.sent_bytes(data, meta) AS size
-              FROM page AS e
-             WHERE weir.is_wanted(name, stream, created, $4, $5, $6, $7, $8)
-             ORDER BY id DESC LIMIT $3) AS e
-)
-SELECT weir.server() + weir.number() AS place,
-       p.count, p.last, e.id, e.version, e.created, e.stream, e.name, e.meta, e.data,
-       e.bytes >= 1048576 AS is_full
-  FROM (SELECT count(*) AS count, min(id) AS last FROM page) AS p
-  LEFT JOIN (SELECT * FROM wanted WHERE bytes - size < 1048576) AS e ON true
- ORDER BY e.id DESC;
+     ORDER BY e.id DESC LIMIT {chunk_events}
+),
+{wanted_backward};
 
 -- From the index of names: as many positions of each, then the first of all.
 -- name: read_names_forward_sized
 WITH page AS MATERIALIZED (
-    SELECT e.id, e.version, e.created, e.stream, e.name, e.meta, e.data
+    SELECT {page_columns}
       FROM (SELECT i.id
               FROM unnest($4::text[]) AS n (name)
              CROSS JOIN LATERAL (SELECT id FROM weir.events
                                   WHERE name = n.name AND id BETWEEN $1 AND $2
-                                  ORDER BY id LIMIT 1000) AS i
+                                  ORDER BY id LIMIT {chunk_events}) AS i
              WHERE $9::text IS NULL
-             ORDER BY i.id LIMIT 1000) AS i
+             ORDER BY i.id LIMIT {chunk_events}) AS i
       JOIN weir.events AS e ON e.id = i.id
-), wanted AS (
-    SELECT e.*, sum(size) OVER (ORDER BY id ROWS UNBOUNDED PRECEDING) AS bytes
-      FROM (SELECT e.*, weir.sent_bytes(data, meta) AS size
-              FROM page AS e
-             WHERE weir.is_wanted(name, stream, created, $4, $5, $6, $7, $8)
-             ORDER BY id LIMIT $3) AS e
-)
-SELECT weir.server() + weir.number() AS place,
-       p.count, p.last, e.id, e.version, e.created, e.stream, e.name, e.meta, e.data,
-       e.bytes >= 1048576 AS is_full
-  FROM (SELECT count(*) AS count, max(id) AS last FROM page) AS p
-  LEFT JOIN (SELECT * FROM wanted WHERE bytes - size < 1048576) AS e ON true
- ORDER BY e.id;
+),
+{wanted_forward};
 
 -- name: read_names_backward_sized
 WITH page AS MATERIALIZED (
-    SELECT e.id, e.version, e.created, e.stream, e.name, e.meta, e.data
+    SELECT {page_columns}
       FROM (SELECT i.id
               FROM unnest($4::text[]) AS n (name)
              CROSS JOIN LATERAL (SELECT id FROM weir.events
                                   WHERE name = n.name AND id BETWEEN $1 AND $2
-                                  ORDER BY id DESC LIMIT 1000) AS i
+                                  ORDER BY id DESC LIMIT {chunk_events}) AS i
              WHERE $9::text IS NULL
-             ORDER BY i.id DESC LIMIT 1000) AS i
+             ORDER BY i.id DESC LIMIT {chunk_events}) AS i
       JOIN weir.events AS e ON e.id = i.id
-), wanted AS (
-    SELECT e.*, sum(size) OVER (ORDER BY id DESC ROWS UNBOUNDED PRECEDING) AS bytes
-      FROM (SELECT e.*, weir.sent_bytes(data, meta) AS size
-              FROM page AS e
-             WHERE weir.is_wanted(name, stream, created, $4, $5, $6, $7, $8)
-             ORDER BY id DESC LIMIT $3) AS e
-)
-SELECT weir.server() + weir.number() AS place,
-       p.count, p.last, e.id, e.version, e.created, e.stream, e.name, e.meta, e.data,
-       e.bytes >= 1048576 AS is_full
-  FROM (SELECT count(*) AS count, min(id) AS last FROM page) AS p
-  LEFT JOIN (SELECT * FROM wanted WHERE bytes - size < 1048576) AS e ON true
- ORDER BY e.id DESC;
+),
+{wanted_backward};
 
 -- From the versions of one stream.
 -- name: read_exact_forward_sized
 WITH page AS MATERIALIZED (
-    SELECT e.id, e.version, e.created, e.stream, e.name, e.meta, e.data
+    SELECT {page_columns}
       FROM weir.events AS e
      WHERE e.stream = $9 AND e.version >= (SELECT version FROM weir.version_from($9, $1))
        AND e.version < (SELECT version FROM weir.version_from($9, $2::bigint + 1))
-     ORDER BY e.version LIMIT 1000
-), wanted AS (
-    SELECT e.*, sum(size) OVER (ORDER BY id ROWS UNBOUNDED PRECEDING) AS bytes
-      FROM (SELECT e.*, weir.sent_bytes(data, meta) AS size
-              FROM page AS e
-             WHERE weir.is_wanted(name, stream, created, $4, $5, $6, $7, $8)
-             ORDER BY id LIMIT $3) AS e
-)
-SELECT weir.server() + weir.number() AS place,
-       p.count, p.last, e.id, e.version, e.created, e.stream, e.name, e.meta, e.data,
-       e.bytes >= 1048576 AS is_full
-  FROM (SELECT count(*) AS count, max(id) AS last FROM page) AS p
-  LEFT JOIN (SELECT * FROM wanted WHERE bytes - size < 1048576) AS e ON true
- ORDER BY e.id;
+     ORDER BY e.version LIMIT {chunk_events}
+),
+{wanted_forward};
 
 -- name: read_exact_backward_sized
 WITH page AS MATERIALIZED (
-    SELECT e.id, e.version, e.created, e.stream, e.name, e.meta, e.data
+    SELECT {page_columns}
       FROM weir.events AS e
      WHERE e.stream = $9 AND e.version >= (SELECT version FROM weir.version_from($9, $1))
        AND e.version < (SELECT version FROM weir.version_from($9, $2::bigint + 1))
-     ORDER BY e.version DESC LIMIT 1000
-), wanted AS (
-    SELECT e.*, sum(size) OVER (ORDER BY id DESC ROWS UNBOUNDED PRECEDING) AS bytes
-      FROM (SELECT e.*, weir.sent_bytes(data, meta) AS size
-              FROM page AS e
-             WHERE weir.is_wanted(name, stream, created, $4, $5, $6, $7, $8)
-             ORDER BY id DESC LIMIT $3) AS e
-)
-SELECT weir.server() + weir.number() AS place,
-       p.count, p.last, e.id, e.version, e.created, e.stream, e.name, e.meta, e.data,
-       e.bytes >= 1048576 AS is_full
-  FROM (SELECT count(*) AS count, min(id) AS last FROM page) AS p
-  LEFT JOIN (SELECT * FROM wanted WHERE bytes - size < 1048576) AS e ON true
- ORDER BY e.id DESC;
+     ORDER BY e.version DESC LIMIT {chunk_events}
+),
+{wanted_backward};

@@ -48,8 +48,7 @@ CREATE OR REPLACE FUNCTION weir.streams_page(after_name text, from_name text, wa
 RETURNS TABLE (name text, version bigint, last_id bigint, created timestamptz, updated timestamptz,
                closed boolean)
 LANGUAGE plpgsql STABLE
-SET plan_cache_mode = force_generic_plan
-SET enable_seqscan = off SET enable_bitmapscan = off SET jit = off
+{looked_up}
 AS $$
 BEGIN
     RETURN QUERY

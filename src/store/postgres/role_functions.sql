@@ -23,7 +23,7 @@ DECLARE
 BEGIN
     IF (kind = ANY (kinds)) IS NOT TRUE THEN
         RAISE EXCEPTION 'a role is granted as %, not as "%"', array_to_string(kinds, ', '), kind
-            USING ERRCODE = 'WR002';
+            USING ERRCODE = {error_invalid};
     END IF;
     SELECT c.relnamespace AS id, n.nspname AS name, pg_get_userbyid(c.relowner) AS owner INTO place
       FROM pg_class AS c
@@ -32,7 +32,7 @@ BEGIN
     IF place.owner = to_role THEN
         RETURN; -- it has every right, and its functions need all of them
     END IF;
-    PERFORM pg_advisory_xact_lock(1465207122, hashtext(place.name));
+    PERFORM pg_advisory_xact_lock({store_lock}, hashtext(place.name));
     EXECUTE format('GRANT USAGE ON SCHEMA %I TO %I', place.name, to_role);
     EXECUTE format('GRANT SELECT ON ALL TABLES IN SCHEMA %I TO %I', place.name, to_role);
     EXECUTE format('REVOKE ALL ON ALL FUNCTIONS IN SCHEMA %I FROM %I', place.name, to_role);

@@ -136,7 +136,7 @@ BEGIN
         AND 0 <= ALL (mark_rounds) AND mark_count > ALL (mark_rounds)
         AND weir.is_list(event_ids, cardinality(event_marks))
         AND 0 <= ALL (event_marks) AND mark_count > ALL (event_marks)) IS NOT TRUE THEN
-        PERFORM weir.no_lists('the lists of what is routed', 'WR003');
+        PERFORM weir.no_lists('the lists of what is routed', {error_conflict});
     END IF;
     IF (last >= ALL (mark_lasts) AND last >= ALL (event_ids) AND 0 < ALL (mark_firsts)
         AND NOT EXISTS (SELECT FROM unnest(mark_firsts, mark_lasts) AS m (begins, final)

@@ -67,9 +67,7 @@ SELECT weir.server() AS server,
        l.pid IS NULL AS is_prepared
   FROM (SELECT weir.number() AS number) AS s
   LEFT JOIN pg_locks AS l
-    ON l.locktype = 'advisory' AND l.classid = 1465207122 AND l.objsubid = 2 AND l.granted
-   AND l.objid = ((s.number::bigint + 4294967296) % 4294967296)::oid
-   AND l.database = (SELECT oid FROM pg_database WHERE datname = current_database());
+    ON {is_store_lock};
 
 -- How many there are in ($1, $2], and what is at $2.
 -- name: safe_reread
@@ -120,9 +118,7 @@ SELECT coalesce(l.pid, 0)::bigint AS pid,
        (extract(epoch FROM coalesce(a.xact_start, x.prepared)) * 1000000)::bigint AS since
   FROM (SELECT weir.number() AS number) AS s
   JOIN locks AS l
-    ON l.locktype = 'advisory' AND l.classid = 1465207122 AND l.objsubid = 2
-   AND l.objid = ((s.number::bigint + 4294967296) % 4294967296)::oid
-   AND l.database = (SELECT oid FROM pg_database WHERE datname = current_database())
+    ON {is_store_lock}
   LEFT JOIN pg_stat_activity AS a ON a.pid = l.pid
   LEFT JOIN locks AS t
     ON l.pid IS NULL AND t.pid IS NULL AND t.locktype = 'transactionid'

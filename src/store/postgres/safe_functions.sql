@@ -19,10 +19,8 @@
 -- What is written may be lost with the power, because it can be found out again; so this commit does
 -- not wait for the disk.
 CREATE OR REPLACE FUNCTION weir.safe_prove(to_position bigint) RETURNS bigint
-LANGUAGE plpgsql VOLATILE SECURITY DEFINER
-SET search_path = pg_catalog, pg_temp
-SET plan_cache_mode = force_generic_plan
-SET enable_seqscan = off SET enable_bitmapscan = off SET jit = off
+{as_owner}
+{looked_up}
 AS $$
 DECLARE
     kept record;
@@ -52,10 +50,7 @@ BEGIN
           INTO now_holders, is_prepared
           FROM (SELECT weir.number() AS number) AS s
           JOIN pg_locks AS l
-            ON l.locktype = 'advisory' AND l.classid = 1465207122 AND l.objsubid = 2 AND l.granted
-           AND l.objid = ((s.number::bigint + 4294967296) % 4294967296)::oid
-           AND l.database = (SELECT d.oid FROM pg_database AS d
-                              WHERE d.datname = current_database());
+            ON {is_store_lock};
         IF kept.server IS DISTINCT FROM now_server THEN
             kept.top := 0;
         END IF;
@@ -79,7 +74,8 @@ $$;
 
 -- As programs of schema 1 call it.
 CREATE OR REPLACE FUNCTION weir.safe_advance(to_position bigint) RETURNS void
-LANGUAGE plpgsql VOLATILE SECURITY DEFINER SET search_path = pg_catalog, pg_temp AS $$
+{as_owner}
+AS $$
 BEGIN
     PERFORM weir.safe_prove(to_position);
 END

@@ -43,13 +43,36 @@ _Static_assert(SQL_VERB_UNBLOCK == STORE_UNBLOCK && SQL_VERB_PRIORITIZE == STORE
                    SQL_VERB_PAUSE == STORE_PAUSE && SQL_VERB_RESUME == STORE_RESUME,
                "the verbs of words.sql");
 _Static_assert(SQL_LOCK_HELD == STORE_ONCE_RUNNING && SQL_LOCK_DONE == STORE_ONCE_DONE &&
-                   SQL_LOCK_FAILED == STORE_ONCE_FAILED,
+                   SQL_LOCK_FAILED == STORE_ONCE_FAILED && SQL_LOCK_DIED == STORE_ONCE_DIED,
                "the states of words.sql");
+_Static_assert(SQL_END_KEEP == STORE_END_KEEP && SQL_END_DEFER == STORE_END_DEFER &&
+                   SQL_END_BLOCK == STORE_END_BLOCK,
+               "the ends of words.sql");
+_Static_assert(SQL_EXPECT_ANY == WEIR_EXPECT_ANY && SQL_EXPECT_NONE == WEIR_EXPECT_NONE &&
+                   SQL_EXPECT_EXISTS == WEIR_EXPECT_EXISTS && SQL_EXPECT_EXACT == WEIR_EXPECT_EXACT,
+               "the expectations of words.sql");
+_Static_assert(SQL_APPEND_CLOSE == STORE_APPEND_CLOSE && SQL_APPEND_FORCE == STORE_APPEND_FORCE &&
+                   SQL_APPEND_DRY_RUN == STORE_APPEND_DRY_RUN &&
+                   SQL_APPEND_CHAIN == STORE_APPEND_CHAIN &&
+                   SQL_APPEND_NOWAIT == STORE_APPEND_NOWAIT,
+               "the flags of words.sql");
+_Static_assert(SQL_CHANGE_RESERVE == WEIR_KEY_RESERVE && SQL_CHANGE_RELEASE == WEIR_KEY_RELEASE &&
+                   SQL_HELD_STREAM == PG_HELD_STREAM && SQL_HELD_KEY == PG_HELD_KEY &&
+                   SQL_HELD_RESERVED == PG_HELD_RESERVED && SQL_STORE_LOCK == PG_LOCK_CLASS,
+               "the names and locks of words.sql");
+_Static_assert(SQL_CHUNK_EVENTS == STORE_CHUNK_EVENTS_MAX &&
+                   SQL_CHUNK_BYTES == STORE_CHUNK_BYTES_SOFT,
+               "the chunks of words.sql");
 _Static_assert(SQL_ERROR_TEXT_BYTES == STORE_ERROR_TEXT_BYTES_MAX &&
                    SQL_OUTPUT_BYTES == STORE_ONCE_OUTPUT_BYTES_MAX &&
                    SQL_METRICS_BYTES == STORE_METRICS_BYTES_MAX,
                "the sizes of words.sql");
-_Static_assert(SQL_STATUS_NOTFOUND == WEIR_ENOTFOUND && SQL_STATUS_LOST == WEIR_ELOST,
+_Static_assert(SQL_STATUS_CONFLICT == WEIR_ECONFLICT && SQL_STATUS_BUSY == WEIR_EBUSY &&
+                   SQL_STATUS_NOTFOUND == WEIR_ENOTFOUND && SQL_STATUS_CLOSED == WEIR_ECLOSED &&
+                   SQL_STATUS_KEYREUSED == WEIR_EKEYREUSED &&
+                   SQL_STATUS_INFLIGHT == WEIR_EINFLIGHT && SQL_STATUS_TAKEN == WEIR_ETAKEN &&
+                   SQL_STATUS_LOST == WEIR_ELOST && SQL_STATUS_HELD == WEIR_EHELD &&
+                   SQL_STATUS_MISUSE == WEIR_EMISUSE,
                "the statuses of words.sql");
 
 /* 2: clients of schema 1 name a lease by its fence alone, which is not enough (schema_2.sql). 3:

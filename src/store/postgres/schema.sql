@@ -221,4 +221,4 @@ SELECT CASE WHEN l.pid IS NULL THEN 'a prepared transaction'
  LIMIT 1;
 
 -- name: schema_lock
-SELECT pg_advisory_xact_lock(1465207122, hashtext($1));
+SELECT pg_advisory_xact_lock({store_lock}, hashtext($1));

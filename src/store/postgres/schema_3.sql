@@ -6,7 +6,7 @@
 -- its transaction ends. So first the table: who is already in goes on, who comes waits there, holding
 -- nothing that is wanted below. Then nobody is left who appends by the old rules.
 LOCK TABLE weir.store IN ACCESS EXCLUSIVE MODE;
-SELECT pg_advisory_xact_lock(1465207122, s.number) FROM weir.store AS s;
+SELECT pg_advisory_xact_lock({store_lock}, s.number) FROM weir.store AS s;
 
 -- Clients of schema 1 and 2 hold streams by their rows, which is not what others look at now. They are
 -- told that a function is not there, or a column, and have written nothing.

@@ -172,7 +172,7 @@ BEGIN
         AND weir.is_list(park_events, cardinality(park_reactions))
         AND weir.is_list(park_attempts, cardinality(park_reactions))
         AND weir.is_list(park_errors, cardinality(park_reactions))) IS NOT TRUE THEN
-        PERFORM weir.no_lists('the lists of a settle', 'WR002');
+        PERFORM weir.no_lists('the lists of a settle', {error_invalid});
     END IF;
     IF fails THEN
         PERFORM weir.check_errors(ARRAY[failure_error]);
@@ -229,8 +229,8 @@ BEGIN
         RETURNING s.retries INTO failed_attempts;
     END IF;
 
-    lease_end := CASE WHEN ends <> 1 THEN 0
-                      WHEN lease_us > 9223372036854775807 - now_us THEN 9223372036854775807
+    lease_end := CASE WHEN ends <> {end_keep} THEN 0
+                      WHEN lease_us > {forever} - now_us THEN {forever}
                       ELSE now_us + lease_us END;
     -- What weir.derive would write, in the same update: one new version of the row for each settle.
     SELECT d.behind, d.watermark, d.priority INTO is_behind, new_watermark, new_priority
@@ -243,11 +243,11 @@ BEGIN
                            ELSE t.reaction END,
            attempts = CASE WHEN fails THEN failed_attempts WHEN advanced THEN 0
                            ELSE t.attempts END,
-           holder = CASE WHEN ends = 1 THEN t.holder END,
+           holder = CASE WHEN ends = {end_keep} THEN t.holder END,
            lease_until = lease_end,
-           due = CASE WHEN ends = 2 THEN until_us ELSE t.due END,
-           held = t.held OR ends = 3,
-           blocked = CASE WHEN ends = 3 THEN now_us ELSE t.blocked END,
+           due = CASE WHEN ends = {end_defer} THEN until_us ELSE t.due END,
+           held = t.held OR ends = {end_block},
+           blocked = CASE WHEN ends = {end_block} THEN now_us ELSE t.blocked END,
            behind = is_behind,
            watermark = new_watermark,
            rank = new_watermark >> 5,
@@ -280,8 +280,7 @@ CREATE OR REPLACE FUNCTION weir.settle_with(
 RETURNS TABLE (append_index integer, stream_index integer, status integer, replayed boolean,
     first_version bigint, last_version bigint, "position" bigint, created timestamptz,
     other text, lease_end bigint, is_behind boolean)
-LANGUAGE plpgsql VOLATILE SECURITY DEFINER
-SET search_path = pg_catalog, pg_temp
+{as_owner}
 AS $$
 DECLARE
     found record;
@@ -344,7 +343,7 @@ BEGIN
         FOR NO KEY UPDATE;
     now_us := weir.clock_us();
     new_end := CASE WHEN lease_us < 0 THEN 0
-                    WHEN lease_us > 9223372036854775807 - now_us THEN 9223372036854775807
+                    WHEN lease_us > {forever} - now_us THEN {forever}
                     ELSE now_us + lease_us END;
     this_log := weir.log();
     -- LIMIT 1 keeps a lookup one: joined, a plan that was made on an empty table reads all of it.
@@ -358,9 +357,9 @@ BEGIN
                              AND (u.token = 0 OR t.token = u.token)
                              AND (lease_us < 0 OR t.log = this_log));
     RETURN QUERY
-    SELECT CASE WHEN i.fence IS NULL THEN -6
-                WHEN i.ours IS NOT TRUE THEN -11
-                WHEN lease_us < 0 AND i.turn > 1 THEN -11
+    SELECT CASE WHEN i.fence IS NULL THEN {status_notfound}
+                WHEN i.ours IS NOT TRUE THEN {status_lost}
+                WHEN lease_us < 0 AND i.turn > 1 THEN {status_lost}
                 ELSE 0 END,
            new_end
       FROM (SELECT u.ordinal, t.fence, t.id = ANY (held_targets) AND t.fence = u.fence

@@ -10,7 +10,7 @@ SELECT weir.clock_us();
 -- name: store_test_clock
 DO $once$
 BEGIN
-    PERFORM pg_advisory_xact_lock(1465207122, hashtext('test clock'));
+    PERFORM pg_advisory_xact_lock({store_lock}, hashtext('test clock'));
     IF (SELECT prosrc FROM pg_proc WHERE oid = 'weir.clock()'::regprocedure) !~ 'weir_test' THEN
         CREATE OR REPLACE FUNCTION weir.clock() RETURNS timestamptz
         LANGUAGE sql VOLATILE AS $$

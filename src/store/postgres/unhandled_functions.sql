@@ -22,7 +22,8 @@ $$;
 -- reaction began, and it is not yet routed, or lies above the position of the subscription it
 -- belongs to, or has a work row.
 CREATE OR REPLACE FUNCTION weir.unhandled(stream_name text) RETURNS text[]
-LANGUAGE plpgsql STABLE SECURITY DEFINER SET search_path = pg_catalog, pg_temp AS $$
+{reading}
+AS $$
 DECLARE
     r record;
     found_names text[] := '{}';

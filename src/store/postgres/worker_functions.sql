@@ -14,8 +14,7 @@ RETURNS void
 AS $$
 DECLARE
     started bigint := weir.clock_us();
-    ends bigint := CASE WHEN lease_us > 9223372036854775807 - started
-                        THEN 9223372036854775807 ELSE started + lease_us END;
+    ends bigint := CASE {lease_from_started} END;
 BEGIN
     PERFORM weir.check_names('worker', ARRAY[its_name], true);
     PERFORM weir.check_names('lane', its_lanes, true);
