@@ -289,16 +289,14 @@ static void filters_and_limits_choose_targets(void **state)
 static void more_targets_than_a_page_holds_come_once_and_in_order(void **state)
 {
     fixture *f = *state;
+    int64_t routed = 0;
     declare(f);
     for (int i = 0; i < 450; i++) {
         char name[32];
         (void)snprintf(name, sizeof name, "t-%03d", i);
-        const store_subscribe sub = { .target = weir__str(name),
-                                      .lane = weir__str("default"),
-                                      .reaction = f->reaction,
-                                      .source = weir__str(name),
-                                      .value = weir__str(name) };
-        assert_int_equal(f->store->ops->subscribe(f->store, &sub, NULL, NULL), WEIR_OK);
+        const int64_t id = append(f, name, "Placed");
+        route(f, name, "default", routed, id);
+        routed = id;
     }
     assert_int_equal(run(f, &weir__cli_targets_command, ""), CLI_DONE);
     assert_int_equal(lines_printed(f), 450);

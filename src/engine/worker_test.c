@@ -40,6 +40,15 @@ static store_leased lease(weir_store *s, int64_t lease_us)
     return leased; /* numbers only */
 }
 
+static weir_status defer(weir_store *s, const store_leased *leased, int64_t until_us)
+{
+    store_settle settle = { .target = leased->target,
+                            .fence = leased->fence,
+                            .end = STORE_END_DEFER,
+                            .until_us = until_us };
+    return s->ops->settle(s, &settle, NULL);
+}
+
 /* A worker with one reaction, and one event of it that was routed. */
 static weir_store *start_with_work(bool sqlite, const worker_options *options)
 {
@@ -90,8 +99,7 @@ static void it_sleeps_until_something_is_due(bool sqlite)
     weir_store *s = start_with_work(sqlite, NULL);
     const store_leased leased = lease(s, 5 * S);
 
-    assert_int_equal(s->ops->defer(s, leased.target, leased.fence, store_now(s) + 300 * MS, NULL),
-                     WEIR_OK);
+    assert_int_equal(defer(s, &leased, store_now(s) + 300 * MS), WEIR_OK);
     kit_forget(&a);
     const int64_t due_us = kit_mono_us + 300 * MS;
     assert_int_equal(kit_poll(&a), due_us);
@@ -126,8 +134,7 @@ static void a_target_that_this_worker_deferred_is_not_forgotten(bool sqlite)
 
     (void)kit_poll(&a);
     kit_forget(&a);
-    assert_int_equal(s->ops->defer(s, leased.target, leased.fence, store_now(s) + 200 * MS, NULL),
-                     WEIR_OK);
+    assert_int_equal(defer(s, &leased, store_now(s) + 200 * MS), WEIR_OK);
     weir__worker_due(a.worker, store_now(s) + 400 * MS);
     weir__worker_due(a.worker, store_now(s) + 200 * MS);
     weir__worker_due(a.worker, store_now(s) + 300 * MS);
@@ -327,8 +334,7 @@ static void out_of_work_is_what_a_poll_after_the_question_says(bool sqlite)
     weir__worker_ask(w);
     (void)kit_poll(&a);
     assert_false(weir__worker_out_of_work(w)); /* leased */
-    assert_int_equal(s->ops->defer(s, leased.target, leased.fence, store_now(s) + S, NULL),
-                     WEIR_OK);
+    assert_int_equal(defer(s, &leased, store_now(s) + S), WEIR_OK);
     weir__worker_ask(w);
     (void)kit_poll(&a);
     assert_false(weir__worker_out_of_work(w)); /* due */
@@ -471,22 +477,38 @@ static void drained_it_is_idle_and_closing_gives_everything_back(bool sqlite)
     kit_close(s);
 }
 
+/* A target of the first reaction has handled what was never routed. */
+static void handle_beyond(weir_store *s, int64_t event)
+{
+    const store_reaction *known = &a.worker->registry->reactions[0].known;
+    const store_route_step step = { .reaction = known->id, .number = known->number };
+    const store_mark mark = {
+        .target = weir__str("all"), .lane = weir__str("default"), .first = event, .last = event
+    };
+    const store_route route = {
+        .steps = &step, .steps_count = 1, .marks = &mark, .marks_count = 1
+    };
+
+    assert_int_equal(s->ops->route(s, &route, NULL, NULL), WEIR_OK);
+    const store_leased leased = lease(s, 5 * S);
+    const store_advance done = { .reaction = known->id, .to = event };
+    store_settle settle = {
+        .target = leased.target, .fence = leased.fence, .advances = &done, .advances_count = 1
+    };
+    assert_int_equal(s->ops->settle(s, &settle, NULL), WEIR_OK);
+}
+
 /* As after a log that lost its end: events would be passed over. */
 static void a_target_beyond_the_log_is_blocked_and_told(bool sqlite)
 {
     weir_store *s = kit_open(sqlite);
-    weir_error err = { .size = sizeof err };
 
     kit_reaction(&a, "constant", "Placed", "all");
     kit_reaction(&a, "sound", "Placed", "others");
     kit_start(&a, s, NULL);
     const int64_t id = kit_append(s, "order-1", "Placed", "{}");
     (void)kit_append(s, "order-1", "Placed", "{}");
-    const store_subscribe further = { .target = weir__str("all"),
-                                      .lane = weir__str("default"),
-                                      .reaction = a.worker->registry->reactions[0].known.id,
-                                      .at = id + 1 };
-    assert_int_equal(s->ops->subscribe(s, &further, NULL, &err), WEIR_OK);
+    handle_beyond(s, id + 1);
     (void)kit_append(s, "order-1", "Placed", "{}"); /* the log has grown past it */
     (void)kit_route(&a);
     assert_int_equal(kit_logged(&a, "3 target_beyond_log target=all reaction=constant event="), 1);

@@ -18,8 +18,8 @@
  *       write. Strings and arrays handed in are borrowed until the verb returns; strings handed out
  *       live in the arena given, or until the callback returns.
  *   (6) After the commit of anything that may give someone work, every watch of every process on
- *       the store wakes up: append, route, settle, turn, release, defer, block, operate,
- *       parked_retry. A settle of nothing but progress that keeps its target, or leaves it without
+ *       the store wakes up: append, route, settle, turn, release, operate, parked_retry. A
+ *       settle of nothing but progress that keeps its target, or leaves it without
  *       work, gives nobody any, and neither does a turn that has leased again whatever it left
  *       with work: they need not wake anybody. A wake-up is a hint and may be lost when a process
  *       dies between commit and wake-up.
@@ -352,14 +352,6 @@ typedef struct store_route {
 
 /* ---- targets and leases ------------------------------------------------------------------- */
 
-typedef struct store_subscribe {
-    weir_str target, lane;
-    int64_t reaction;
-    int64_t priority;
-    weir_str source, value;
-    int64_t at; /* where a new subscription begins (at = mark); an old one is not moved */
-} store_subscribe;
-
 typedef struct store_known_reaction {
     int64_t reaction, number;
 } store_known_reaction;
@@ -676,7 +668,7 @@ typedef struct store_worker_list {
 
 /* ---- the vtable --------------------------------------------------------------------------- */
 
-enum { STORE_OPS_VERSION = 6 };
+enum { STORE_OPS_VERSION = 7 };
 
 typedef struct weir_store_ops {
     uint32_t version; /* STORE_OPS_VERSION; methods are only ever added at the end */
@@ -729,9 +721,6 @@ typedef struct weir_store_ops {
                                store_stream_info *out, weir_error *err);
     weir_status (*streams)(weir_store *s, const store_streams_query *q, store_streams_chunk *chunk,
                            weir_error *err);
-    /* The stream that has reserved a key, in the arena; ENOTFOUND: the key is free. */
-    weir_status (*key_owner)(weir_store *s, weir_str key, weir_arena *arena, weir_str *stream,
-                             weir_error *err);
     weir_status (*positions)(weir_store *s, store_positions *out, weir_error *err);
 
     /* REACTIONS. declare: the definition is (names, source, rule, rule_text). A name seen for the
@@ -773,11 +762,6 @@ typedef struct weir_store_ops {
      *     its index. (*bad_mark may be NULL.) */
     weir_status (*route)(weir_store *s, const store_route *r, size_t *bad_mark, weir_error *err);
 
-    /* TARGETS. subscribe: creates target and subscription as needed; a second time it changes
-     * priority, source and value, never at or mark. Another lane -> EINVAL, nothing written.
-     * ENOTFOUND: the reaction. *target: the id; may be NULL. */
-    weir_status (*subscribe)(weir_store *s, const store_subscribe *sub, int64_t *target,
-                             weir_error *err);
     /* LEASE. A target is eligible when it is in the lane, behind by a known reaction, not blocked,
      * not paused (nor its lane), due is unset or has passed, and no live lease holds it. Of the
      * targets whose due time has passed the first `limit` by (due, id) are considered, of the
@@ -815,11 +799,6 @@ typedef struct weir_store_ops {
     /* Gives back: free at once, nothing charged, lost unchanged. Also on another log than the
      * one it was taken on, because giving back writes no position. */
     weir_status (*release)(weir_store *s, store_fenced *items, size_t count, weir_error *err);
-    /* Ends the lease with the target blocked, or deferred until until_us. ELOST, ENOTFOUND. */
-    weir_status (*block)(weir_store *s, int64_t target, int64_t fence, const store_failure *why,
-                         weir_error *err);
-    weir_status (*defer)(weir_store *s, int64_t target, int64_t fence, int64_t until_us,
-                         weir_error *err);
 
     /* OPERATE, in transactions of at most STORE_OPERATE_CHUNK targets. A name that is not a target
      * is ENOTFOUND and changes nothing. changed counts:
@@ -877,11 +856,6 @@ typedef struct weir_store_ops {
      * schema. */
     weir_status (*stats)(weir_store *s, store_stats *out, weir_error *err);
     weir_status (*check)(weir_store *s, store_finding_fn fn, void *ctx, weir_error *err);
-
-    /* TESTS ONLY. Makes the next position of the log base + 1, and the next version of a stream
-     * that has no event version_base (so 64-bit paths can be tried). Only on an empty store. */
-    weir_status (*test_seed)(weir_store *s, int64_t position_base, int64_t version_base,
-                             weir_error *err);
 
     /* HOLDERS. What keeps `safe` below `head` at this moment (C17). Stores in which the two are
      * always equal give an empty list. */

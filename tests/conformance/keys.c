@@ -269,20 +269,6 @@ static void C09_concurrent_repeats_run_once(void **state)
     assert_int_equal(kit_stream(k, "s").count, KEYS);
 }
 
-/* ---- C10 ---------------------------------------------------------------------------------- */
-
-static const char *owner_of(kit *k, const char *key)
-{
-    weir_str stream = { 0 };
-    const weir_status status =
-        k->store->ops->key_owner(k->store, weir__str(key), &k->arena, &stream, &k->err);
-    if (status == WEIR_ENOTFOUND) {
-        return "";
-    }
-    KIT_OK(k, status);
-    return kit_text(k, "%.*s", (int)stream.len, stream.ptr);
-}
-
 static weir_status change(kit *k, const char *stream, int32_t change_, const char *key,
                           kit_append *a)
 {
@@ -303,8 +289,8 @@ static void C10_a_taken_key_is_refused_and_names_its_owner(void **state)
     assert_int_equal(kit_version(k, "user-2"), -1);
     assert_int_equal(kit_log(k).count, 1);
     kit_reopen(k);
-    assert_string_equal(owner_of(k, "email:a"), "user-1");
-    assert_string_equal(owner_of(k, "email:A"), "");
+    assert_string_equal(kit_key_owner(k, "email:a"), "user-1");
+    assert_string_equal(kit_key_owner(k, "email:A"), "");
     KIT_IS(k, change(k, "user-2", WEIR_KEY_RESERVE, "email:a", &a), WEIR_ETAKEN);
 }
 
@@ -314,7 +300,7 @@ static void C10_the_owner_reserving_again_changes_nothing(void **state)
     kit_append a;
     KIT_OK(k, change(k, "user-1", WEIR_KEY_RESERVE, "email:a", &a));
     KIT_OK(k, change(k, "user-1", WEIR_KEY_RESERVE, "email:a", &a));
-    assert_string_equal(owner_of(k, "email:a"), "user-1");
+    assert_string_equal(kit_key_owner(k, "email:a"), "user-1");
 }
 
 static void C10_the_owner_can_release(void **state)
@@ -324,12 +310,12 @@ static void C10_the_owner_can_release(void **state)
     KIT_OK(k, change(k, "user-1", WEIR_KEY_RESERVE, "email:a", &a));
     KIT_IS(k, change(k, "user-2", WEIR_KEY_RELEASE, "email:a", &a), WEIR_ETAKEN);
     assert_string_equal(a.err.stream, "user-1");
-    assert_string_equal(owner_of(k, "email:a"), "user-1");
+    assert_string_equal(kit_key_owner(k, "email:a"), "user-1");
     KIT_OK(k, change(k, "user-1", WEIR_KEY_RELEASE, "email:a", &a));
-    assert_string_equal(owner_of(k, "email:a"), "");
+    assert_string_equal(kit_key_owner(k, "email:a"), "");
     KIT_OK(k, change(k, "user-3", WEIR_KEY_RELEASE, "email:a", &a)); /* free stays free */
     KIT_OK(k, change(k, "user-2", WEIR_KEY_RESERVE, "email:a", &a));
-    assert_string_equal(owner_of(k, "email:a"), "user-2");
+    assert_string_equal(kit_key_owner(k, "email:a"), "user-2");
 }
 
 static void C10_a_key_moves_in_one_append(void **state)
@@ -344,12 +330,12 @@ static void C10_a_key_moves_in_one_append(void **state)
     kit_append_change(&a, WEIR_KEY_RESERVE, "email:a", to);
     kit_append_change(&a, WEIR_KEY_RELEASE, "email:a", from);
     KIT_IS(k, kit_append_run(k->store, &a), WEIR_ETAKEN); /* in the order given */
-    assert_string_equal(owner_of(k, "email:a"), "user-1");
+    assert_string_equal(kit_key_owner(k, "email:a"), "user-1");
     const store_key_change swap = a.changes[0];
     a.changes[0] = a.changes[1];
     a.changes[1] = swap;
     KIT_OK(k, kit_append_run(k->store, &a));
-    assert_string_equal(owner_of(k, "email:a"), "user-2");
+    assert_string_equal(kit_key_owner(k, "email:a"), "user-2");
 }
 
 static void C10_a_refused_append_changes_no_key(void **state)
@@ -367,8 +353,8 @@ static void C10_a_refused_append_changes_no_key(void **state)
     kit_append_change(&a, WEIR_KEY_RESERVE, "email:b", owner); /* taken a moment ago */
     KIT_IS(k, kit_append_run(k->store, &a), WEIR_ETAKEN);
     assert_string_equal(a.err.stream, "user-2");
-    assert_string_equal(owner_of(k, "email:a"), "user-1");
-    assert_string_equal(owner_of(k, "email:b"), "");
+    assert_string_equal(kit_key_owner(k, "email:a"), "user-1");
+    assert_string_equal(kit_key_owner(k, "email:b"), "");
     assert_int_equal(kit_version(k, "user-2"), -1);
 }
 
@@ -381,7 +367,7 @@ static void C10_closing_keeps_keys(void **state)
     kit_append_event(&a, kit_append_stream(&a, "user-1", WEIR_EXPECT_ANY, 0), "$closed", "{}");
     a.append.flags = STORE_APPEND_CLOSE;
     KIT_OK(k, kit_append_run(k->store, &a));
-    assert_string_equal(owner_of(k, "email:a"), "user-1");
+    assert_string_equal(kit_key_owner(k, "email:a"), "user-1");
     KIT_IS(k, change(k, "user-2", WEIR_KEY_RESERVE, "email:a", &a), WEIR_ETAKEN);
 }
 
@@ -420,7 +406,7 @@ static void C10_one_of_many_gets_a_key(void **state)
     }
     kit_threads(REPEATERS, reserve_all, &r);
     for (size_t i = 0; i < KEYS; i++) {
-        const char *owner = owner_of(k, kit_text(k, "email:%zu", i));
+        const char *owner = kit_key_owner(k, kit_text(k, "email:%zu", i));
         size_t winners = 0;
         for (size_t t = 0; t < REPEATERS; t++) {
             assert_true(r.status[t][i] == WEIR_OK || r.status[t][i] == WEIR_ETAKEN);

@@ -325,6 +325,19 @@ int64_t kit_put(kit *k, const char *stream, const char *name)
     return a.streams[0].id;
 }
 
+const char *kit_key_owner(kit *k, const char *key)
+{
+    kit_append a;
+    kit_append_init(&a);
+    const uint32_t nobody = kit_append_stream(&a, "nobody", WEIR_EXPECT_ANY, 0);
+    kit_append_event(&a, nobody, "Asked", "{}");
+    kit_append_change(&a, WEIR_KEY_RESERVE, key, nobody);
+    a.append.flags = STORE_APPEND_DRY_RUN;
+    const weir_status status = kit_append_run(k->store, &a);
+    assert_true(status == WEIR_OK || status == WEIR_ETAKEN);
+    return status == WEIR_OK ? "" : kit_text(k, "%s", a.err.stream);
+}
+
 weir_status kit_request(kit *k, const weir_append_request *request)
 {
     prepared_append p = { 0 };

@@ -166,6 +166,8 @@ int64_t kit_put(kit *k, const char *stream, const char *name);
 /* One event under an expectation; never asserts. */
 weir_status kit_try(weir_store *s, const char *stream, int32_t expect, int64_t version,
                     kit_append *a);
+/* The stream that has reserved a key, as an append would be told; "": nobody has. */
+const char *kit_key_owner(kit *k, const char *key);
 /* The public request, prepared and appended. */
 weir_status kit_request(kit *k, const weir_append_request *request);
 
@@ -213,6 +215,8 @@ bool kit_nothing_to_lease(kit *k, const char *lane);
 store_settle kit_settle_of(const store_leased *l, store_end end);
 /* Settles one reaction up to `to`. */
 weir_status kit_settle(kit *k, const store_leased *l, int64_t reaction, int64_t to, store_end end);
+weir_status kit_defer(kit *k, const store_leased *l, int64_t until_us);
+weir_status kit_block(kit *k, const store_leased *l, const store_failure *why);
 weir_status kit_release(kit *k, const store_leased *l);
 
 const store_target *kit_target(kit *k, const char *name); /* as it is now; asserts that it exists */

@@ -246,6 +246,20 @@ weir_status kit_settle(kit *k, const store_leased *l, int64_t reaction, int64_t 
     return k->store->ops->settle(k->store, &settle, &k->err);
 }
 
+weir_status kit_defer(kit *k, const store_leased *l, int64_t until_us)
+{
+    store_settle settle = kit_settle_of(l, STORE_END_DEFER);
+    settle.until_us = until_us;
+    return k->store->ops->settle(k->store, &settle, &k->err);
+}
+
+weir_status kit_block(kit *k, const store_leased *l, const store_failure *why)
+{
+    store_settle settle = kit_settle_of(l, STORE_END_BLOCK);
+    settle.failure = *why;
+    return k->store->ops->settle(k->store, &settle, &k->err);
+}
+
 weir_status kit_release(kit *k, const store_leased *l)
 {
     store_fenced item = { .target = l->target, .fence = l->fence, .status = WEIR_EMISUSE };

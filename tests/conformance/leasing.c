@@ -1,6 +1,7 @@
 /* leasing.c - C20 to C23: which targets can be leased, how many, in which order, and at what
  * cost. */
 #include "kit.h"
+#include "store/seed.h"
 
 #include <stdio.h>
 #include <stdlib.h>
@@ -38,7 +39,7 @@ static void C20_a_blocked_target_is_not_leased(void **state)
     ready_targets(k, 1);
     const store_leased l = kit_lease_target(k, "lane", "t-000");
     const store_failure why = { .error = weir__str("because") };
-    KIT_OK(k, k->store->ops->block(k->store, l.target, l.fence, &why, &k->err));
+    KIT_OK(k, kit_block(k, &l, &why));
     assert_int_equal(kit_target(k, "t-000")->state, STORE_TARGET_BLOCKED);
     assert_true(kit_nothing_to_lease(k, "lane"));
     kit_advance(k, INT64_C(1000) * KIT_LEASE_US); /* time does not unblock */
@@ -82,7 +83,7 @@ static void C20_a_deferred_target_is_leased_when_it_is_due(void **state)
     ready_targets(k, 1);
     store_leased l = kit_lease_target(k, "lane", "t-000");
     const int64_t due = kit_now(k) + 1000;
-    KIT_OK(k, k->store->ops->defer(k->store, l.target, l.fence, due, &k->err));
+    KIT_OK(k, kit_defer(k, &l, due));
     assert_int_equal(kit_target(k, "t-000")->state, STORE_TARGET_DEFERRED);
     assert_int_equal(kit_target(k, "t-000")->due_us, due);
     kit_advance(k, 999);
@@ -185,9 +186,9 @@ static void C21_leasing_n_gives_n_while_there_are_as_many(void **state)
         const store_leased l = kit_lease(k, "lane", 1)->leases[0];
         const store_failure why = { .error = weir__str("x") };
         if (i % 4 == 0) {
-            KIT_OK(k, k->store->ops->block(k->store, l.target, l.fence, &why, &k->err));
+            KIT_OK(k, kit_block(k, &l, &why));
         } else if (i % 4 == 1) {
-            KIT_OK(k, k->store->ops->defer(k->store, l.target, l.fence, INT64_MAX / 2, &k->err));
+            KIT_OK(k, kit_defer(k, &l, INT64_MAX / 2));
         } else if (i % 4 == 2) {
             kit_operate(k, STORE_PAUSE, kit_text(k, "%.*s", (int)l.name.len, l.name.ptr));
         }
@@ -341,7 +342,7 @@ enum { RANK = 1 << STORE_RANK_SHIFT };
 static void C22_priority_comes_first_then_the_most_lagging(void **state)
 {
     kit *k = *state;
-    KIT_OK(k, k->store->ops->test_seed(k->store, INT64_C(100) * RANK, 0, &k->err));
+    KIT_OK(k, weir__store_seed(k->store, INT64_C(100) * RANK, 0, &k->err));
     kit_declare(k, "r", "*", "*", STORE_RULE_STREAM);
     kit_put(k, "s", "A");
     place(k, "current", 0, 9 * RANK);
@@ -358,7 +359,7 @@ static void C22_priority_comes_first_then_the_most_lagging(void **state)
 static void C22_watermarks_count_to_within_32(void **state)
 {
     kit *k = *state;
-    KIT_OK(k, k->store->ops->test_seed(k->store, INT64_C(100) * RANK, 0, &k->err));
+    KIT_OK(k, weir__store_seed(k->store, INT64_C(100) * RANK, 0, &k->err));
     kit_declare(k, "r", "*", "*", STORE_RULE_STREAM);
     kit_put(k, "s", "A");
     place(k, "first", 0, 4 * RANK + 30); /* created first: the lower id */
@@ -371,7 +372,7 @@ static void C22_watermarks_count_to_within_32(void **state)
 static void C22_a_reserve_ignores_priority(void **state)
 {
     kit *k = *state;
-    KIT_OK(k, k->store->ops->test_seed(k->store, INT64_C(100) * RANK, 0, &k->err));
+    KIT_OK(k, weir__store_seed(k->store, INT64_C(100) * RANK, 0, &k->err));
     kit_declare(k, "r", "*", "*", STORE_RULE_STREAM);
     kit_put(k, "s", "A");
     place(k, "a", 9, 10 * RANK);
@@ -390,7 +391,7 @@ static void C22_a_reserve_ignores_priority(void **state)
 static void C22_a_leading_share_keeps_the_most_current_current(void **state)
 {
     kit *k = *state;
-    KIT_OK(k, k->store->ops->test_seed(k->store, INT64_C(100) * RANK, 0, &k->err));
+    KIT_OK(k, weir__store_seed(k->store, INT64_C(100) * RANK, 0, &k->err));
     kit_declare(k, "r", "*", "*", STORE_RULE_STREAM);
     kit_put(k, "s", "A");
     place(k, "old-1", 5, 1 * RANK);
@@ -413,12 +414,12 @@ static void C22_a_leading_share_keeps_the_most_current_current(void **state)
 static void C22_targets_that_became_due_take_their_place_by_priority(void **state)
 {
     kit *k = *state;
-    KIT_OK(k, k->store->ops->test_seed(k->store, INT64_C(100) * RANK, 0, &k->err));
+    KIT_OK(k, weir__store_seed(k->store, INT64_C(100) * RANK, 0, &k->err));
     kit_declare(k, "r", "*", "*", STORE_RULE_STREAM);
     kit_put(k, "s", "A");
     place(k, "due", 3, 1 * RANK);
     const store_leased l = kit_lease_target(k, "lane", "due");
-    KIT_OK(k, k->store->ops->defer(k->store, l.target, l.fence, kit_now(k) + 5, &k->err));
+    KIT_OK(k, kit_defer(k, &l, kit_now(k) + 5));
     place(k, "ready", 1, 1 * RANK);
     place(k, "urgent", 7, 1 * RANK);
     const store_lease_request r = kit_lease_request("lane", 10);
@@ -539,7 +540,7 @@ enum { FEW = 1000, MANY = 24000 };
 
 static void cost_is_flat(kit *k, store_verb held, bool defer)
 {
-    KIT_OK(k, k->store->ops->test_seed(k->store, INT64_C(100) * RANK, 0, &k->err));
+    KIT_OK(k, weir__store_seed(k->store, INT64_C(100) * RANK, 0, &k->err));
     const store_reaction r = kit_declare(k, "r", "*", "*", STORE_RULE_STREAM);
     kit_put(k, "s", "A");
     KIT_OK(k, kit_mark(k, "r", "gauge", "gauges", 0, 1, 1));
@@ -556,8 +557,7 @@ static void cost_is_flat(kit *k, store_verb held, bool defer)
                 const store_lease_list *list = kit_lease(k, "lane", STORE_LEASE_TARGETS_MAX);
                 leased = list->leases_count;
                 for (size_t j = 0; j < leased; j++) {
-                    KIT_OK(k, k->store->ops->defer(k->store, list->leases[j].target,
-                                                   list->leases[j].fence, INT64_MAX / 2, &k->err));
+                    KIT_OK(k, kit_defer(k, &list->leases[j], INT64_MAX / 2));
                 }
             } while (leased > 0);
         } else if (held != STORE_UNBLOCK) {

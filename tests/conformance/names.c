@@ -4,6 +4,7 @@
  * becomes, and then looked for in the store: a refusal must not have written anything.
  */
 #include "kit.h"
+#include "store/seed.h"
 
 #include <stdlib.h>
 
@@ -233,7 +234,7 @@ static void C02_a_payload_over_the_limit_is_refused(void **state)
 /* Everything that carries a position or a version, just before and after `base`. */
 static void numbers_past(kit *k, int64_t base)
 {
-    KIT_OK(k, k->store->ops->test_seed(k->store, base - 2, base - 2, &k->err));
+    KIT_OK(k, weir__store_seed(k->store, base - 2, base - 2, &k->err));
     const store_reaction r = kit_declare(k, "r", "*", "*", STORE_RULE_STREAM);
     for (int64_t i = 0; i < 3; i++) {
         assert_int_equal(kit_put(k, "big-1", "N"), base - 1 + i);

@@ -434,7 +434,7 @@ static void six_targets(kit *k)
             const store_failure why = { .error = weir__str("x") };
             if (weir__str_equal(l->name, weir__str("a-2")) ||
                 weir__str_equal(l->name, weir__str("c-1"))) {
-                KIT_OK(k, k->store->ops->block(k->store, l->target, l->fence, &why, &k->err));
+                KIT_OK(k, kit_block(k, l, &why));
             } else {
                 KIT_OK(k, kit_release(k, l));
             }

@@ -1,24 +1,19 @@
 /* reacting.c - C19 and C30 to C32: reactions, their definitions and positions, routing,
- * subscribing. */
+ * subscriptions. */
 #include "kit.h"
 #include "store/beyond.h"
 
 #include <stdio.h>
 
-static store_subscribe subscription(const char *target, const char *lane, int64_t reaction,
-                                    int64_t priority)
+/* Routes one mark without moving `routed`. */
+static weir_status mark_by_hand(kit *k, const store_reaction *r, const store_mark *mark)
 {
-    return (store_subscribe){ .target = weir__str(target),
-                              .lane = weir__str(lane),
-                              .reaction = reaction,
-                              .priority = priority,
-                              .source = weir__str("source"),
-                              .value = weir__str("value") };
-}
-
-static weir_status subscribe(kit *k, const store_subscribe *sub, int64_t *target)
-{
-    return k->store->ops->subscribe(k->store, sub, target, &k->err);
+    const int64_t routed = kit_reaction(k, "r").routed;
+    const store_route_step step = {
+        .reaction = r->id, .number = r->number, .from = routed, .to = routed
+    };
+    const store_route route = { .steps = &step, .steps_count = 1, .marks = mark, .marks_count = 1 };
+    return k->store->ops->route(k->store, &route, NULL, &k->err);
 }
 
 static size_t targets_count(kit *k)
@@ -34,31 +29,33 @@ static void C19_subscribing_is_idempotent(void **state)
 {
     kit *k = *state;
     const store_reaction r = kit_declare(k, "r", "*", "*", STORE_RULE_STREAM);
-    store_subscribe sub = subscription("t", "lane", r.id, 1);
-    const int64_t begins = kit_put(k, "s", "X");
-    sub.at = begins;
-    int64_t first = 0;
-    int64_t again = 0;
-    KIT_OK(k, subscribe(k, &sub, &first));
-    KIT_OK(k, subscribe(k, &sub, &again));
-    assert_int_equal(first, again);
+    const int64_t event = kit_put(k, "s", "X");
+    store_mark mark = { .target = weir__str("t"),
+                        .lane = weir__str("lane"),
+                        .priority = 1,
+                        .source = weir__str("source"),
+                        .value = weir__str("value"),
+                        .first = event,
+                        .last = event };
+    KIT_OK(k, mark_by_hand(k, &r, &mark));
+    const int64_t id = kit_target(k, "t")->id;
+    KIT_OK(k, mark_by_hand(k, &r, &mark));
     assert_int_equal(targets_count(k), 1);
     const store_target *t = kit_target(k, "t");
-    assert_int_equal(t->id, first);
+    assert_int_equal(t->id, id);
     KIT_STR(t->lane, "lane");
     assert_int_equal(t->subscriptions_count, 1);
-    assert_int_equal(t->subscriptions[0].at, begins);
-    assert_int_equal(t->subscriptions[0].mark, begins);
-    assert_int_equal(t->state, STORE_TARGET_IDLE);
+    assert_int_equal(t->subscriptions[0].at, event - 1);
+    assert_int_equal(t->subscriptions[0].mark, event);
+    assert_int_equal(t->state, STORE_TARGET_READY);
     /* Once more with other values: those follow, the position does not. */
-    sub.at = kit_put(k, "s", "X");
-    sub.priority = 7;
-    sub.source = weir__str("other source");
-    sub.value = weir__str("other value");
-    KIT_OK(k, subscribe(k, &sub, NULL));
+    mark.priority = 7;
+    mark.source = weir__str("other source");
+    mark.value = weir__str("other value");
+    KIT_OK(k, mark_by_hand(k, &r, &mark));
     t = kit_target(k, "t");
-    assert_int_equal(t->subscriptions[0].at, begins);
-    assert_int_equal(t->subscriptions[0].mark, begins);
+    assert_int_equal(t->subscriptions[0].at, event - 1);
+    assert_int_equal(t->subscriptions[0].mark, event);
     assert_int_equal(t->priority, 7);
     KIT_STR(t->subscriptions[0].source, "other source");
     KIT_STR(t->subscriptions[0].value, "other value");
@@ -68,28 +65,31 @@ static void C19_subscribing_is_idempotent(void **state)
 static void C19_subscribing_needs_a_reaction(void **state)
 {
     kit *k = *state;
-    const store_subscribe sub = subscription("t", "lane", 99, 0);
-    KIT_IS(k, subscribe(k, &sub, NULL), WEIR_ENOTFOUND);
+    const store_reaction nobody = { .id = 99, .number = 1 };
+    (void)kit_declare(k, "r", "*", "*", STORE_RULE_STREAM);
+    const int64_t event = kit_put(k, "s", "X");
+    const store_mark mark = { .target = weir__str("t"),
+                              .lane = weir__str("lane"),
+                              .source = weir__str("source"),
+                              .first = event,
+                              .last = event };
+    KIT_IS(k, mark_by_hand(k, &nobody, &mark), WEIR_ECONFLICT);
     assert_int_equal(targets_count(k), 0);
 }
 
 static void C19_priority_is_the_greatest_declared(void **state)
 {
     kit *k = *state;
-    const store_reaction a = kit_declare(k, "a", "*", "*", STORE_RULE_STREAM);
-    const store_reaction b = kit_declare(k, "b", "*", "*", STORE_RULE_STREAM);
-    store_subscribe sub = subscription("t", "lane", a.id, -5);
-    KIT_OK(k, subscribe(k, &sub, NULL));
-    assert_int_equal(kit_target(k, "t")->priority, -5); /* not 0: nobody declared 0 */
-    sub.reaction = b.id;
-    sub.priority = -3;
-    KIT_OK(k, subscribe(k, &sub, NULL));
-    assert_int_equal(kit_target(k, "t")->priority, -3);
-    sub.priority = -9;
-    KIT_OK(k, subscribe(k, &sub, NULL));
-    assert_int_equal(kit_target(k, "t")->priority, -5);
+    kit_declare(k, "a", "*", "*", STORE_RULE_STREAM);
+    kit_declare(k, "b", "*", "*", STORE_RULE_STREAM);
     kit_put(k, "s", "X");
-    KIT_OK(k, kit_mark(k, "b", "t", "lane", 12, 1, 1)); /* routing declares it as well */
+    KIT_OK(k, kit_mark(k, "a", "t", "lane", -5, 1, 1));
+    assert_int_equal(kit_target(k, "t")->priority, -5); /* not 0: nobody declared 0 */
+    KIT_OK(k, kit_mark(k, "b", "t", "lane", -3, 1, 1));
+    assert_int_equal(kit_target(k, "t")->priority, -3);
+    KIT_OK(k, kit_mark(k, "b", "t", "lane", -9, 1, 1));
+    assert_int_equal(kit_target(k, "t")->priority, -5);
+    KIT_OK(k, kit_mark(k, "b", "t", "lane", 12, 1, 1));
     assert_int_equal(kit_target(k, "t")->priority, 12);
     KIT_OK(k, k->store->ops->retire(k->store, weir__str("b"), &k->err));
     assert_int_equal(kit_target(k, "t")->priority, -5);
@@ -99,18 +99,15 @@ static void C19_priority_is_the_greatest_declared(void **state)
 static void C19_prioritize_overrides_until_cleared(void **state)
 {
     kit *k = *state;
-    const store_reaction a = kit_declare(k, "a", "*", "*", STORE_RULE_STREAM);
-    store_subscribe sub = subscription("t", "lane", a.id, 3);
-    KIT_OK(k, subscribe(k, &sub, NULL));
+    kit_declare(k, "a", "*", "*", STORE_RULE_STREAM);
+    kit_put(k, "s", "X");
+    KIT_OK(k, kit_mark(k, "a", "t", "lane", 3, 1, 1));
     store_operate op = kit_operate_of(k, STORE_PRIORITIZE, "t");
     op.priority = -1;
     KIT_OK(k, k->store->ops->operate(k->store, &op, &k->err));
     assert_int_equal(op.changed, 1);
     assert_int_equal(kit_target(k, "t")->priority, -1);
     assert_true(kit_target(k, "t")->prioritized);
-    sub.priority = 50;
-    KIT_OK(k, subscribe(k, &sub, NULL));
-    kit_put(k, "s", "X");
     KIT_OK(k, kit_mark(k, "a", "t", "lane", 60, 1, 1));
     assert_int_equal(kit_target(k, "t")->priority, -1);
     op.clear = true;
@@ -126,11 +123,10 @@ static void C19_two_lanes_for_one_target_are_refused(void **state)
 {
     kit *k = *state;
     const store_reaction a = kit_declare(k, "a", "*", "*", STORE_RULE_STREAM);
-    const store_reaction b = kit_declare(k, "b", "*", "*", STORE_RULE_STREAM);
-    store_subscribe sub = subscription("t", "lane", a.id, 0);
-    KIT_OK(k, subscribe(k, &sub, NULL));
-    sub = subscription("t", "other", b.id, 9);
-    KIT_IS(k, subscribe(k, &sub, NULL), WEIR_EINVAL);
+    kit_declare(k, "b", "*", "*", STORE_RULE_STREAM);
+    kit_put(k, "s", "X");
+    KIT_OK(k, kit_mark(k, "a", "t", "lane", 0, 1, 1));
+    KIT_IS(k, kit_mark(k, "b", "t", "other", 9, 1, 1), WEIR_EINVAL);
     assert_int_equal(kit_target(k, "t")->subscriptions_count, 1);
     assert_int_equal(kit_target(k, "t")->priority, 0);
 
@@ -139,18 +135,18 @@ static void C19_two_lanes_for_one_target_are_refused(void **state)
         { .target = weir__str("new"),
           .lane = weir__str("lane"),
           .source = weir__str("s"),
-          .first = 1,
-          .last = 2 },
+          .first = 2,
+          .last = 3 },
         { .target = weir__str("t"),
           .lane = weir__str("lane"),
           .source = weir__str("s"),
-          .first = 1,
-          .last = 2 },
+          .first = 2,
+          .last = 3 },
         { .target = weir__str("t"),
           .lane = weir__str("other"),
           .source = weir__str("s"),
-          .first = 3,
-          .last = 3 },
+          .first = 4,
+          .last = 4 },
     };
     kit_put(k, "s", "X");
     kit_put(k, "s", "X");
@@ -166,7 +162,7 @@ static void C19_two_lanes_for_one_target_are_refused(void **state)
     assert_int_equal(bad_mark, 2);
     assert_int_equal(targets_count(k), 1);
     assert_int_equal(kit_reaction(k, "a").routed, routed);
-    assert_int_equal(kit_subscription(k, "t", a.id)->mark, 0);
+    assert_int_equal(kit_subscription(k, "t", a.id)->mark, 1);
     kit_check(k);
 }
 
@@ -525,16 +521,21 @@ static void C31_routing_gives_a_target_its_events_once(void **state)
 
 /* A target at the end of the log, of which nothing was routed: what a target looks like that was
  * further than a log that lost its end. */
-static int64_t put_beyond(kit *k, int64_t reaction, size_t events)
+static int64_t put_beyond(kit *k, const store_reaction *r, size_t events)
 {
     int64_t id = 0;
     for (size_t i = 0; i < events; i++) {
         id = kit_put(k, "s", "A");
     }
-    store_subscribe sub = subscription("ts", "lane", reaction, 0);
-    sub.value = weir__str("s");
-    sub.at = id;
-    KIT_OK(k, subscribe(k, &sub, NULL));
+    const store_mark mark = { .target = weir__str("ts"),
+                              .lane = weir__str("lane"),
+                              .source = weir__str("s"),
+                              .value = weir__str(r->rule == STORE_RULE_WORK ? "" : "s"),
+                              .first = id,
+                              .last = id };
+    KIT_OK(k, mark_by_hand(k, r, &mark));
+    const store_leased l = kit_lease_target(k, "lane", "ts");
+    KIT_OK(k, kit_settle(k, &l, r->id, id, STORE_END_RELEASE));
     return id;
 }
 
@@ -550,7 +551,7 @@ static size_t leased_events(kit *k, const char *target)
 static void blocked_until_it_is_reset(kit *k, store_rule rule)
 {
     const store_reaction r = kit_declare(k, "r", "*", "*", rule);
-    const int64_t at = put_beyond(k, r.id, 5);
+    const int64_t at = put_beyond(k, &r, 5);
     const int64_t first = at - 4;
     store_operate op = kit_operate_of(k, STORE_UNBLOCK, "ts");
 
@@ -638,7 +639,7 @@ static void C16_a_reset_leaves_no_position_beyond_what_was_routed(void **state)
 {
     kit *k = *state;
     const store_reaction r = kit_declare(k, "r", "*", "*", STORE_RULE_STREAM);
-    const int64_t at = put_beyond(k, r.id, 3);
+    const int64_t at = put_beyond(k, &r, 3);
     store_operate op = kit_operate_of(k, STORE_RESET, "ts");
     op.reset_to = STORE_RESET_POSITION;
     op.position = at + 10;

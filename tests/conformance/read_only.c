@@ -32,7 +32,6 @@ static void refuse_writers(kit *k, weir_store *s)
     }
     REFUSED(k, s->ops->snapshot_put(s, &snapshot, &k->err));
     REFUSED(k, s->ops->snapshot_drop(s, weir__str("t"), weir__str("1"), NULL, &k->err));
-    REFUSED(k, s->ops->test_seed(s, 10, 10, &k->err));
 }
 
 static void refuse_routers(kit *k, weir_store *s, const store_reaction *r)
@@ -46,15 +45,11 @@ static void refuse_routers(kit *k, weir_store *s, const store_reaction *r)
         .reaction = r->id, .number = r->number, .from = r->routed, .to = r->routed
     };
     const store_route route = { .steps = &step, .steps_count = 1 };
-    const store_subscribe subscribe = { .target = weir__str("t-1"),
-                                        .lane = weir__str("lane"),
-                                        .reaction = r->id };
 
     REFUSED(k, s->ops->declare(s, &d, &k->arena, &out, &k->err));
     REFUSED(k, s->ops->retire(s, r->name, &k->err));
     REFUSED(k, s->ops->router_lease(s, weir__str("me"), KIT_LEASE_US, &item, 1, &k->err));
     REFUSED(k, s->ops->route(s, &route, NULL, &k->err));
-    REFUSED(k, s->ops->subscribe(s, &subscribe, NULL, &k->err));
 }
 
 static void refuse_workers(kit *k, weir_store *s, const store_leased *l)
@@ -63,15 +58,12 @@ static void refuse_workers(kit *k, weir_store *s, const store_leased *l)
     const store_lease_request request = kit_lease_request("lane", 1);
     store_settle settle = kit_settle_of(l, STORE_END_RELEASE);
     store_fenced item = { .target = l->target, .fence = l->fence };
-    const store_failure why = { .error = weir__str("why") };
     const store_worker worker = { .name = weir__str("w"), .host = weir__str("h") };
 
     REFUSED(k, s->ops->lease(s, &request, &list, &k->err));
     REFUSED(k, s->ops->settle(s, &settle, &k->err));
     REFUSED(k, s->ops->extend(s, KIT_LEASE_US, &item, 1, &k->err));
     REFUSED(k, s->ops->release(s, &item, 1, &k->err));
-    REFUSED(k, s->ops->block(s, l->target, l->fence, &why, &k->err));
-    REFUSED(k, s->ops->defer(s, l->target, l->fence, kit_now(k), &k->err));
     REFUSED(k, s->ops->worker_beat(s, &worker, KIT_LEASE_US, &k->err));
     REFUSED(k, s->ops->worker_beat(s, &worker, 0, &k->err));
     store_settle *const settles[] = { &settle };

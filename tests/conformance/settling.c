@@ -36,7 +36,7 @@ static void C24_fences_grow_through_everything(void **state)
             kit_advance(k, KIT_LEASE_US);
             break;
         case 3:
-            KIT_OK(k, k->store->ops->defer(k->store, l.target, l.fence, kit_now(k), &k->err));
+            KIT_OK(k, kit_defer(k, &l, kit_now(k)));
             break;
         case 4:
             KIT_OK(k, kit_settle(k, &l, r.id, l.subscriptions[0].mark, STORE_END_RELEASE));
@@ -92,8 +92,9 @@ static void stale_is_lost(kit *k, int64_t target, int64_t fence, int64_t reactio
     KIT_OK(k, o->release(k->store, &item, 1, &k->err));
     assert_int_equal(item.status, WEIR_ELOST);
     const store_failure why = { .reaction = reaction, .event = head, .error = weir__str("x") };
-    KIT_IS(k, o->block(k->store, target, fence, &why, &k->err), WEIR_ELOST);
-    KIT_IS(k, o->defer(k->store, target, fence, INT64_MAX / 2, &k->err), WEIR_ELOST);
+    const store_leased stale = { .target = target, .fence = fence };
+    KIT_IS(k, kit_block(k, &stale, &why), WEIR_ELOST);
+    KIT_IS(k, kit_defer(k, &stale, INT64_MAX / 2), WEIR_ELOST);
 
     const store_target *after = kit_target(k, "s");
     assert_int_equal(kit_head(k), head);
@@ -518,8 +519,7 @@ static void C33_effects_and_the_position_happen_together(void **state)
     assert_int_equal(a[1].streams[0].id, kit_head(k));
     assert_int_equal(kit_version(k, "mail"), 0);
     assert_int_equal(kit_version(k, "audit"), 0);
-    weir_str owner;
-    KIT_OK(k, k->store->ops->key_owner(k->store, weir__str("mail:1"), &k->arena, &owner, &k->err));
+    assert_string_equal(kit_key_owner(k, "mail:1"), "mail");
     assert_int_equal(kit_subscription(k, "s", r.id)->at, ids[0]);
 
     /* However often it is run: the same settle again is the settle of somebody who lost. */

@@ -1,6 +1,7 @@
 /* turning.c - TURN of store.h: what was settled and what is leased in one transaction. Each test is
  * named after the guarantee that a turn has to keep as its parts do: C20 to C26 and C33. */
 #include "kit.h"
+#include "store/seed.h"
 
 #include <stdio.h>
 
@@ -167,7 +168,7 @@ static void C22_a_turn_leases_in_the_order_of_leasing(void **state)
     enum { RANK = 1 << STORE_RANK_SHIFT };
     kit *k = *state;
     turn t = { 0 };
-    KIT_OK(k, k->store->ops->test_seed(k->store, INT64_C(100) * RANK, 0, &k->err));
+    KIT_OK(k, weir__store_seed(k->store, INT64_C(100) * RANK, 0, &k->err));
     const store_reaction r = kit_declare(k, "r", "*", "*", STORE_RULE_STREAM);
     kit_put(k, "s", "A");
     static const struct {

@@ -359,17 +359,29 @@ static void op_streams(world *w)
     weir__pattern_close(pattern);
 }
 
+/* Whose a key is, as somebody who wants it is told. */
 static void op_key_owner(world *w)
 {
     const char *key = text(w, "u%u", (unsigned)chance(w, 6));
     what(w, "key_owner %s", key);
     for (int store = 0; store < w->stores_count; store++) {
-        weir_str stream = { 0 };
-        weir_error err;
-        const weir_status status = w->stores[store]->ops->key_owner(
-            w->stores[store], weir__str(key), &w->arena, &stream, &err);
-        say_status(w, store, status, &err);
-        say(w, store, "  %.*s\n", (int)stream.len, stream.len == 0 ? "" : stream.ptr);
+        store_append_stream nobody = { .name = weir__str("nobody") };
+        const store_new_event event = { .name = weir__str("Asked"),
+                                        .data = weir__str("{}"),
+                                        .meta = weir__str("{}") };
+        const store_key_change change = { .key = weir__str(key), .change = WEIR_KEY_RESERVE };
+        weir_error err = { 0 };
+        store_append ask = { .flags = STORE_APPEND_DRY_RUN,
+                             .streams = &nobody,
+                             .streams_count = 1,
+                             .events = &event,
+                             .events_count = 1,
+                             .key_changes = &change,
+                             .key_changes_count = 1,
+                             .err = &err };
+        store_append *const list[] = { &ask };
+        const weir_status status = w->stores[store]->ops->append(w->stores[store], list, 1, &err);
+        say_status(w, store, status == WEIR_OK ? ask.status : status, &err);
     }
 }
 

@@ -1,4 +1,4 @@
-/* reaction_ops.c - random declarations, routing, subscriptions. */
+/* reaction_ops.c - random declarations, routing, marks. */
 #include "world.h"
 
 #include <stdio.h>
@@ -348,32 +348,46 @@ static void op_route(world *w)
     reactions_look(w);
 }
 
-static void op_subscribe(world *w)
+/* One mark that no router would find, without moving `routed`. */
+static void op_mark(world *w)
 {
     const int index = (int)chance(w, REACTIONS);
+    const reaction_note *n = &w->reactions[index];
     const char *target = one_in(w, 3) ? text(w, "own-%u", (unsigned)chance(w, 3))
                                       : stream_name((int)chance(w, STREAMS));
-    store_subscribe sub = { .target = weir__str(target),
-                            .lane = weir__str(lane_of(w, target)),
-                            .priority = (int64_t)chance(w, 5) - 2,
-                            .source = weir__str(target),
-                            .value = weir__str(w->reactions[index].rule == STORE_RULE_CATEGORY ? "a"
-                                               : w->reactions[index].rule == STORE_RULE_NAME
-                                                   ? "A"
-                                                   : stream_name((int)chance(w, STREAMS))),
-                            .at = w->position_base + (int64_t)chance(w, 50) };
-    sub.at = w->head == w->position_base ? 0 : sub.at > w->head ? w->head : sub.at;
-    if (sub.at % 8 != 0 && sub.at > w->reactions[index].routed) {
-        sub.at = w->reactions[index].routed; /* mostly not beyond what was routed: that blocks */
+    int64_t event = w->position_base + 1 + (int64_t)chance(w, 50);
+    event = event > w->head ? w->head : event;
+    if (event % 8 != 0 && event > n->routed) {
+        event = n->routed; /* mostly not beyond what was routed: that blocks */
     }
-    what(w, "subscribe %s to %s in %s at %lld", reaction_name(index), target, sub.lane.ptr,
-         (long long)sub.at);
+    store_mark mark = { .target = weir__str(target),
+                        .lane = weir__str(lane_of(w, target)),
+                        .priority = (int64_t)chance(w, 5) - 2,
+                        .source = weir__str(target),
+                        .value = weir__str(n->rule == STORE_RULE_CATEGORY ? "a"
+                                           : n->rule == STORE_RULE_NAME
+                                               ? "A"
+                                               : stream_name((int)chance(w, STREAMS))),
+                        .first = event,
+                        .last = event };
+    what(w, "mark %s of %s in %s at %lld", target, reaction_name(index), mark.lane.ptr,
+         (long long)event);
+    if (event <= w->position_base) {
+        return; /* there is none yet */
+    }
     for (int store = 0; store < w->stores_count; store++) {
-        int64_t id = 0;
         weir_error err;
-        sub.reaction = w->reactions[index].known ? w->reactions[index].id[store] : 4711;
-        say_status(w, store, w->stores[store]->ops->subscribe(w->stores[store], &sub, &id, &err),
-                   &err);
+        const store_route_step step = { .reaction = n->known ? n->id[store] : 4711,
+                                        .number = n->current,
+                                        .from = n->routed,
+                                        .to = n->routed };
+        const store_route route = {
+            .steps = &step, .steps_count = 1, .marks = &mark, .marks_count = 1
+        };
+        const weir_status status =
+            w->stores[store]->ops->route(w->stores[store], &route, NULL, &err);
+        say(w, store, "%s\n", weir_status_text(status));
+        w->must_wake = w->must_wake || status == WEIR_OK;
     }
 }
 
@@ -383,6 +397,6 @@ const operation reaction_operations[] = {
     { "reactions", 3, op_reactions },
     { "router_lease", 8, op_router_lease },
     { "route", 80, op_route },
-    { "subscribe", 5, op_subscribe },
+    { "mark", 5, op_mark },
     { NULL, 0, NULL },
 };

@@ -557,8 +557,11 @@ static void op_block(world *w)
             .event = reaction < 0 ? 0 : event_near(w, n->subscriptions[0].at),
             .error = weir__str("ours: blocked"),
         };
-        const weir_status status = w->stores[store]->ops->block(
-            w->stores[store], n->id[store], fence_of(n, store, wrong_fence), &why, &err);
+        store_settle settle = { .target = n->id[store],
+                                .fence = fence_of(n, store, wrong_fence),
+                                .failure = why,
+                                .end = STORE_END_BLOCK };
+        const weir_status status = w->stores[store]->ops->settle(w->stores[store], &settle, &err);
         say_status(w, store, status, &err);
         w->must_wake = w->must_wake || status == WEIR_OK;
     }
@@ -577,9 +580,11 @@ static void op_defer(world *w)
     what(w, " until %lld nobody %d", (long long)until_us, nobody);
     for (int store = 0; store < w->stores_count; store++) {
         weir_error err;
-        const weir_status status =
-            w->stores[store]->ops->defer(w->stores[store], nobody ? 987654 : n->id[store],
-                                         fence_of(n, store, wrong_fence), until_us, &err);
+        store_settle settle = { .target = nobody ? 987654 : n->id[store],
+                                .fence = fence_of(n, store, wrong_fence),
+                                .end = STORE_END_DEFER,
+                                .until_us = until_us };
+        const weir_status status = w->stores[store]->ops->settle(w->stores[store], &settle, &err);
         say_status(w, store, status, &err);
         w->must_wake = w->must_wake || status == WEIR_OK;
     }

@@ -1,5 +1,6 @@
 /* world.c - the stores, the clock, chance, and writing down what stores answer. */
 #include "world.h"
+#include "store/seed.h"
 
 #include <dirent.h>
 #include <stdio.h>
@@ -121,8 +122,7 @@ bool world_open(world *w, uint64_t seed, const store_kind *kinds, int count, wei
         w->versions[i] = w->first_version - 1;
     }
     for (int i = 0; i < count && (w->position_base != 0 || w->first_version != 0); i++) {
-        if (w->stores[i]->ops->test_seed(w->stores[i], w->position_base, w->first_version, err) !=
-            WEIR_OK) {
+        if (weir__store_seed(w->stores[i], w->position_base, w->first_version, err) != WEIR_OK) {
             return false;
         }
     }

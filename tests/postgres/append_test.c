@@ -7,6 +7,7 @@
 #include "append_support.h"
 
 #include "store/postgres/postgres_private.h"
+#include "store/seed.h"
 
 #include <stdio.h>
 #include <stdlib.h>
@@ -250,7 +251,7 @@ static void numbers_past(pg_test *t, int64_t base)
 {
     weir_store *s = test_store(t);
     made m[3];
-    TEST_OK(t, s->ops->test_seed(s, base, base, &t->err));
+    TEST_OK(t, weir__store_seed(s, base, base, &t->err));
     assert_int_equal(test_put(t, s, "s", "A"), base + 1); /* creates */
     assert_int_equal(test_put(t, s, "s", "A"), base + 2); /* finds */
     make(&m[0], "s", WEIR_EXPECT_EXACT, base + 1, "A");   /* set-based, with a key */

@@ -237,8 +237,11 @@ static void a_retire_that_waits_for_a_new_subscription_finds_it(void **state)
     char retire[SQL_BYTES];
     const race r = race_begin(t);
     (void)snprintf(subscribe, sizeof subscribe,
-                   "SELECT %s.subscribe('new', 'l', %lld, 7, 's', '', 0)", t->schema,
-                   (long long)r.two);
+                   "SELECT %s.route('{%lld}', '{1}', '{%lld}', '{%lld}', '{new}', '{0}', '{0}', "
+                   "'{0}', '{l}', '{7}', '{s}', '{\"\"}', '{%lld}', '{%lld}', '{0}', '{%lld}', "
+                   "'{}', '{}', '{}')",
+                   t->schema, (long long)r.two, (long long)r.first, (long long)r.second,
+                   (long long)r.second, (long long)r.second, (long long)r.second);
     (void)snprintf(retire, sizeof retire, "SELECT %s.retire('two')", t->schema);
     assert_true(run_race(t, subscribe, retire));
     assert_int_equal(look(t, "SELECT priority FROM %s.targets WHERE name = 'new'"), 0);

@@ -50,17 +50,22 @@ static int64_t declare(pg_test *t, weir_store *s, const char *name, const char *
     return declare_for(t, s, name, source, rule, NULL);
 }
 
+/* A target with one event of a reaction. */
 static int64_t subscribe(pg_test *t, weir_store *s, const char *target, int64_t reaction,
                          const char *value)
 {
-    int64_t id = 0;
-    const store_subscribe sub = { .target = weir__str(target),
-                                  .lane = weir__str("l"),
-                                  .reaction = reaction,
-                                  .source = weir__str("s"),
-                                  .value = weir__str(value) };
-    TEST_OK(t, s->ops->subscribe(s, &sub, &id, &t->err));
-    return id;
+    const store_route_step step = { .reaction = reaction, .number = 1 };
+    const store_mark mark = { .target = weir__str(target),
+                              .lane = weir__str("l"),
+                              .source = weir__str("s"),
+                              .value = weir__str(value),
+                              .first = 1,
+                              .last = 1 };
+    const store_route route = {
+        .steps = &step, .steps_count = 1, .marks = &mark, .marks_count = 1
+    };
+    TEST_OK(t, s->ops->route(s, &route, NULL, &t->err));
+    return test_number(t->conn, "SELECT id FROM %s.targets WHERE name = '%s'", t->schema, target);
 }
 
 static void many_items_are_one_statement(void **state)
@@ -168,6 +173,7 @@ static void an_item_without_a_subscription_is_not_found(void **state)
     weir_store *s = test_store(t);
     store_fetch_list list = { 0 };
     const int64_t all = declare(t, s, "all", "*", STORE_RULE_CONSTANT);
+    test_put(t, s, "s", "A");
     const int64_t target = subscribe(t, s, "a", all, "");
     const store_fetch_item items[] = { { target, all, 0, 1, 1 }, { target, all + 1, 0, 1, 1 } };
     TEST_IS(t, s->ops->fetch(s, items, 2, &list, &t->err), WEIR_ENOTFOUND);

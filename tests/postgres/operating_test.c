@@ -207,7 +207,10 @@ static void a_target_that_is_no_longer_blocked_is_left_alone(void **state)
     const work w = give_work(t, "t");
     PGconn *other = test_connect(t);
     const store_failure why = { .error = weir__str("x") };
-    TEST_OK(t, w.s->ops->block(w.s, w.lease.target, w.lease.fence, &why, &t->err));
+    store_settle stuck = {
+        .target = w.lease.target, .fence = w.lease.fence, .failure = why, .end = STORE_END_BLOCK
+    };
+    TEST_OK(t, w.s->ops->settle(w.s, &stuck, &t->err));
     slow x = { .s = w.s, .op = { .verb = STORE_PAUSE, .filter = { .blocked = true } } };
     beside thread;
     test_exec(other, "BEGIN; UPDATE %s.targets SET blocked = NULL, held = false", t->schema);

@@ -301,8 +301,8 @@ static void C01_names_are_checked_by_the_database_as_well(void **state)
         "SELECT append_any(0, 0, 0, '{0}', '{}', '{}', '{1}', '{s}', '{0}', '{0}', '{1}', '{N}', "
         "'{\"{}\"}', '{\"{}\"}', '{1}', ARRAY[%s], '{1}')",
         "SELECT declare(%s, NULL, '*', 0, 'x', 0, false, 0)",
-        "SELECT subscribe(%s, 'default', 1, 0, '*', 'x', 0)",
-        "SELECT subscribe('target', %s, 1, 0, '*', 'x', 0)",
+        "SELECT route('{1}', '{1}', '{0}', '{1}', '{target}', '{0}', '{0}', '{0}', ARRAY[%s], "
+        "'{0}', '{*}', '{x}', '{1}', '{1}', '{}', '{}', '{}', '{}', '{}')",
         "SELECT route('{1}', '{1}', '{0}', '{1}', ARRAY[%s], '{0}', '{0}', '{0}', '{default}', "
         "'{0}', '{*}', '{x}', '{1}', '{1}', '{}', '{}', '{}', '{}', '{}')",
     };
@@ -350,16 +350,14 @@ static void C01_sources_and_values_are_checked_by_the_database_as_well(void **st
         "E'a\\u0085'", "NULL",     "repeat('x', 2000)", "repeat('x', 513)",
     };
     static const char *const calls[] = {
-        "SELECT subscribe('t', 'default', 1, 0, %s, 'x', 0)",
         "SELECT route('{1}', '{1}', '{0}', '{1}', '{t}', '{0}', '{0}', '{0}', '{default}', '{0}', "
         "ARRAY[%s], '{x}', '{1}', '{1}', '{}', '{}', '{}', '{}', '{}')",
-        "SELECT subscribe('t', 'default', 1, 0, '*', %s, 0)",
         "SELECT route('{1}', '{1}', '{0}', '{1}', '{t}', '{0}', '{0}', '{0}', '{default}', '{0}', "
         "'{*}', ARRAY[%s], '{1}', '{1}', '{}', '{}', '{}', '{}', '{}')",
     };
     test_exec(conn, "SELECT declare('r', NULL, '*', 0, 'x', 0, false, 0)");
-    for (size_t c = 0; c < 4; c++) {
-        for (size_t n = c < 2 ? 0 : 1; n < sizeof texts / sizeof texts[0]; n++) {
+    for (size_t c = 0; c < 2; c++) {
+        for (size_t n = c; n < sizeof texts / sizeof texts[0]; n++) {
             char sql[512];
             call_with_name(sql, sizeof sql, calls[c], texts[n]);
             assert_refused(conn, "WR002", sql);
@@ -367,8 +365,12 @@ static void C01_sources_and_values_are_checked_by_the_database_as_well(void **st
     }
     assert_int_equal(test_number(conn, "SELECT count(*) FROM targets"), 0);
     assert_int_equal(test_number(conn, "SELECT sum(routed) FROM reactions"), 0);
-    test_exec(conn, "SELECT subscribe('t', 'default', 1, 0, '$x', repeat('x', 512), 0)");
-    test_exec(conn, "SELECT subscribe('t', 'default', 1, 0, repeat('x', 512), '', 0)");
+    test_exec(conn, "SELECT route('{1}', '{1}', '{0}', '{0}', '{t}', '{0}', '{0}', '{0}', "
+                    "'{default}', '{0}', '{$x}', ARRAY[repeat('x', 512)], '{1}', '{1}', '{}', "
+                    "'{}', '{}', '{}', '{}')");
+    test_exec(conn, "SELECT route('{1}', '{1}', '{0}', '{0}', '{t}', '{0}', '{0}', '{0}', "
+                    "'{default}', '{0}', ARRAY[repeat('x', 512)], '{\"\"}', '{1}', '{1}', '{}', "
+                    "'{}', '{}', '{}', '{}')");
     role_drop(t, conn, role);
 }
 
@@ -479,13 +481,20 @@ static void C08_a_batch_that_is_numbered_wrongly_is_refused(void **state)
     role_drop(t, conn, role);
 }
 
+/* Marks the first event for a target. */
+static void mark_first(PGconn *conn, const char *target)
+{
+    test_exec(conn,
+              "SELECT route('{1}', '{1}', '{0}', '{0}', '{%s}', '{0}', '{0}', '{0}', '{default}', "
+              "'{0}', '{*}', '{%s}', '{1}', '{1}', '{}', '{}', '{}', '{}', '{}')",
+              target, target);
+}
+
 /* Reaction 1 and target 1, behind by one event and leased with fence 1. */
-static void lease_of_x(pg_test *t, PGconn *conn)
+static void lease_of_x(PGconn *conn)
 {
     test_exec(conn, "SELECT declare('r', NULL, '*', 0, 'x', 0, false, 0)");
-    test_exec(conn, "SELECT subscribe('x', 'default', 1, 0, '*', 'x', 0)");
-    test_exec(t->conn, "UPDATE %s.subscriptions SET mark = 1; UPDATE %s.targets SET behind = true",
-              t->schema, t->schema);
+    mark_first(conn, "x");
     test_exec(conn, "SELECT lease('default', 'h', 60000000, 2, 2, 0, '{}', '{}', true, 0)");
 }
 
@@ -539,7 +548,7 @@ static void C10_a_granted_role_cannot_take_the_key_of_another_stream(void **stat
               "SELECT append_any(0, 0, 0, '{3}', '{}', '{}', '{1}', '{own}', '{0}', '{0}', '{1}', "
               "'{$closed}', '{\"{}\"}', '{\"{}\"}', '{}', '{}', '{}')");
     (void)test_put(t, s, "b", "A");
-    lease_of_x(t, conn);
+    lease_of_x(conn);
     static const char *const settle = ", 1, 1, 0, '{}', '{}', '{}', '{}', '{}', '{}', '{}', false, "
                                       "0, 0, '', 1, 60000000, 0";
     for (size_t i = 0; i < sizeof misfits / sizeof misfits[0]; i++) {
@@ -660,9 +669,6 @@ static void C25_nothing_is_routed_beyond_the_end_of_the_log(void **state)
         assert_refused(conn, "WR002", sql);
     }
     assert_int_equal(test_number(conn, "SELECT count(*) FROM reactions"), 1);
-    assert_refused(conn, "WR002", "SELECT subscribe('y', 'default', 1, 0, '*', 'y', 2)");
-    assert_refused(conn, "WR002", "SELECT subscribe('y', 'default', 1, 0, '*', 'y', -1)");
-    assert_refused(conn, "WR002", "SELECT subscribe('y', 'default', 1, 0, '*', 'y', NULL)");
     assert_int_equal(test_number(conn, "SELECT sum(routed) FROM reactions"), 0);
     assert_int_equal(test_number(conn, "SELECT count(*) FROM targets"), 0);
     assert_int_equal(test_number(conn, "SELECT count(*) FROM parked"), 0);
@@ -670,7 +676,6 @@ static void C25_nothing_is_routed_beyond_the_end_of_the_log(void **state)
     test_exec(conn, "SELECT route('{1}', '{1}', '{0}', '{1}', '{x}', '{0}', '{0}', '{0}', "
                     "'{default}', '{0}', '{*}', '{x}', '{1}', '{1}', '{}', '{}', '{0}', '{1}', "
                     "'{e}', 0)");
-    test_exec(conn, "SELECT subscribe('y', 'default', 1, 0, '*', 'y', 1)");
     assert_int_equal(test_number(conn, "SELECT routed FROM reactions WHERE id = 1"), 1);
     role_drop(t, conn, role);
 }
@@ -684,10 +689,8 @@ static void C24_what_no_fence_allows_is_not_moved(void **state)
     (void)test_put(t, test_store(t), "a", "A");
     PGconn *conn = session_of(t, "worker", role);
     test_exec(conn, "SELECT declare('r', NULL, '*', 0, 'x', 0, false, 0)");
-    test_exec(conn, "SELECT subscribe('x', 'default', 1, 0, '*', 'x', 0)");
-    test_exec(conn, "SELECT subscribe('y', 'default', 1, 0, '*', 'y', 0)");
-    test_exec(t->conn, "UPDATE %s.subscriptions SET mark = 1; UPDATE %s.targets SET behind = true",
-              t->schema, t->schema);
+    mark_first(conn, "x");
+    mark_first(conn, "y");
     test_exec(conn, "SELECT lease('default', 'h', 60000000, 2, 2, 0, '{}', '{}', true, 0)");
     static const char *const calls[] = {
         "SELECT settle(1, NULL, 0, '{1}', '{1}', '{}', '{}', '{}', '{}', '{}', false, 0, 0, '', 0, "
@@ -791,7 +794,7 @@ static void what_looks_like_damage_is_not_let_in(void **state)
     }
     assert_int_equal(test_number(conn, "SELECT count(*) FROM keys"), 0);
     /* An event that does not exist, set aside. */
-    lease_of_x(t, conn);
+    lease_of_x(conn);
     assert_refused(conn, "WR006",
                    "SELECT settle(1, 1, 0, '{}', '{}', '{1}', '{888888}', '{1}', '{e}', '{}', "
                    "false, 0, 0, '', 0, 0, 0)");
@@ -838,7 +841,7 @@ static void C01_holders_and_sizes_are_checked_by_the_database_as_well(void **sta
         "SELECT worker_beat('w', %s, 1, '{}', '{}', '{}', false, 60000000, 60000000, 10, '{}')",
         "SELECT lane_pause('default', true, %s)",
     };
-    lease_of_x(t, conn);
+    lease_of_x(conn);
     for (size_t c = 0; c < sizeof calls / sizeof calls[0]; c++) {
         for (size_t h = 0; h < sizeof holders / sizeof holders[0]; h++) {
             char sql[512];
@@ -890,7 +893,7 @@ static void lists_that_do_not_fit_together_are_refused(void **state)
     char role[ROLE_BYTES];
     (void)test_put(t, test_store(t), "a", "A");
     PGconn *conn = session_of(t, "worker", role);
-    lease_of_x(t, conn);
+    lease_of_x(conn);
     /* One that does, for a reaction that the target does not have, behind one that is NULL; and
      * lists that do not fit together. */
     assert_refused(conn, "WR006",

@@ -345,13 +345,15 @@ static void an_idle_subscription_follows_to_the_first_event_beyond_it(void **sta
     for (int i = 0; i < 9; i++) {
         test_put(t, s, "s-1", "A");
     }
-    const store_subscribe sub = { .target = weir__str("t"),
-                                  .lane = weir__str("l"),
-                                  .reaction = id,
-                                  .source = weir__str("s"),
-                                  .value = weir__str(""),
-                                  .at = 4 };
-    TEST_OK(t, s->ops->subscribe(s, &sub, NULL, &t->err));
+    const store_route_step by_hand = { .reaction = id, .number = 1 };
+    const store_mark fourth = event_for(0, "t", 4, 0);
+    TEST_OK(t, route_marks(s, &by_hand, 1, &fourth, 1, NULL, &t->err));
+    const store_leased leased = take_lease(t, s);
+    const store_advance done = { .reaction = id, .to = 4 };
+    store_settle settle = {
+        .target = leased.target, .fence = leased.fence, .advances = &done, .advances_count = 1
+    };
+    TEST_OK(t, s->ops->settle(s, &settle, &t->err));
     const store_mark marks[] = { event_for(0, "t", 2, 0), event_for(0, "t", 4, 0),
                                  event_for(0, "t", 7, 0), event_for(0, "t", 9, 0) };
     const store_route_step step = { .reaction = id, .number = 1, .from = 0, .to = 9 };

@@ -76,7 +76,6 @@ static void use_streams(void)
     store_stream_info info = { 0 };
     store_streams_chunk streams = { 0 };
     store_chunk chunk = { 0 };
-    weir_str owner;
     const append_to single = { .stream = "order-1" };
     const append_to keyed = { .stream = "order-2", .key = "once", .reserve = "email:a" };
     const append_to refused = { .stream = "order-1", .expect = WEIR_EXPECT_NONE };
@@ -95,7 +94,6 @@ static void use_streams(void)
     CALL(WEIR_ECLOSED, append(&batch[2], 1, NULL));
 
     CALL(WEIR_OK, store->ops->stream_info(store, weir__str("order-1"), &arena, &info, &err));
-    CALL(WEIR_OK, store->ops->key_owner(store, weir__str("email:a"), &arena, &owner, &err));
     CALL(WEIR_OK,
          store->ops->streams(store, &(store_streams_query){ .limit = 10 }, &streams, &err));
     weir__arena_free(&streams.arena);
@@ -203,6 +201,16 @@ static store_leased turn(const store_leased *held, int64_t reaction)
     return leased;
 }
 
+static void end(const store_leased *held, store_end how, const store_failure *why)
+{
+    store_settle settle = { .target = held->target,
+                            .fence = held->fence,
+                            .failure = *why,
+                            .end = how,
+                            .until_us = FAR_FUTURE_US };
+    CALL(WEIR_OK, store->ops->settle(store, &settle, &err));
+}
+
 /* Fetches, extends, fails, parks and settles with an effect. */
 static void use_leases(const store_reaction *work, int64_t event)
 {
@@ -228,10 +236,10 @@ static void use_leases(const store_reaction *work, int64_t event)
     CALL(WEIR_OK, store->ops->release(store, &fenced, 1, &err));
     leased = lease(&arena);
     leased = turn(&leased, work->id);
-    CALL(WEIR_OK, store->ops->block(store, leased.target, leased.fence, &failure, &err));
+    end(&leased, STORE_END_BLOCK, &failure);
     operate(STORE_UNBLOCK, "t-1");
     leased = lease(&arena);
-    CALL(WEIR_OK, store->ops->defer(store, leased.target, leased.fence, FAR_FUTURE_US, &err));
+    end(&leased, STORE_END_DEFER, &(store_failure){ 0 });
     operate(STORE_SKIP, "t-1");
     weir__arena_free(&arena);
 }
@@ -279,17 +287,10 @@ static void use_targets(void)
     store_reaction_list reactions = { 0 };
     store_poll poll = { .lane = weir__str("default") };
     bool changed = false;
-    const store_reaction constant = declare(&arena, "mail", STORE_RULE_CONSTANT);
+    (void)declare(&arena, "mail", STORE_RULE_CONSTANT);
     const store_reaction work = declare(&arena, "bill", STORE_RULE_WORK);
     store_router_lease router = { .reaction = work.id };
-    const store_subscribe subscribe = { .target = weir__str("mail"),
-                                        .lane = weir__str("default"),
-                                        .reaction = constant.id,
-                                        .priority = 2,
-                                        .source = weir__str("order-*"),
-                                        .value = weir__str("mail") };
     CALL(WEIR_OK, store->ops->router_lease(store, weir__str("client"), 60000000, &router, 1, &err));
-    CALL(WEIR_OK, store->ops->subscribe(store, &subscribe, NULL, &err));
     route(&work, "t-1", 1);
     CALL(WEIR_OK, store->ops->poll(store, &poll, &err));
     use_leases(&work, 1);

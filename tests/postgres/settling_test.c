@@ -7,6 +7,8 @@
 #include "proxy.h"
 #include "targets_support.h"
 
+#include "store/seed.h"
+
 #include <signal.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -345,8 +347,14 @@ static void a_stale_fence_writes_nothing_on_any_verb(void **state)
         effect_init(&e, "out-1", WEIR_EXPECT_ANY, 0);
         settle_effect(&settle, &e);
         TEST_IS(t, o->settle(w.s, &settle, &t->err), WEIR_ELOST);
-        TEST_IS(t, o->block(w.s, target, fence, &why, &t->err), WEIR_ELOST);
-        TEST_IS(t, o->defer(w.s, target, fence, 0, &t->err), WEIR_ELOST);
+        const store_settle plain = { .target = target, .fence = fence };
+        settle = plain;
+        settle.end = STORE_END_BLOCK;
+        settle.failure = why;
+        TEST_IS(t, o->settle(w.s, &settle, &t->err), WEIR_ELOST);
+        settle = plain;
+        settle.end = STORE_END_DEFER;
+        TEST_IS(t, o->settle(w.s, &settle, &t->err), WEIR_ELOST);
         TEST_OK(t, o->extend(w.s, SECOND, items, 2, &t->err));
         assert_int_equal(items[0].status, WEIR_ELOST);
         assert_int_equal(items[0].until_us, 77);
@@ -354,7 +362,8 @@ static void a_stale_fence_writes_nothing_on_any_verb(void **state)
         TEST_OK(t, o->release(w.s, items, 2, &t->err));
         assert_int_equal(items[0].status, WEIR_ELOST);
     }
-    TEST_IS(t, o->defer(w.s, target + 1, 1, 0, &t->err), WEIR_ENOTFOUND);
+    store_settle nobodys = { .target = target + 1, .fence = 1, .end = STORE_END_DEFER };
+    TEST_IS(t, o->settle(w.s, &nobodys, &t->err), WEIR_ENOTFOUND);
     assert_untouched(t, &w);
 
     /* And once it is given back, its own fence is stale as well. */
@@ -669,7 +678,7 @@ static void ids_past_2_32_on_every_verb(void **state)
     weir_store *s = test_store(t);
     const weir_store_ops *o = s->ops;
     store_parked_chunk parked = { 0 };
-    TEST_OK(t, o->test_seed(s, base, base, &t->err));
+    TEST_OK(t, weir__store_seed(s, base, base, &t->err));
     static const char *const counters[] = { "targets_id_seq", "reactions_id_seq", "parked_id_seq" };
     for (size_t i = 0; i < sizeof counters / sizeof counters[0]; i++) {
         test_exec(t->conn, "SELECT setval('%s.%s', %lld)", t->schema, counters[i], (long long)base);
@@ -733,7 +742,10 @@ static void an_error_that_is_no_text_is_kept_with_question_marks(void **state)
     const store_failure why = { .reaction = w.reaction,
                                 .event = w.event,
                                 .error = { .ptr = text, .len = sizeof text } };
-    TEST_OK(t, w.s->ops->block(w.s, w.lease.target, w.lease.fence, &why, &t->err));
+    store_settle stuck = {
+        .target = w.lease.target, .fence = w.lease.fence, .failure = why, .end = STORE_END_BLOCK
+    };
+    TEST_OK(t, w.s->ops->settle(w.s, &stuck, &t->err));
     assert_string_equal(test_text(t->conn, "SELECT left(error, 8) FROM %s.targets", t->schema),
                         "a?b?" /* no trigraph */ "?(\xf0\x9f\x98\x80"
                         "e");

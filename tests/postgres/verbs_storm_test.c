@@ -288,15 +288,15 @@ static void handle(storm *m, const store_leased *lease)
             EXPECT(m, m->s->ops->release(m->s, &item, 1, &m->err));
             return;
         case 1:
-            EXPECT(m, m->s->ops->block(m->s, lease->target, lease->fence, &why, &m->err),
-                   WEIR_ELOST);
+            settle.failure = why;
+            settle.end = STORE_END_BLOCK;
+            EXPECT(m, m->s->ops->settle(m->s, &settle, &m->err), WEIR_ELOST);
             return;
         case 2:
             EXPECT(m, m->s->ops->now(m->s, &now, &m->err));
-            EXPECT(m,
-                   m->s->ops->defer(m->s, lease->target, lease->fence,
-                                    now + (int64_t)roll(m, 100000), &m->err),
-                   WEIR_ELOST);
+            settle.end = STORE_END_DEFER;
+            settle.until_us = now + (int64_t)roll(m, 100000);
+            EXPECT(m, m->s->ops->settle(m->s, &settle, &m->err), WEIR_ELOST);
             return;
         case 3:
             EXPECT(m, m->s->ops->extend(m->s, 50000, &item, 1, &m->err));

@@ -189,11 +189,16 @@ static void every_other_verb_that_writes_keeps_the_rule(void **state)
     for (int i = 0; i < 40; i++) {
         store_lease_list list = { 0 };
         store_operate op = { .verb = STORE_PAUSE, .by = text("test") };
-        const store_subscribe sub = { .target = text("post"),
-                                      .lane = text("default"),
-                                      .reaction = reaction.id,
-                                      .priority = i,
-                                      .source = text("*") };
+        const store_route_step step = { .reaction = reaction.id, .number = reaction.number };
+        const store_mark mark = { .target = text("post"),
+                                  .lane = text("default"),
+                                  .priority = i,
+                                  .source = text("*"),
+                                  .first = 1,
+                                  .last = 1 };
+        const store_route route = {
+            .steps = &step, .steps_count = 1, .marks = &mark, .marks_count = 1
+        };
         const store_lease_request r = { .lane = text("default"),
                                         .holder = text("test"),
                                         .lease_us = 1000000,
@@ -203,7 +208,7 @@ static void every_other_verb_that_writes_keeps_the_rule(void **state)
             .stream = text("s-1"), .revision = text("1"), .version = i, .data = text("{}")
         };
         op.verb = i % 2 == 0 ? STORE_PAUSE : STORE_RESUME;
-        assert_int_equal(s->ops->subscribe(s, &sub, NULL, &err), WEIR_OK);
+        assert_int_equal(s->ops->route(s, &route, NULL, &err), WEIR_OK);
         assert_int_equal(s->ops->lease(s, &r, &list, &err), WEIR_OK);
         assert_int_equal(s->ops->operate(s, &op, &err), WEIR_OK);
         assert_int_equal(s->ops->snapshot_put(s, &snapshot, &err), WEIR_OK);

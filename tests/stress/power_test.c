@@ -392,7 +392,7 @@ typedef struct fence_ack {
 
 typedef struct fenced {
     weir_store *store;
-    int64_t reaction, target;
+    int64_t reaction;
     fence_ack acks[64];
     int acks_count;
 } fenced;
@@ -429,15 +429,9 @@ static int64_t reaction_declare(weir_store *store)
 }
 
 /* Gives the target work that is never done: from position 0 to 1,000. */
-static int64_t target_mark(weir_store *store, int64_t reaction)
+static void target_mark(weir_store *store, int64_t reaction)
 {
     weir_error err;
-    int64_t target = 0;
-    const store_subscribe sub = { .target = text("post"),
-                                  .lane = text("default"),
-                                  .reaction = reaction,
-                                  .source = text("*"),
-                                  .at = 0 };
     const store_route_step step = { .reaction = reaction, .number = 1, .from = 0, .to = 0 };
     const store_mark mark = { .target = text("post"),
                               .lane = text("default"),
@@ -447,11 +441,9 @@ static int64_t target_mark(weir_store *store, int64_t reaction)
     const store_route route = {
         .steps = &step, .steps_count = 1, .marks = &mark, .marks_count = 1
     };
-    if (store->ops->subscribe(store, &sub, &target, &err) != WEIR_OK ||
-        store->ops->route(store, &route, NULL, &err) != WEIR_OK) {
-        fail_msg("subscribe and route: %s", err.message);
+    if (store->ops->route(store, &route, NULL, &err) != WEIR_OK) {
+        fail_msg("route: %s", err.message);
     }
-    return target;
 }
 
 /* A lease that ends at once, so that the next one is free to take it. 0: there was nothing to
@@ -528,7 +520,7 @@ static size_t fences_record(fenced *f, const char *settings)
     power_begin();
     f->store = port_open(url);
     f->reaction = reaction_declare(f->store);
-    f->target = target_mark(f->store, f->reaction);
+    target_mark(f->store, f->reaction);
     for (int i = 0; i < 12; i++) {
         filler_append(f->store, i); /* not synced with sync=normal, and between the fences */
         const int64_t target = until_fence(ask_target, f->store, f->reaction);

@@ -175,20 +175,6 @@ static weir_status fault_streams(weir_store *base, const store_streams_query *q,
     return call_end(&call, status, err);
 }
 
-static weir_status fault_key_owner(weir_store *base, weir_str key, weir_arena *arena,
-                                   weir_str *stream, weir_error *err)
-{
-    fault_store *s = self_of(base);
-    fault_call call;
-    weir_status status = call_begin(s, FAULT_KEY_OWNER, &call, err);
-    if (status == WEIR_OK) {
-        do {
-            status = s->inner->ops->key_owner(s->inner, key, arena, stream, err);
-        } while (call_again(&call));
-    }
-    return call_end(&call, status, err);
-}
-
 static weir_status fault_positions(weir_store *base, store_positions *out, weir_error *err)
 {
     fault_store *s = self_of(base);
@@ -270,20 +256,6 @@ static weir_status fault_route(weir_store *base, const store_route *r, size_t *b
     return call_end(&call, status, err);
 }
 
-static weir_status fault_subscribe(weir_store *base, const store_subscribe *sub, int64_t *target,
-                                   weir_error *err)
-{
-    fault_store *s = self_of(base);
-    fault_call call;
-    weir_status status = call_begin(s, FAULT_SUBSCRIBE, &call, err);
-    if (status == WEIR_OK) {
-        do {
-            status = s->inner->ops->subscribe(s->inner, sub, target, err);
-        } while (call_again(&call));
-    }
-    return call_end(&call, status, err);
-}
-
 static weir_status fault_lease(weir_store *base, const store_lease_request *r,
                                store_lease_list *list, weir_error *err)
 {
@@ -348,34 +320,6 @@ static weir_status fault_release(weir_store *base, store_fenced *items, size_t c
     if (status == WEIR_OK) {
         do {
             status = s->inner->ops->release(s->inner, items, count, err);
-        } while (call_again(&call));
-    }
-    return call_end(&call, status, err);
-}
-
-static weir_status fault_block(weir_store *base, int64_t target, int64_t fence,
-                               const store_failure *why, weir_error *err)
-{
-    fault_store *s = self_of(base);
-    fault_call call;
-    weir_status status = call_begin(s, FAULT_BLOCK, &call, err);
-    if (status == WEIR_OK) {
-        do {
-            status = s->inner->ops->block(s->inner, target, fence, why, err);
-        } while (call_again(&call));
-    }
-    return call_end(&call, status, err);
-}
-
-static weir_status fault_defer(weir_store *base, int64_t target, int64_t fence, int64_t until_us,
-                               weir_error *err)
-{
-    fault_store *s = self_of(base);
-    fault_call call;
-    weir_status status = call_begin(s, FAULT_DEFER, &call, err);
-    if (status == WEIR_OK) {
-        do {
-            status = s->inner->ops->defer(s->inner, target, fence, until_us, err);
         } while (call_again(&call));
     }
     return call_end(&call, status, err);
@@ -553,20 +497,6 @@ static weir_status fault_check(weir_store *base, store_finding_fn fn, void *ctx,
     if (status == WEIR_OK) {
         do {
             status = s->inner->ops->check(s->inner, fn, ctx, err);
-        } while (call_again(&call));
-    }
-    return call_end(&call, status, err);
-}
-
-static weir_status fault_test_seed(weir_store *base, int64_t position_base, int64_t version_base,
-                                   weir_error *err)
-{
-    fault_store *s = self_of(base);
-    fault_call call;
-    weir_status status = call_begin(s, FAULT_TEST_SEED, &call, err);
-    if (status == WEIR_OK) {
-        do {
-            status = s->inner->ops->test_seed(s->inner, position_base, version_base, err);
         } while (call_again(&call));
     }
     return call_end(&call, status, err);
@@ -833,21 +763,17 @@ static const weir_store_ops fault_ops = {
     .read_log = fault_read_log,
     .stream_info = fault_stream_info,
     .streams = fault_streams,
-    .key_owner = fault_key_owner,
     .positions = fault_positions,
     .declare = fault_declare,
     .reactions = fault_reactions,
     .retire = fault_retire,
     .router_lease = fault_router_lease,
     .route = fault_route,
-    .subscribe = fault_subscribe,
     .lease = fault_lease,
     .fetch = fault_fetch,
     .settle = fault_settle,
     .extend = fault_extend,
     .release = fault_release,
-    .block = fault_block,
-    .defer = fault_defer,
     .operate = fault_operate,
     .lane_pause = fault_lane_pause,
     .targets = fault_targets,
@@ -861,7 +787,6 @@ static const weir_store_ops fault_ops = {
     .snapshot_drop = fault_snapshot_drop,
     .stats = fault_stats,
     .check = fault_check,
-    .test_seed = fault_test_seed,
     .watch_open = fault_watch_open,
     .watch_wait = fault_watch_wait,
     .watch_fd = fault_watch_fd,

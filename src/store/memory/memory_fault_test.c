@@ -49,8 +49,7 @@ static void world_open(world *w)
     w->plain.routed = 4;
     w->one = 1;
     w->two = 2;
-    w->three = kit_subscribe(s, "three", w->plain.id, 0);
-    assert_int_equal(w->three, 3);
+    w->three = 3;
 
     const store_lease_request r = kit_lease_request(10);
     assert_int_equal(s->ops->lease(s, &r, &w->leases, NULL), WEIR_OK);
@@ -79,7 +78,8 @@ static void world_open(world *w)
     assert_int_equal(s->ops->lease(s, &again, &w->leases, NULL), WEIR_OK);
     assert_int_equal(w->leases.leases_count, 1);
     const store_failure why = { .reaction = w->plain.id, .event = 5, .error = weir__str("no") };
-    assert_int_equal(s->ops->block(s, w->three, 1, &why, NULL), WEIR_OK);
+    store_settle stuck = { .target = w->three, .fence = 1, .failure = why, .end = STORE_END_BLOCK };
+    assert_int_equal(s->ops->settle(s, &stuck, NULL), WEIR_OK);
     const store_advance work = { .reaction = w->work.id, .to = 2 };
     store_settle half = { .target = w->two,
                           .fence = 1,
@@ -263,19 +263,6 @@ static weir_status route_all(world *w)
                                 .parks = parks,
                                 .parks_count = 1 };
     return w->s->ops->route(w->s, &route, NULL, NULL);
-}
-
-static weir_status subscribe_new(world *w)
-{
-    const store_subscribe sub = {
-        .target = weir__str("five"),
-        .lane = weir__str("other lane"),
-        .reaction = w->work.id,
-        .source = weir__str("s"),
-        .value = weir__str("v"),
-        .at = 2,
-    };
-    return w->s->ops->subscribe(w->s, &sub, NULL, NULL);
 }
 
 /* The leases have expired, and "two" has lost as many as it may. */
@@ -490,7 +477,6 @@ static void a_failed_allocation_leaves_the_store_as_it_was(void **state)
         { "bring a retired reaction back", retire_plain, declare_changed },
         { "route", NULL, route_all },
         { "route to the end of a re-reading", reset_everything, route_again },
-        { "subscribe", NULL, subscribe_new },
         { "lease", leases_expire, lease_again },
         { "settle", NULL, settle_all },
         { "turn", NULL, turn_all },

@@ -68,21 +68,6 @@ weir_status kit_declare(weir_store *s, const char *name, const char *event, stor
     return s->ops->declare(s, &d, arena, out, NULL);
 }
 
-int64_t kit_subscribe(weir_store *s, const char *target, int64_t reaction, int64_t at)
-{
-    const store_subscribe sub = {
-        .target = weir__str(target),
-        .lane = weir__str("lane"),
-        .reaction = reaction,
-        .source = weir__str("order"),
-        .value = weir__str("order-1"),
-        .at = at,
-    };
-    int64_t id = 0;
-    assert_int_equal(s->ops->subscribe(s, &sub, &id, NULL), WEIR_OK);
-    return id;
-}
-
 weir_status kit_route(weir_store *s, const store_reaction *r, const char *target, int64_t first,
                       int64_t last, int64_t to)
 {

@@ -17,7 +17,6 @@ weir_status kit_append(weir_store *s, const char *stream, const char *name, cons
 weir_status kit_declare(weir_store *s, const char *name, const char *event, store_rule rule,
                         store_reaction *out, weir_arena *arena);
 /* In "lane", for the value "order-1". The target's id. */
-int64_t kit_subscribe(weir_store *s, const char *target, int64_t reaction, int64_t at);
 /* One mark of one reaction, from r->routed to `to`. */
 weir_status kit_route(weir_store *s, const store_reaction *r, const char *target, int64_t first,
                       int64_t last, int64_t to);

@@ -97,7 +97,7 @@ typedef struct memory_core {
     weir_steady_clock clock;
     weir_age_clock key_clock;            /* by which keys expire; begun when the store was made */
     int64_t now_us, key_now_us;          /* of this transaction */
-    int64_t position_base, version_base; /* test_seed */
+    int64_t position_base, version_base; /* seed.h */
 
     row_table events;        /* weir_event by id: the log. Positions have no gaps         */
     row_table streams;       /* the same rows by stream, id                               */
@@ -277,8 +277,6 @@ weir_status weir__memory_stream_info(weir_store *base, weir_str stream, weir_are
                                      store_stream_info *out, weir_error *err);
 weir_status weir__memory_streams(weir_store *base, const store_streams_query *q,
                                  store_streams_chunk *chunk, weir_error *err);
-weir_status weir__memory_key_owner(weir_store *base, weir_str key, weir_arena *arena,
-                                   weir_str *stream, weir_error *err);
 weir_status weir__memory_declare(weir_store *base, const store_reaction_declaration *d,
                                  weir_arena *arena, store_reaction *out, weir_error *err);
 weir_status weir__memory_reactions(weir_store *base, store_reaction_list *list, weir_error *err);
@@ -287,8 +285,6 @@ weir_status weir__memory_router_lease(weir_store *base, weir_str holder, int64_t
                                       store_router_lease *items, size_t count, weir_error *err);
 weir_status weir__memory_route(weir_store *base, const store_route *r, size_t *bad_mark,
                                weir_error *err);
-weir_status weir__memory_subscribe(weir_store *base, const store_subscribe *sub, int64_t *target,
-                                   weir_error *err);
 weir_status weir__memory_lease(weir_store *base, const store_lease_request *r,
                                store_lease_list *list, weir_error *err);
 weir_status weir__memory_fetch(weir_store *base, const store_fetch_item *items, size_t count,
@@ -298,10 +294,6 @@ weir_status weir__memory_extend(weir_store *base, int64_t lease_us, store_fenced
                                 size_t count, weir_error *err);
 weir_status weir__memory_release(weir_store *base, store_fenced *items, size_t count,
                                  weir_error *err);
-weir_status weir__memory_block(weir_store *base, int64_t target, int64_t fence,
-                               const store_failure *why, weir_error *err);
-weir_status weir__memory_defer(weir_store *base, int64_t target, int64_t fence, int64_t until_us,
-                               weir_error *err);
 weir_status weir__memory_operate(weir_store *base, store_operate *op, weir_error *err);
 weir_status weir__memory_lane_pause(weir_store *base, weir_str lane, bool paused, weir_str by,
                                     bool *changed, weir_error *err);

@@ -211,25 +211,6 @@ weir_status weir__memory_streams(weir_store *base, const store_streams_query *q,
     return weir__memory_unlock(c, WEIR_OK, err);
 }
 
-weir_status weir__memory_key_owner(weir_store *base, weir_str key, weir_arena *arena,
-                                   weir_str *stream, weir_error *err)
-{
-    memory_core *c = weir__memory_lock(base);
-    const memory_reserved *r = weir__rows_find(&c->reserved, &(memory_reserved){ .key = key });
-    weir_str owner = r == NULL ? key : r->owner;
-    weir_status status = WEIR_OK;
-    if (r == NULL) {
-        status = weir__fail(err, WEIR_ENOTFOUND, "key \"%.*s\" is free", (int)key.len, key.ptr);
-    } else {
-        weir__memory_text_copy(c, arena, &owner);
-    }
-    status = weir__memory_unlock(c, status, err);
-    if (status == WEIR_OK) {
-        *stream = owner;
-    }
-    return status;
-}
-
 /* ---- fetch -------------------------------------------------------------------------------- */
 
 static weir_status fetch_item(memory_core *c, const store_fetch_item *item, uint32_t item_index,

@@ -1,4 +1,4 @@
-/* route.c - what the router found: marks, work rows, parks; and subscribing by hand. */
+/* route.c - what the router found: marks, work rows, parks. */
 #include "base/error.h"
 #include "base/str.h"
 #include "store/beyond.h"
@@ -183,49 +183,4 @@ weir_status weir__memory_route(weir_store *base, const store_route *r, size_t *b
         *bad_mark = bad;
     }
     return weir__memory_end(base, status, true, err);
-}
-
-static weir_status subscribe_locked(memory_core *c, const store_subscribe *sub, int64_t *target,
-                                    weir_error *err)
-{
-    store_target t;
-    if (weir__memory_reaction(c, sub->reaction) == NULL) {
-        return weir__fail(err, WEIR_ENOTFOUND, "no reaction with id %lld",
-                          (long long)sub->reaction);
-    }
-    const weir_status status = weir__memory_target_ensure(c, sub->target, sub->lane, &t, err);
-    if (status != WEIR_OK) {
-        return status;
-    }
-    const memory_subscription *old = weir__memory_subscription(c, t.id, sub->reaction);
-    memory_subscription s = {
-        .target = t.id, .reaction = sub->reaction, .at = sub->at, .mark = sub->at
-    };
-    if (old != NULL) {
-        s = *old;
-    }
-    s.priority = sub->priority;
-    s.source = sub->source;
-    s.value = sub->value;
-    weir__memory_put(c, &c->subscriptions, &s);
-    weir__memory_target_put(c, &t);
-    *target = t.id;
-    return WEIR_OK;
-}
-
-weir_status weir__memory_subscribe(weir_store *base, const store_subscribe *sub, int64_t *target,
-                                   weir_error *err)
-{
-    memory_core *c;
-    int64_t id = 0;
-    weir_status status = weir__memory_begin(base, &c, err);
-
-    if (status == WEIR_OK) {
-        status = subscribe_locked(c, sub, &id, err);
-    }
-    status = weir__memory_end(base, status, false, err);
-    if (status == WEIR_OK && target != NULL) {
-        *target = id;
-    }
-    return status;
 }

@@ -159,24 +159,6 @@ weir_status weir__memory_settle(weir_store *base, store_settle *settle, weir_err
     return status;
 }
 
-weir_status weir__memory_block(weir_store *base, int64_t target, int64_t fence,
-                               const store_failure *why, weir_error *err)
-{
-    store_settle settle = {
-        .target = target, .fence = fence, .failure = *why, .end = STORE_END_BLOCK
-    };
-    return weir__memory_settle(base, &settle, err);
-}
-
-weir_status weir__memory_defer(weir_store *base, int64_t target, int64_t fence, int64_t until_us,
-                               weir_error *err)
-{
-    store_settle settle = {
-        .target = target, .fence = fence, .end = STORE_END_DEFER, .until_us = until_us
-    };
-    return weir__memory_settle(base, &settle, err);
-}
-
 /* ---- many targets at once ----------------------------------------------------------------- */
 
 /* Extends or releases. Answers are worked out on copies and handed out when all is kept. */

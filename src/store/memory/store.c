@@ -8,6 +8,7 @@
 #include "base/random.h"
 #include "base/str.h"
 #include "store/memory/memory_store.h"
+#include "store/seed.h"
 
 #include <assert.h>
 
@@ -275,8 +276,8 @@ static weir_status memory_stats(weir_store *base, store_stats *out, weir_error *
     return weir__memory_unlock(c, WEIR_OK, err);
 }
 
-static weir_status memory_test_seed(weir_store *base, int64_t position_base, int64_t version_base,
-                                    weir_error *err)
+weir_status weir__memory_seed(weir_store *base, int64_t position_base, int64_t version_base,
+                              weir_error *err)
 {
     memory_core *c;
     weir_status status = weir__memory_begin(base, &c, err);
@@ -301,21 +302,17 @@ static const weir_store_ops memory_ops = {
     .read_log = weir__memory_read_log,
     .stream_info = weir__memory_stream_info,
     .streams = weir__memory_streams,
-    .key_owner = weir__memory_key_owner,
     .positions = memory_positions,
     .declare = weir__memory_declare,
     .reactions = weir__memory_reactions,
     .retire = weir__memory_retire,
     .router_lease = weir__memory_router_lease,
     .route = weir__memory_route,
-    .subscribe = weir__memory_subscribe,
     .lease = weir__memory_lease,
     .fetch = weir__memory_fetch,
     .settle = weir__memory_settle,
     .extend = weir__memory_extend,
     .release = weir__memory_release,
-    .block = weir__memory_block,
-    .defer = weir__memory_defer,
     .operate = weir__memory_operate,
     .lane_pause = weir__memory_lane_pause,
     .targets = weir__memory_targets,
@@ -333,7 +330,6 @@ static const weir_store_ops memory_ops = {
     .watch_close = weir__memory_watch_close,
     .stats = memory_stats,
     .check = weir__memory_check,
-    .test_seed = memory_test_seed,
     .holders = weir__holders_none,
     .worker_beat = weir__memory_worker_beat,
     .workers = weir__memory_workers,

@@ -198,8 +198,6 @@ weir_status weir__pg_stream_info(weir_store *base, weir_str stream, weir_arena *
                                  store_stream_info *out, weir_error *err);
 weir_status weir__pg_streams(weir_store *base, const store_streams_query *q,
                              store_streams_chunk *chunk, weir_error *err);
-weir_status weir__pg_key_owner(weir_store *base, weir_str key, weir_arena *arena, weir_str *stream,
-                               weir_error *err);
 /* safe.c */
 weir_status weir__pg_positions(weir_store *base, store_positions *out, weir_error *err);
 weir_status weir__pg_holders(weir_store *base, store_holder_list *list, weir_error *err);
@@ -213,8 +211,6 @@ weir_status weir__pg_router_lease(weir_store *base, weir_str holder, int64_t lea
 /* route.c */
 weir_status weir__pg_route(weir_store *base, const store_route *r, size_t *bad_mark,
                            weir_error *err);
-weir_status weir__pg_subscribe(weir_store *base, const store_subscribe *sub, int64_t *target,
-                               weir_error *err);
 /* lease.c, fetch.c */
 weir_status weir__pg_lease(weir_store *base, const store_lease_request *r, store_lease_list *list,
                            weir_error *err);
@@ -230,10 +226,6 @@ weir_status weir__pg_settle(weir_store *base, store_settle *settle, weir_error *
 weir_status weir__pg_extend(weir_store *base, int64_t lease_us, store_fenced *items, size_t count,
                             weir_error *err);
 weir_status weir__pg_release(weir_store *base, store_fenced *items, size_t count, weir_error *err);
-weir_status weir__pg_block(weir_store *base, int64_t target, int64_t fence,
-                           const store_failure *why, weir_error *err);
-weir_status weir__pg_defer(weir_store *base, int64_t target, int64_t fence, int64_t until_us,
-                           weir_error *err);
 /* operate.c, targets.c, parked.c */
 weir_status weir__pg_operate(weir_store *base, store_operate *op, weir_error *err);
 /* read_only.c: the same verbs, but whatever changes something is EMISUSE. */

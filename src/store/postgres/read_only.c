@@ -54,13 +54,6 @@ static weir_status route(weir_store *s, const store_route *r, size_t *bad_mark, 
     return refuse(err);
 }
 
-static weir_status subscribe(weir_store *s, const store_subscribe *sub, int64_t *target,
-                             weir_error *err)
-{
-    (void)s, (void)sub, (void)target;
-    return refuse(err);
-}
-
 static weir_status lease(weir_store *s, const store_lease_request *r, store_lease_list *list,
                          weir_error *err)
 {
@@ -84,20 +77,6 @@ static weir_status extend(weir_store *s, int64_t lease_us, store_fenced *items, 
 static weir_status release(weir_store *s, store_fenced *items, size_t count, weir_error *err)
 {
     (void)s, (void)items, (void)count;
-    return refuse(err);
-}
-
-static weir_status block(weir_store *s, int64_t target, int64_t fence, const store_failure *why,
-                         weir_error *err)
-{
-    (void)s, (void)target, (void)fence, (void)why;
-    return refuse(err);
-}
-
-static weir_status defer(weir_store *s, int64_t target, int64_t fence, int64_t until_us,
-                         weir_error *err)
-{
-    (void)s, (void)target, (void)fence, (void)until_us;
     return refuse(err);
 }
 
@@ -129,13 +108,6 @@ static weir_status snapshot_drop(weir_store *s, weir_str category, weir_str keep
                                  int64_t *dropped, weir_error *err)
 {
     (void)s, (void)category, (void)keep_revision, (void)dropped;
-    return refuse(err);
-}
-
-static weir_status test_seed(weir_store *s, int64_t position_base, int64_t version_base,
-                             weir_error *err)
-{
-    (void)s, (void)position_base, (void)version_base;
     return refuse(err);
 }
 
@@ -208,20 +180,16 @@ weir_store_ops weir__pg_read_only(const weir_store_ops *all)
     ops.retire = retire;
     ops.router_lease = router_lease;
     ops.route = route;
-    ops.subscribe = subscribe;
     ops.lease = lease;
     ops.settle = settle;
     ops.extend = extend;
     ops.release = release;
-    ops.block = block;
-    ops.defer = defer;
     ops.operate = operate;
     ops.lane_pause = lane_pause;
     ops.parked_retry = parked_change;
     ops.parked_drop = parked_change;
     ops.snapshot_put = snapshot_put;
     ops.snapshot_drop = snapshot_drop;
-    ops.test_seed = test_seed;
     ops.worker_beat = worker_beat;
     ops.turn = turn;
     ops.lock_take = lock_take;

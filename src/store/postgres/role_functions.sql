@@ -45,7 +45,7 @@ BEGIN
                    ('writer', '{append_any, append_batch, append_one, safe_advance}'),
                    ('worker', '{declare, fenced, lease, lock_extend, lock_release}'),
                    ('worker', '{lock_take, once_finish, route, router_lease, settle}'),
-                   ('worker', '{settle_with, snapshot_put, subscribe, turn, worker_beat}'),
+                   ('worker', '{settle_with, snapshot_put, turn, worker_beat}'),
                    ('operator', '{lane_pause, once_forget, operate, operate_reset}'),
                    ('operator', '{operate_skip, parked_drop, parked_retry, retire}'),
                    ('operator', '{snapshot_drop}')

@@ -1,6 +1,5 @@
-/* route.c - one step of routing, and subscribing by hand: each one call of a function of the
- * database (route_functions.sql), however many marks there are (route_marks.h).
- */
+/* route.c - one step of routing: one call of a function of the database (route_functions.sql),
+ * however many marks there are (route_marks.h). */
 #include "base/error.h"
 #include "base/str.h"
 #include "store/postgres/postgres_private.h"
@@ -201,31 +200,5 @@ out:
     pq.PQclear(result);
     weir__pg_params_free(&p);
     weir__arena_free(&arena);
-    return status;
-}
-
-weir_status weir__pg_subscribe(weir_store *base, const store_subscribe *sub, int64_t *target,
-                               weir_error *err)
-{
-    pg_store *s = pg_of(base);
-    pg_params p = { 0 };
-    PGresult *result = NULL;
-    weir__pg_add_text(&p, sub->target);
-    weir__pg_add_text(&p, sub->lane);
-    weir__pg_add_i64(&p, sub->reaction);
-    weir__pg_add_i64(&p, sub->priority);
-    weir__pg_add_text(&p, sub->source);
-    weir__pg_add_text(&p, sub->value);
-    weir__pg_add_i64(&p, sub->at);
-    const weir_status status = weir__pg_call(
-        s, &(pg_call){ .sql = sql_subscribe, .params = &p, .repeat = PG_REPEAT }, &result, err);
-    weir__pg_params_free(&p);
-    if (status == WEIR_OK) {
-        if (target != NULL) {
-            *target = weir__pg_i64(result, 0, 0);
-        }
-        atomic_fetch_add(&s->transactions, 1);
-        pq.PQclear(result);
-    }
     return status;
 }

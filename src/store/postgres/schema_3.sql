@@ -20,6 +20,7 @@ DROP FUNCTION IF EXISTS weir.append_create;
 DROP FUNCTION IF EXISTS weir.append_hash;
 DROP FUNCTION IF EXISTS weir.append_time;
 DROP FUNCTION IF EXISTS weir.settle_with;
+DROP FUNCTION IF EXISTS weir.subscribe;
 
 -- The number that tells this store's locks from those of others, as a constant: whoever takes a lock and
 -- whoever looks for it must have the same one.

@@ -399,7 +399,7 @@ weir_status weir__pg_settle(weir_store *base, store_settle *settle, weir_error *
     return status;
 }
 
-/* ---- extend, release, block, defer --------------------------------------------------------- */
+/* ---- extend, release ----------------------------------------------------------------------- */
 
 /* lease_us < 0: release. Extending twice is extending, so that is repeated when its answer is lost;
  * a second release would say that the lease was not ours. */
@@ -462,22 +462,4 @@ weir_status weir__pg_release(weir_store *base, store_fenced *items, size_t count
         weir__pg_wake(pg_of(base));
     }
     return status;
-}
-
-weir_status weir__pg_block(weir_store *base, int64_t target, int64_t fence,
-                           const store_failure *why, weir_error *err)
-{
-    store_settle settle = {
-        .target = target, .fence = fence, .failure = *why, .end = STORE_END_BLOCK
-    };
-    return weir__pg_settle(base, &settle, err);
-}
-
-weir_status weir__pg_defer(weir_store *base, int64_t target, int64_t fence, int64_t until_us,
-                           weir_error *err)
-{
-    store_settle settle = {
-        .target = target, .fence = fence, .end = STORE_END_DEFER, .until_us = until_us
-    };
-    return weir__pg_settle(base, &settle, err);
 }

@@ -4,6 +4,7 @@
 #include "store/pg_url.h"
 #include "store/postgres/postgres_private.h"
 #include "store/postgres/store_sql.h"
+#include "store/seed.h"
 #include "store/watches.h"
 
 extern const weir_store_ops weir__postgres_ops;
@@ -211,8 +212,8 @@ static weir_status seed(pg_store *s, const char *sql, int64_t base, weir_error *
                                           "only an empty store can be given another beginning");
 }
 
-static weir_status store_test_seed(weir_store *base, int64_t position_base, int64_t version_base,
-                                   weir_error *err)
+weir_status weir__postgres_seed(weir_store *base, int64_t position_base, int64_t version_base,
+                                weir_error *err)
 {
     pg_store *s = pg_of(base);
     pg_conn *conn = NULL;
@@ -250,21 +251,17 @@ const weir_store_ops weir__postgres_ops = {
     .read_log = weir__pg_read_log,
     .stream_info = weir__pg_stream_info,
     .streams = weir__pg_streams,
-    .key_owner = weir__pg_key_owner,
     .positions = weir__pg_positions,
     .declare = weir__pg_declare,
     .reactions = weir__pg_reactions,
     .retire = weir__pg_retire,
     .router_lease = weir__pg_router_lease,
     .route = weir__pg_route,
-    .subscribe = weir__pg_subscribe,
     .lease = weir__pg_lease,
     .fetch = weir__pg_fetch,
     .settle = weir__pg_settle,
     .extend = weir__pg_extend,
     .release = weir__pg_release,
-    .block = weir__pg_block,
-    .defer = weir__pg_defer,
     .operate = weir__pg_operate,
     .lane_pause = weir__pg_lane_pause,
     .targets = weir__pg_targets,
@@ -282,7 +279,6 @@ const weir_store_ops weir__postgres_ops = {
     .watch_close = weir__watch_remove,
     .stats = weir__pg_stats,
     .check = weir__pg_check,
-    .test_seed = store_test_seed,
     .holders = weir__pg_holders,
     .append_in = weir__pg_append_in,
     .wake = store_wake,

@@ -61,26 +61,6 @@ weir_status weir__pg_stream_info(weir_store *base, weir_str stream, weir_arena *
     return status;
 }
 
-weir_status weir__pg_key_owner(weir_store *base, weir_str key, weir_arena *arena, weir_str *stream,
-                               weir_error *err)
-{
-    PGresult *result = NULL;
-    weir_str owner;
-    weir_status status = look_up(pg_of(base), sql_key_owner, key, &result, err);
-    if (status != WEIR_OK) {
-        return status;
-    }
-    if (pq.PQntuples(result) == 0) {
-        status = weir__fail(err, WEIR_ENOTFOUND, "key \"%.*s\" is free", (int)key.len, key.ptr);
-    } else if (!weir__pg_text_copy(arena, result, 0, 0, &owner)) {
-        status = no_memory(err);
-    } else {
-        *stream = owner;
-    }
-    pq.PQclear(result);
-    return status;
-}
-
 /* ---- pages -------------------------------------------------------------------------------- */
 
 /* What every name that is wanted begins with: the longer of two that agree. false: nothing can

@@ -1,4 +1,4 @@
--- streams.sql - what is known about streams, and who owns a business key.
+-- streams.sql - what is known about streams.
 
 -- name: stream_info
 SELECT l.stream, l.version, l.id, f.created, l.created, l.name = '$closed'
@@ -10,6 +10,3 @@ SELECT l.stream, l.version, l.id, f.created, l.created, l.name = '$closed'
 -- begins with a prefix need not be valid UTF-8.
 -- name: streams_page
 SELECT name, version, last_id, created, updated, closed FROM weir.streams_page($1, $2, $3);
-
--- name: key_owner
-SELECT stream FROM weir.reserved WHERE key = $1;

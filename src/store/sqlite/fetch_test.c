@@ -105,17 +105,12 @@ static void compare_with_oracle(fixture *f, const fetch_case *c, const written *
     weir__pattern_close(source);
 }
 
-/* Subscribes a target of a new reaction, and looks at it in batches of several sizes. */
+/* Makes a target of a new reaction, and looks at it in batches of several sizes. */
 static void check_case(fixture *f, const fetch_case *c, const written *log)
 {
-    int64_t target = 0;
     const store_reaction r = fixture_declare(f, c->reaction, c->names, c->source, c->rule);
-    const store_subscribe sub = { .target = weir__str(c->reaction),
-                                  .lane = weir__str("l"),
-                                  .reaction = r.id,
-                                  .source = weir__str("*"),
-                                  .value = weir__str(c->value) };
-    OK(f, f->store->ops->subscribe(f->store, &sub, &target, &f->err));
+    fixture_mark(f, c->reaction, c->reaction, "l", c->value, 1, 1);
+    const int64_t target = fixture_int(f, "SELECT max(id) FROM weir_targets");
     compare_with_oracle(f, c, log, target, r.id, 1);
     compare_with_oracle(f, c, log, target, r.id, 7);
     compare_with_oracle(f, c, log, target, r.id, 70);
@@ -186,16 +181,12 @@ static void a_late_range_of_a_stream_is_found_by_search(void **state)
 {
     fixture *f = *state;
     store_fetch_list list = { 0 };
-    int64_t target = 0;
     for (int64_t i = 1; i <= EVENTS; i++) {
         (void)fixture_put(f, "order-1", "Placed");
     }
     const store_reaction r = fixture_declare(f, "r", "*", "*", STORE_RULE_STREAM);
-    const store_subscribe sub = { .target = weir__str("t"),
-                                  .lane = weir__str("l"),
-                                  .reaction = r.id,
-                                  .value = weir__str("order-1") };
-    OK(f, f->store->ops->subscribe(f->store, &sub, &target, &f->err));
+    fixture_mark(f, "r", "t", "l", "order-1", 1, 1);
+    const int64_t target = fixture_int(f, "SELECT id FROM weir_targets");
     const store_fetch_item item = {
         .target = target, .reaction = r.id, .after = EVENTS - 2, .up_to = EVENTS, .limit = 10
     };

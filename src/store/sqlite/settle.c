@@ -392,7 +392,7 @@ weir_status weir__sqlite_settle(weir_store *base, store_settle *settle, weir_err
     return status;
 }
 
-/* ---- extend, release, block, defer --------------------------------------------------------- */
+/* ---- extend, release ----------------------------------------------------------------------- */
 
 /* Every item's own answer, written when the transaction has ended well. lease_us < 0: release. */
 static weir_status fenced_change(weir_store *base, int64_t lease_us, store_fenced *items,
@@ -452,22 +452,4 @@ weir_status weir__sqlite_release(weir_store *base, store_fenced *items, size_t c
                                  weir_error *err)
 {
     return fenced_change(base, -1, items, count, err);
-}
-
-weir_status weir__sqlite_block(weir_store *base, int64_t target, int64_t fence,
-                               const store_failure *why, weir_error *err)
-{
-    store_settle settle = {
-        .target = target, .fence = fence, .failure = *why, .end = STORE_END_BLOCK
-    };
-    return weir__sqlite_settle(base, &settle, err);
-}
-
-weir_status weir__sqlite_defer(weir_store *base, int64_t target, int64_t fence, int64_t until_us,
-                               weir_error *err)
-{
-    store_settle settle = {
-        .target = target, .fence = fence, .end = STORE_END_DEFER, .until_us = until_us
-    };
-    return weir__sqlite_settle(base, &settle, err);
 }

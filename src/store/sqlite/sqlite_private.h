@@ -164,8 +164,6 @@ weir_status weir__sqlite_stream_info(weir_store *base, weir_str stream, weir_are
                                      store_stream_info *out, weir_error *err);
 weir_status weir__sqlite_streams(weir_store *base, const store_streams_query *q,
                                  store_streams_chunk *chunk, weir_error *err);
-weir_status weir__sqlite_key_owner(weir_store *base, weir_str key, weir_arena *arena,
-                                   weir_str *stream, weir_error *err);
 weir_status weir__sqlite_snapshot_put(weir_store *base, const store_snapshot *snapshot,
                                       weir_error *err);
 weir_status weir__sqlite_snapshot_get(weir_store *base, weir_str stream, weir_str revision,

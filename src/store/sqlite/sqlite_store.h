@@ -126,8 +126,6 @@ weir_status weir__sqlite_router_lease(weir_store *base, weir_str holder, int64_t
                                       store_router_lease *items, size_t count, weir_error *err);
 weir_status weir__sqlite_route(weir_store *base, const store_route *r, size_t *bad_mark,
                                weir_error *err);
-weir_status weir__sqlite_subscribe(weir_store *base, const store_subscribe *sub, int64_t *target,
-                                   weir_error *err);
 weir_status weir__sqlite_lease(weir_store *base, const store_lease_request *r,
                                store_lease_list *list, weir_error *err);
 weir_status weir__sqlite_fetch(weir_store *base, const store_fetch_item *items, size_t count,
@@ -137,10 +135,6 @@ weir_status weir__sqlite_extend(weir_store *base, int64_t lease_us, store_fenced
                                 size_t count, weir_error *err);
 weir_status weir__sqlite_release(weir_store *base, store_fenced *items, size_t count,
                                  weir_error *err);
-weir_status weir__sqlite_block(weir_store *base, int64_t target, int64_t fence,
-                               const store_failure *why, weir_error *err);
-weir_status weir__sqlite_defer(weir_store *base, int64_t target, int64_t fence, int64_t until_us,
-                               weir_error *err);
 weir_status weir__sqlite_operate(weir_store *base, store_operate *op, weir_error *err);
 weir_status weir__sqlite_lane_pause(weir_store *base, weir_str lane, bool paused, weir_str by,
                                     bool *changed, weir_error *err);

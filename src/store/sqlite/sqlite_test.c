@@ -9,6 +9,7 @@
 #include "store/sqlite/sqlite_testing.h"
 
 #include "base/str.h"
+#include "store/seed.h"
 
 #include <fcntl.h>
 #include <stdio.h>
@@ -145,7 +146,7 @@ static void a_replay_gives_the_first_result_also_after_reopening_and_past_32_bit
     store_append_stream again[2];
     bool replayed = true;
     const int64_t base = INT64_C(1) << 40;
-    assert_int_equal(t->store->ops->test_seed(t->store, base, base + 5, &t->err), WEIR_OK);
+    assert_int_equal(weir__store_seed(t->store, base, base + 5, &t->err), WEIR_OK);
     assert_int_equal(append_with_key(t->store, first, &replayed, &t->err), WEIR_OK);
     assert_false(replayed);
     assert_int_equal(first[0].first, base + 5);

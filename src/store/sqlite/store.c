@@ -2,6 +2,7 @@
 #include "base/assert.h"
 #include "base/error.h"
 #include "base/str.h"
+#include "store/seed.h"
 #include "store/sqlite/seal.h"
 #include "store/sqlite/store_sql.h"
 
@@ -172,8 +173,8 @@ weir_status weir__sqlite_stats(weir_store *base, store_stats *out, weir_error *e
     return WEIR_OK;
 }
 
-static weir_status store_test_seed(weir_store *base, int64_t position_base, int64_t version_base,
-                                   weir_error *err)
+weir_status weir__sqlite_seed(weir_store *base, int64_t position_base, int64_t version_base,
+                              weir_error *err)
 {
     sqlite_store *s = sqlite_of(base);
     sqlite_conn *conn = NULL;
@@ -202,21 +203,17 @@ const weir_store_ops weir__sqlite_ops = {
     .read_log = weir__sqlite_read_log,
     .stream_info = weir__sqlite_stream_info,
     .streams = weir__sqlite_streams,
-    .key_owner = weir__sqlite_key_owner,
     .positions = store_positions_get,
     .declare = weir__sqlite_declare,
     .reactions = weir__sqlite_reactions,
     .retire = weir__sqlite_retire,
     .router_lease = weir__sqlite_router_lease,
     .route = weir__sqlite_route,
-    .subscribe = weir__sqlite_subscribe,
     .lease = weir__sqlite_lease,
     .fetch = weir__sqlite_fetch,
     .settle = weir__sqlite_settle,
     .extend = weir__sqlite_extend,
     .release = weir__sqlite_release,
-    .block = weir__sqlite_block,
-    .defer = weir__sqlite_defer,
     .operate = weir__sqlite_operate,
     .lane_pause = weir__sqlite_lane_pause,
     .targets = weir__sqlite_targets,
@@ -234,7 +231,6 @@ const weir_store_ops weir__sqlite_ops = {
     .watch_close = weir__sqlite_watch_close,
     .stats = weir__sqlite_stats,
     .check = weir__sqlite_check,
-    .test_seed = store_test_seed,
     .holders = weir__holders_none,
     .worker_beat = weir__sqlite_worker_beat,
     .workers = weir__sqlite_workers,

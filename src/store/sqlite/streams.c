@@ -58,32 +58,6 @@ weir_status weir__sqlite_stream_info(weir_store *base, weir_str stream, weir_are
     return status;
 }
 
-weir_status weir__sqlite_key_owner(weir_store *base, weir_str key, weir_arena *arena,
-                                   weir_str *stream, weir_error *err)
-{
-    sqlite_store *s = sqlite_of(base);
-    sqlite_conn *conn = NULL;
-    weir_str owner = { 0 };
-    weir_status status = weir__sqlite_read_begin(s, &conn, err);
-    if (status != WEIR_OK) {
-        return status;
-    }
-    sqlite_cursor cursor = weir__cursor_open(conn, sql_key_owner, err);
-    weir__cursor_bind_text(&cursor, 1, key);
-    const bool row = weir__cursor_next(&cursor);
-    if (row) {
-        owner = weir__cursor_copy(&cursor, 0, arena);
-    }
-    status = weir__cursor_end(&cursor);
-    if (status == WEIR_OK && row) {
-        *stream = owner;
-    } else if (status == WEIR_OK) {
-        status = weir__fail(err, WEIR_ENOTFOUND, "key \"%.*s\" is free", (int)key.len, key.ptr);
-    }
-    weir__sqlite_read_end(s, conn);
-    return status;
-}
-
 /* ---- pages -------------------------------------------------------------------------------- */
 
 /* Names with low <= name < high. */

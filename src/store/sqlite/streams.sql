@@ -1,4 +1,4 @@
--- streams.sql - what is known about streams, and who owns a business key.
+-- streams.sql - what is known about streams.
 
 -- A stream and its last event.
 -- name: stream_info
@@ -15,6 +15,3 @@ CROSS JOIN weir_events AS e ON e.stream = s.id
     AND e.version = (SELECT max(l.version) FROM weir_events AS l WHERE l.stream = s.id)
 WHERE s.name >= ?1 AND s.name < ?2
 ORDER BY s.name;
-
--- name: key_owner
-SELECT stream FROM weir_reserved WHERE key = ?1;
