@@ -1,7 +1,8 @@
 /* store.h - the port: what every event store implements, and what it promises.
  *
  * Above the port, once for all stores: names, JSON, limits and fingerprints (request.h), group
- * commit (committer.h), patterns (pattern.h), filters (filter.h). Below it, an adapter: memory/,
+ * commit (committer.h), patterns (pattern.h), filters (filter.h), what is decided by what was found
+ * (judge.h), and how a refusal is worded (refusal.h). Below it, an adapter: memory/,
  * sqlite/, postgres/. An adapter may rely on everything in a request being valid; it checks what
  * depends on what is stored. tests/conformance/ runs the same tests on every adapter, named after
  * these promises.

@@ -6,7 +6,9 @@
 #include "base/assert.h"
 #include "base/error.h"
 #include "base/str.h"
+#include "store/judge.h"
 #include "store/memory/memory_store.h"
+#include "store/refusal.h"
 
 /* ---- idempotency keys --------------------------------------------------------------------- */
 
@@ -64,12 +66,12 @@ static weir_status key_judge(const memory_core *c, store_append *a, weir_error *
     if (k == NULL || k->expires_us <= c->key_now_us) {
         return WEIR_OK;
     }
-    if (k->results.len != a->streams_count * sizeof(memory_key_result) ||
-        memcmp(k->fingerprint, a->fingerprint, sizeof k->fingerprint) != 0) {
-        return weir__fail(err, WEIR_EKEYREUSED,
-                          "idempotency key \"%.*s\" was used with other content", (int)a->key.len,
-                          a->key.ptr);
+    const weir_status status =
+        weir__key_judge(a, (weir_str){ (const char *)k->fingerprint, sizeof k->fingerprint }, err);
+    if (status != WEIR_OK) {
+        return status;
     }
+    WEIR_ASSERT(k->results.len == a->streams_count * sizeof(memory_key_result));
     for (size_t i = 0; i < a->streams_count; i++) {
         memory_key_result result;
         memcpy(&result, k->results.ptr + i * sizeof result, sizeof result);
@@ -84,44 +86,6 @@ static weir_status key_judge(const memory_core *c, store_append *a, weir_error *
 
 /* ---- streams ------------------------------------------------------------------------------ */
 
-static weir_status expectation_judge(const store_append_stream *want, const weir_event *last,
-                                     weir_error *err)
-{
-    const int64_t actual = last == NULL ? WEIR_VERSION_NONE : last->version;
-    switch (want->expect) {
-    case WEIR_EXPECT_NONE:
-        return last == NULL ? WEIR_OK
-                            : weir__fail_conflict(err, want->name, WEIR_VERSION_NONE, actual);
-    case WEIR_EXPECT_EXISTS:
-        return last != NULL ? WEIR_OK
-                            : weir__fail_conflict(err, want->name, WEIR_VERSION_EXISTS, actual);
-    case WEIR_EXPECT_EXACT:
-        return last != NULL && actual == want->version
-                   ? WEIR_OK
-                   : weir__fail_conflict(err, want->name, want->version, actual);
-    default:
-        return WEIR_OK;
-    }
-}
-
-/* *done: the stream is closed already and that is all there is to do. */
-static weir_status close_judge(const memory_core *c, const store_append *a, const weir_event *last,
-                               bool *done, weir_error *err)
-{
-    const store_append_stream *want = &a->streams[0];
-    if (last == NULL) {
-        return weir__memory_stream_unknown(want->name, err);
-    }
-    *done = weir__memory_is_closed(last);
-    if (*done) {
-        return WEIR_OK;
-    }
-    const weir_status status = expectation_judge(want, last, err);
-    return status != WEIR_OK || (a->flags & STORE_APPEND_FORCE) != 0
-               ? status
-               : weir__memory_unhandled(c, want->name, err);
-}
-
 /* Judges every stream; results start as those of a stream without events. */
 static weir_status streams_judge(const memory_core *c, store_append *a, bool *done, weir_error *err)
 {
@@ -134,14 +98,10 @@ static weir_status streams_judge(const memory_core *c, store_append *a, bool *do
         want->last = last == NULL ? WEIR_VERSION_NONE : last->version;
         want->id = 0;
         want->created_us = 0;
-        if ((a->flags & STORE_APPEND_CLOSE) != 0 && i == 0) {
-            status = close_judge(c, a, last, done, err);
-        } else if (last != NULL && weir__memory_is_closed(last)) {
-            status = weir__fail(err, WEIR_ECLOSED, "stream \"%.*s\" is closed", (int)want->name.len,
-                                want->name.ptr);
-            weir__error_stream(err, want->name);
-        } else {
-            status = expectation_judge(want, last, err);
+        status = weir__stream_judge(a, i, want->last, last != NULL && weir__memory_is_closed(last),
+                                    done, err);
+        if (status == WEIR_OK && !*done && weir__close_asks(a, i)) {
+            status = weir__memory_unhandled(c, want->name, err);
         }
     }
     return status;
@@ -149,23 +109,20 @@ static weir_status streams_judge(const memory_core *c, store_append *a, bool *do
 
 /* ---- reserved keys ------------------------------------------------------------------------ */
 
-static weir_status key_change(memory_core *c, const store_key_change *change, weir_str stream,
+static weir_status key_change(memory_core *c, const store_append *a, const store_key_change *change,
                               weir_error *err)
 {
-    const memory_reserved want = { .key = change->key, .owner = stream };
-    const memory_reserved *r = weir__rows_find(&c->reserved, &want);
-    if (r != NULL && !weir__str_equal(r->owner, stream)) {
-        weir__fail(err, WEIR_ETAKEN, "key \"%.*s\" belongs to stream \"%.*s\"",
-                   (int)change->key.len, change->key.ptr, (int)r->owner.len, r->owner.ptr);
-        weir__error_stream(err, r->owner);
-        return WEIR_ETAKEN;
+    const memory_reserved *r =
+        weir__rows_find(&c->reserved, &(memory_reserved){ .key = change->key });
+    memory_reserved after = { .key = change->key };
+    const weir_status status = weir__key_change_judge(
+        a, change, r == NULL ? (weir_str){ 0 } : r->owner, &after.owner, err);
+    if (status == WEIR_OK && r == NULL && after.owner.len > 0) {
+        weir__memory_put(c, &c->reserved, &after);
+    } else if (status == WEIR_OK && r != NULL && after.owner.len == 0) {
+        weir__memory_remove(c, &c->reserved, r);
     }
-    if (change->change == WEIR_KEY_RESERVE && r == NULL) {
-        weir__memory_put(c, &c->reserved, &want);
-    } else if (change->change == WEIR_KEY_RELEASE && r != NULL) {
-        weir__memory_remove(c, &c->reserved, &want);
-    }
-    return WEIR_OK;
+    return status;
 }
 
 /* ---- one append --------------------------------------------------------------------------- */
@@ -203,8 +160,7 @@ static weir_status append_judge(memory_core *c, store_append *a, weir_error *err
         return status;
     }
     for (size_t i = 0; i < a->key_changes_count && status == WEIR_OK; i++) {
-        const store_key_change *change = &a->key_changes[i];
-        status = key_change(c, change, a->streams[change->stream_index].name, err);
+        status = key_change(c, a, &a->key_changes[i], err);
     }
     if (status == WEIR_OK) {
         events_write(c, a);
@@ -240,7 +196,7 @@ weir_status weir__memory_append(weir_store *base, store_append *const *appends, 
     for (size_t i = 0; i < count && status == WEIR_OK; i++) {
         store_append *a = appends[i];
         if (refused && (a->flags & STORE_APPEND_CHAIN) != 0) {
-            a->status = weir__fail(a->err, WEIR_EMISUSE, "not tried: the append before it failed");
+            weir__append_not_tried(a);
         } else {
             weir__memory_append_one(c, a, &wrote);
         }

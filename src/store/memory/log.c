@@ -46,13 +46,6 @@ bool weir__memory_is_closed(const weir_event *last)
     return weir__str_equal(last->name, weir__str("$closed"));
 }
 
-weir_status weir__memory_stream_unknown(weir_str stream, weir_error *err)
-{
-    weir__fail(err, WEIR_ENOTFOUND, "no stream \"%.*s\"", (int)stream.len, stream.ptr);
-    weir__error_stream(err, stream);
-    return WEIR_ENOTFOUND;
-}
-
 const weir_event *weir__memory_event_add(memory_core *c, weir_str stream,
                                          const store_new_event *event)
 {

@@ -181,7 +181,6 @@ size_t weir__memory_stream_seek(const memory_core *c, weir_str stream, int64_t i
 const weir_event *weir__memory_stream_last(const memory_core *c, weir_str stream);
 /* Whether that is the end of a closed stream. */
 bool weir__memory_is_closed(const weir_event *last);
-weir_status weir__memory_stream_unknown(weir_str stream, weir_error *err);
 /* Adds an event to the log. NULL: out of memory. */
 const weir_event *weir__memory_event_add(memory_core *c, weir_str stream,
                                          const store_new_event *event);
@@ -241,8 +240,6 @@ const memory_subscription *weir__memory_subscription(const memory_core *c, int64
  * be replaced meanwhile, nothing added. */
 const memory_subscription *weir__memory_subscription_next(const memory_core *c, int64_t target,
                                                           size_t *at);
-/* ENOTFOUND that says so. */
-weir_status weir__memory_no_subscription(const store_target *t, int64_t reaction, weir_error *err);
 /* Removes a subscription's work rows at or below a position. */
 void weir__memory_work_drop(memory_core *c, const memory_subscription *s, int64_t up_to);
 /* Whether a reaction that is not retired has something to do for a target by this subscription. */

@@ -7,6 +7,7 @@
 #include "base/str.h"
 #include "store/beyond.h"
 #include "store/memory/memory_store.h"
+#include "store/refusal.h"
 
 /* Takes everything off a target that says it failed. With `take` its lease as well, so that the
  * holder's next write is refused. */
@@ -280,8 +281,7 @@ static weir_status names_check(const memory_core *c, const store_target_filter *
 {
     for (size_t i = 0; i < f->names_count; i++) {
         if (weir__memory_target_named(c, f->names[i]) == NULL) {
-            return weir__fail(err, WEIR_ENOTFOUND, "no target \"%.*s\"", (int)f->names[i].len,
-                              f->names[i].ptr);
+            return weir__target_not_named(f->names[i], err);
         }
     }
     return WEIR_OK;

@@ -6,6 +6,7 @@
 #include "base/error.h"
 #include "base/str.h"
 #include "store/memory/memory_store.h"
+#include "store/refusal.h"
 
 const store_parked *weir__memory_parked_find(const memory_core *c, weir_str target,
                                              const store_park *park)
@@ -48,12 +49,10 @@ static weir_status parked_change(memory_core *c, int64_t id, bool retry, weir_er
 {
     const store_parked *old = weir__memory_parked_get(c, id);
     if (old == NULL) {
-        return weir__fail(err, WEIR_ENOTFOUND, "no parked event with id %lld", (long long)id);
+        return weir__parked_unknown(id, err);
     }
     if (retry && old->target.len == 0) {
-        return weir__fail(err, WEIR_EMISUSE,
-                          "parked event %lld has no target: it was parked while routing",
-                          (long long)id);
+        return weir__parked_targetless(id, err);
     }
     if (retry) {
         store_parked p = *old;

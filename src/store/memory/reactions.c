@@ -1,8 +1,9 @@
 /* reactions.c - reactions as the store knows them: definitions, positions, routers' leases. */
 #include "base/error.h"
 #include "base/str.h"
+#include "store/judge.h"
 #include "store/memory/memory_store.h"
-#include "store/request.h"
+#include "store/refusal.h"
 
 #include <stdlib.h>
 
@@ -148,17 +149,10 @@ static void definition_put(memory_core *c, store_reaction *r, memory_definition 
     d->pattern = c->full ? d->pattern : NULL;
 }
 
-static int64_t declared_start(const memory_core *c, const store_reaction_declaration *d)
-{
-    if (d->start == STORE_START_POSITION) {
-        return d->start_position;
-    }
-    return d->start == STORE_START_NOW ? weir__memory_head(c) : 0;
-}
-
-/* A retired reaction has nobody whose definition could be newer, so it comes back as declared. */
+/* since: where it begins if it is new. */
 static void declare_locked(memory_core *c, const store_reaction_declaration *declared,
-                           memory_definition *d, weir_arena *arena, store_reaction *out)
+                           int64_t since, memory_definition *d, weir_arena *arena,
+                           store_reaction *out)
 {
     const store_reaction *old = weir__memory_reaction_named(c, declared->name);
     store_reaction r = { .id = (int64_t)c->reactions.count + 1, .name = declared->name };
@@ -166,14 +160,12 @@ static void declare_locked(memory_core *c, const store_reaction_declaration *dec
     if (old != NULL) {
         r = *old;
     } else {
-        r.since = r.routed = declared_start(c, declared);
+        r.since = r.routed = since;
     }
-    int64_t number = definition_number(c, &r, d);
+    const int64_t number = weir__declared_number(declared, &r, definition_number(c, &r, d));
     const bool revived = r.retired;
-    const bool is_older = number < r.current;
-    if (number == 0 || (is_older && (declared->redeclare || revived))) {
+    if (number > r.current) {
         definition_put(c, &r, d);
-        number = r.current;
     }
     r.retired = false;
     if (number == r.current) {
@@ -199,17 +191,17 @@ weir_status weir__memory_declare(weir_store *base, const store_reaction_declarat
     memory_definition d = { 0 };
     store_reaction answer;
     weir_buffer names = { 0 };
+    int64_t since = 0;
     weir_status status = weir__memory_begin(base, &c, err);
 
-    if (status == WEIR_OK && declared->start == STORE_START_POSITION &&
-        weir__memory_reaction_named(c, declared->name) == NULL) {
-        status = weir__start_check(declared->start_position, weir__memory_head(c), err);
+    if (status == WEIR_OK && weir__memory_reaction_named(c, declared->name) == NULL) {
+        status = weir__declared_start(declared, weir__memory_head(c), &since, err);
     }
     if (status == WEIR_OK) {
         status = definition_open(&d, declared, &names, err);
     }
     if (status == WEIR_OK) {
-        declare_locked(c, declared, &d, arena, &answer);
+        declare_locked(c, declared, since, &d, arena, &answer);
     }
     weir__pattern_close(d.pattern);
     weir__buffer_free(&names);
@@ -249,7 +241,7 @@ weir_status weir__memory_retire(weir_store *base, weir_str name, weir_error *err
     const store_reaction *old = weir__memory_reaction_named(c, name);
 
     if (status == WEIR_OK && old == NULL) {
-        status = weir__fail(err, WEIR_ENOTFOUND, "no reaction \"%.*s\"", (int)name.len, name.ptr);
+        status = weir__reaction_not_named(name, err);
     } else if (status == WEIR_OK && !old->retired) {
         store_reaction r = *old;
         r.retired = true;
@@ -273,21 +265,22 @@ static void router_lease_one(memory_core *c, weir_str holder, int64_t lease_us,
         return;
     }
     store_reaction r = *old;
-    const bool held = r.router_until_us != 0;
-    const bool ours = held && fence != 0 && fence == r.router_fence;
-    const bool taken = !ours && (!held || r.router_until_us <= c->now_us);
-    if (lease_us == 0 ? !ours : (!ours && !taken) || r.retired) {
+    switch (weir__router_judge(&r, fence, lease_us, c->now_us)) {
+    case ROUTER_STAYS:
         return;
-    }
-    if (lease_us == 0) {
+    case ROUTER_ENDS:
         r.router = (weir_str){ 0 };
         r.router_until_us = 0;
-    } else {
+        break;
+    case ROUTER_BEGINS:
+        r.router_fence++;
+        /* fall through */
+    case ROUTER_GOES_ON:
         r.router = holder;
-        r.router_fence += taken;
         r.router_until_us = weir__memory_later(c->now_us, lease_us);
         item->fence = r.router_fence;
         item->until_us = r.router_until_us;
+        break;
     }
     weir__memory_put(c, &c->reactions, &r);
 }

@@ -6,6 +6,7 @@
 #include "base/error.h"
 #include "base/str.h"
 #include "store/memory/memory_store.h"
+#include "store/refusal.h"
 
 /* ---- chunks of events --------------------------------------------------------------------- */
 
@@ -65,7 +66,7 @@ static weir_status read_stream_locked(memory_core *c, const store_stream_query *
     filling f;
 
     if (last == NULL) {
-        return weir__memory_stream_unknown(q->stream, err);
+        return weir__stream_unknown(q->stream, err);
     }
     if (!filling_begin(&f, c, chunk, q->limit, false)) {
         return WEIR_ENOMEM;
@@ -166,7 +167,7 @@ weir_status weir__memory_stream_info(weir_store *base, weir_str stream, weir_are
     const weir_event *last = weir__memory_stream_last(c, stream);
     store_stream_info info;
     if (last == NULL) {
-        return weir__memory_unlock(c, weir__memory_stream_unknown(stream, err), err);
+        return weir__memory_unlock(c, weir__stream_unknown(stream, err), err);
     }
     info_fill(c, last, arena, &info);
     const weir_status status = weir__memory_unlock(c, WEIR_OK, err);
@@ -220,8 +221,7 @@ static weir_status fetch_item(memory_core *c, const store_fetch_item *item, uint
     const memory_subscription *s = weir__memory_subscription(c, item->target, item->reaction);
     int64_t after = item->after;
     if (s == NULL) {
-        return weir__fail(err, WEIR_ENOTFOUND, "target %lld has no subscription of reaction %lld",
-                          (long long)item->target, (long long)item->reaction);
+        return weir__subscription_unknown(item->target, item->reaction, err);
     }
     for (int64_t n = 0; n < item->limit && list->events_count < STORE_FETCH_EVENTS_MAX &&
                         *bytes < weir__fetch_bytes_soft(list);

@@ -2,41 +2,18 @@
 #include "base/error.h"
 #include "base/str.h"
 #include "store/beyond.h"
+#include "store/judge.h"
 #include "store/memory/memory_store.h"
 
-static weir_status step_check(const memory_core *c, const store_route_step *step, weir_error *err)
+/* A subscription (NULL: there is none yet) as routing sees it. */
+static store_routed routed_of(const memory_subscription *s)
 {
-    const store_reaction *r = weir__memory_reaction(c, step->reaction);
-    if (r == NULL) {
-        return weir__fail(err, WEIR_ECONFLICT, "no reaction with id %lld",
-                          (long long)step->reaction);
-    }
-    if (r->retired) {
-        return weir__fail(err, WEIR_ECONFLICT, "reaction \"%.*s\" is retired", (int)r->name.len,
-                          r->name.ptr);
-    }
-    if (r->current != step->number) {
-        return weir__fail(
-            err, WEIR_ECONFLICT, "reaction \"%.*s\" has definition %lld, routed with %lld",
-            (int)r->name.len, r->name.ptr, (long long)r->current, (long long)step->number);
-    }
-    if (r->routed != step->from) {
-        return weir__fail(err, WEIR_ECONFLICT,
-                          "reaction \"%.*s\" is routed up to %lld, expected %lld", (int)r->name.len,
-                          r->name.ptr, (long long)r->routed, (long long)step->from);
-    }
-    return WEIR_OK;
-}
-
-/* Whether a mark says something new about its subscription (NULL: there is none yet). While a
- * reaction is re-read, everyone but the subscriptions that were reset has had these events. */
-static bool mark_counts(const store_reaction *r, bool works, const memory_subscription *s,
-                        const store_mark *mark)
-{
-    if (s != NULL && mark->last <= s->at) {
-        return false;
-    }
-    return !works || mark->last > r->reread_to || (s != NULL && s->was_reset);
+    return s == NULL ? (store_routed){ 0 }
+                     : (store_routed){ .found = true,
+                                       .was_reset = s->was_reset,
+                                       .at = s->at,
+                                       .mark = s->mark,
+                                       .priority = s->priority };
 }
 
 /* Blocks a target whose position is beyond the log. false: it was blocked for that before. */
@@ -62,19 +39,17 @@ static bool block_beyond(const memory_core *c, store_target *t, const memory_sub
 static void mark_write(memory_core *c, int64_t target, int64_t reaction, bool works,
                        const memory_subscription *old, const store_mark *mark)
 {
-    const int64_t at = mark->first - 1;
-    memory_subscription s = { .target = target, .reaction = reaction, .at = at, .mark = at };
+    memory_subscription s = { .target = target, .reaction = reaction };
+    store_routed routed = routed_of(old);
     if (old != NULL) {
         s = *old;
     }
-    s.priority = mark->priority;
+    weir__mark_raise(mark, &routed);
+    s.at = routed.at;
+    s.mark = routed.mark;
+    s.priority = routed.priority;
     s.source = mark->source;
     s.value = mark->value;
-    /* An idle subscription follows the log, or its target would look most lagging. */
-    if (s.at == s.mark && s.at < at) {
-        s.at = at;
-    }
-    s.mark = mark->last > s.mark ? mark->last : s.mark;
     weir__memory_put(c, &c->subscriptions, &s);
     if (works) {
         const memory_work w = { .target = target, .reaction = reaction, .event = mark->last };
@@ -88,11 +63,12 @@ static weir_status mark_raise(memory_core *c, const store_mark *mark, const stor
 {
     char text[STORE_BEYOND_TEXT_BYTES_MAX];
     const store_reaction *r = weir__memory_reaction(c, step->reaction);
-    const bool works = weir__memory_definition(c, r->id)->rule == STORE_RULE_WORK;
+    const store_rule rule = weir__memory_definition(c, r->id)->rule;
     const store_target *known = weir__memory_target_named(c, mark->target);
     const memory_subscription *s =
         known == NULL ? NULL : weir__memory_subscription(c, known->id, r->id);
-    const bool counts = mark_counts(r, works, s, mark);
+    const store_routed routed = routed_of(s);
+    const bool counts = weir__mark_counts(mark, &routed, rule, r->reread_to);
     const bool is_beyond =
         s != NULL && weir__mark_is_beyond(mark, step, r->reread_to, s->at, s->mark);
     store_target t;
@@ -109,7 +85,7 @@ static weir_status mark_raise(memory_core *c, const store_mark *mark, const stor
         *beyond = block_beyond(c, &t, s, mark, step, text);
     }
     if (counts) {
-        mark_write(c, t.id, r->id, works, s, mark);
+        mark_write(c, t.id, r->id, rule == STORE_RULE_WORK, s, mark);
     }
     weir__memory_target_put(c, &t);
     return WEIR_OK;
@@ -145,7 +121,8 @@ static weir_status route_locked(memory_core *c, const store_route *route, size_t
     weir_status status = WEIR_OK;
 
     for (size_t i = 0; i < route->steps_count && status == WEIR_OK; i++) {
-        status = step_check(c, &route->steps[i], err);
+        const store_route_step *step = &route->steps[i];
+        status = weir__step_judge(step, weir__memory_reaction(c, step->reaction), err);
     }
     for (size_t i = 0; i < route->marks_count && status == WEIR_OK; i++) {
         const store_mark *mark = &route->marks[i];

@@ -3,7 +3,9 @@
 #include "base/assert.h"
 #include "base/error.h"
 #include "base/str.h"
+#include "store/judge.h"
 #include "store/memory/memory_store.h"
+#include "store/refusal.h"
 
 /* Each append must succeed; the first refusal is the answer. */
 static weir_status appends_run(memory_core *c, const store_settle *settle, weir_error *err)
@@ -34,7 +36,7 @@ static weir_status advances_run(memory_core *c, store_target *t, const store_set
         const store_advance *a = &settle->advances[i];
         const memory_subscription *old = weir__memory_subscription(c, t->id, a->reaction);
         if (old == NULL) {
-            return weir__memory_no_subscription(t, a->reaction, err);
+            return weir__subscription_unknown(t->id, a->reaction, err);
         }
         if (a->to <= old->at) {
             continue;
@@ -58,7 +60,7 @@ static weir_status parks_run(memory_core *c, const store_target *t, const store_
     for (size_t i = 0; i < settle->parks_count; i++) {
         const store_park *park = &settle->parks[i];
         if (weir__memory_subscription(c, t->id, park->reaction) == NULL) {
-            return weir__memory_no_subscription(t, park->reaction, err);
+            return weir__subscription_unknown(t->id, park->reaction, err);
         }
         weir__memory_park(c, t->name, park);
     }
@@ -79,7 +81,7 @@ static weir_status failure_run(memory_core *c, store_target *t, const store_fail
     if (failure->reaction != 0) {
         const memory_subscription *old = weir__memory_subscription(c, t->id, failure->reaction);
         if (old == NULL) {
-            return weir__memory_no_subscription(t, failure->reaction, err);
+            return weir__subscription_unknown(t->id, failure->reaction, err);
         }
         memory_subscription s = *old;
         t->attempts = ++s.retries;
@@ -109,7 +111,6 @@ static void lease_settle(const memory_core *c, store_target *t, const store_sett
 /* Settles inside a transaction, which a failure spoils. */
 static weir_status settle_locked(memory_core *c, store_settle *settle, weir_error *err)
 {
-    const bool failed = settle->failure.reaction != 0 || settle->end == STORE_END_BLOCK;
     bool advanced = false;
 
     weir_status status = settle->sql == NULL ? WEIR_OK : settle->sql(settle->sql_ctx, NULL, err);
@@ -128,7 +129,7 @@ static weir_status settle_locked(memory_core *c, store_settle *settle, weir_erro
     if (status == WEIR_OK) {
         status = parks_run(c, &t, settle, err);
     }
-    if (status == WEIR_OK && failed) {
+    if (status == WEIR_OK && weir__settle_fails(settle)) {
         status = failure_run(c, &t, &settle->failure, err);
     } else if (advanced) {
         weir__memory_error_clear(&t);
@@ -216,9 +217,8 @@ static void turn_settle(memory_core *c, const store_settle *settle, turn_answer 
 {
     const size_t changes = c->changes.count;
     store_settle copy = *settle;
-    WEIR_ASSERT(settle->sql == NULL && settle->appends_count == 0 && settle->parks_count == 0 &&
-                settle->parked_done_count == 0 && settle->failure.reaction == 0 &&
-                settle->end == STORE_END_RELEASE);
+    WEIR_ASSERT(settle->sql == NULL && settle->appends_count == 0 &&
+                weir__settle_is_plain(settle) && settle->end == STORE_END_RELEASE);
     copy.behind = false;
     answer->status = settle_locked(c, &copy, NULL);
     answer->behind = copy.behind;

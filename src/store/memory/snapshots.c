@@ -2,6 +2,7 @@
 #include "base/error.h"
 #include "base/str.h"
 #include "store/memory/memory_store.h"
+#include "store/refusal.h"
 
 weir_status weir__memory_snapshot_put(weir_store *base, const store_snapshot *snapshot,
                                       weir_error *err)
@@ -26,8 +27,7 @@ weir_status weir__memory_snapshot_get(weir_store *base, weir_str stream, weir_st
     weir_status status = WEIR_OK;
     store_snapshot copy = { 0 };
     if (s == NULL || s->version > at_most || !weir__str_equal(s->revision, revision)) {
-        status = weir__fail(err, WEIR_ENOTFOUND, "no snapshot of \"%.*s\" fits", (int)stream.len,
-                            stream.ptr);
+        status = weir__snapshot_unknown(stream, err);
     } else {
         weir__memory_copy(c, &c->snapshots, s, arena, &copy);
     }

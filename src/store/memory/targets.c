@@ -4,7 +4,9 @@
  */
 #include "base/error.h"
 #include "base/str.h"
+#include "store/judge.h"
 #include "store/memory/memory_store.h"
+#include "store/refusal.h"
 
 #include <stdlib.h>
 
@@ -23,10 +25,9 @@ weir_status weir__memory_target_ensure(const memory_core *c, weir_str name, weir
                                        store_target *out, weir_error *err)
 {
     const store_target *t = weir__memory_target_named(c, name);
-    if (t != NULL && !weir__str_equal(t->lane, lane)) {
-        return weir__fail(err, WEIR_EINVAL, "target \"%.*s\" is in lane \"%.*s\", not in \"%.*s\"",
-                          (int)name.len, name.ptr, (int)t->lane.len, t->lane.ptr, (int)lane.len,
-                          lane.ptr);
+    const weir_status status = t == NULL ? WEIR_OK : weir__lane_judge(name, t->lane, lane, err);
+    if (status != WEIR_OK) {
+        return status;
     }
     *out = (store_target){
         .id = (int64_t)c->targets.count + 1, .name = name, .lane = lane, .state = STORE_TARGET_IDLE
@@ -68,12 +69,6 @@ const memory_subscription *weir__memory_subscription_next(const memory_core *c, 
     const memory_subscription *s =
         *at <= c->subscriptions.count ? c->subscriptions.rows[*at - 1] : NULL;
     return s != NULL && s->target == target ? s : NULL;
-}
-
-weir_status weir__memory_no_subscription(const store_target *t, int64_t reaction, weir_error *err)
-{
-    return weir__fail(err, WEIR_ENOTFOUND, "target \"%.*s\" has no subscription of reaction %lld",
-                      (int)t->name.len, t->name.ptr, (long long)reaction);
 }
 
 void weir__memory_work_drop(memory_core *c, const memory_subscription *s, int64_t up_to)
@@ -169,15 +164,9 @@ void weir__memory_error_clear(store_target *t)
 weir_status weir__memory_fence_check(const store_target *t, int64_t id, int64_t fence,
                                      weir_error *err)
 {
-    if (t == NULL) {
-        return weir__fail(err, WEIR_ENOTFOUND, "no target with id %lld", (long long)id);
-    }
-    if (t->state != STORE_TARGET_LEASED || t->fence != fence) {
-        return weir__fail(err, WEIR_ELOST,
-                          "lease with fence %lld of target \"%.*s\" is lost, its fence is %lld",
-                          (long long)fence, (int)t->name.len, t->name.ptr, (long long)t->fence);
-    }
-    return WEIR_OK;
+    return t == NULL ? weir__target_unknown(id, err)
+                     : weir__fence_judge(&(store_fenced){ .fence = fence }, t->fence,
+                                         t->state == STORE_TARGET_LEASED, 0, err);
 }
 
 /* ---- listing targets ---------------------------------------------------------------------- */

@@ -2,6 +2,7 @@
 #include "base/error.h"
 #include "base/str.h"
 #include "store/memory/memory_store.h"
+#include "store/refusal.h"
 
 /* The least `at` of a reaction's subscriptions for a value (NULL: for any); INT64_MAX: there are
  * none. */
@@ -61,32 +62,14 @@ static bool reaction_holds(const memory_core *c, const store_reaction *r, weir_s
     return false;
 }
 
-enum { NAMES_BYTES_MAX = 700 }; /* the longest name, and the sign that there are more */
-
 weir_status weir__memory_unhandled(const memory_core *c, weir_str stream, weir_error *err)
 {
-    static const weir_str comma = { .ptr = ", ", .len = 2 }, more = { .ptr = "...", .len = 3 };
-    char names[NAMES_BYTES_MAX];
-    size_t used = 0;
-    bool cut = false;
-
-    for (size_t i = 0; i < c->reactions.count && !cut; i++) {
+    store_named names = { 0 };
+    for (size_t i = 0; i < c->reactions.count; i++) {
         const store_reaction *r = c->reactions.rows[i];
-        if (!reaction_holds(c, r, stream)) {
-            continue;
+        if (reaction_holds(c, r, stream)) {
+            weir__named_add(&names, r->name);
         }
-        cut = used + r->name.len + 2 * comma.len + more.len > sizeof names;
-        const weir_str name = cut ? more : r->name;
-        memcpy(names + used, comma.ptr, used > 0 ? comma.len : 0);
-        used += used > 0 ? comma.len : 0;
-        memcpy(names + used, name.ptr, name.len);
-        used += name.len;
     }
-    if (used == 0) {
-        return WEIR_OK;
-    }
-    weir__fail(err, WEIR_EHELD, "stream \"%.*s\" has events that were not handled by: %.*s",
-               (int)stream.len, stream.ptr, (int)used, names);
-    weir__error_stream(err, stream);
-    return WEIR_EHELD;
+    return names.len == 0 ? WEIR_OK : weir__stream_unhandled(stream, &names, err);
 }

@@ -23,11 +23,11 @@
 #include "store/postgres/append_batch.h"
 #include "store/postgres/append_sql.h"
 #include "store/postgres/postgres_private.h"
+#include "store/refusal.h"
 
 #include <string.h>
 
 enum {
-    NAMES_SHOWN_BYTES_MAX = 256, /* of the reactions named in a message */
     LOOK_AGAIN_US_FIRST = 1000,
     LOOK_AGAIN_US_MAX = 20 * 1000,
 };
@@ -189,32 +189,19 @@ void weir__pg_append_params(pg_params *p, const pg_store *s, store_append *const
 
 /* ---- results ------------------------------------------------------------------------------ */
 
-/* The expectation as it is reported in a conflict. */
-static int64_t expected_version(const store_append_stream *stream)
+/* The names that the database gives, with ", " between. */
+static store_named names_of(weir_str text)
 {
-    switch (stream->expect) {
-    case WEIR_EXPECT_NONE:
-        return WEIR_VERSION_NONE;
-    case WEIR_EXPECT_EXISTS:
-        return WEIR_VERSION_EXISTS;
-    default:
-        return stream->version;
+    store_named names = { 0 };
+    size_t from = 0;
+    for (size_t at = 0; at <= text.len; at++) {
+        if (at == text.len ||
+            (text.ptr[at] == ',' && at + 1 < text.len && text.ptr[at + 1] == ' ')) {
+            weir__named_add(&names, (weir_str){ text.ptr + from, at - from });
+            from = at + 2;
+        }
     }
-}
-
-/* As many of the names (separated by ", ") as a message has room for. */
-static int names_shown(weir_str names, const char **more)
-{
-    *more = "";
-    size_t len = NAMES_SHOWN_BYTES_MAX - sizeof ", ...";
-    if (names.len <= len) {
-        return (int)names.len;
-    }
-    while (len > 0 && names.ptr[len] != ',') {
-        len--;
-    }
-    *more = len == 0 ? "..." : ", ...";
-    return (int)len;
+    return names;
 }
 
 static void refuse_busy(store_append *a, weir_str stream)
@@ -232,50 +219,39 @@ static void refuse_busy(store_append *a, weir_str stream)
 
 void weir__pg_append_refused(store_append *a, weir_status status, const pg_refusal *why)
 {
+    static const store_append_stream none = { .name = { .ptr = "" } };
     const bool has_stream = why->stream_index >= 0 && (size_t)why->stream_index < a->streams_count;
-    const store_append_stream *stream = has_stream ? &a->streams[why->stream_index] : NULL;
-    const weir_str name = has_stream ? stream->name : (weir_str){ .ptr = "" };
-    const char *more = "";
+    const bool has_key = why->place >= 0 && (size_t)why->place < a->key_changes_count;
+    const store_append_stream *stream = has_stream ? &a->streams[why->stream_index] : &none;
 
     a->status = status;
     switch (status) {
     case WEIR_EBUSY:
-        refuse_busy(a, name);
+        refuse_busy(a, stream->name);
         break;
     case WEIR_ECONFLICT:
-        (void)weir__fail_conflict(a->err, name, has_stream ? expected_version(stream) : 0,
-                                  why->actual);
+        (void)weir__stream_conflict(stream, why->actual, a->err);
         break;
     case WEIR_ECLOSED:
-        (void)weir__fail(a->err, status, "stream \"%.*s\" is closed", (int)name.len, name.ptr);
-        weir__error_stream(a->err, name);
+        (void)weir__stream_closed(stream->name, a->err);
         break;
     case WEIR_ENOTFOUND:
-        (void)weir__fail(a->err, status, "no stream \"%.*s\"", (int)name.len, name.ptr);
-        weir__error_stream(a->err, name);
+        (void)weir__stream_unknown(stream->name, a->err);
         break;
     case WEIR_EKEYREUSED:
-        (void)weir__fail(a->err, status, "idempotency key \"%.*s\" was used with other content",
-                         (int)a->key.len, a->key.ptr);
+        (void)weir__key_reused(a->key, a->err);
         break;
     case WEIR_EINFLIGHT:
         (void)weir__fail(a->err, status, "idempotency key \"%.*s\" is being used right now",
                          (int)a->key.len, a->key.ptr);
         break;
-    case WEIR_ETAKEN: {
-        const bool known = why->place >= 0 && (size_t)why->place < a->key_changes_count;
-        const weir_str key = known ? a->key_changes[why->place].key : (weir_str){ .ptr = "" };
-        (void)weir__fail(a->err, status, "key \"%.*s\" belongs to stream \"%.*s\"", (int)key.len,
-                         key.ptr, (int)why->other.len, why->other.ptr);
-        weir__error_stream(a->err, why->other);
+    case WEIR_ETAKEN:
+        (void)weir__key_taken(has_key ? a->key_changes[why->place].key : none.name, why->other,
+                              a->err);
         break;
-    }
     case WEIR_EHELD: {
-        const int shown = names_shown(why->other, &more);
-        (void)weir__fail(a->err, status,
-                         "stream \"%.*s\" has events that were not handled by: %.*s%s",
-                         (int)name.len, name.ptr, shown, why->other.ptr, more);
-        weir__error_stream(a->err, name);
+        const store_named names = names_of(why->other);
+        (void)weir__stream_unhandled(stream->name, &names, a->err);
         break;
     }
     case WEIR_OK:
@@ -290,7 +266,7 @@ void weir__pg_append_refused(store_append *a, weir_status status, const pg_refus
     case WEIR_EREWOUND:
     case WEIR_EMISUSE:
     case WEIR_EINTERRUPTED:
-        (void)weir__fail(a->err, status, "not tried");
+        weir__append_not_tried(a);
         break;
     }
 }
@@ -720,15 +696,11 @@ static weir_status append_group(pg_store *s, store_append *const *appends, size_
     return status;
 }
 
-/* An append of which nothing was tried, because of one before it. */
+/* An append that failed with one before it. */
 static void append_skip(store_append *a, weir_status status, const weir_error *why)
 {
     a->replayed = false;
     a->alone = false;
-    if (why == NULL) {
-        weir__pg_append_refused(a, status, &(pg_refusal){ .stream_index = -1 });
-        return;
-    }
     a->status = status;
     if (a->err != NULL) {
         *a->err = *why;
@@ -743,7 +715,7 @@ weir_status weir__pg_append(weir_store *base, store_append *const *appends, size
     while (done < count) {
         if (done > 0 && (appends[done]->flags & STORE_APPEND_CHAIN) != 0 &&
             appends[done - 1]->status != WEIR_OK) {
-            append_skip(appends[done++], WEIR_EMISUSE, NULL);
+            weir__append_not_tried(appends[done++]);
             continue;
         }
         const size_t group_count = weir__pg_group(appends + done, count - done);

@@ -16,6 +16,7 @@
 #include "base/str.h"
 #include "store/postgres/operate_sql.h"
 #include "store/postgres/targets.h"
+#include "store/refusal.h"
 
 enum {
     SKIP_ROUNDS_MAX = 50, /* a target that changes so often while being skipped is too busy */
@@ -339,8 +340,7 @@ static weir_status check_names(const operating *o, weir_error *err)
         o->s, &(pg_call){ .sql = sql_operate_unknown, .params = &p, .repeat = PG_REPEAT }, &result,
         err);
     if (status == WEIR_OK && pq.PQntuples(result) > 0) {
-        const weir_str name = weir__pg_text(result, 0, 0);
-        status = weir__fail(err, WEIR_ENOTFOUND, "no target \"%.*s\"", (int)name.len, name.ptr);
+        status = weir__target_not_named(weir__pg_text(result, 0, 0), err);
     }
     pq.PQclear(result);
     weir__pg_params_free(&p);

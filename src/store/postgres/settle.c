@@ -15,8 +15,10 @@
  */
 #include "base/error.h"
 #include "base/str.h"
+#include "store/judge.h"
 #include "store/postgres/settle_sql.h"
 #include "store/postgres/targets.h"
+#include "store/refusal.h"
 
 #include <stdio.h>
 
@@ -106,7 +108,7 @@ static weir_status add_settle(pg_params *p, const store_settle *settle, weir_are
         status = weir__pg_error_text(failure->error, arena, &error, err);
     }
     weir__pg_add_i64_array(p, settle->parked_done, settle->parked_done_count);
-    weir__pg_add_bool(p, failure->reaction != 0 || settle->end == STORE_END_BLOCK);
+    weir__pg_add_bool(p, weir__settle_fails(settle));
     weir__pg_add_i64(p, failure->reaction);
     weir__pg_add_i64(p, failure->event);
     weir__pg_add_text(p, error);
@@ -212,13 +214,9 @@ static weir_status not_committed(const pg_conn *conn, weir_status status, weir_e
                : status;
 }
 
-static weir_status ended(weir_error *err)
+static weir_status sql_ended(weir_error *err)
 {
-    const weir_status status =
-        weir__fail(err, WEIR_EMISUSE, "the SQL of a settle has ended its transaction");
-    weir__error_detail(err, "It runs inside a transaction of the store's and must not commit or "
-                            "roll back. The settle did not happen; what was committed remains.");
-    return status;
+    return weir__settle_sql_ended("The settle did not happen; what was committed remains.", err);
 }
 
 static weir_status run_sql(pg_conn *conn, const store_settle *settle, weir_error *err)
@@ -241,7 +239,7 @@ static weir_status run_sql(pg_conn *conn, const store_settle *settle, weir_error
     case PQTRANS_INTRANS:
         return WEIR_OK;
     case PQTRANS_IDLE:
-        return ended(err);
+        return sql_ended(err);
     case PQTRANS_INERROR:
         status = weir__fail(err, WEIR_EMISUSE, "the SQL of a settle has failed and did not say so");
         weir__error_detail(err, "A statement was refused, so PostgreSQL will not commit what came "
@@ -281,7 +279,7 @@ static weir_status settle_in(settling *x, pg_conn *conn, const char *sql, PGresu
         return not_committed(conn, status, err);
     }
     if (!same_transaction(*result, x->settle)) {
-        return ended(err);
+        return sql_ended(err);
     }
     /* Its SQL may have set the path for the session, which is to have ours again; unless it is a
      * pooler's. */

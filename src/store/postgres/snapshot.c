@@ -2,6 +2,7 @@
 #include "base/error.h"
 #include "store/postgres/postgres_private.h"
 #include "store/postgres/snapshot_sql.h"
+#include "store/refusal.h"
 
 weir_status weir__pg_snapshot_put(weir_store *base, const store_snapshot *snapshot, weir_error *err)
 {
@@ -54,9 +55,7 @@ weir_status weir__pg_snapshot_get(weir_store *base, weir_str stream, weir_str re
         pg_of(base), &(pg_call){ .sql = sql_snapshot_get, .params = &p, .repeat = PG_REPEAT },
         &result, err);
     if (status == WEIR_OK && pq.PQntuples(result) == 0) {
-        status = weir__fail(err, WEIR_ENOTFOUND, "no snapshot of stream \"%.*s\"", (int)stream.len,
-                            stream.ptr);
-        weir__error_stream(err, stream);
+        status = weir__snapshot_unknown(stream, err);
     } else if (status == WEIR_OK) {
         status = copy_found(result, stream, revision, arena, out, err);
     }

@@ -8,6 +8,7 @@
 #include "base/str.h"
 #include "store/postgres/postgres_private.h"
 #include "store/postgres/streams_sql.h"
+#include "store/refusal.h"
 
 enum { NAMES_LOOKED_MAX = 1000 };
 
@@ -50,8 +51,7 @@ weir_status weir__pg_stream_info(weir_store *base, weir_str stream, weir_arena *
         return status;
     }
     if (pq.PQntuples(result) == 0) {
-        status = weir__fail(err, WEIR_ENOTFOUND, "no stream \"%.*s\"", (int)stream.len, stream.ptr);
-        weir__error_stream(err, stream);
+        status = weir__stream_unknown(stream, err);
     } else if (!row_to_info(result, 0, arena, &info)) {
         status = no_memory(err);
     } else {

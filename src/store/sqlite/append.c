@@ -13,6 +13,8 @@
 #include "base/assert.h"
 #include "base/error.h"
 #include "base/str.h"
+#include "store/judge.h"
+#include "store/refusal.h"
 #include "store/sqlite/append_sql.h"
 #include "store/sqlite/sqlite_private.h"
 
@@ -174,18 +176,13 @@ static weir_status judge_key(appending *a, weir_error *err)
     if (!weir__cursor_next(&cursor) || weir__cursor_i64(&cursor, 0) <= a->keys_now_us) {
         return weir__cursor_end(&cursor);
     }
-    const weir_str fingerprint = weir__cursor_text(&cursor, 1);
-    if (fingerprint.len != WEIR_SHA256_BYTES ||
-        memcmp(fingerprint.ptr, append->fingerprint, WEIR_SHA256_BYTES) != 0) {
-        append->status = weir__fail(append->err, WEIR_EKEYREUSED,
-                                    "idempotency key \"%.*s\" was used with other content",
-                                    (int)append->key.len, append->key.ptr);
-    } else if (!decode_result(append, weir__cursor_text(&cursor, 2))) {
+    append->status = weir__key_judge(append, weir__cursor_text(&cursor, 1), append->err);
+    if (append->status == WEIR_OK && !decode_result(append, weir__cursor_text(&cursor, 2))) {
         weir__cursor_fail(&cursor,
                           weir__fail(err, WEIR_ECORRUPT,
                                      "the result kept with idempotency key \"%.*s\" cannot be read",
                                      (int)append->key.len, append->key.ptr));
-    } else {
+    } else if (append->status == WEIR_OK) {
         append->replayed = true;
         a->nothing_to_do = true;
     }
@@ -240,79 +237,31 @@ static weir_status look_up_stream(appending *a, weir_str name, judged_stream *fo
     return weir__cursor_end(&cursor);
 }
 
-/* The expectation as it is reported in a conflict. */
-static int64_t expected_version(const store_append_stream *stream)
-{
-    switch (stream->expect) {
-    case WEIR_EXPECT_NONE:
-        return WEIR_VERSION_NONE;
-    case WEIR_EXPECT_EXISTS:
-        return WEIR_VERSION_EXISTS;
-    default:
-        return stream->version;
-    }
-}
-
-static bool expectation_holds(const store_append_stream *stream, const judged_stream *found)
-{
-    switch (stream->expect) {
-    case WEIR_EXPECT_NONE:
-        return found->version == WEIR_VERSION_NONE;
-    case WEIR_EXPECT_EXISTS:
-        return found->version != WEIR_VERSION_NONE;
-    case WEIR_EXPECT_EXACT:
-        return found->version != WEIR_VERSION_NONE && found->version == stream->version;
-    default:
-        return true;
-    }
-}
-
 /* Refuses in append->status; what is returned is about the database. */
 static weir_status judge_stream(appending *a, size_t index, weir_error *err)
 {
     store_append *append = a->append;
     const store_append_stream *stream = &append->streams[index];
     judged_stream *found = &a->streams[index];
-    const bool closing = (append->flags & STORE_APPEND_CLOSE) != 0 && index == 0;
 
-    const weir_status status = look_up_stream(a, stream->name, found, err);
+    weir_status status = look_up_stream(a, stream->name, found, err);
     if (status != WEIR_OK) {
         return status;
     }
-    if (closing && found->version == WEIR_VERSION_NONE) {
-        append->status = weir__fail(append->err, WEIR_ENOTFOUND, "no stream \"%.*s\"",
-                                    (int)stream->name.len, stream->name.ptr);
-        weir__error_stream(append->err, stream->name);
+    append->status = weir__stream_judge(append, index, found->version, found->closed,
+                                        &a->nothing_to_do, append->err);
+    if (append->status != WEIR_OK || a->nothing_to_do || !weir__close_asks(append, index)) {
         return WEIR_OK;
     }
-    if (found->closed) {
-        if (closing) {
-            a->nothing_to_do = true;
-            return WEIR_OK;
-        }
-        append->status = weir__fail(append->err, WEIR_ECLOSED, "stream \"%.*s\" is closed",
-                                    (int)stream->name.len, stream->name.ptr);
-        weir__error_stream(append->err, stream->name);
+    status = weir__sqlite_unhandled(a->store, a->conn, found->row, stream->name, append->err);
+    if (status == WEIR_EHELD) {
+        append->status = status;
         return WEIR_OK;
     }
-    if (!expectation_holds(stream, found)) {
-        append->status = weir__fail_conflict(append->err, stream->name, expected_version(stream),
-                                             found->version);
-        return WEIR_OK;
+    if (status != WEIR_OK && err != NULL && append->err != NULL && err != append->err) {
+        *err = *append->err;
     }
-    if (closing && (append->flags & STORE_APPEND_FORCE) == 0) {
-        const weir_status held =
-            weir__sqlite_unhandled(a->store, a->conn, found->row, stream->name, append->err);
-        if (held == WEIR_EHELD) {
-            append->status = held;
-        } else if (held != WEIR_OK) {
-            if (err != NULL && append->err != NULL && err != append->err) {
-                *err = *append->err;
-            }
-            return held;
-        }
-    }
-    return WEIR_OK;
+    return status;
 }
 
 /* ---- reserved keys ------------------------------------------------------------------------ */
@@ -354,20 +303,16 @@ static weir_status judge_reserved(appending *a, weir_error *err)
 
     for (size_t i = 0; i < append->key_changes_count; i++) {
         const store_key_change *change = &append->key_changes[i];
-        const weir_str stream = append->streams[change->stream_index].name;
         judged_key *entry = NULL;
         const weir_status status = find_key(a, change->key, &entry, err);
         if (status != WEIR_OK) {
             return status;
         }
-        if (entry->after.len != 0 && !weir__str_equal(entry->after, stream)) {
-            append->status = weir__fail(
-                append->err, WEIR_ETAKEN, "key \"%.*s\" belongs to stream \"%.*s\"",
-                (int)change->key.len, change->key.ptr, (int)entry->after.len, entry->after.ptr);
-            weir__error_stream(append->err, entry->after);
+        append->status =
+            weir__key_change_judge(append, change, entry->after, &entry->after, append->err);
+        if (append->status != WEIR_OK) {
             return WEIR_OK;
         }
-        entry->after = change->change == WEIR_KEY_RESERVE ? stream : (weir_str){ 0 };
     }
     return WEIR_OK;
 }
@@ -529,7 +474,7 @@ weir_status weir__sqlite_append_in(sqlite_store *s, sqlite_conn *conn, int64_t n
         append->status = WEIR_OK;
         append->replayed = false;
         if (refused && (append->flags & STORE_APPEND_CHAIN) != 0) {
-            append->status = weir__fail(append->err, WEIR_EMISUSE, "not tried");
+            weir__append_not_tried(append);
             continue;
         }
         weir__arena_reset(&arena);

@@ -6,6 +6,7 @@
  */
 #include "base/error.h"
 #include "base/str.h"
+#include "store/refusal.h"
 #include "store/sqlite/derive_sql.h"
 #include "store/sqlite/targets.h"
 
@@ -78,9 +79,7 @@ weir_status weir__sqlite_target_load(sqlite_conn *conn, int64_t id, sqlite_targe
                                     .retired = weir__cursor_bool(&cursor, 15) };
     }
     const weir_status status = weir__cursor_end(&cursor);
-    return status == WEIR_OK && !found
-               ? weir__fail(err, WEIR_ENOTFOUND, "no target with id %lld", (long long)id)
-               : status;
+    return status == WEIR_OK && !found ? weir__target_unknown(id, err) : status;
 }
 
 void weir__sqlite_target_free(sqlite_target *t)

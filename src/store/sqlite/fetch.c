@@ -10,6 +10,7 @@
  */
 #include "base/error.h"
 #include "base/str.h"
+#include "store/refusal.h"
 #include "store/sqlite/fetch_sql.h"
 #include "store/sqlite/targets.h"
 
@@ -393,10 +394,8 @@ static weir_status subscription_value(fetching *f, const store_fetch_item *item,
         *value = weir__cursor_copy(&cursor, 0, f->arena);
     }
     const weir_status status = weir__cursor_end(&cursor);
-    return status == WEIR_OK && !row
-               ? weir__fail(err, WEIR_ENOTFOUND, "target %lld has no subscription of reaction %lld",
-                            (long long)item->target, (long long)item->reaction)
-               : status;
+    return status == WEIR_OK && !row ? weir__subscription_unknown(item->target, item->reaction, err)
+                                     : status;
 }
 
 /* How many more events the list takes: none once its bytes are reached. */

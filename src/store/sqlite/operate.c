@@ -9,6 +9,7 @@
  */
 #include "base/error.h"
 #include "base/str.h"
+#include "store/refusal.h"
 #include "store/sqlite/operate_sql.h"
 #include "store/sqlite/subscribe_sql.h"
 #include "store/sqlite/targets.h"
@@ -459,7 +460,7 @@ static weir_status check_names(sqlite_conn *conn, const store_target_filter *fil
         bool found = false;
         status = weir__sqlite_get_by_text(conn, sql_target_by_name, name, &found, &id, err);
         if (status == WEIR_OK && !found) {
-            status = weir__fail(err, WEIR_ENOTFOUND, "no target \"%.*s\"", (int)name.len, name.ptr);
+            status = weir__target_not_named(name, err);
         }
     }
     return status;

@@ -5,6 +5,7 @@
  */
 #include "base/error.h"
 #include "base/str.h"
+#include "store/refusal.h"
 #include "store/sqlite/parked_sql.h"
 #include "store/sqlite/targets.h"
 
@@ -101,9 +102,7 @@ static weir_status find_parked(sqlite_conn *conn, int64_t parked, int64_t *targe
         *sent_back = weir__cursor_bool(&cursor, 1);
     }
     const weir_status status = weir__cursor_end(&cursor);
-    return status == WEIR_OK && !row
-               ? weir__fail(err, WEIR_ENOTFOUND, "no parked event with id %lld", (long long)parked)
-               : status;
+    return status == WEIR_OK && !row ? weir__parked_unknown(parked, err) : status;
 }
 
 static weir_status send_back(sqlite_conn *conn, int64_t parked, weir_error *err)
@@ -115,12 +114,7 @@ static weir_status send_back(sqlite_conn *conn, int64_t parked, weir_error *err)
         return status;
     }
     if (target == 0) {
-        status = weir__fail(err, WEIR_EMISUSE,
-                            "parked event %lld was parked while routing and has no target",
-                            (long long)parked);
-        weir__error_detail(err, "Its reaction could not say which target it is for. Reset the "
-                                "reaction's targets once it can, and drop this one.");
-        return status;
+        return weir__parked_targetless(parked, err);
     }
     status = weir__sqlite_run_ints(conn, sql_parked_send_back, &parked, 1, err);
     return status == WEIR_OK ? weir__sqlite_derive(conn, target, NULL, err) : status;

@@ -9,7 +9,8 @@
 #include "base/error.h"
 #include "base/json.h"
 #include "base/str.h"
-#include "store/request.h"
+#include "store/judge.h"
+#include "store/refusal.h"
 #include "store/sqlite/reactions_sql.h"
 #include "store/sqlite/targets.h"
 
@@ -225,22 +226,17 @@ static weir_status definition_add(sqlite_conn *conn, int64_t reaction, weir_str 
     return weir__cursor_run(&cursor);
 }
 
-/* What reaction_by_name gives; id 0: there is none. */
-typedef struct reaction_row {
-    int64_t id, number;
-    bool retired;
-} reaction_row;
-
-static weir_status reaction_by_name(sqlite_conn *conn, weir_str name, reaction_row *out,
+/* Gives id, current and retired of it; id 0: there is none. */
+static weir_status reaction_by_name(sqlite_conn *conn, weir_str name, store_reaction *out,
                                     weir_error *err)
 {
     sqlite_cursor cursor = weir__cursor_open(conn, sql_reaction_by_name, err);
     weir__cursor_bind_text(&cursor, 1, name);
-    *out = (reaction_row){ 0 };
+    *out = (store_reaction){ 0 };
     if (weir__cursor_next(&cursor)) {
-        *out = (reaction_row){ .id = weir__cursor_i64(&cursor, 0),
-                               .number = weir__cursor_i64(&cursor, 1),
-                               .retired = weir__cursor_bool(&cursor, 2) };
+        *out = (store_reaction){ .id = weir__cursor_i64(&cursor, 0),
+                                 .current = weir__cursor_i64(&cursor, 1),
+                                 .retired = weir__cursor_bool(&cursor, 2) };
     }
     return weir__cursor_end(&cursor);
 }
@@ -250,12 +246,7 @@ static weir_status reaction_add(sqlite_conn *conn, const store_reaction_declarat
 {
     bool found = false;
     int64_t since = 0;
-    if (d->start == STORE_START_NOW) {
-        since = conn->row->head;
-    } else if (d->start == STORE_START_POSITION) {
-        since = d->start_position;
-    }
-    const weir_status status = weir__start_check(since, conn->row->head, err);
+    const weir_status status = weir__declared_start(d, conn->row->head, &since, err);
     if (status != WEIR_OK) {
         return status;
     }
@@ -298,7 +289,7 @@ static weir_status declare_in(sqlite_conn *conn, const store_reaction_declaratio
                               weir_str names, int64_t *id, int64_t *number, bool *changed,
                               weir_error *err)
 {
-    reaction_row row = { 0 };
+    store_reaction row = { 0 };
     weir_status status = reaction_by_name(conn, d->name, &row, err);
     if (status != WEIR_OK) {
         return status;
@@ -312,10 +303,8 @@ static weir_status declare_in(sqlite_conn *conn, const store_reaction_declaratio
         return status == WEIR_OK ? definition_add(conn, *id, names, d, 1, err) : status;
     }
     status = definition_number(conn, row.id, names, d, number, err);
-    /* A retired reaction has nobody whose definition could be newer: it comes back as declared. */
-    if (status == WEIR_OK && *number != row.number &&
-        (*number == 0 || d->redeclare || row.retired)) {
-        *number = row.number + 1;
+    *number = weir__declared_number(d, &row, *number);
+    if (status == WEIR_OK && *number > row.current) {
         *changed = true;
         status = definition_add(conn, row.id, names, d, *number, err);
         if (status == WEIR_OK) {
@@ -371,7 +360,7 @@ weir_status weir__sqlite_retire(weir_store *base, weir_str name, weir_error *err
 {
     sqlite_store *s = store_of(base);
     sqlite_conn *conn = NULL;
-    reaction_row row = { 0 };
+    store_reaction row = { 0 };
     int64_t now_us = 0;
 
     weir_status status = weir__sqlite_write_begin(s, 0, &conn, &now_us, err);
@@ -380,7 +369,7 @@ weir_status weir__sqlite_retire(weir_store *base, weir_str name, weir_error *err
     }
     status = reaction_by_name(conn, name, &row, err);
     if (status == WEIR_OK && row.id == 0) {
-        status = weir__fail(err, WEIR_ENOTFOUND, "no reaction \"%.*s\"", (int)name.len, name.ptr);
+        status = weir__reaction_not_named(name, err);
     } else if (status == WEIR_OK && !row.retired) {
         status = set_retired(conn, row.id, true, err);
     }
@@ -389,23 +378,18 @@ weir_status weir__sqlite_retire(weir_store *base, weir_str name, weir_error *err
 
 /* ---- routers' leases ----------------------------------------------------------------------- */
 
-typedef struct router_row {
-    bool leasable; /* there is such a reaction, and it is not retired */
-    bool held;     /* by someone, expired or not */
-    int64_t until_us, fence;
-} router_row;
-
-static weir_status router_read(sqlite_conn *conn, int64_t reaction, router_row *out,
+/* Gives what weir__router_judge asks for; retired when there is no such reaction. */
+static weir_status router_read(sqlite_conn *conn, int64_t reaction, store_reaction *out,
                                weir_error *err)
 {
     sqlite_cursor cursor = weir__cursor_open(conn, sql_router_read, err);
     weir__cursor_bind_i64(&cursor, 1, reaction);
-    *out = (router_row){ 0 };
+    *out = (store_reaction){ .retired = true };
     if (weir__cursor_next(&cursor)) {
-        *out = (router_row){ .leasable = !weir__cursor_bool(&cursor, 3),
-                             .held = weir__cursor_bool(&cursor, 0),
-                             .until_us = weir__cursor_i64(&cursor, 1),
-                             .fence = weir__cursor_i64(&cursor, 2) };
+        const bool held = weir__cursor_bool(&cursor, 0);
+        *out = (store_reaction){ .router_until_us = held ? weir__cursor_i64(&cursor, 1) : 0,
+                                 .router_fence = weir__cursor_i64(&cursor, 2),
+                                 .retired = weir__cursor_bool(&cursor, 3) };
     }
     return weir__cursor_end(&cursor);
 }
@@ -415,23 +399,21 @@ static weir_status router_lease_one(sqlite_conn *conn, weir_str holder, int64_t 
                                     const sqlite_times *now, store_router_lease *item,
                                     weir_error *err)
 {
-    router_row row = { 0 };
+    store_reaction row = { 0 };
     const weir_status status = router_read(conn, item->reaction, &row, err);
     if (status != WEIR_OK) {
         return status;
     }
-    const bool ours = row.held && item->fence != 0 && row.fence == item->fence;
-    const bool live = row.held && row.until_us > now->machine_us;
+    const router_verdict verdict = weir__router_judge(&row, item->fence, lease_us, now->machine_us);
     item->fence = 0;
     item->until_us = 0;
-    if (lease_us == 0) {
-        return ours ? weir__sqlite_run_ints(conn, sql_router_give_back, &item->reaction, 1, err)
-                    : WEIR_OK;
+    if (verdict == ROUTER_ENDS) {
+        return weir__sqlite_run_ints(conn, sql_router_give_back, &item->reaction, 1, err);
     }
-    if (!row.leasable || (live && !ours)) {
+    if (verdict == ROUTER_STAYS) {
         return WEIR_OK;
     }
-    item->fence = ours ? row.fence : row.fence + 1;
+    item->fence = row.router_fence + (verdict == ROUTER_BEGINS);
     item->until_us = weir__sqlite_later(now->store_us, lease_us);
     sqlite_cursor cursor = weir__cursor_open(conn, sql_router_take, err);
     weir__cursor_bind_i64(&cursor, 1, item->reaction);

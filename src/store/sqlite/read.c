@@ -19,6 +19,7 @@
 #include "base/assert.h"
 #include "base/error.h"
 #include "base/str.h"
+#include "store/refusal.h"
 #include "store/sqlite/read_sql.h"
 #include "store/sqlite/sqlite_private.h"
 
@@ -305,10 +306,7 @@ static weir_status read_stream_in(filling *f, const store_stream_query *q, weir_
         return status;
     }
     if (!found) {
-        status = weir__fail(err, WEIR_ENOTFOUND, "no stream \"%.*s\"", (int)q->stream.len,
-                            q->stream.ptr);
-        weir__error_stream(err, q->stream);
-        return status;
+        return weir__stream_unknown(q->stream, err);
     }
     const int64_t base = f->conn->row->version_base;
     int64_t low = q->backward ? q->to : q->from;

@@ -13,6 +13,7 @@
 #include "base/error.h"
 #include "base/str.h"
 #include "store/beyond.h"
+#include "store/judge.h"
 #include "store/sqlite/route_sql.h"
 #include "store/sqlite/targets.h"
 
@@ -29,50 +30,32 @@ typedef struct route_reaction {
     store_rule rule;
 } route_reaction;
 
-typedef struct route_subscription {
-    bool found, was_reset;
-    int64_t at, mark, priority;
-} route_subscription;
-
 /* The locking and checking of one step. On SQLite the transaction is the lock. */
 static weir_status check_step(sqlite_conn *conn, const store_route_step *step, route_reaction *out,
                               weir_error *err)
 {
-    weir_status status = WEIR_OK;
     sqlite_cursor cursor = weir__cursor_open(conn, sql_route_reaction, err);
     weir__cursor_bind_i64(&cursor, 1, step->reaction);
-    if (!weir__cursor_next(&cursor)) {
-        status = weir__cursor_end(&cursor);
-        return status != WEIR_OK ? status
-                                 : weir__fail(err, WEIR_ECONFLICT, "no reaction with id %lld",
-                                              (long long)step->reaction);
+    const bool row = weir__cursor_next(&cursor);
+    const store_reaction r = { .name = row ? weir__cursor_text(&cursor, 0) : (weir_str){ 0 },
+                               .current = row ? weir__cursor_i64(&cursor, 1) : 0,
+                               .routed = row ? weir__cursor_i64(&cursor, 2) : 0,
+                               .retired = row && weir__cursor_bool(&cursor, 4) };
+    if (cursor.status == WEIR_OK) {
+        weir__cursor_fail(&cursor, weir__step_judge(step, row ? &r : NULL, err));
     }
-    const weir_str name = weir__cursor_text(&cursor, 0);
-    const int64_t number = weir__cursor_i64(&cursor, 1);
-    const int64_t routed = weir__cursor_i64(&cursor, 2);
-    if (weir__cursor_bool(&cursor, 4)) {
-        status = weir__fail(err, WEIR_ECONFLICT, "reaction \"%.*s\" is retired", (int)name.len,
-                            name.ptr);
-    } else if (number != step->number) {
-        status = weir__fail(err, WEIR_ECONFLICT,
-                            "reaction \"%.*s\" has definition %lld, routed with %lld",
-                            (int)name.len, name.ptr, (long long)number, (long long)step->number);
-    } else if (routed != step->from) {
-        status =
-            weir__fail(err, WEIR_ECONFLICT, "reaction \"%.*s\" is routed up to %lld, expected %lld",
-                       (int)name.len, name.ptr, (long long)routed, (long long)step->from);
+    if (row) {
+        *out = (route_reaction){ .id = step->reaction,
+                                 .reread_to = weir__cursor_i64(&cursor, 3),
+                                 .rule = (store_rule)weir__cursor_i64(&cursor, 5) };
     }
-    weir__cursor_fail(&cursor, status);
-    *out = (route_reaction){ .id = step->reaction,
-                             .reread_to = weir__cursor_i64(&cursor, 3),
-                             .rule = (store_rule)weir__cursor_i64(&cursor, 5) };
     return weir__cursor_end(&cursor);
 }
 
 static weir_status find_subscription(sqlite_conn *conn, int64_t target, int64_t reaction,
-                                     route_subscription *out, weir_error *err)
+                                     store_routed *out, weir_error *err)
 {
-    *out = (route_subscription){ 0 };
+    *out = (store_routed){ 0 };
     if (target == 0) {
         return WEIR_OK;
     }
@@ -80,11 +63,11 @@ static weir_status find_subscription(sqlite_conn *conn, int64_t target, int64_t 
     weir__cursor_bind_i64(&cursor, 1, target);
     weir__cursor_bind_i64(&cursor, 2, reaction);
     if (weir__cursor_next(&cursor)) {
-        *out = (route_subscription){ .found = true,
-                                     .at = weir__cursor_i64(&cursor, 0),
-                                     .mark = weir__cursor_i64(&cursor, 1),
-                                     .was_reset = weir__cursor_bool(&cursor, 2),
-                                     .priority = weir__cursor_i64(&cursor, 3) };
+        *out = (store_routed){ .found = true,
+                               .at = weir__cursor_i64(&cursor, 0),
+                               .mark = weir__cursor_i64(&cursor, 1),
+                               .was_reset = weir__cursor_bool(&cursor, 2),
+                               .priority = weir__cursor_i64(&cursor, 3) };
     }
     return weir__cursor_end(&cursor);
 }
@@ -94,7 +77,7 @@ typedef struct kept_subscription {
     const store_mark *of;    /* a mark with its names; NULL: this one is free */
     const store_mark *shown; /* the last that was raised; NULL: nothing to write */
     int64_t target;          /* 0: there is none yet */
-    route_subscription sub;  /* as it will be */
+    store_routed sub;        /* as it will be */
     bool stored;             /* it has a row */
     bool touched;            /* its target's row may have to change */
 } kept_subscription;
@@ -189,23 +172,9 @@ static weir_status keep_subscription(route_marks *m, const store_mark *mark,
 
 /* Whether raising its mark leaves the target's row as it is: it was behind already, at the same
  * position and with the same priority. */
-static bool target_stays(const route_subscription *sub, const store_mark *mark)
+static bool target_stays(const store_routed *sub, const store_mark *mark)
 {
     return sub->found && sub->at < sub->mark && sub->priority == mark->priority;
-}
-
-static void raise_subscription(route_subscription *sub, const store_mark *mark)
-{
-    if (!sub->found) {
-        *sub = (route_subscription){ .found = true, .at = mark->first - 1, .mark = mark->last };
-    } else if (sub->at == sub->mark && mark->first - 1 > sub->at) {
-        /* An idle subscription follows the log, or its target would look most lagging. */
-        sub->at = mark->first - 1;
-    }
-    if (mark->last > sub->mark) {
-        sub->mark = mark->last;
-    }
-    sub->priority = mark->priority;
 }
 
 /* Blocks a target whose position is beyond the log. */
@@ -239,20 +208,16 @@ static weir_status raise_mark(route_marks *m, size_t index, weir_error *err)
                              k->sub.at, k->sub.mark)) {
         status = block_beyond(m, index, k, err);
     }
-    if (status != WEIR_OK || (k->sub.found && mark->last <= k->sub.at)) {
+    if (status != WEIR_OK ||
+        !weir__mark_counts(mark, &k->sub, reaction->rule, reaction->reread_to)) {
         return status;
-    }
-    /* What is read again was routed before: everyone else has had it. */
-    if (reaction->rule == STORE_RULE_WORK && mark->last <= reaction->reread_to &&
-        !k->sub.was_reset) {
-        return WEIR_OK;
     }
     if (k->target == 0) {
         status = weir__sqlite_target_ensure(m->conn, mark->target, mark->lane, &k->target, err);
     }
     k->touched = k->touched || !target_stays(&k->sub, mark);
     k->shown = mark;
-    raise_subscription(&k->sub, mark);
+    weir__mark_raise(mark, &k->sub);
     return status == WEIR_OK && reaction->rule == STORE_RULE_WORK
                ? add_work(m, k->target, reaction->id, mark->last, err)
                : status;

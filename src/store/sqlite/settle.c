@@ -11,6 +11,8 @@
  */
 #include "base/assert.h"
 #include "base/error.h"
+#include "store/judge.h"
+#include "store/refusal.h"
 #include "store/sqlite/settle_sql.h"
 #include "store/sqlite/targets.h"
 
@@ -54,36 +56,17 @@ weir_status weir__sqlite_clear(sqlite_conn *conn, int64_t target, bool take, wei
 
 /* ---- fences -------------------------------------------------------------------------------- */
 
-/* WEIR_OK: the lease with that fence is held, and was taken on this log. ELOST. */
-static weir_status judge_fence(const sqlite_conn *conn, int64_t is, bool leased, int64_t fence,
-                               int64_t token, weir_error *err)
-{
-    if (token != 0 && token != conn->row->token) {
-        return weir__fail(err, WEIR_ELOST,
-                          "the lease is lost: fence %lld was taken before the store was restored",
-                          (long long)fence);
-    }
-    if (is != fence) {
-        return weir__fail(err, WEIR_ELOST, "the lease is lost: fence %lld, the target is at %lld",
-                          (long long)fence, (long long)is);
-    }
-    return leased ? WEIR_OK
-                  : weir__fail(err, WEIR_ELOST, "the lease is lost: nobody holds fence %lld",
-                               (long long)fence);
-}
-
-/* The same of a target that need not be known any further. ENOTFOUND. */
+/* weir__fence_judge of a target that need not be known any further. ENOTFOUND. */
 static weir_status check_fence(sqlite_conn *conn, const store_fenced *item, weir_error *err)
 {
     sqlite_cursor cursor = weir__cursor_open(conn, sql_fenced_read, err);
     weir__cursor_bind_i64(&cursor, 1, item->target);
     if (weir__cursor_next(&cursor)) {
-        weir__cursor_fail(&cursor, judge_fence(conn, weir__cursor_i64(&cursor, 0),
-                                               weir__cursor_bool(&cursor, 1), item->fence,
-                                               item->token, err));
+        weir__cursor_fail(&cursor,
+                          weir__fence_judge(item, weir__cursor_i64(&cursor, 0),
+                                            weir__cursor_bool(&cursor, 1), conn->row->token, err));
     } else if (cursor.status == WEIR_OK) {
-        weir__cursor_fail(&cursor, weir__fail(err, WEIR_ENOTFOUND, "no target with id %lld",
-                                              (long long)item->target));
+        weir__cursor_fail(&cursor, weir__target_unknown(item->target, err));
     }
     return weir__cursor_end(&cursor);
 }
@@ -116,10 +99,7 @@ static weir_status run_sql(sqlite_conn *conn, const store_settle *settle, weir_e
         status = weir__fail(err, WEIR_EUNAVAILABLE, "disk full while the SQL of a settle ran");
     }
     if (status == WEIR_OK && (ended || sqlite3_get_autocommit(conn->db) != 0)) {
-        status = weir__fail(err, WEIR_EMISUSE, "the SQL of a settle has ended its transaction");
-        weir__error_detail(err,
-                           "It runs inside a transaction of the store's and must not commit or "
-                           "roll back; nothing of it remains.");
+        status = weir__settle_sql_ended("Nothing of it remains.", err);
     }
     return status;
 }
@@ -151,12 +131,6 @@ static weir_status run_appends(sqlite_store *s, sqlite_conn *conn, int64_t now_u
     return WEIR_OK;
 }
 
-static weir_status no_subscription(int64_t target, int64_t reaction, weir_error *err)
-{
-    return weir__fail(err, WEIR_ENOTFOUND, "target %lld has no subscription of reaction %lld",
-                      (long long)target, (long long)reaction);
-}
-
 /* NULL: none. */
 static sqlite_subscription *find_subscription(sqlite_target *t, int64_t reaction)
 {
@@ -174,12 +148,12 @@ static weir_status check_subscriptions(sqlite_target *t, const store_settle *set
 {
     for (size_t i = 0; i < settle->advances_count; i++) {
         if (find_subscription(t, settle->advances[i].reaction) == NULL) {
-            return no_subscription(t->id, settle->advances[i].reaction, err);
+            return weir__subscription_unknown(t->id, settle->advances[i].reaction, err);
         }
     }
     for (size_t i = 0; i < settle->parks_count; i++) {
         if (find_subscription(t, settle->parks[i].reaction) == NULL) {
-            return no_subscription(t->id, settle->parks[i].reaction, err);
+            return weir__subscription_unknown(t->id, settle->parks[i].reaction, err);
         }
     }
     return WEIR_OK;
@@ -220,7 +194,7 @@ static weir_status fail_target(sqlite_conn *conn, int64_t target, const store_fa
             weir__sqlite_get_int(conn, sql_settle_retry, (int64_t[]){ target, failure->reaction },
                                  2, &found, &attempts, err);
         if (status == WEIR_OK && !found) {
-            status = no_subscription(target, failure->reaction, err);
+            status = weir__subscription_unknown(target, failure->reaction, err);
         }
     }
     if (status != WEIR_OK) {
@@ -254,14 +228,6 @@ static weir_status end_lease(sqlite_conn *conn, const store_settle *settle, cons
                                      (int64_t[]){ settle->target, now->store_us }, 2, err);
     }
     return weir__fail(err, WEIR_EINVAL, "unknown end of a lease: %d", (int)settle->end);
-}
-
-/* Whether there is nothing to a settle but progress, so that its target is written once. */
-static bool is_plain(const store_settle *settle)
-{
-    return settle->parks_count == 0 && settle->parked_done_count == 0 &&
-           settle->failure.reaction == 0 &&
-           (settle->end == STORE_END_RELEASE || settle->end == STORE_END_KEEP);
 }
 
 static weir_status end_plainly(sqlite_conn *conn, const sqlite_target *t,
@@ -311,8 +277,8 @@ static weir_status end_with_trouble(sqlite_conn *conn, const store_settle *settl
 static weir_status settle_target(sqlite_conn *conn, sqlite_target *t, const store_settle *settle,
                                  const sqlite_times *now, bool *behind, weir_error *err)
 {
-    const bool failed = settle->failure.reaction != 0 || settle->end == STORE_END_BLOCK;
-    const bool plain = is_plain(settle);
+    const bool failed = weir__settle_fails(settle);
+    const bool plain = weir__settle_is_plain(settle);
     bool advanced = false;
     weir_status status = run_advances(conn, t, settle, &advanced, err);
     if (status == WEIR_OK && advanced && t->lost != 0 && !plain) {
@@ -334,18 +300,18 @@ static weir_status settle_target(sqlite_conn *conn, sqlite_target *t, const stor
 static weir_status load_and_judge(sqlite_conn *conn, const store_settle *settle, sqlite_target *t,
                                   weir_error *err)
 {
+    const store_fenced held = { .fence = settle->fence, .token = settle->token };
     const weir_status status = weir__sqlite_target_load(conn, settle->target, t, err);
-    return status == WEIR_OK
-               ? judge_fence(conn, t->fence, t->leased, settle->fence, settle->token, err)
-               : status;
+    return status == WEIR_OK ? weir__fence_judge(&held, t->fence, t->leased, conn->row->token, err)
+                             : status;
 }
 
 weir_status weir__sqlite_settle_plain(sqlite_conn *conn, const store_settle *settle,
                                       const sqlite_times *now, bool *behind, weir_error *err)
 {
     sqlite_target t;
-    WEIR_ASSERT(settle->sql == NULL && settle->appends_count == 0 && is_plain(settle) &&
-                settle->end == STORE_END_RELEASE);
+    WEIR_ASSERT(settle->sql == NULL && settle->appends_count == 0 &&
+                weir__settle_is_plain(settle) && settle->end == STORE_END_RELEASE);
     weir_status status = load_and_judge(conn, settle, &t, err);
     if (status == WEIR_OK) {
         status = check_subscriptions(&t, settle, err);

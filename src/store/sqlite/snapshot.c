@@ -1,5 +1,6 @@
 /* snapshot.c - folded states of streams: one per stream, kept by its name. */
 #include "base/error.h"
+#include "store/refusal.h"
 #include "store/sqlite/snapshot_sql.h"
 #include "store/sqlite/sqlite_private.h"
 
@@ -49,9 +50,7 @@ weir_status weir__sqlite_snapshot_get(weir_store *base, weir_str stream, weir_st
     }
     status = weir__cursor_end(&cursor);
     if (status == WEIR_OK && !row) {
-        status = weir__fail(err, WEIR_ENOTFOUND, "no snapshot of stream \"%.*s\"", (int)stream.len,
-                            stream.ptr);
-        weir__error_stream(err, stream);
+        status = weir__snapshot_unknown(stream, err);
     } else if (status == WEIR_OK && (found.stream.ptr == NULL || found.revision.ptr == NULL)) {
         status = weir__fail(err, WEIR_ENOMEM, "could not allocate memory for a snapshot");
     } else if (status == WEIR_OK) {

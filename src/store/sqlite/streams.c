@@ -7,6 +7,7 @@
 #include "base/assert.h"
 #include "base/error.h"
 #include "base/str.h"
+#include "store/refusal.h"
 #include "store/sqlite/sqlite_private.h"
 #include "store/sqlite/streams_sql.h"
 
@@ -51,8 +52,7 @@ weir_status weir__sqlite_stream_info(weir_store *base, weir_str stream, weir_are
     if (status == WEIR_OK && row) {
         *out = info;
     } else if (status == WEIR_OK) {
-        status = weir__fail(err, WEIR_ENOTFOUND, "no stream \"%.*s\"", (int)stream.len, stream.ptr);
-        weir__error_stream(err, stream);
+        status = weir__stream_unknown(stream, err);
     }
     weir__sqlite_read_end(s, conn);
     return status;

@@ -5,6 +5,7 @@
 #include "base/assert.h"
 #include "base/error.h"
 #include "base/str.h"
+#include "store/judge.h"
 #include "store/sqlite/subscribe_sql.h"
 #include "store/sqlite/targets.h"
 
@@ -31,15 +32,9 @@ weir_status weir__sqlite_target_find(sqlite_conn *conn, weir_str name, weir_str 
     weir__cursor_bind_text(&cursor, 1, name);
     *target = 0;
     if (weir__cursor_next(&cursor)) {
-        const weir_str has = weir__cursor_text(&cursor, 1);
         *target = weir__cursor_i64(&cursor, 0);
-        if (!weir__str_equal(has, lane)) {
-            weir__cursor_fail(&cursor,
-                              weir__fail(err, WEIR_EINVAL,
-                                         "target \"%.*s\" is in lane \"%.*s\", not in \"%.*s\"",
-                                         (int)name.len, name.ptr, (int)has.len, has.ptr,
-                                         (int)lane.len, lane.ptr));
-        }
+        weir__cursor_fail(&cursor,
+                          weir__lane_judge(name, weir__cursor_text(&cursor, 1), lane, err));
     }
     return weir__cursor_end(&cursor);
 }

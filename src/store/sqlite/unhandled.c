@@ -6,12 +6,11 @@
  */
 #include "base/error.h"
 #include "base/str.h"
+#include "store/refusal.h"
 #include "store/sqlite/targets.h"
 #include "store/sqlite/unhandled_sql.h"
 
 #include <string.h>
-
-enum { NAMES_BYTES_MAX = 256 }; /* of the reactions named in the message */
 
 /* The least `at` of a reaction's subscriptions with that value (NULL: of all); INT64_MAX: there are
  * none. */
@@ -118,29 +117,10 @@ static weir_status read_reactions(sqlite_conn *conn, sqlite_ids *ids, weir_error
     return weir__cursor_end(&cursor);
 }
 
-/* Adds a name to a list that is shown to people, as far as there is room. */
-static void add_name(char *names, size_t *used, weir_str name)
-{
-    const size_t separator = *used == 0 ? 0 : 2;
-    static const char cut[] = ", ...";
-    if (*used + separator + name.len + sizeof cut <= NAMES_BYTES_MAX) {
-        memcpy(names + *used, ", ", separator);
-        memcpy(names + *used + separator, name.ptr, name.len);
-        *used += separator + name.len;
-    } else if (*used < sizeof cut - 1 ||
-               memcmp(names + *used - (sizeof cut - 1), cut, sizeof cut - 1) != 0) {
-        const size_t skip = *used == 0 ? 2 : 0; /* without the comma */
-        memcpy(names + *used, cut + skip, sizeof cut - 1 - skip);
-        *used += sizeof cut - 1 - skip;
-    }
-}
-
 weir_status weir__sqlite_unhandled(sqlite_store *s, sqlite_conn *conn, int64_t stream_row,
                                    weir_str stream, weir_error *err)
 {
-    char names[NAMES_BYTES_MAX];
-    size_t used = 0;
-    bool any = false;
+    store_named names = { 0 };
     weir_arena arena = { 0 };
     sqlite_ids ids = { 0 };
     (void)s;
@@ -155,16 +135,12 @@ weir_status weir__sqlite_unhandled(sqlite_store *s, sqlite_conn *conn, int64_t s
             status = reaction_holds(conn, &definition, stream_row, stream, &holds, err);
         }
         if (status == WEIR_OK && holds) {
-            any = true;
-            add_name(names, &used, definition.reaction.name);
+            weir__named_add(&names, definition.reaction.name);
         }
         weir__sqlite_definition_close(&definition);
     }
-    if (status == WEIR_OK && any) {
-        status =
-            weir__fail(err, WEIR_EHELD, "stream \"%.*s\" has events that were not handled by: %.*s",
-                       (int)stream.len, stream.ptr, (int)used, names);
-        weir__error_stream(err, stream);
+    if (status == WEIR_OK && names.len > 0) {
+        status = weir__stream_unhandled(stream, &names, err);
     }
     weir__buffer_free(&ids.bytes);
     weir__arena_free(&arena);
