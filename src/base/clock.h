@@ -38,6 +38,13 @@ static inline const char *weir__clock_start(const weir_clock *c)
     return c->boot_id != NULL ? c->boot_id(c->ctx) : "the only one";
 }
 
+/* time_us + span_us; a span without end leads to the last time there is. */
+static inline int64_t weir__time_later(int64_t time_us, int64_t span_us)
+{
+    int64_t later_us = 0;
+    return __builtin_add_overflow(time_us, span_us, &later_us) ? INT64_MAX : later_us;
+}
+
 /* Microseconds of CLOCK_BOOTTIME: never goes back, and goes on while the machine sleeps. For what
  * ends by itself elsewhere, such as a lease. Async-signal-safe. */
 int64_t weir__clock_boot(void);

@@ -32,16 +32,10 @@ weir_status weir__cli_filter_options(const cli *c, cli_target_filter *f, weir_er
     return status;
 }
 
-static int compare_names(const void *a, const void *b)
-{
-    return weir__str_compare(*(const weir_str *)a, *(const weir_str *)b);
-}
-
 /* A name that is given twice is one target, which changes once. */
 static weir_status take_names(const cli *c, size_t first, cli_target_filter *f, weir_error *err)
 {
     const size_t count = c->words_count - first;
-    size_t kept = 0;
 
     f->names = weir__calloc(count, sizeof *f->names);
     if (f->names == NULL) {
@@ -54,14 +48,8 @@ static weir_status take_names(const cli *c, size_t first, cli_target_filter *f, 
             return status;
         }
     }
-    qsort(f->names, count, sizeof *f->names, compare_names);
-    for (size_t i = 0; i < count; i++) {
-        if (i == 0 || !weir__str_equal(f->names[i], f->names[kept - 1])) {
-            f->names[kept++] = f->names[i];
-        }
-    }
     f->filter.names = f->names;
-    f->filter.names_count = kept;
+    f->filter.names_count = weir__names_sort(f->names, count);
     return WEIR_OK;
 }
 

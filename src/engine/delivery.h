@@ -77,8 +77,4 @@ bool weir__delivery_interrupted(const weir_delivery *d);
 /* As weir_delivery_fail: kept as far as there is room. */
 void weir__delivery_fail(weir_delivery *d, weir_str why);
 
-/* `text` as it is kept: at most bytes_max bytes, valid UTF-8, no NUL. A copy in the arena; a text
- * that cannot be copied is left out. */
-weir_str weir__error_text(weir_arena *arena, weir_str text, size_t bytes_max);
-
 #endif

@@ -134,11 +134,6 @@ static int64_t number_or(checker *c, const char *what, int64_t said, int64_t oth
 
 /* ---- one reaction -------------------------------------------------------------------------- */
 
-static int compare_texts(const void *a, const void *b)
-{
-    return weir__str_compare(*(const weir_str *)a, *(const weir_str *)b);
-}
-
 static void event_name_check(checker *c, weir_str name)
 {
     if (!name_passes(c, "event name", name, true)) {
@@ -171,13 +166,8 @@ static void take_names(checker *c, reaction *q, const weir_reaction *d)
         event_name_check(c, d->on[i]);
         names[i] = text_keep(c, d->on[i]);
     }
-    qsort(names, d->on_count, sizeof *names, compare_texts);
-    for (size_t i = 0; i < d->on_count; i++) {
-        if (i == 0 || !weir__str_equal(names[i], names[q->names_count - 1])) {
-            names[q->names_count++] = names[i];
-        }
-    }
     q->names = names;
+    q->names_count = weir__names_sort(names, d->on_count);
 }
 
 static void take_source(checker *c, reaction *q, const weir_reaction *d)

@@ -303,11 +303,6 @@ static int64_t reactions_look(router *r, int64_t now_us)
 
 /* ---- reading ------------------------------------------------------------------------------ */
 
-static int compare_names(const void *a, const void *b)
-{
-    return weir__str_compare(*(const weir_str *)a, *(const weir_str *)b);
-}
-
 /* Fills names with those of the reactions that will be given the chunk. Too many, or all:
  * everything is read. */
 static bool filter_names(router *r, int64_t from, store_filter *filter)
@@ -337,13 +332,8 @@ static bool filter_names(router *r, int64_t from, store_filter *filter)
             count += q->names_count;
         }
     }
-    qsort(names, count, sizeof *names, compare_names);
-    for (size_t i = 0; i < count; i++) {
-        if (i == 0 || !weir__str_equal(names[i], names[filter->names_count - 1])) {
-            names[filter->names_count++] = names[i];
-        }
-    }
     filter->names = names;
+    filter->names_count = weir__names_sort(names, count);
     filter->has_names = true;
     return true;
 }

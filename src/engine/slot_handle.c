@@ -9,6 +9,7 @@
 #include "base/str.h"
 #include "engine/pull.h"
 #include "engine/slot_private.h"
+#include "store/error_text.h"
 
 /* "reaction:event id". Made for every event, whether its handler asks for it or not. */
 static void write_key(weir_delivery *d)

@@ -24,9 +24,14 @@ weir_str weir__beyond_text(char out[STORE_BEYOND_TEXT_BYTES_MAX], const store_ma
                            const store_route_step *step, int64_t at, int64_t marked);
 /* Whether a target was blocked by ROUTE, at an event that its position has passed although nobody
  * has tried it. Every other block that names a reaction has attempts. */
+static inline bool weir__block_is_passed(bool blocked, bool has_reaction, int64_t event,
+                                         int64_t attempts)
+{
+    return blocked && has_reaction && event != 0 && attempts == 0;
+}
 static inline bool weir__target_is_passed(const store_target *t)
 {
-    return t->blocked && t->reaction.len > 0 && t->event != 0 && t->attempts == 0;
+    return weir__block_is_passed(t->blocked, t->reaction.len > 0, t->event, t->attempts);
 }
 
 #endif

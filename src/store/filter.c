@@ -4,6 +4,27 @@
 #include "base/json.h"
 #include "base/str.h"
 
+#include <stdlib.h>
+
+static int compare_names(const void *a, const void *b)
+{
+    return weir__str_compare(*(const weir_str *)a, *(const weir_str *)b);
+}
+
+size_t weir__names_sort(weir_str *names, size_t count)
+{
+    size_t kept = 0;
+    if (count > 1) {
+        qsort(names, count, sizeof *names, compare_names);
+    }
+    for (size_t i = 0; i < count; i++) {
+        if (kept == 0 || !weir__str_equal(names[i], names[kept - 1])) {
+            names[kept++] = names[i];
+        }
+    }
+    return kept;
+}
+
 bool weir__names_contain(const weir_str *names, size_t count, weir_str name)
 {
     size_t low = 0;

@@ -20,6 +20,8 @@ typedef struct store_filter {
 } store_filter;
 
 bool weir__filter_matches(const store_filter *filter, const weir_event *event);
+/* Brings names into bytewise order, each once; how many are left. */
+size_t weir__names_sort(weir_str *names, size_t count);
 /* Whether `name` is in a list that is in bytewise order and distinct. */
 bool weir__names_contain(const weir_str *names, size_t count, weir_str name);
 

@@ -74,6 +74,7 @@ enum {
     STORE_CHUNK_EVENTS_MAX = 1000,        /* events looked at in one read transaction          */
     STORE_CHUNK_BYTES_SOFT = 1024 * 1024, /* a chunk ends with the event that reaches this     */
     STORE_CHUNK_BARE_MAX = 8000,          /* the same of events without data and meta          */
+    STORE_CHUNK_NAMES_MAX = 1000,         /* streams or targets looked at for one chunk        */
     STORE_FETCH_EVENTS_MAX = 10000,       /* events of one fetch, all items together           */
     STORE_FETCH_BYTES_SOFT = 4 * 1024 * 1024,
     STORE_LEASE_TARGETS_MAX = 1000,    /* targets per lease call                            */
@@ -965,6 +966,15 @@ bool weir__leased_all(int64_t *ids, size_t count, const store_lease_list *list);
 
 /* chunk.c: ending what reads filled; NULL-safe on zeroed structs. */
 void weir__chunk_free(store_chunk *chunk);
+/* Empties the list. */
+void weir__leases_clear(store_lease_list *list);
+/* How many a chunk may have of `limit` that were asked for. */
+static inline size_t weir__chunk_limit(int64_t limit, size_t most)
+{
+    return (uint64_t)limit < most ? (size_t)limit : most;
+}
+/* Whether a query wants a stream. */
+bool weir__stream_wanted(const store_streams_query *q, weir_str name, bool closed);
 /* `holders` of stores with one writer at a time: what is committed is complete. */
 weir_status weir__holders_none(weir_store *s, store_holder_list *list, weir_error *err);
 

@@ -49,7 +49,7 @@ static void key_add(memory_core *c, const store_append *a)
     memory_key k = {
         .key = a->key,
         .results = { .ptr = (const char *)results, .len = a->streams_count * sizeof *results },
-        .expires_us = weir__memory_later(c->key_now_us, c->key_ttl_us),
+        .expires_us = weir__time_later(c->key_now_us, c->key_ttl_us),
     };
     memcpy(k.fingerprint, a->fingerprint, sizeof k.fingerprint);
     weir__memory_put(c, &c->keys, &k);

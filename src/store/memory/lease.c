@@ -220,7 +220,7 @@ static void target_take(const leasing *l, const store_target *row, weir_arena *a
     t.fence++;
     t.state = STORE_TARGET_LEASED;
     t.holder = l->request->holder;
-    t.leased_until_us = weir__memory_later(c->now_us, l->request->lease_us);
+    t.leased_until_us = weir__time_later(c->now_us, l->request->lease_us);
     t.due_us = 0;
     *out = (store_leased){
         .target = t.id,
@@ -235,13 +235,6 @@ static void target_take(const leasing *l, const store_target *row, weir_arena *a
     work_fill(l, &t, arena, out);
     sent_back_fill(l, &t, arena, out);
     weir__memory_target_put(c, &t);
-}
-
-void weir__memory_leases_clear(store_lease_list *list)
-{
-    weir__arena_reset(&list->arena);
-    list->leases = NULL;
-    list->leases_count = 0;
 }
 
 void weir__memory_lease_in(memory_core *c, const store_lease_request *r, store_lease_list *list)
@@ -279,7 +272,7 @@ weir_status weir__memory_lease(weir_store *base, const store_lease_request *r,
     memory_core *c;
     const weir_status status = weir__memory_begin(base, &c, err);
     if (status == WEIR_OK) {
-        weir__memory_leases_clear(list);
+        weir__leases_clear(list);
     }
     if (status == WEIR_OK && r->limit > 0) {
         weir__memory_lease_in(c, r, list);

@@ -44,7 +44,7 @@ static weir_status row_take(weir_store *base, const row_taking *want, weir_arena
                  .fence = c->counters.fence + 1,
                  .since_us = c->now_us,
                  .until_us =
-                     want->lease_us == 0 ? 0 : weir__memory_later(c->now_us, want->lease_us) },
+                     want->lease_us == 0 ? 0 : weir__time_later(c->now_us, want->lease_us) },
         .state = STORE_ONCE_RUNNING,
     };
 
@@ -111,7 +111,7 @@ static weir_status row_end_locked(memory_core *c, const row_ending *how, weir_er
     store_once l = *old;
     switch (how->what) {
     case EXTEND:
-        l.run.until_us = l.run.until_us == 0 ? 0 : weir__memory_later(c->now_us, how->lease_us);
+        l.run.until_us = l.run.until_us == 0 ? 0 : weir__time_later(c->now_us, how->lease_us);
         break;
     case RELEASE:
         weir__memory_remove(c, rows, old);

@@ -15,8 +15,7 @@
 #include <string.h>
 
 enum {
-    KEYS_EXPIRED_MAX = 64,  /* expired idempotency keys removed per transaction */
-    CHUNK_NAMES_MAX = 1000, /* streams or targets looked at for one chunk       */
+    KEYS_EXPIRED_MAX = 64, /* expired idempotency keys removed per transaction */
 };
 
 /* ---- rows --------------------------------------------------------------------------------- */
@@ -163,10 +162,6 @@ void weir__memory_text_copy(memory_core *c, weir_arena *arena, weir_str *text);
 void *weir__memory_array(memory_core *c, weir_arena *arena, size_t count, size_t item_bytes);
 
 weir_status weir__memory_full(weir_error *err); /* "out of memory" */
-/* now + span_us without wrapping around. */
-int64_t weir__memory_later(int64_t now_us, int64_t span_us);
-/* An error text, cut to what is kept, between characters. */
-weir_str weir__memory_error_text(weir_str text);
 
 /* ---- log.c: events and streams ------------------------------------------------------------ */
 
@@ -259,7 +254,6 @@ const store_parked *weir__memory_parked_get(const memory_core *c, int64_t id); /
 
 /* Leases inside a transaction, into an empty list; r->limit is not 0. */
 void weir__memory_lease_in(memory_core *c, const store_lease_request *r, store_lease_list *list);
-void weir__memory_leases_clear(store_lease_list *list);
 
 /* ---- the verbs, for the vtable in store.c -------------------------------------------------- */
 

@@ -8,6 +8,7 @@
 #include "store/beyond.h"
 #include "store/memory/memory_store.h"
 #include "store/refusal.h"
+#include "store/target.h"
 
 /* Takes everything off a target that says it failed. With `take` its lease as well, so that the
  * holder's next write is refused. */
@@ -142,77 +143,45 @@ static void target_reset(memory_core *c, const store_operate *op, store_target *
 
 /* ---- skip --------------------------------------------------------------------------------- */
 
-/* The event in the way. */
-typedef struct obstacle {
-    const memory_subscription *subscription; /* NULL: there is none */
-    int64_t event, attempts;
-} obstacle;
-
-static void obstacle_consider(obstacle *o, const memory_subscription *s, int64_t event,
-                              int64_t attempts)
+/* Everything that a target has to do next. */
+static store_obstacle obstacle_find(const memory_core *c, const store_target *t)
 {
-    if (o->subscription == NULL || event < o->event ||
-        (event == o->event && s->reaction < o->subscription->reaction)) {
-        *o = (obstacle){ .subscription = s, .event = event, .attempts = attempts };
-    }
-}
-
-/* The event a target is blocked at, while it is the next of its reaction or was sent back. A block
- * that names a later one does not decide: what lies before that has not been handled. */
-static obstacle blocked_event(const memory_core *c, const store_target *t)
-{
-    const obstacle none = { 0 };
-    const store_reaction *r = t->blocked ? weir__memory_reaction_named(c, t->reaction) : NULL;
-    const memory_subscription *s = r == NULL ? NULL : weir__memory_subscription(c, t->id, r->id);
-    if (s == NULL || r->retired || t->event == 0) {
-        return none;
-    }
-    const store_park key = { .reaction = r->id, .event = t->event };
-    const store_parked *p = weir__memory_parked_find(c, t->name, &key);
-    const weir_event *next = weir__memory_next_event(c, s, s->at, s->mark);
-    const bool is_next = next != NULL && next->id == t->event;
-    if (!is_next && (p == NULL || !p->sent_back)) {
-        return none;
-    }
-    return (obstacle){ .subscription = s, .event = t->event, .attempts = t->attempts };
-}
-
-static obstacle obstacle_find(const memory_core *c, const store_target *t)
-{
+    const store_reaction *blocks = t->blocked ? weir__memory_reaction_named(c, t->reaction) : NULL;
     const memory_subscription *s;
-    obstacle found = blocked_event(c, t);
+    store_obstacles o = { .least = { .found = false } };
     size_t at = 0;
-    if (found.subscription != NULL) {
-        return found;
+
+    if (blocks != NULL) {
+        o.named =
+            (store_obstacle){ .event = t->event, .reaction = blocks->id, .attempts = t->attempts };
     }
     while ((s = weir__memory_subscription_next(c, t->id, &at)) != NULL) {
         const weir_event *e = weir__memory_reaction(c, s->reaction)->retired
                                   ? NULL
                                   : weir__memory_next_event(c, s, s->at, s->mark);
         if (e != NULL) {
-            obstacle_consider(&found, s, e->id, s->retries);
+            weir__obstacle_add(&o, e->id, s->reaction, s->retries);
         }
     }
     for (size_t i = 0; i < c->parked.count; i++) {
         const store_parked *p = c->parked.rows[i];
         if (p->sent_back && weir__str_equal(p->target, t->name) &&
             !weir__memory_reaction(c, p->reaction)->retired) {
-            s = weir__memory_subscription(c, t->id, p->reaction);
-            obstacle_consider(&found, s, p->event, p->attempts);
+            weir__obstacle_add(&o, p->event, p->reaction, p->attempts);
         }
     }
-    return found;
+    return weir__obstacle_first(&o);
 }
 
 static void target_skip(memory_core *c, store_target *t)
 {
-    const obstacle o = obstacle_find(c, t);
-    memory_subscription s = *o.subscription;
+    const store_obstacle o = obstacle_find(c, t);
+    memory_subscription s = *weir__memory_subscription(c, t->id, o.reaction);
     const store_park park = {
         .reaction = s.reaction,
         .event = o.event,
         .attempts = o.attempts,
-        .error = t->error.len > 0 ? t->error : weir__str("skipped by an operator"),
+        .error = weir__skip_error(t->error),
     };
     weir__memory_park(c, t->name, &park);
     /* Not beyond the mark: an event that was sent back may lie there after a reset, and what is
@@ -230,21 +199,13 @@ static void target_skip(memory_core *c, store_target *t)
 /* Whether the verb has something to do with a target. */
 static bool verb_wanted(const memory_core *c, const store_operate *op, const store_target *t)
 {
-    switch (op->verb) {
-    case STORE_UNBLOCK:
-        return (t->blocked || t->due_us != 0) && !weir__target_is_passed(t);
-    case STORE_RESET:
+    if (op->verb == STORE_RESET) {
         return reset_wanted(c, op, t);
-    case STORE_SKIP:
-        return t->behind && !weir__target_is_passed(t) && obstacle_find(c, t).subscription != NULL;
-    case STORE_PRIORITIZE:
-        return op->clear ? t->prioritized : !t->prioritized || t->priority != op->priority;
-    case STORE_PAUSE:
-        return !t->paused;
-    case STORE_RESUME:
-        return t->paused;
     }
-    return false;
+    if (op->verb == STORE_SKIP) {
+        return t->behind && !weir__target_is_passed(t) && obstacle_find(c, t).found;
+    }
+    return weir__verb_changes(op, t, weir__target_is_passed(t));
 }
 
 static void verb_apply(memory_core *c, const store_operate *op, const store_target *row)

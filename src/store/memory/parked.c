@@ -5,6 +5,7 @@
  */
 #include "base/error.h"
 #include "base/str.h"
+#include "store/error_text.h"
 #include "store/memory/memory_store.h"
 #include "store/refusal.h"
 
@@ -37,7 +38,7 @@ void weir__memory_park(memory_core *c, weir_str target, const store_park *park)
         .parked_us = c->now_us,
         .reaction_name = weir__memory_reaction(c, park->reaction)->name,
         .target = target,
-        .error = weir__memory_error_text(park->error),
+        .error = weir__error_text_cut(park->error),
     };
     weir__memory_put(c, &c->parked, &p);
 }
@@ -97,8 +98,7 @@ static bool parked_wanted(const store_parked_query *q, const store_parked *p)
 weir_status weir__memory_parked(weir_store *base, const store_parked_query *q,
                                 store_parked_chunk *chunk, weir_error *err)
 {
-    const size_t max =
-        q->limit < STORE_CHUNK_EVENTS_MAX ? (size_t)q->limit : STORE_CHUNK_EVENTS_MAX;
+    const size_t max = weir__chunk_limit(q->limit, STORE_CHUNK_EVENTS_MAX);
     memory_core *c = weir__memory_lock(base);
 
     weir__arena_reset(&chunk->arena);

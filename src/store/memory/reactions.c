@@ -47,32 +47,21 @@ bool weir__memory_listens(const memory_definition *d, const weir_event *e)
 
 /* ---- declaring ---------------------------------------------------------------------------- */
 
-static int compare_texts(const void *a, const void *b)
-{
-    return weir__str_compare(*(const weir_str *)a, *(const weir_str *)b);
-}
-
 /* What is declared, under no number yet; its names in `joined`, its pattern owned by the caller. */
 static weir_status definition_open(memory_definition *out, const store_reaction_declaration *d,
                                    weir_buffer *joined, weir_error *err)
 {
     const size_t count = d->all_names ? 0 : d->names_count;
     weir_str *names = weir__calloc(count + 1, sizeof *names);
-    size_t distinct = 0;
     bool ok = names != NULL;
 
     for (size_t i = 0; i < count && ok; i++) {
         names[i] = d->names[i];
     }
-    if (ok) {
-        qsort(names, count, sizeof *names, compare_texts);
-    }
-    for (size_t i = 0; i < count && ok; i++) {
-        if (i == 0 || !weir__str_equal(names[i], names[i - 1])) {
-            ok = weir__buffer_add(joined, names[i].ptr, names[i].len) &&
-                 weir__buffer_add(joined, "", 1);
-            distinct++;
-        }
+    const size_t distinct = ok ? weir__names_sort(names, count) : 0;
+    for (size_t i = 0; i < distinct && ok; i++) {
+        ok =
+            weir__buffer_add(joined, names[i].ptr, names[i].len) && weir__buffer_add(joined, "", 1);
     }
     weir__free(names);
     *out = (memory_definition){
@@ -277,7 +266,7 @@ static void router_lease_one(memory_core *c, weir_str holder, int64_t lease_us,
         /* fall through */
     case ROUTER_GOES_ON:
         r.router = holder;
-        r.router_until_us = weir__memory_later(c->now_us, lease_us);
+        r.router_until_us = weir__time_later(c->now_us, lease_us);
         item->fence = r.router_fence;
         item->until_us = r.router_until_us;
         break;

@@ -24,7 +24,7 @@ static bool filling_begin(filling *f, memory_core *c, store_chunk *chunk, int64_
     *f = (filling){
         .chunk = chunk,
         .bare = bare,
-        .events_max = (uint64_t)limit < most ? (size_t)limit : most,
+        .events_max = weir__chunk_limit(limit, most),
         .bytes_max = bare ? SIZE_MAX : STORE_CHUNK_BYTES_SOFT,
     };
     weir__arena_reset(&chunk->arena);
@@ -177,19 +177,11 @@ weir_status weir__memory_stream_info(weir_store *base, weir_str stream, weir_are
     return status;
 }
 
-static bool stream_wanted(const store_streams_query *q, const weir_event *last)
-{
-    const bool closed = weir__memory_is_closed(last);
-    return !(q->closed == 1 && !closed) && !(q->closed == 2 && closed) &&
-           (q->category.len == 0 || weir__str_equal(weir__category(last->stream), q->category)) &&
-           (q->pattern == NULL || weir__pattern_matches(q->pattern, last->stream));
-}
-
 weir_status weir__memory_streams(weir_store *base, const store_streams_query *q,
                                  store_streams_chunk *chunk, weir_error *err)
 {
     memory_core *c = weir__memory_lock(base);
-    const size_t max = q->limit < CHUNK_NAMES_MAX ? (size_t)q->limit : CHUNK_NAMES_MAX;
+    const size_t max = weir__chunk_limit(q->limit, STORE_CHUNK_NAMES_MAX);
 
     weir__arena_reset(&chunk->arena);
     chunk->streams_count = 0;
@@ -200,8 +192,8 @@ weir_status weir__memory_streams(weir_store *base, const store_streams_query *q,
     while (i < c->streams.count && !c->full && !chunk->more) {
         const weir_str name = ((const weir_event *)c->streams.rows[i])->stream;
         const weir_event *last = weir__memory_stream_last(c, name);
-        const bool wanted = stream_wanted(q, last);
-        chunk->more = looked++ == CHUNK_NAMES_MAX || (wanted && chunk->streams_count == max);
+        const bool wanted = weir__stream_wanted(q, name, weir__memory_is_closed(last));
+        chunk->more = looked++ == STORE_CHUNK_NAMES_MAX || (wanted && chunk->streams_count == max);
         if (wanted && !chunk->more) {
             info_fill(c, last, &chunk->arena, &chunk->streams[chunk->streams_count++]);
         }
@@ -249,8 +241,7 @@ static size_t fetch_room(const store_fetch_item *items, size_t count)
 {
     size_t room = 0;
     for (size_t i = 0; i < count && room < STORE_FETCH_EVENTS_MAX; i++) {
-        const size_t left = STORE_FETCH_EVENTS_MAX - room;
-        room += (uint64_t)items[i].limit < left ? (size_t)items[i].limit : left;
+        room += weir__chunk_limit(items[i].limit, STORE_FETCH_EVENTS_MAX - room);
     }
     return room;
 }

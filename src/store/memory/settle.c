@@ -3,6 +3,7 @@
 #include "base/assert.h"
 #include "base/error.h"
 #include "base/str.h"
+#include "store/error_text.h"
 #include "store/judge.h"
 #include "store/memory/memory_store.h"
 #include "store/refusal.h"
@@ -89,14 +90,14 @@ static weir_status failure_run(memory_core *c, store_target *t, const store_fail
         weir__memory_put(c, &c->subscriptions, &s);
     }
     t->event = failure->event;
-    t->error = weir__memory_error_text(failure->error);
+    t->error = weir__error_text_cut(failure->error);
     return WEIR_OK;
 }
 
 static void lease_settle(const memory_core *c, store_target *t, const store_settle *settle)
 {
     if (settle->end == STORE_END_KEEP) {
-        t->leased_until_us = weir__memory_later(c->now_us, settle->lease_us);
+        t->leased_until_us = weir__time_later(c->now_us, settle->lease_us);
         return;
     }
     if (settle->end == STORE_END_DEFER) {
@@ -236,7 +237,7 @@ weir_status weir__memory_turn(weir_store *base, store_settle *const *settles, si
     int64_t *left = weir__calloc(settles_count + 1, sizeof *left);           /* with work */
     size_t left_count = 0;
 
-    weir__memory_leases_clear(list);
+    weir__leases_clear(list);
     weir_status status = weir__memory_begin(base, &c, err);
     c->full = answers == NULL || left == NULL;
     for (size_t i = 0; i < settles_count && status == WEIR_OK && !c->full; i++) {
@@ -251,7 +252,7 @@ weir_status weir__memory_turn(weir_store *base, store_settle *const *settles, si
     const bool wake = !weir__leased_all(left, left_count, list);
     status = weir__memory_end(base, status, wake, err);
     if (status != WEIR_OK) {
-        weir__memory_leases_clear(list);
+        weir__leases_clear(list);
     }
     for (size_t i = 0; i < settles_count && status == WEIR_OK && answers != NULL; i++) {
         settles[i]->status = answers[i].status;

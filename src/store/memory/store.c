@@ -24,12 +24,6 @@ weir_status weir__memory_full(weir_error *err)
     return weir__fail(err, WEIR_ENOMEM, "out of memory");
 }
 
-int64_t weir__memory_later(int64_t now_us, int64_t span_us)
-{
-    int64_t later;
-    return __builtin_add_overflow(now_us, span_us, &later) ? INT64_MAX : later;
-}
-
 void weir__memory_text_copy(memory_core *c, weir_arena *arena, weir_str *text)
 {
     const char *copy = weir__arena_copy(arena, text->ptr, text->len);
@@ -50,14 +44,6 @@ void *weir__memory_array(memory_core *c, weir_arena *arena, size_t count, size_t
         __builtin_mul_overflow(count, item_bytes, &bytes) ? NULL : weir__arena_alloc(arena, bytes);
     c->full = c->full || array == NULL;
     return array;
-}
-
-weir_str weir__memory_error_text(weir_str text)
-{
-    if (text.len > STORE_ERROR_TEXT_BYTES_MAX) {
-        text.len = weir__utf8_valid_prefix(text.ptr, STORE_ERROR_TEXT_BYTES_MAX);
-    }
-    return text;
 }
 
 void weir__memory_put(memory_core *c, row_table *t, const void *row)

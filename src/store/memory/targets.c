@@ -7,6 +7,7 @@
 #include "store/judge.h"
 #include "store/memory/memory_store.h"
 #include "store/refusal.h"
+#include "store/target.h"
 
 #include <stdlib.h>
 
@@ -106,42 +107,24 @@ bool weir__memory_has_work(const memory_core *c, const store_target *t,
 
 void weir__memory_derive(const memory_core *c, store_target *t)
 {
-    int64_t least = INT64_MAX, greatest = INT64_MIN, priority = INT64_MIN;
+    store_derived d = { .behind = false };
     size_t at = 0;
 
-    t->behind = false;
     for (const memory_subscription *s;
          (s = weir__memory_subscription_next(c, t->id, &at)) != NULL;) {
-        if (weir__memory_reaction(c, s->reaction)->retired) {
-            continue;
+        if (!weir__memory_reaction(c, s->reaction)->retired) {
+            weir__derived_add(&d, s->at, s->mark, s->priority);
+            d.behind = d.behind || is_sent_back(c, t, s->reaction);
         }
-        greatest = s->at > greatest ? s->at : greatest;
-        priority = s->priority > priority ? s->priority : priority;
-        least = s->at < s->mark && s->at < least ? s->at : least;
-        t->behind = t->behind || weir__memory_has_work(c, t, s);
     }
-    const bool counted = greatest != INT64_MIN; /* a subscription of a reaction in use */
-    t->watermark = least != INT64_MAX ? least : counted ? greatest : 0;
-    if (!t->prioritized) {
-        t->priority = counted ? priority : 0;
-    }
+    t->behind = d.behind;
+    t->watermark = d.watermark;
+    t->priority = t->prioritized ? t->priority : d.priority;
 }
 
 store_target_state weir__memory_target_state(const memory_core *c, const store_target *t)
 {
-    if (t->state == STORE_TARGET_LEASED && t->leased_until_us > c->now_us) {
-        return STORE_TARGET_LEASED;
-    }
-    if (t->blocked) {
-        return STORE_TARGET_BLOCKED;
-    }
-    if (t->paused || weir__memory_lane_paused(c, t->lane)) {
-        return STORE_TARGET_PAUSED;
-    }
-    if (t->due_us > c->now_us) {
-        return STORE_TARGET_DEFERRED;
-    }
-    return t->behind ? STORE_TARGET_READY : STORE_TARGET_IDLE;
+    return weir__target_state(t, weir__memory_lane_paused(c, t->lane), c->now_us);
 }
 
 /* ---- changes of a copy -------------------------------------------------------------------- */
@@ -181,8 +164,7 @@ bool weir__memory_filter_accepts(const memory_core *c, const store_target_filter
         n++;
     }
     if ((f->names_count > 0 && n == f->names_count) || (f->blocked && !t->blocked) ||
-        (f->lane.len > 0 && !weir__str_equal(f->lane, t->lane)) ||
-        (f->match != NULL && !weir__pattern_matches(f->match, t->name))) {
+        !weir__target_accepts(f, t->name, t->lane)) {
         return false;
     }
     while (f->source != NULL && (s = weir__memory_subscription_next(c, t->id, &at)) != NULL) {
@@ -240,7 +222,7 @@ weir_status weir__memory_targets(weir_store *base, const store_targets_query *q,
                                  store_targets_chunk *chunk, weir_error *err)
 {
     memory_core *c = weir__memory_lock(base);
-    const size_t max = q->limit < CHUNK_NAMES_MAX ? (size_t)q->limit : CHUNK_NAMES_MAX;
+    const size_t max = weir__chunk_limit(q->limit, STORE_CHUNK_NAMES_MAX);
 
     weir__arena_reset(&chunk->arena);
     chunk->targets_count = 0;
@@ -254,7 +236,7 @@ weir_status weir__memory_targets(weir_store *base, const store_targets_query *q,
         const memory_name *n = c->names.rows[i];
         const store_target *t = weir__memory_target(c, n->id);
         const bool wanted = weir__memory_filter_accepts(c, &q->filter, t);
-        chunk->more = looked++ == CHUNK_NAMES_MAX || (wanted && chunk->targets_count == max);
+        chunk->more = looked++ == STORE_CHUNK_NAMES_MAX || (wanted && chunk->targets_count == max);
         if (wanted && !chunk->more) {
             target_fill(c, t, &chunk->arena, &chunk->targets[chunk->targets_count++]);
         }

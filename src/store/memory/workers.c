@@ -28,7 +28,7 @@ static void worker_put(memory_core *c, const store_worker *from, const memory_wo
     w.worker.holds = 0;
     w.worker.id = old != NULL ? old->worker.id : ++c->counters.worker;
     w.worker.since_us = old != NULL && !worker_forgotten(c, old) ? old->worker.since_us : c->now_us;
-    w.worker.until_us = weir__memory_later(c->now_us, lease_us);
+    w.worker.until_us = weir__time_later(c->now_us, lease_us);
     weir__memory_put(c, &c->workers, &w);
     weir__buffer_free(&lanes);
 }

@@ -145,9 +145,7 @@ weir_status weir__pg_lease(weir_store *base, const store_lease_request *r, store
     pg_params p = { 0 };
     PGresult *result = NULL;
 
-    weir__arena_reset(&list->arena);
-    list->leases = NULL;
-    list->leases_count = 0;
+    weir__leases_clear(list);
     if (r->limit == 0) {
         return WEIR_OK;
     }

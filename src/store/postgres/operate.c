@@ -17,6 +17,7 @@
 #include "store/postgres/operate_sql.h"
 #include "store/postgres/targets.h"
 #include "store/refusal.h"
+#include "store/target.h"
 
 enum {
     SKIP_ROUNDS_MAX = 50, /* a target that changes so often while being skipped is too busy */
@@ -48,27 +49,12 @@ static weir_status ask(pg_store *s, const char *sql, pg_params *p, pg_repeat rep
 
 /* ---- skip ---------------------------------------------------------------------------------- */
 
-/* An event that a target has to do. */
-typedef struct obstacle {
-    bool found;
-    int64_t event, reaction, attempts;
-} obstacle;
-
-static void nearer(obstacle *o, const obstacle *other)
-{
-    if (other->found && (!o->found || other->event < o->event ||
-                         (other->event == o->event && other->reaction < o->reaction))) {
-        *o = *other;
-    }
-}
-
 /* A target that is behind, and what is in its way. */
 typedef struct candidate {
     int64_t target;
     weir_str state; /* in the arena */
-    bool blocked;
-    obstacle named; /* by the block; found: it is in the way */
-    obstacle least; /* of everything that is next */
+    store_obstacles obstacles;
+    store_obstacle first; /* of them */
 } candidate;
 
 /* Everything about one round of choosing. */
@@ -81,16 +67,6 @@ typedef struct choosing {
     int64_t *retries;        /* of an item */
     size_t items_count;
 } choosing;
-
-/* An event that is next. The one a block names decides, if it was sent back or is the next of its
- * reaction: a block that names a later one does not, what lies before that has not been handled. */
-static void note(candidate *c, const obstacle *next)
-{
-    nearer(&c->least, next);
-    if (c->blocked && next->event == c->named.event && next->reaction == c->named.reaction) {
-        c->named.found = true;
-    }
-}
 
 static weir_status read_candidates(const PGresult *result, const operating *o, choosing *x,
                                    weir_error *err)
@@ -106,10 +82,9 @@ static weir_status read_candidates(const PGresult *result, const operating *o, c
     }
     for (int row = 0; row < (int)rows; row++) {
         const int kind = weir__pg_i32(result, row, 1);
-        const obstacle event = { .found = true,
-                                 .reaction = weir__pg_i64(result, row, 2),
-                                 .event = weir__pg_i64(result, row, 3),
-                                 .attempts = weir__pg_i64(result, row, 5) };
+        const store_obstacle event = { .reaction = weir__pg_i64(result, row, 2),
+                                       .event = weir__pg_i64(result, row, 3),
+                                       .attempts = weir__pg_i64(result, row, 5) };
         if (kind == 0) {
             const bool blocked = weir__pg_bool(result, row, 6);
             wanted = blocked || !o->only_blocked;
@@ -117,10 +92,10 @@ static weir_status read_candidates(const PGresult *result, const operating *o, c
                 continue;
             }
             candidate *c = &x->candidates[x->candidates_count++];
-            *c = (candidate){ .target = weir__pg_i64(result, row, 0),
-                              .blocked = blocked,
-                              .named = event };
-            c->named.found = false;
+            *c = (candidate){ .target = weir__pg_i64(result, row, 0) };
+            if (blocked) {
+                c->obstacles.named = event;
+            }
             if (!weir__pg_text_copy(&x->arena, result, row, 7, &c->state)) {
                 return weir__fail(err, WEIR_ENOMEM, "could not copy a target");
             }
@@ -133,7 +108,8 @@ static weir_status read_candidates(const PGresult *result, const operating *o, c
             x->owners[x->items_count] = x->candidates_count - 1;
             x->retries[x->items_count++] = event.attempts;
         } else if (wanted) {
-            note(&x->candidates[x->candidates_count - 1], &event);
+            weir__obstacle_add(&x->candidates[x->candidates_count - 1].obstacles, event.event,
+                               event.reaction, event.attempts);
         }
     }
     return WEIR_OK;
@@ -151,12 +127,9 @@ static weir_status find_next(pg_store *s, choosing *x, weir_error *err)
         status = weir__pg_fetch(&s->base, x->items + done, x->items_count - done, &list, err);
         for (; status == WEIR_OK && i < x->items_count; i++) {
             if (event < list.events_count && list.events[event].item_index == i - done) {
-                const obstacle next = { .found = true,
-                                        .event = list.events[event].event->id,
-                                        .reaction = x->items[i].reaction,
-                                        .attempts = x->retries[i] };
-                note(&x->candidates[x->owners[i]], &next);
-                event++;
+                weir__obstacle_add(&x->candidates[x->owners[i]].obstacles,
+                                   list.events[event++].event->id, x->items[i].reaction,
+                                   x->retries[i]);
             } else if (!list.exhausted[i - done]) {
                 break;
             }
@@ -191,8 +164,8 @@ static weir_status choose(operating *o, const int64_t *ids, size_t count, choosi
     size_t kept = 0;
     for (size_t i = 0; i < x->candidates_count && status == WEIR_OK; i++) {
         candidate c = x->candidates[i];
-        c.least = c.named.found ? c.named : c.least;
-        if (c.least.found) {
+        c.first = weir__obstacle_first(&c.obstacles);
+        if (c.first.found) {
             x->candidates[kept++] = c;
         }
     }
@@ -214,17 +187,17 @@ static void add_choice(pg_params *p, const choosing *x)
     weir__pg_array_end(p);
     weir__pg_array_begin(p, PG_OID_INT8_ARRAY);
     for (size_t i = 0; i < x->candidates_count; i++) {
-        weir__pg_push_i64(p, x->candidates[i].least.reaction);
+        weir__pg_push_i64(p, x->candidates[i].first.reaction);
     }
     weir__pg_array_end(p);
     weir__pg_array_begin(p, PG_OID_INT8_ARRAY);
     for (size_t i = 0; i < x->candidates_count; i++) {
-        weir__pg_push_i64(p, x->candidates[i].least.event);
+        weir__pg_push_i64(p, x->candidates[i].first.event);
     }
     weir__pg_array_end(p);
     weir__pg_array_begin(p, PG_OID_INT8_ARRAY);
     for (size_t i = 0; i < x->candidates_count; i++) {
-        weir__pg_push_i64(p, x->candidates[i].least.attempts);
+        weir__pg_push_i64(p, x->candidates[i].first.attempts);
     }
     weir__pg_array_end(p);
 }

@@ -26,8 +26,7 @@ static bool read_parked(const PGresult *result, int row, weir_arena *arena, stor
 weir_status weir__pg_parked(weir_store *base, const store_parked_query *q,
                             store_parked_chunk *chunk, weir_error *err)
 {
-    const size_t limit =
-        (uint64_t)q->limit < STORE_CHUNK_EVENTS_MAX ? (size_t)q->limit : STORE_CHUNK_EVENTS_MAX;
+    const size_t limit = weir__chunk_limit(q->limit, STORE_CHUNK_EVENTS_MAX);
     const char *sql = sql_parked_list;
     pg_params p = { 0 };
     PGresult *result = NULL;

@@ -2,20 +2,12 @@
  * however many marks there are (route_marks.h). */
 #include "base/error.h"
 #include "base/str.h"
+#include "store/error_text.h"
 #include "store/postgres/postgres_private.h"
 #include "store/postgres/route_marks.h"
 #include "store/postgres/route_sql.h"
 
 #include <stdlib.h>
-
-/* `text` cut to STORE_ERROR_TEXT_BYTES_MAX, between characters. */
-static weir_str error_text(weir_str text)
-{
-    if (text.len > STORE_ERROR_TEXT_BYTES_MAX) {
-        text.len = weir__utf8_valid_prefix(text.ptr, STORE_ERROR_TEXT_BYTES_MAX);
-    }
-    return text;
-}
 
 static void add_steps(pg_params *p, const store_route *r)
 {
@@ -109,7 +101,7 @@ static void add_events(pg_params *p, const pg_route_marks *m)
     weir__pg_array_end(p);
 }
 
-static void add_parks(pg_params *p, const store_route *r)
+static void add_parks(pg_params *p, const store_route *r, weir_arena *arena)
 {
     weir__pg_array_begin(p, PG_OID_INT4_ARRAY);
     for (size_t i = 0; i < r->parks_count; i++) {
@@ -123,7 +115,8 @@ static void add_parks(pg_params *p, const store_route *r)
     weir__pg_array_end(p);
     weir__pg_array_begin(p, PG_OID_TEXT_ARRAY);
     for (size_t i = 0; i < r->parks_count; i++) {
-        weir__pg_push_text(p, error_text(r->parks[i].error));
+        weir__pg_push_text(p,
+                           weir__error_text(arena, r->parks[i].error, STORE_ERROR_TEXT_BYTES_MAX));
     }
     weir__pg_array_end(p);
 }
@@ -176,7 +169,7 @@ weir_status weir__pg_route(weir_store *base, const store_route *r, size_t *bad_m
     add_mark_names(&p, &marks);
     add_mark_values(&p, &marks);
     add_events(&p, &marks);
-    add_parks(&p, r);
+    add_parks(&p, r, &arena);
     weir__pg_add_i64(&p, r->place);
     /* Routed without our hearing of it: a second try finds `routed` where it leads to and answers
      * with a conflict, as if somebody else had been faster. */

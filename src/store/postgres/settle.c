@@ -15,6 +15,7 @@
  */
 #include "base/error.h"
 #include "base/str.h"
+#include "store/error_text.h"
 #include "store/judge.h"
 #include "store/postgres/settle_sql.h"
 #include "store/postgres/targets.h"
@@ -24,41 +25,8 @@
 
 /* ---- parameters ---------------------------------------------------------------------------- */
 
-weir_status weir__pg_error_text(weir_str text, weir_arena *arena, weir_str *out, weir_error *err)
+static void add_parks(pg_params *p, const store_settle *settle, weir_arena *arena)
 {
-    weir_str cut = text;
-    if (cut.len > STORE_ERROR_TEXT_BYTES_MAX) {
-        cut.len = STORE_ERROR_TEXT_BYTES_MAX;
-        while (cut.len > STORE_ERROR_TEXT_BYTES_MAX - 3 && (cut.ptr[cut.len] & 0xc0) == 0x80) {
-            cut.len--; /* what follows belongs to the character before it */
-        }
-    }
-    if (cut.len == 0 || (weir__utf8_valid_prefix(cut.ptr, cut.len) == cut.len &&
-                         memchr(cut.ptr, '\0', cut.len) == NULL)) {
-        *out = cut;
-        return WEIR_OK;
-    }
-    char *copy = weir__arena_copy(arena, cut.ptr, cut.len);
-    if (copy == NULL) {
-        return weir__fail(err, WEIR_ENOMEM, "could not allocate an error's text");
-    }
-    for (size_t at = 0; at < cut.len; at++) {
-        at += weir__utf8_valid_prefix(copy + at, cut.len - at);
-        if (at < cut.len) {
-            copy[at] = '?';
-        }
-    }
-    for (size_t at = 0; at < cut.len; at++) {
-        copy[at] = copy[at] == '\0' ? '?' : copy[at];
-    }
-    *out = (weir_str){ .ptr = copy, .len = cut.len };
-    return WEIR_OK;
-}
-
-static weir_status add_parks(pg_params *p, const store_settle *settle, weir_arena *arena,
-                             weir_error *err)
-{
-    weir_status status = WEIR_OK;
     weir__pg_array_begin(p, PG_OID_INT8_ARRAY);
     for (size_t i = 0; i < settle->parks_count; i++) {
         weir__pg_push_i64(p, settle->parks[i].reaction);
@@ -75,21 +43,17 @@ static weir_status add_parks(pg_params *p, const store_settle *settle, weir_aren
     }
     weir__pg_array_end(p);
     weir__pg_array_begin(p, PG_OID_TEXT_ARRAY);
-    for (size_t i = 0; i < settle->parks_count && status == WEIR_OK; i++) {
-        weir_str text = { 0 };
-        status = weir__pg_error_text(settle->parks[i].error, arena, &text, err);
-        weir__pg_push_text(p, text);
+    for (size_t i = 0; i < settle->parks_count; i++) {
+        weir__pg_push_text(
+            p, weir__error_text(arena, settle->parks[i].error, STORE_ERROR_TEXT_BYTES_MAX));
     }
     weir__pg_array_end(p);
-    return status;
 }
 
 /* The arguments of weir.settle. */
-static weir_status add_settle(pg_params *p, const store_settle *settle, weir_arena *arena,
-                              weir_error *err)
+static void add_settle(pg_params *p, const store_settle *settle, weir_arena *arena)
 {
     const store_failure *failure = &settle->failure;
-    weir_str error = { 0 };
     weir__pg_add_i64(p, settle->target);
     weir__pg_add_i64(p, settle->fence);
     weir__pg_add_i64(p, settle->token);
@@ -103,19 +67,15 @@ static weir_status add_settle(pg_params *p, const store_settle *settle, weir_are
         weir__pg_push_i64(p, settle->advances[i].to);
     }
     weir__pg_array_end(p);
-    weir_status status = add_parks(p, settle, arena, err);
-    if (status == WEIR_OK) {
-        status = weir__pg_error_text(failure->error, arena, &error, err);
-    }
+    add_parks(p, settle, arena);
     weir__pg_add_i64_array(p, settle->parked_done, settle->parked_done_count);
     weir__pg_add_bool(p, weir__settle_fails(settle));
     weir__pg_add_i64(p, failure->reaction);
     weir__pg_add_i64(p, failure->event);
-    weir__pg_add_text(p, error);
+    weir__pg_add_text(p, weir__error_text(arena, failure->error, STORE_ERROR_TEXT_BYTES_MAX));
     weir__pg_add_i32(p, (int32_t)settle->end);
     weir__pg_add_i64(p, settle->lease_us);
     weir__pg_add_i64(p, settle->until_us);
-    return status;
 }
 
 /* ---- answers ------------------------------------------------------------------------------- */
@@ -323,10 +283,7 @@ static weir_status settle_once(settling *x, int32_t options, const pg_held *held
                                                    : PG_APPEND_IN_ORDER | PG_APPEND_IN_TRANSACTION,
                                wait_us, held);
     }
-    const weir_status status = add_settle(&x->params, settle, &x->arena, err);
-    if (status != WEIR_OK) {
-        return status;
-    }
+    add_settle(&x->params, settle, &x->arena);
     return settle->sql != NULL
                ? settle_with_sql(x, sql, result, err)
                : weir__pg_call(

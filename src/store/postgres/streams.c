@@ -10,8 +10,6 @@
 #include "store/postgres/streams_sql.h"
 #include "store/refusal.h"
 
-enum { NAMES_LOOKED_MAX = 1000 };
-
 static weir_status no_memory(weir_error *err)
 {
     return weir__fail(err, WEIR_ENOMEM, "could not allocate memory for stream information");
@@ -82,17 +80,6 @@ static bool common_prefix(const store_streams_query *q, weir_str *out)
     return true;
 }
 
-static bool is_wanted(const store_streams_query *q, weir_str name, bool closed)
-{
-    if ((q->closed == 1 && !closed) || (q->closed == 2 && closed)) {
-        return false;
-    }
-    if (q->category.len > 0 && !weir__str_equal(weir__category(name), q->category)) {
-        return false;
-    }
-    return q->pattern == NULL || weir__pattern_matches(q->pattern, name);
-}
-
 /* Takes in the names that begin with the prefix, until there are `max` streams or enough names were
  * looked at. */
 static weir_status fill_page(const PGresult *result, const store_streams_query *q, weir_str prefix,
@@ -103,12 +90,12 @@ static weir_status fill_page(const PGresult *result, const store_streams_query *
         if (!weir__str_starts_with(name, prefix)) {
             return WEIR_OK; /* they stand together, and begin with the first name that was asked */
         }
-        if (i == NAMES_LOOKED_MAX || chunk->streams_count == max) {
+        if (i == STORE_CHUNK_NAMES_MAX || chunk->streams_count == max) {
             chunk->more = true;
             return WEIR_OK;
         }
         store_stream_info *slot = &chunk->streams[chunk->streams_count];
-        if (is_wanted(q, name, weir__pg_bool(result, i, 5))) {
+        if (weir__stream_wanted(q, name, weir__pg_bool(result, i, 5))) {
             if (!row_to_info(result, i, &chunk->arena, slot)) {
                 return no_memory(err);
             }
@@ -127,7 +114,7 @@ weir_status weir__pg_streams(weir_store *base, const store_streams_query *q,
     pg_params p = { 0 };
     PGresult *result = NULL;
     weir_str prefix = { 0 };
-    const size_t max = q->limit < NAMES_LOOKED_MAX ? (size_t)q->limit : NAMES_LOOKED_MAX;
+    const size_t max = weir__chunk_limit(q->limit, STORE_CHUNK_NAMES_MAX);
     const bool all = q->pattern == NULL && q->category.len == 0 && q->closed == 0;
     const bool possible = common_prefix(q, &prefix);
     weir_status status = WEIR_OK;
@@ -135,7 +122,7 @@ weir_status weir__pg_streams(weir_store *base, const store_streams_query *q,
     if (possible) {
         weir__pg_add_text(&p, q->after);
         weir__pg_add_text(&p, prefix);
-        weir__pg_add_i64(&p, (int64_t)(all ? max : NAMES_LOOKED_MAX) + 1);
+        weir__pg_add_i64(&p, (int64_t)(all ? max : STORE_CHUNK_NAMES_MAX) + 1);
         status = weir__pg_call(
             pg_of(base), &(pg_call){ .sql = sql_streams_page, .params = &p, .repeat = PG_REPEAT },
             &result, err);

@@ -11,6 +11,7 @@
 #include "base/error.h"
 #include "base/str.h"
 #include "store/postgres/targets_sql.h"
+#include "store/target.h"
 
 #include <stdlib.h>
 
@@ -21,33 +22,25 @@ static weir_status no_memory(weir_error *err)
     return weir__fail(err, WEIR_ENOMEM, "could not allocate a list of targets");
 }
 
-static int compare_names(const void *a, const void *b)
-{
-    return weir__str_compare(*(const weir_str *)a, *(const weir_str *)b);
-}
-
 /* The listed names above `after`, sorted, each once; in the arena. */
 static weir_status names_after(const pg_walk *walk, weir_arena *arena, weir_str **out,
                                size_t *count, weir_error *err)
 {
     const store_target_filter *filter = walk->filter;
     weir_str *sorted = weir__arena_alloc(arena, filter->names_count * sizeof *sorted);
-    size_t kept = 0;
     if (sorted == NULL) {
         return no_memory(err);
     }
     for (size_t i = 0; i < filter->names_count; i++) {
         sorted[i] = filter->names[i];
     }
-    qsort(sorted, filter->names_count, sizeof *sorted, compare_names);
-    for (size_t i = 0; i < filter->names_count; i++) {
-        const weir_str before = kept > 0 ? sorted[kept - 1] : walk->after;
-        if (weir__str_compare(sorted[i], before) > 0) {
-            sorted[kept++] = sorted[i];
-        }
+    const size_t kept = weir__names_sort(sorted, filter->names_count);
+    size_t first = 0;
+    while (first < kept && weir__str_compare(sorted[first], walk->after) <= 0) {
+        first++;
     }
-    *out = sorted;
-    *count = kept;
+    *out = sorted + first;
+    *count = kept - first;
     return WEIR_OK;
 }
 
@@ -78,18 +71,6 @@ static weir_status walk_names(pg_store *s, pg_walk *walk, weir_arena *arena, wei
     }
     walk->more = at < count;
     return status;
-}
-
-/* Whether names from here on can match: they come in order, and a prefix is a range. */
-static bool beyond(const store_target_filter *filter, weir_str name)
-{
-    if (filter->match == NULL ||
-        (filter->match->kind != PATTERN_PREFIX && filter->match->kind != PATTERN_EXACT)) {
-        return false;
-    }
-    return weir__str_compare(name, filter->match->name) > 0 &&
-           (filter->match->kind == PATTERN_EXACT ||
-            !weir__str_starts_with(name, filter->match->name));
 }
 
 /* Which of these targets have a subscription whose source matches; `has` is by their order. */
@@ -133,7 +114,7 @@ static void look(const pg_walk *walk, looked *l, size_t *first)
     *first = rows > 0 && weir__str_equal(weir__pg_text(l->rows, 0, 1), walk->after) ? 1 : 0;
     for (size_t i = *first; i < rows; i++) {
         const weir_str name = weir__pg_text(l->rows, (int)i, 1);
-        if (beyond(filter, name)) {
+        if (weir__target_is_beyond(filter, name)) {
             l->ended = true;
             return;
         }
@@ -142,9 +123,7 @@ static void look(const pg_walk *walk, looked *l, size_t *first)
         }
         l->ids[l->count] = weir__pg_i64(l->rows, (int)i, 0);
         l->accepted[l->count] =
-            (filter->match == NULL || weir__pattern_matches(filter->match, name)) &&
-            (filter->lane.len == 0 ||
-             weir__str_equal(filter->lane, weir__pg_text(l->rows, (int)i, 2)));
+            weir__target_accepts(filter, name, weir__pg_text(l->rows, (int)i, 2));
         l->count++;
     }
 }
@@ -186,9 +165,7 @@ static weir_status walk_range(pg_store *s, pg_walk *walk, weir_arena *arena, PGr
                               weir_str *scanned_to, weir_error *err)
 {
     const store_target_filter *filter = walk->filter;
-    const bool narrow = filter->match != NULL && (filter->match->kind == PATTERN_PREFIX ||
-                                                  filter->match->kind == PATTERN_EXACT);
-    const bool exact = narrow && filter->match->kind == PATTERN_EXACT;
+    const bool exact = filter->match != NULL && filter->match->kind == PATTERN_EXACT;
     pg_params p = { 0 };
     looked l = { .ids = weir__arena_alloc(arena, (walk->looked_max + 1) * sizeof(int64_t)),
                  .accepted = weir__arena_alloc(arena, walk->looked_max + 1) };
@@ -196,9 +173,7 @@ static weir_status walk_range(pg_store *s, pg_walk *walk, weir_arena *arena, PGr
     if (l.ids == NULL || l.accepted == NULL) {
         return no_memory(err);
     }
-    weir__pg_add_text(&p, narrow && weir__str_compare(filter->match->name, walk->after) > 0
-                              ? filter->match->name
-                              : walk->after);
+    weir__pg_add_text(&p, weir__target_range(filter, walk->after));
     /* One to pass over, and one to see whether there are more. */
     weir__pg_add_i64(&p, exact ? 2 : (int64_t)walk->looked_max + 2);
     weir_status status =
@@ -246,23 +221,6 @@ weir_status weir__pg_walk(pg_store *s, pg_walk *walk, weir_arena *arena, weir_er
 
 /* ---- listing ------------------------------------------------------------------------------- */
 
-static store_target_state state_of(const store_target *t, bool lane_paused)
-{
-    if (t->leased_until_us != 0) {
-        return STORE_TARGET_LEASED;
-    }
-    if (t->blocked) {
-        return STORE_TARGET_BLOCKED;
-    }
-    if (t->paused || lane_paused) {
-        return STORE_TARGET_PAUSED;
-    }
-    if (t->due_us != 0) {
-        return STORE_TARGET_DEFERRED;
-    }
-    return t->behind ? STORE_TARGET_READY : STORE_TARGET_IDLE;
-}
-
 static bool read_target(const PGresult *result, int row, weir_arena *arena, store_target *t)
 {
     const int64_t now_us = weir__pg_i64(result, row, 20);
@@ -284,7 +242,7 @@ static bool read_target(const PGresult *result, int row, weir_arena *arena, stor
         .attempts = weir__pg_i64(result, row, 16),
         .paused = weir__pg_bool(result, row, 17),
     };
-    t->state = state_of(t, weir__pg_bool(result, row, 19));
+    t->state = weir__target_state(t, weir__pg_bool(result, row, 19), now_us);
     return weir__pg_text_copy(arena, result, row, 1, &t->name) &&
            weir__pg_text_copy(arena, result, row, 2, &t->lane) &&
            (!live || weir__pg_text_copy(arena, result, row, 9, &t->holder)) &&
@@ -356,9 +314,8 @@ weir_status weir__pg_targets(weir_store *base, const store_targets_query *q,
     PGresult *result = NULL;
     pg_walk walk = { .filter = &q->filter,
                      .after = q->after,
-                     .limit = (uint64_t)q->limit < STORE_CHUNK_EVENTS_MAX ? (size_t)q->limit
-                                                                          : STORE_CHUNK_EVENTS_MAX,
-                     .looked_max = STORE_CHUNK_EVENTS_MAX };
+                     .limit = weir__chunk_limit(q->limit, STORE_CHUNK_NAMES_MAX),
+                     .looked_max = STORE_CHUNK_NAMES_MAX };
     weir__arena_reset(&chunk->arena);
     chunk->targets = NULL;
     chunk->targets_count = 0;

@@ -4,12 +4,6 @@
 
 #include "store/postgres/postgres_private.h"
 
-/* ---- settle.c ------------------------------------------------------------------------------ */
-
-/* `text` as it is kept: at most STORE_ERROR_TEXT_BYTES_MAX, cut between characters, with '?' for
- * what PostgreSQL takes for no text (NUL, invalid UTF-8). Borrowed from `text`, or in the arena. */
-weir_status weir__pg_error_text(weir_str text, weir_arena *arena, weir_str *out, weir_error *err);
-
 /* ---- targets.c ----------------------------------------------------------------------------- */
 
 /* One step of a walk over the targets that a filter accepts, in the order of their names. */

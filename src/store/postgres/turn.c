@@ -138,9 +138,7 @@ weir_status weir__pg_turn(weir_store *base, store_settle *const *settles, size_t
     if (settles_count == 0) {
         return weir__pg_lease(base, x.lease, list, err);
     }
-    weir__arena_reset(&list->arena);
-    list->leases = NULL;
-    list->leases_count = 0;
+    weir__leases_clear(list);
     x.settles = weir__calloc(settles_count, sizeof(store_settle *));
     if (x.settles == NULL) {
         return weir__fail(err, WEIR_ENOMEM, "could not allocate a turn");

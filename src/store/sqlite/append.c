@@ -194,12 +194,9 @@ static weir_status write_key(appending *a, weir_error *err)
 {
     const store_append *append = a->append;
     const sqlite_store *s = a->store;
-    int64_t expires_us = 0;
+    const int64_t expires_us = weir__time_later(a->keys_now_us, s->options.key_ttl_us);
     size_t len = 0;
 
-    if (__builtin_add_overflow(a->keys_now_us, s->options.key_ttl_us, &expires_us)) {
-        expires_us = INT64_MAX;
-    }
     uint8_t *result = weir__arena_alloc(a->arena, append->streams_count * 3 * NUMBER_BYTES_MAX + 1);
     if (result == NULL) {
         return no_memory(err);

@@ -41,9 +41,9 @@ static void read_target(sqlite_cursor *cursor, sqlite_target *t)
     t->lost = weir__cursor_i64(cursor, 2);
     t->failed = weir__cursor_bool(cursor, 3);
     t->paused = weir__cursor_bool(cursor, 4);
-    t->is = (sqlite_derived){ .behind = weir__cursor_bool(cursor, 5),
-                              .watermark = weir__cursor_i64(cursor, 6),
-                              .priority = weir__cursor_i64(cursor, 7) };
+    t->is = (store_derived){ .behind = weir__cursor_bool(cursor, 5),
+                             .watermark = weir__cursor_i64(cursor, 6),
+                             .priority = weir__cursor_i64(cursor, 7) };
     t->prioritized = !weir__cursor_null(cursor, 8);
     t->override = weir__cursor_i64(cursor, 8);
     t->sent_back = weir__cursor_bool(cursor, 9);
@@ -88,32 +88,20 @@ void weir__sqlite_target_free(sqlite_target *t)
     t->many = NULL;
 }
 
-sqlite_derived weir__sqlite_target_derived(const sqlite_target *t)
+store_derived weir__sqlite_target_derived(const sqlite_target *t)
 {
-    sqlite_derived d = { .behind = t->sent_back };
-    bool counted = false, lagging = false;
-    int64_t priority = 0;
+    store_derived d = { .behind = t->sent_back };
     for (size_t i = 0; i < t->subscriptions_count; i++) {
         const sqlite_subscription *s = &t->subscriptions[i];
-        if (s->retired) {
-            continue;
+        if (!s->retired) {
+            weir__derived_add(&d, s->at, s->mark, s->priority);
         }
-        const bool lags = s->at < s->mark;
-        /* The least of those that are behind, else the greatest. */
-        if (lags ? !lagging || s->at < d.watermark
-                 : !lagging && (!counted || s->at > d.watermark)) {
-            d.watermark = s->at;
-        }
-        priority = counted && priority > s->priority ? priority : s->priority;
-        lagging = lagging || lags;
-        counted = true;
     }
-    d.behind = d.behind || lagging;
-    d.priority = t->prioritized ? t->override : priority;
+    d.priority = t->prioritized ? t->override : d.priority;
     return d;
 }
 
-bool weir__sqlite_derived_moves(const sqlite_derived *is, const sqlite_derived *should)
+bool weir__sqlite_derived_moves(const store_derived *is, const store_derived *should)
 {
     return is->behind != should->behind || is->priority != should->priority ||
            is->watermark >> STORE_RANK_SHIFT != should->watermark >> STORE_RANK_SHIFT;
@@ -126,7 +114,7 @@ weir_status weir__sqlite_derive(sqlite_conn *conn, int64_t target, bool *behind,
     if (status != WEIR_OK) {
         goto out;
     }
-    const sqlite_derived should = weir__sqlite_target_derived(&t);
+    const store_derived should = weir__sqlite_target_derived(&t);
     if (weir__sqlite_derived_moves(&t.is, &should)) {
         status = weir__sqlite_run_ints(conn, sql_derive_write,
                                        (int64_t[]){ target, should.behind, should.watermark,
@@ -146,14 +134,6 @@ out:
 }
 
 /* ---- tools --------------------------------------------------------------------------------- */
-
-weir_str weir__sqlite_error_text(weir_str text)
-{
-    if (text.len > STORE_ERROR_TEXT_BYTES_MAX) {
-        text.len = weir__utf8_valid_prefix(text.ptr, STORE_ERROR_TEXT_BYTES_MAX);
-    }
-    return text;
-}
 
 weir_status weir__sqlite_ids_add(sqlite_ids *ids, int64_t id, weir_error *err)
 {

@@ -455,7 +455,7 @@ static weir_status fetch_item(fetching *f, const store_fetch_item *item, uint32_
         .conn = f->conn,
         .definition = &definition,
         .range = { .target = item->target, .after = item->after, .up_to = item->up_to },
-        .limit = (uint64_t)item->limit < room ? (size_t)item->limit : room,
+        .limit = weir__chunk_limit(item->limit, room),
         .with_data = true,
         .take_cb = take_event,
         .ctx = f,

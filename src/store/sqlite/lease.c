@@ -225,14 +225,14 @@ static weir_status candidate_take(const leasing *l, candidate *c, weir_error *er
 {
     c->lease.fence++;
     c->lease.token = l->conn->row->token;
-    c->lease.until_us = weir__sqlite_later(l->now.store_us, l->request->lease_us);
+    c->lease.until_us = weir__time_later(l->now.store_us, l->request->lease_us);
     c->lease.lost += c->expired ? 1 : 0;
     sqlite_cursor cursor =
         weir__cursor_open(l->conn, c->due ? sql_lease_take_due : sql_lease_take, err);
     weir__cursor_bind_i64(&cursor, 1, c->lease.target);
     weir__cursor_bind_i64(&cursor, 2, c->lease.fence);
     weir__cursor_bind_text(&cursor, 3, l->request->holder);
-    weir__cursor_bind_i64(&cursor, 4, weir__sqlite_later(l->now.machine_us, l->request->lease_us));
+    weir__cursor_bind_i64(&cursor, 4, weir__time_later(l->now.machine_us, l->request->lease_us));
     weir__cursor_bind_i64(&cursor, 5, c->lease.lost);
     return weir__cursor_run(&cursor);
 }
@@ -368,13 +368,6 @@ static weir_status hand_out(leasing *l, store_lease_list *list, weir_error *err)
     return WEIR_OK;
 }
 
-void weir__sqlite_leases_clear(store_lease_list *list)
-{
-    weir__arena_reset(&list->arena);
-    list->leases = NULL;
-    list->leases_count = 0;
-}
-
 weir_status weir__sqlite_lease_in(sqlite_conn *conn, const sqlite_times *now,
                                   const store_lease_request *r, store_lease_list *list,
                                   weir_error *err)
@@ -404,7 +397,7 @@ weir_status weir__sqlite_lease(weir_store *base, const store_lease_request *r,
     sqlite_conn *conn = NULL;
     sqlite_times now = { 0 };
 
-    weir__sqlite_leases_clear(list);
+    weir__leases_clear(list);
     if (r->limit == 0) {
         return WEIR_OK;
     }
@@ -415,7 +408,7 @@ weir_status weir__sqlite_lease(weir_store *base, const store_lease_request *r,
     status = weir__sqlite_lease_in(conn, &now, r, list, err);
     status = weir__sqlite_write_end(s, status, false, err);
     if (status != WEIR_OK) {
-        weir__sqlite_leases_clear(list);
+        weir__leases_clear(list);
     }
     return status;
 }

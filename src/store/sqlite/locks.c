@@ -93,7 +93,7 @@ static weir_status take_in(sqlite_conn *conn, const lock_request *q, const sqlit
         *held = is.state == STORE_ONCE_RUNNING;
     } else if (status == WEIR_OK) {
         const int64_t until_us =
-            q->lease_us == 0 ? 0 : weir__sqlite_later(now->machine_us, q->lease_us);
+            q->lease_us == 0 ? 0 : weir__time_later(now->machine_us, q->lease_us);
         status = row_put(conn, &q->key, q->holder, now->store_us, until_us, err);
         if (status == WEIR_OK) {
             status = row_find(conn, &q->key, now, arena, &found, &is, err);
@@ -170,7 +170,7 @@ static weir_status change_in(sqlite_conn *conn, const lock_change *c, const sqli
     sqlite_cursor cursor = open_key(conn, c->sql, &c->key, err);
     weir__cursor_bind_i64(&cursor, 3, c->fence);
     if (c->sql == sql_lock_extend) {
-        weir__cursor_bind_i64(&cursor, 4, weir__sqlite_later(now->machine_us, c->lease_us));
+        weir__cursor_bind_i64(&cursor, 4, weir__time_later(now->machine_us, c->lease_us));
     } else if (c->sql == sql_once_end) {
         weir__cursor_bind_i64(&cursor, 4, c->exit_status);
         weir__cursor_bind_i64(&cursor, 5, now->store_us);

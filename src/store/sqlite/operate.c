@@ -9,6 +9,7 @@
  */
 #include "base/error.h"
 #include "base/str.h"
+#include "store/beyond.h"
 #include "store/refusal.h"
 #include "store/sqlite/operate_sql.h"
 #include "store/sqlite/subscribe_sql.h"
@@ -24,14 +25,14 @@ typedef struct operating {
     int64_t changed;
 } operating;
 
-/* What the verbs look at. The texts are in the arena given. */
+/* What the verbs look at. */
 typedef struct target_row {
-    bool blocked, due, paused, behind, overridden;
-    int64_t override;
-    store_failure failure;
-    int64_t attempts;
+    store_target t;   /* due_us: 1 when it is deferred; `reaction` is not used */
+    int64_t reaction; /* that failed; 0: none */
+    bool is_passed;
 } target_row;
 
+/* Texts are in the arena. */
 static weir_status read_row(sqlite_conn *conn, int64_t target, weir_arena *arena, target_row *out,
                             weir_error *err)
 {
@@ -39,16 +40,18 @@ static weir_status read_row(sqlite_conn *conn, int64_t target, weir_arena *arena
     weir__cursor_bind_i64(&cursor, 1, target);
     const bool row = weir__cursor_next(&cursor);
     if (row) {
-        *out = (target_row){ .blocked = weir__cursor_bool(&cursor, 0),
-                             .due = weir__cursor_bool(&cursor, 1),
-                             .paused = weir__cursor_bool(&cursor, 2),
-                             .behind = weir__cursor_bool(&cursor, 3),
-                             .overridden = !weir__cursor_null(&cursor, 4),
-                             .override = weir__cursor_i64(&cursor, 4),
-                             .failure = { .error = weir__cursor_copy(&cursor, 5, arena),
-                                          .event = weir__cursor_i64(&cursor, 6),
-                                          .reaction = weir__cursor_i64(&cursor, 7) },
-                             .attempts = weir__cursor_i64(&cursor, 8) };
+        *out = (target_row){ .t = { .blocked = weir__cursor_bool(&cursor, 0),
+                                    .due_us = weir__cursor_bool(&cursor, 1),
+                                    .paused = weir__cursor_bool(&cursor, 2),
+                                    .behind = weir__cursor_bool(&cursor, 3),
+                                    .prioritized = !weir__cursor_null(&cursor, 4),
+                                    .priority = weir__cursor_i64(&cursor, 4),
+                                    .error = weir__cursor_copy(&cursor, 5, arena),
+                                    .event = weir__cursor_i64(&cursor, 6),
+                                    .attempts = weir__cursor_i64(&cursor, 8) },
+                             .reaction = weir__cursor_i64(&cursor, 7) };
+        out->is_passed = weir__block_is_passed(out->t.blocked, out->reaction != 0, out->t.event,
+                                               out->t.attempts);
     }
     const weir_status status = weir__cursor_end(&cursor);
     return status == WEIR_OK && !row
@@ -162,20 +165,6 @@ out:
 
 /* ---- skip ---------------------------------------------------------------------------------- */
 
-/* The event in the way. */
-typedef struct obstacle {
-    bool found;
-    int64_t event, reaction, attempts;
-} obstacle;
-
-static void obstacle_nearer(obstacle *o, const obstacle *other)
-{
-    if (other->found && (!o->found || other->event < o->event ||
-                         (other->event == o->event && other->reaction < o->reaction))) {
-        *o = *other;
-    }
-}
-
 /* A subscription that is behind. `value` is in the arena given. */
 typedef struct lagging {
     int64_t reaction, at, mark, retries;
@@ -198,8 +187,8 @@ static weir_status read_lagging(sqlite_conn *conn, int64_t target, weir_arena *a
     return weir__cursor_end(&cursor);
 }
 
-static weir_status next_of(sqlite_conn *conn, int64_t target, const lagging *sub, weir_arena *arena,
-                           obstacle *out, weir_error *err)
+static weir_status next_add(sqlite_conn *conn, int64_t target, const lagging *sub,
+                            weir_arena *arena, store_obstacles *o, weir_error *err)
 {
     sqlite_definition definition = { 0 };
     sqlite_ids ids = { 0 };
@@ -210,75 +199,59 @@ static weir_status next_of(sqlite_conn *conn, int64_t target, const lagging *sub
     if (status == WEIR_OK) {
         status = weir__sqlite_find_events(conn, &definition, &range, 1, &ids, err);
     }
-    *out = (obstacle){ 0 };
     if (status == WEIR_OK && weir__sqlite_ids_count(&ids) > 0) {
-        *out = (obstacle){ .found = true,
-                           .event = weir__sqlite_ids_get(&ids, 0),
-                           .reaction = sub->reaction,
-                           .attempts = sub->retries };
+        weir__obstacle_add(o, weir__sqlite_ids_get(&ids, 0), sub->reaction, sub->retries);
     }
     weir__buffer_free(&ids.bytes);
     weir__sqlite_definition_close(&definition);
     return status;
 }
 
-static weir_status first_sent_back(sqlite_conn *conn, int64_t target, obstacle *out,
-                                   weir_error *err)
+/* Of the events that were sent back, the first and the one that the block names. */
+static weir_status sent_back_add(sqlite_conn *conn, int64_t target, store_obstacles *o,
+                                 weir_error *err)
 {
-    *out = (obstacle){ 0 };
+    const int64_t values[] = { target, o->named.reaction, o->named.event };
+    bool found = false;
+    int64_t one = 0;
     sqlite_cursor cursor = weir__cursor_open(conn, sql_skip_sent_back, err);
     weir__cursor_bind_i64(&cursor, 1, target);
     if (weir__cursor_next(&cursor)) {
-        *out = (obstacle){ .found = true,
-                           .event = weir__cursor_i64(&cursor, 0),
-                           .reaction = weir__cursor_i64(&cursor, 1),
-                           .attempts = weir__cursor_i64(&cursor, 2) };
+        weir__obstacle_add(o, weir__cursor_i64(&cursor, 0), weir__cursor_i64(&cursor, 1),
+                           weir__cursor_i64(&cursor, 2));
     }
-    return weir__cursor_end(&cursor);
+    weir_status status = weir__cursor_end(&cursor);
+    if (status == WEIR_OK && o->named.event != 0) {
+        status = weir__sqlite_get_int(conn, sql_skip_is_sent_back, values, 3, &found, &one, err);
+    }
+    if (status == WEIR_OK && found) {
+        weir__obstacle_add(o, o->named.event, o->named.reaction, o->named.attempts);
+    }
+    return status;
 }
 
-/* The event in the way: the one a block names, if it was sent back or is the next of its reaction
- * (a block that names a later one does not decide: what lies before that has not been handled),
- * else the least of what is next, over everything the target has to do. */
 static weir_status find_obstacle(sqlite_conn *conn, int64_t target, const target_row *row,
-                                 weir_arena *arena, obstacle *out, weir_error *err)
+                                 weir_arena *arena, store_obstacle *out, weir_error *err)
 {
-    const int64_t values[] = { target, row->failure.reaction, row->failure.event };
-    obstacle blocked = { .event = row->failure.event,
-                         .reaction = row->failure.reaction,
-                         .attempts = row->attempts };
+    store_obstacles o = { .least = { .found = false } };
     weir_buffer subs = { 0 };
-    obstacle next = { 0 };
-    int64_t one = 0;
-    weir_status status = first_sent_back(conn, target, out, err);
-    if (status == WEIR_OK && row->blocked) {
-        status =
-            weir__sqlite_get_int(conn, sql_skip_is_sent_back, values, 3, &blocked.found, &one, err);
+    if (row->t.blocked) {
+        o.named = (store_obstacle){ .event = row->t.event,
+                                    .reaction = row->reaction,
+                                    .attempts = row->t.attempts };
     }
+    weir_status status = sent_back_add(conn, target, &o, err);
     if (status == WEIR_OK) {
         status = read_lagging(conn, target, arena, &subs, err);
     }
     for (size_t at = 0; at < subs.len && status == WEIR_OK; at += sizeof(lagging)) {
         lagging sub;
         memcpy(&sub, subs.ptr + at, sizeof sub);
-        status = next_of(conn, target, &sub, arena, &next, err);
-        obstacle_nearer(out, &next);
-        blocked.found =
-            blocked.found || (row->blocked && next.found && next.event == blocked.event &&
-                              next.reaction == blocked.reaction);
+        status = next_add(conn, target, &sub, arena, &o, err);
     }
-    if (blocked.found) {
-        *out = blocked;
-    }
+    *out = weir__obstacle_first(&o);
     weir__buffer_free(&subs);
     return status;
-}
-
-/* As weir__target_is_passed. */
-static bool is_passed(const target_row *row)
-{
-    return row->blocked && row->failure.reaction != 0 && row->failure.event != 0 &&
-           row->attempts == 0;
 }
 
 /* A target that is behind may have nothing in the way: a mark whose events the reaction no longer
@@ -287,9 +260,9 @@ static weir_status target_skip(sqlite_conn *conn, int64_t target, const operatin
                                int64_t now_us, weir_arena *arena, bool *changed, weir_error *err)
 {
     target_row row = { 0 };
-    obstacle found = { 0 };
+    store_obstacle found = { 0 };
     weir_status status = read_row(conn, target, arena, &row, err);
-    if (status != WEIR_OK || !row.behind || is_passed(&row)) {
+    if (status != WEIR_OK || !row.t.behind || row.is_passed) {
         *changed = false;
         return status;
     }
@@ -301,9 +274,7 @@ static weir_status target_skip(sqlite_conn *conn, int64_t target, const operatin
     const store_park park = { .reaction = found.reaction,
                               .event = found.event,
                               .attempts = found.attempts,
-                              .error = row.failure.error.len > 0
-                                           ? row.failure.error
-                                           : weir__str("skipped by an operator") };
+                              .error = weir__skip_error(row.t.error) };
     const int64_t values[] = { target, found.reaction, found.event };
     status = weir__sqlite_park(conn, target, &park, now_us, err);
     if (status == WEIR_OK) {
@@ -338,25 +309,6 @@ static weir_status set_priority(sqlite_conn *conn, int64_t target, const store_o
     return weir__cursor_run(&cursor);
 }
 
-/* Whether a verb would change a target; RESET and SKIP tell for themselves. */
-static bool would_change(const store_operate *op, const target_row *row)
-{
-    switch (op->verb) {
-    case STORE_UNBLOCK:
-        return (row->blocked || row->due) && !is_passed(row);
-    case STORE_PRIORITIZE:
-        return op->clear ? row->overridden : !row->overridden || row->override != op->priority;
-    case STORE_PAUSE:
-        return !row->paused;
-    case STORE_RESUME:
-        return row->paused;
-    case STORE_RESET:
-    case STORE_SKIP:
-        break;
-    }
-    return false;
-}
-
 static weir_status target_apply(sqlite_conn *conn, int64_t target, const store_operate *op,
                                 weir_error *err)
 {
@@ -387,7 +339,7 @@ static weir_status operate_one(sqlite_conn *conn, int64_t target, const operatin
         status = target_skip(conn, target, o, now_us, arena, changed, err);
     } else {
         status = read_row(conn, target, arena, &row, err);
-        *changed = status == WEIR_OK && would_change(o->op, &row);
+        *changed = status == WEIR_OK && weir__verb_changes(o->op, &row.t, row.is_passed);
         if (*changed && !o->op->dry_run) {
             status = target_apply(conn, target, o->op, err);
         }

@@ -45,8 +45,7 @@ static sqlite_cursor open_list(sqlite_conn *conn, const store_parked_query *q, w
 static weir_status parked_in(sqlite_conn *conn, const store_parked_query *q,
                              store_parked_chunk *chunk, weir_error *err)
 {
-    const size_t limit =
-        (uint64_t)q->limit < STORE_CHUNK_EVENTS_MAX ? (size_t)q->limit : STORE_CHUNK_EVENTS_MAX;
+    const size_t limit = weir__chunk_limit(q->limit, STORE_CHUNK_EVENTS_MAX);
     size_t count = 0;
     store_parked *list = weir__arena_alloc(&chunk->arena, (limit + 1) * sizeof *list);
     if (list == NULL) {

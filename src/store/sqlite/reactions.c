@@ -154,11 +154,6 @@ weir_status weir__sqlite_reactions(weir_store *base, store_reaction_list *list, 
 
 /* ---- declaring ----------------------------------------------------------------------------- */
 
-static int compare_names(const void *a, const void *b)
-{
-    return weir__str_compare(*(const weir_str *)a, *(const weir_str *)b);
-}
-
 /* The names as weir_definitions keeps them: one text for one set of names. */
 static weir_status encode_names(const store_reaction_declaration *d, weir_buffer *out,
                                 weir_error *err)
@@ -178,12 +173,9 @@ static weir_status encode_names(const store_reaction_declaration *d, weir_buffer
     for (size_t i = 0; i < d->names_count; i++) {
         sorted[i] = d->names[i];
     }
-    qsort(sorted, d->names_count, sizeof *sorted, compare_names);
+    const size_t count = weir__names_sort(sorted, d->names_count);
     ok = weir__buffer_add_text(out, "[");
-    for (size_t i = 0; i < d->names_count && ok; i++) {
-        if (i > 0 && weir__str_equal(sorted[i], sorted[i - 1])) {
-            continue;
-        }
+    for (size_t i = 0; i < count && ok; i++) {
         ok = (i == 0 || weir__buffer_add_text(out, ",")) && weir__json_write_string(out, sorted[i]);
     }
     ok = ok && weir__buffer_add_text(out, "]");
@@ -414,11 +406,11 @@ static weir_status router_lease_one(sqlite_conn *conn, weir_str holder, int64_t 
         return WEIR_OK;
     }
     item->fence = row.router_fence + (verdict == ROUTER_BEGINS);
-    item->until_us = weir__sqlite_later(now->store_us, lease_us);
+    item->until_us = weir__time_later(now->store_us, lease_us);
     sqlite_cursor cursor = weir__cursor_open(conn, sql_router_take, err);
     weir__cursor_bind_i64(&cursor, 1, item->reaction);
     weir__cursor_bind_text(&cursor, 2, holder);
-    weir__cursor_bind_i64(&cursor, 3, weir__sqlite_later(now->machine_us, lease_us));
+    weir__cursor_bind_i64(&cursor, 3, weir__time_later(now->machine_us, lease_us));
     weir__cursor_bind_i64(&cursor, 4, item->fence);
     return weir__cursor_run(&cursor);
 }

@@ -11,6 +11,7 @@
  */
 #include "base/assert.h"
 #include "base/error.h"
+#include "store/error_text.h"
 #include "store/judge.h"
 #include "store/refusal.h"
 #include "store/sqlite/settle_sql.h"
@@ -27,7 +28,7 @@ static weir_status write_parked(sqlite_conn *conn, const char *sql, int64_t targ
     weir__cursor_bind_i64(&cursor, 3, park->event);
     weir__cursor_bind_i64(&cursor, 4, park->attempts);
     weir__cursor_bind_i64(&cursor, 5, now_us);
-    weir__cursor_bind_text(&cursor, 6, weir__sqlite_error_text(park->error));
+    weir__cursor_bind_text(&cursor, 6, weir__error_text_cut(park->error));
     return weir__cursor_run(&cursor);
 }
 
@@ -202,7 +203,7 @@ static weir_status fail_target(sqlite_conn *conn, int64_t target, const store_fa
     }
     sqlite_cursor cursor = weir__cursor_open(conn, sql_settle_failed, err);
     weir__cursor_bind_i64(&cursor, 1, target);
-    weir__cursor_bind_text(&cursor, 2, weir__sqlite_error_text(failure->error));
+    weir__cursor_bind_text(&cursor, 2, weir__error_text_cut(failure->error));
     weir__cursor_bind_i64(&cursor, 3, failure->event);
     weir__cursor_bind_i64(&cursor, 4, failure->reaction);
     weir__cursor_bind_i64(&cursor, 5, attempts);
@@ -218,7 +219,7 @@ static weir_status end_lease(sqlite_conn *conn, const store_settle *settle, cons
     case STORE_END_KEEP:
         return weir__sqlite_run_ints(
             conn, sql_end_keep,
-            (int64_t[]){ settle->target, weir__sqlite_later(now->machine_us, settle->lease_us) }, 2,
+            (int64_t[]){ settle->target, weir__time_later(now->machine_us, settle->lease_us) }, 2,
             err);
     case STORE_END_DEFER:
         return weir__sqlite_run_ints(conn, sql_end_defer,
@@ -235,10 +236,10 @@ static weir_status end_plainly(sqlite_conn *conn, const sqlite_target *t,
                                bool *behind, weir_error *err)
 {
     const bool kept = settle->end == STORE_END_KEEP;
-    const sqlite_derived should = weir__sqlite_target_derived(t);
+    const store_derived should = weir__sqlite_target_derived(t);
     const int64_t values[] = { t->id,
                                kept,
-                               kept ? weir__sqlite_later(now->machine_us, settle->lease_us) : 0,
+                               kept ? weir__time_later(now->machine_us, settle->lease_us) : 0,
                                advanced ? 0 : t->lost,
                                should.watermark,
                                should.behind,
@@ -353,7 +354,7 @@ weir_status weir__sqlite_settle(weir_store *base, store_settle *settle, weir_err
     if (status == WEIR_OK) {
         settle->behind = behind;
         settle->lease_until_us =
-            settle->end == STORE_END_KEEP ? weir__sqlite_later(now.store_us, settle->lease_us) : 0;
+            settle->end == STORE_END_KEEP ? weir__time_later(now.store_us, settle->lease_us) : 0;
     }
     return status;
 }
@@ -390,11 +391,10 @@ static weir_status fenced_change(weir_store *base, int64_t lease_us, store_fence
         } else if (status == WEIR_OK && release) {
             status = weir__sqlite_run_ints(conn, sql_end_release, &items[i].target, 1, err);
         } else if (status == WEIR_OK) {
-            results[i].until_us = weir__sqlite_later(now.store_us, lease_us);
+            results[i].until_us = weir__time_later(now.store_us, lease_us);
             status = weir__sqlite_run_ints(
                 conn, sql_end_keep,
-                (int64_t[]){ items[i].target, weir__sqlite_later(now.machine_us, lease_us) }, 2,
-                err);
+                (int64_t[]){ items[i].target, weir__time_later(now.machine_us, lease_us) }, 2, err);
         }
     }
     status = weir__sqlite_write_end(s, status, release, err);

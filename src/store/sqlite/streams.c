@@ -13,8 +13,6 @@
 
 #include <string.h>
 
-enum { NAMES_LOOKED_MAX = 1000 };
-
 static weir_status no_memory(weir_error *err)
 {
     return weir__fail(err, WEIR_ENOMEM, "could not allocate memory for stream information");
@@ -117,28 +115,17 @@ static bool make_range(name_range *range, const store_streams_query *q)
     return ok && narrow_to_prefix(range, q->category);
 }
 
-static bool is_wanted(const store_streams_query *q, weir_str name, bool closed)
-{
-    if ((q->closed == 1 && !closed) || (q->closed == 2 && closed)) {
-        return false;
-    }
-    if (q->category.len > 0 && !weir__str_equal(weir__category(name), q->category)) {
-        return false;
-    }
-    return q->pattern == NULL || weir__pattern_matches(q->pattern, name);
-}
-
 /* Goes through the range until there are `max` streams or enough names were looked at. */
 static weir_status fill_page(sqlite_cursor *cursor, const store_streams_query *q, size_t max,
                              store_streams_chunk *chunk)
 {
     for (int64_t looked = 0; weir__cursor_next(cursor); looked++) {
-        if (looked == NAMES_LOOKED_MAX || chunk->streams_count == max) {
+        if (looked == STORE_CHUNK_NAMES_MAX || chunk->streams_count == max) {
             chunk->more = true;
             break;
         }
         store_stream_info *slot = &chunk->streams[chunk->streams_count];
-        if (is_wanted(q, weir__cursor_text(cursor, 0), weir__cursor_bool(cursor, 5))) {
+        if (weir__stream_wanted(q, weir__cursor_text(cursor, 0), weir__cursor_bool(cursor, 5))) {
             row_to_info(cursor, &chunk->arena, slot);
             chunk->scanned_to = slot->stream;
             chunk->streams_count++;
@@ -155,7 +142,7 @@ weir_status weir__sqlite_streams(weir_store *base, const store_streams_query *q,
     sqlite_store *s = sqlite_of(base);
     sqlite_conn *conn = NULL;
     name_range range = { 0 };
-    const size_t max = q->limit < NAMES_LOOKED_MAX ? (size_t)q->limit : NAMES_LOOKED_MAX;
+    const size_t max = weir__chunk_limit(q->limit, STORE_CHUNK_NAMES_MAX);
 
     weir_status status = weir__sqlite_read_begin(s, &conn, err);
     if (status != WEIR_OK) {

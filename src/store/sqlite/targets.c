@@ -8,15 +8,11 @@
 #include "base/str.h"
 #include "store/sqlite/subscribe_sql.h"
 #include "store/sqlite/targets_sql.h"
+#include "store/target.h"
 
 #include <stdlib.h>
 
 /* ---- walking ------------------------------------------------------------------------------- */
-
-static int compare_names(const void *a, const void *b)
-{
-    return weir__str_compare(*(const weir_str *)a, *(const weir_str *)b);
-}
 
 /* The listed names in their order. What is not a target is passed over. */
 static weir_status walk_names(sqlite_conn *conn, sqlite_walk *walk, weir_str *scanned_to,
@@ -31,12 +27,12 @@ static weir_status walk_names(sqlite_conn *conn, sqlite_walk *walk, weir_str *sc
     for (size_t i = 0; i < filter->names_count; i++) {
         sorted[i] = filter->names[i];
     }
-    qsort(sorted, filter->names_count, sizeof *sorted, compare_names);
-    for (size_t i = 0; i < filter->names_count && status == WEIR_OK; i++) {
+    const size_t count = weir__names_sort(sorted, filter->names_count);
+    for (size_t i = 0; i < count && status == WEIR_OK; i++) {
         int64_t id = 0;
         bool found = false;
         if (weir__str_compare(sorted[i], *scanned_to) <= 0) {
-            continue; /* before the walk, or a name given twice */
+            continue; /* before the walk */
         }
         if (weir__sqlite_ids_count(&walk->ids) >= walk->limit) {
             walk->more = true;
@@ -68,9 +64,7 @@ static weir_status has_source(sqlite_conn *conn, int64_t target, const store_pat
 static bool target_accepts(const store_target_filter *filter, sqlite_cursor *cursor)
 {
     bool accepted = true;
-    if ((filter->match != NULL &&
-         !weir__pattern_matches(filter->match, weir__cursor_text(cursor, 1))) ||
-        (filter->lane.len > 0 && !weir__str_equal(filter->lane, weir__cursor_text(cursor, 2)))) {
+    if (!weir__target_accepts(filter, weir__cursor_text(cursor, 1), weir__cursor_text(cursor, 2))) {
         return false;
     }
     if (filter->source != NULL) {
@@ -80,39 +74,21 @@ static bool target_accepts(const store_target_filter *filter, sqlite_cursor *cur
     return accepted;
 }
 
-/* Whether names from here on can match: they come in order, and a prefix is a range. */
-static bool name_beyond(const store_target_filter *filter, weir_str name)
-{
-    if (filter->match == NULL ||
-        (filter->match->kind != PATTERN_PREFIX && filter->match->kind != PATTERN_EXACT)) {
-        return false;
-    }
-    return weir__str_compare(name, filter->match->name) > 0 &&
-           (filter->match->kind == PATTERN_EXACT ||
-            !weir__str_starts_with(name, filter->match->name));
-}
-
 /* `last`: the last name looked at. */
 static weir_status walk_range(sqlite_conn *conn, sqlite_walk *walk, weir_buffer *last,
                               weir_error *err)
 {
     const store_target_filter *filter = walk->filter;
     size_t looked = 0;
-    weir_str from = walk->after;
-    if (filter->match != NULL &&
-        (filter->match->kind == PATTERN_PREFIX || filter->match->kind == PATTERN_EXACT) &&
-        weir__str_compare(filter->match->name, from) > 0) {
-        from = filter->match->name;
-    }
     sqlite_cursor cursor =
         weir__cursor_open(conn, filter->blocked ? sql_walk_blocked : sql_walk_all, err);
-    weir__cursor_bind_text(&cursor, 1, from);
+    weir__cursor_bind_text(&cursor, 1, weir__target_range(filter, walk->after));
     while (weir__cursor_next(&cursor)) {
         const weir_str name = weir__cursor_text(&cursor, 1);
         if (weir__str_equal(name, walk->after)) {
             continue; /* the range is inclusive, the walk is not */
         }
-        if (name_beyond(filter, name)) {
+        if (weir__target_is_beyond(filter, name)) {
             break;
         }
         if (looked >= walk->looked_max || weir__sqlite_ids_count(&walk->ids) >= walk->limit) {
@@ -158,23 +134,6 @@ weir_status weir__sqlite_walk(sqlite_conn *conn, sqlite_walk *walk, weir_arena *
 
 /* ---- listing ------------------------------------------------------------------------------- */
 
-static store_target_state state_of(const store_target *t, bool lane_paused)
-{
-    if (t->leased_until_us != 0) {
-        return STORE_TARGET_LEASED;
-    }
-    if (t->blocked) {
-        return STORE_TARGET_BLOCKED;
-    }
-    if (t->paused || lane_paused) {
-        return STORE_TARGET_PAUSED;
-    }
-    if (t->due_us != 0) {
-        return STORE_TARGET_DEFERRED;
-    }
-    return t->behind ? STORE_TARGET_READY : STORE_TARGET_IDLE;
-}
-
 static void read_target_row(sqlite_cursor *cursor, const sqlite_times *now, weir_arena *arena,
                             store_target *t)
 {
@@ -205,7 +164,7 @@ static void read_target_row(sqlite_cursor *cursor, const sqlite_times *now, weir
     if (live) {
         t->holder = weir__cursor_copy(cursor, 9, arena);
     }
-    t->state = state_of(t, weir__cursor_bool(cursor, 19));
+    t->state = weir__target_state(t, weir__cursor_bool(cursor, 19), now->store_us);
 }
 
 /* Fills subscriptions and mark. */
@@ -255,10 +214,8 @@ static weir_status targets_in(sqlite_store *s, sqlite_conn *conn, const store_ta
 {
     sqlite_walk walk = { .filter = &q->filter,
                          .after = q->after,
-                         .limit = (uint64_t)q->limit < STORE_CHUNK_EVENTS_MAX
-                                      ? (size_t)q->limit
-                                      : STORE_CHUNK_EVENTS_MAX,
-                         .looked_max = STORE_CHUNK_EVENTS_MAX };
+                         .limit = weir__chunk_limit(q->limit, STORE_CHUNK_NAMES_MAX),
+                         .looked_max = STORE_CHUNK_NAMES_MAX };
     sqlite_times now = { 0 };
     store_target *targets = NULL;
     size_t count = 0;

@@ -7,14 +7,9 @@
 #define WEIR_STORE_SQLITE_TARGETS_H
 
 #include "store/sqlite/sqlite_store.h"
+#include "store/target.h"
 
 /* ---- derive.c ------------------------------------------------------------------------------ */
-
-/* What a target's row says about its subscriptions. */
-typedef struct sqlite_derived {
-    bool behind;
-    int64_t watermark, priority;
-} sqlite_derived;
 
 typedef struct sqlite_subscription {
     int64_t reaction, at, mark, priority;
@@ -31,8 +26,8 @@ typedef struct sqlite_target {
     bool sent_back; /* it has events that were sent back              */
     bool has_work;  /* it has work rows                               */
     bool prioritized;
-    int64_t override; /* the operator's priority, if prioritized      */
-    sqlite_derived is;
+    int64_t override;                   /* the operator's priority, if prioritized      */
+    store_derived is;                   /* as its row says */
     sqlite_subscription *subscriptions; /* `few` or `many` */
     size_t subscriptions_count, capacity;
     sqlite_subscription few[4];
@@ -44,25 +39,16 @@ weir_status weir__sqlite_target_load(sqlite_conn *conn, int64_t id, sqlite_targe
                                      weir_error *err);
 void weir__sqlite_target_free(sqlite_target *t);
 /* What its row should say. */
-sqlite_derived weir__sqlite_target_derived(const sqlite_target *t);
+store_derived weir__sqlite_target_derived(const sqlite_target *t);
 /* Whether a column of an index is another one. SQLite rewrites an index entry whenever a column of
  * it is named in an UPDATE, changed or not; most settles move the watermark alone, inside its
  * rank. */
-bool weir__sqlite_derived_moves(const sqlite_derived *is, const sqlite_derived *should);
+bool weir__sqlite_derived_moves(const store_derived *is, const store_derived *should);
 
 /* Brings behind, watermark, rank and priority of a target in step with its subscriptions and
  * sent-back events. Whoever changes one of those calls this afterwards, in the same transaction.
  * *behind may be NULL. */
 weir_status weir__sqlite_derive(sqlite_conn *conn, int64_t target, bool *behind, weir_error *err);
-
-/* `text` cut to STORE_ERROR_TEXT_BYTES_MAX, between characters. */
-weir_str weir__sqlite_error_text(weir_str text);
-
-/* now + length; a length without end stays a time. */
-static inline int64_t weir__sqlite_later(int64_t now_us, int64_t length_us)
-{
-    return length_us > INT64_MAX - now_us ? INT64_MAX : now_us + length_us;
-}
 
 /* A growing list of ids. A zeroed struct is empty; ended by weir__buffer_free(&list->bytes). */
 typedef struct sqlite_ids {
@@ -111,8 +97,6 @@ weir_status weir__sqlite_settle_plain(sqlite_conn *conn, const store_settle *set
 
 /* ---- lease.c ------------------------------------------------------------------------------- */
 
-/* Empties the list. */
-void weir__sqlite_leases_clear(store_lease_list *list);
 /* Leases into an empty list; r->limit is not 0. The transaction is SQLITE_TX_DURABLE. */
 weir_status weir__sqlite_lease_in(sqlite_conn *conn, const sqlite_times *now,
                                   const store_lease_request *r, store_lease_list *list,

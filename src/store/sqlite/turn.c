@@ -34,7 +34,7 @@ weir_status weir__sqlite_turn(weir_store *base, store_settle *const *settles, si
     sqlite_times now = { 0 };
     const bool leases = lease != NULL && lease->limit > 0;
 
-    weir__sqlite_leases_clear(list);
+    weir__leases_clear(list);
     if (settles_count == 0 && !leases) {
         return WEIR_OK;
     }
@@ -62,7 +62,7 @@ weir_status weir__sqlite_turn(weir_store *base, store_settle *const *settles, si
     const bool wake = !weir__leased_all(left, left_count, list);
     status = weir__sqlite_write_end(s, status, wake, err);
     if (status != WEIR_OK) {
-        weir__sqlite_leases_clear(list);
+        weir__leases_clear(list);
         goto out;
     }
     for (size_t i = 0; i < settles_count; i++) {

@@ -89,7 +89,7 @@ weir_status weir__sqlite_worker_beat(weir_store *base, const store_worker *worke
     if (status != WEIR_OK) {
         goto out;
     }
-    b.until_us = weir__sqlite_later(b.now.machine_us, lease_us);
+    b.until_us = weir__time_later(b.now.machine_us, lease_us);
     status = lease_us != 0 ? beat_renew(conn, &b, err) : beat_gone(conn, worker->name, err);
     if (status == WEIR_OK) {
         const int64_t which[] = { b.now.machine_us - STORE_WORKER_KEPT_US,
