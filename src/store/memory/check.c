@@ -1,43 +1,32 @@
 /* check.c - every invariant of the store that can be checked by reading.
  *
- * Findings are collected under the mutex and told after it is released, because a callback may call
- * the store. At most FINDINGS_MAX are kept: after that many, one more says nothing new.
+ * Findings are collected under the mutex and told after it is released.
  */
 #include "base/error.h"
 #include "base/str.h"
+#include "store/finding.h"
 #include "store/memory/memory_store.h"
 
 #include <stdarg.h>
 #include <stdio.h>
 
-enum { FINDINGS_MAX = 100, FINDING_BYTES_MAX = 256 };
+enum { FINDING_BYTES_MAX = 256 };
 
-/* Rule and text of every finding, each ended by a NUL. */
-typedef struct findings {
-    weir_buffer texts;
-    size_t count;
-    bool full; /* out of memory */
-} findings;
+static void finding_add(store_findings *f, const char *rule, const char *format, ...)
+    WEIR_PRINTF(3, 4);
 
-static void finding_add(findings *f, const char *rule, const char *format, ...) WEIR_PRINTF(3, 4);
-
-static void finding_add(findings *f, const char *rule, const char *format, ...)
+static void finding_add(store_findings *f, const char *rule, const char *format, ...)
 {
     char text[FINDING_BYTES_MAX];
     va_list args;
 
-    if (f->count >= FINDINGS_MAX) {
-        return;
-    }
     va_start(args, format);
-    const int len = vsnprintf(text, sizeof text, format, args);
+    (void)!vsnprintf(text, sizeof text, format, args);
     va_end(args);
-    f->full = f->full || len < 0 || !weir__buffer_add(&f->texts, rule, strlen(rule) + 1) ||
-              !weir__buffer_add(&f->texts, text, strlen(text) + 1);
-    f->count++;
+    weir__finding_keep(f, rule, text, "This is an error in Weir; please report it.");
 }
 
-static void check_order(const row_table *t, const char *what, findings *f)
+static void check_order(const row_table *t, const char *what, store_findings *f)
 {
     for (size_t i = 1; i < t->count; i++) {
         if (weir__row_compare(t->kind, t->rows[i - 1], t->rows[i]) >= 0) {
@@ -46,7 +35,7 @@ static void check_order(const row_table *t, const char *what, findings *f)
     }
 }
 
-static void check_log(const memory_core *c, findings *f)
+static void check_log(const memory_core *c, store_findings *f)
 {
     int64_t created_us = INT64_MIN;
     for (size_t i = 0; i < c->events.count; i++) {
@@ -62,7 +51,7 @@ static void check_log(const memory_core *c, findings *f)
     }
 }
 
-static void check_streams(const memory_core *c, findings *f)
+static void check_streams(const memory_core *c, store_findings *f)
 {
     const weir_event *before = NULL;
     for (size_t i = 0; i < c->streams.count; i++) {
@@ -80,7 +69,7 @@ static void check_streams(const memory_core *c, findings *f)
     }
 }
 
-static void check_targets(const memory_core *c, findings *f)
+static void check_targets(const memory_core *c, store_findings *f)
 {
     for (size_t i = 0; i < c->targets.count; i++) {
         const store_target *t = c->targets.rows[i];
@@ -113,7 +102,7 @@ static void check_targets(const memory_core *c, findings *f)
     }
 }
 
-static void check_reactions(const memory_core *c, findings *f)
+static void check_reactions(const memory_core *c, store_findings *f)
 {
     for (size_t i = 0; i < c->reactions.count; i++) {
         const store_reaction *r = c->reactions.rows[i];
@@ -127,7 +116,7 @@ static void check_reactions(const memory_core *c, findings *f)
 
 weir_status weir__memory_check(weir_store *base, store_finding_fn fn, void *ctx, weir_error *err)
 {
-    findings f = { 0 };
+    store_findings f = { .count = 0 };
     memory_core *c = weir__memory_lock(base);
 
     check_order(&c->events, "log", &f);
@@ -141,15 +130,5 @@ weir_status weir__memory_check(weir_store *base, store_finding_fn fn, void *ctx,
     check_streams(c, &f);
     check_reactions(c, &f);
     check_targets(c, &f);
-    const weir_status status = weir__memory_unlock(c, WEIR_OK, err);
-
-    const char *at = f.texts.ptr;
-    for (size_t i = 0; i < f.count && !f.full; i++) {
-        const char *rule = at;
-        const char *text = rule + strlen(rule) + 1;
-        fn(ctx, rule, text, "This is an error in Weir; please report it.");
-        at = text + strlen(text) + 1;
-    }
-    weir__buffer_free(&f.texts);
-    return f.full ? weir__memory_full(err) : status;
+    return weir__findings_tell(&f, weir__memory_unlock(c, WEIR_OK, err), fn, ctx, err);
 }

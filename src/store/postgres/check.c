@@ -6,6 +6,7 @@
  */
 #include "base/error.h"
 #include "base/str.h"
+#include "store/finding.h"
 #include "store/postgres/check_sql.h"
 #include "store/postgres/postgres_private.h"
 
@@ -14,35 +15,13 @@
 
 static_assert(STORE_RANK_SHIFT == 5, "check_targets spells out the shift");
 
-enum { FINDINGS_MAX = 200 }; /* enough to know that something is wrong */
-
-static const char advice_restore[] = "Restore the store from a backup; nothing in Weir writes "
-                                     "this, so find out what else writes to it.";
-static const char advice_derived[] = "The target may be leased for nothing, or never. Resetting it "
-                                     "to its own position derives it again; keep a copy of the "
-                                     "store for the report of this fault.";
 static const char advice_positions[] =
     "Part of the log was restored or lost without the rest. Restore all of the schema from one "
     "backup; followers have to begin again.";
 
-static const struct {
-    const char *rule, *advice;
-} advices[] = {
-    { "positions", advice_positions },
-    { "target-derived", advice_derived },
-    { "target-rank", advice_derived },
-    { "target-held", "Pause and resume the target." },
-    { "target-lane", "Pause and resume the lane: that lists it." },
-};
-
 static const char *advice_for(const char *rule)
 {
-    for (size_t i = 0; i < sizeof advices / sizeof advices[0]; i++) {
-        if (strcmp(advices[i].rule, rule) == 0) {
-            return advices[i].advice;
-        }
-    }
-    return advice_restore;
+    return strcmp(rule, "positions") == 0 ? advice_positions : weir__finding_advice(rule);
 }
 
 /* One check of a store. */
@@ -63,7 +42,7 @@ typedef struct place {
 static weir_status tell(checking *x, const PGresult *result, int row, weir_error *err)
 {
     weir_str rule = { 0 }, text = { 0 };
-    if (x->found == FINDINGS_MAX) {
+    if (x->found == STORE_FINDINGS_MAX) {
         return WEIR_OK;
     }
     if (!weir__pg_text_copy(&x->arena, result, row, 0, &rule) ||

@@ -5,6 +5,7 @@
  */
 #include "base/error.h"
 #include "base/memory.h"
+#include "store/finding.h"
 #include "store/sqlite/check_targets_sql.h"
 #include "store/sqlite/targets.h"
 
@@ -13,24 +14,21 @@
 static_assert(STORE_RANK_SHIFT == 5, "check_rank spells out the shift");
 
 typedef struct target_check {
-    const char *rule; /* static */
-    const char *sql;  /* static */
-    const char *advice;
+    const char *rule;   /* static */
+    const char *sql;    /* static */
+    const char *advice; /* NULL: what is done about it on every store */
 } target_check;
 
-static const char advice_derived[] = "The target may be leased for nothing, or never. Resetting it "
-                                     "to its own position derives it again; "
-                                     "keep a copy of the store for the report of this fault.";
 static const char advice_foreign[] =
     "Something other than Weir has written to this table, or the file is damaged: run PRAGMA "
     "integrity_check, and restore a backup if it complains.";
 
 static const target_check checks[] = {
-    { "target-derived", sql_check_derived, advice_derived },
-    { "target-rank", sql_check_rank, advice_derived },
-    { "target-held", sql_check_held, "Pause and resume the target." },
+    { "target-derived", sql_check_derived, NULL },
+    { "target-rank", sql_check_rank, NULL },
+    { "target-held", sql_check_held, NULL },
     { "target-lease", sql_check_lease, advice_foreign },
-    { "target-lane", sql_check_lane, "Pause and resume the lane: that lists it." },
+    { "target-lane", sql_check_lane, NULL },
     { "subscription-position", sql_check_position, advice_foreign },
     { "subscription", sql_check_subscription, advice_foreign },
     { "work", sql_check_work, advice_foreign },
@@ -48,7 +46,8 @@ static weir_status run_check(sqlite_conn *conn, const target_check *check, store
         if (text == NULL) {
             weir__cursor_fail(&cursor, weir__fail(err, WEIR_ENOMEM, "could not copy a finding"));
         } else {
-            fn(ctx, check->rule, text, check->advice);
+            fn(ctx, check->rule, text,
+               check->advice != NULL ? check->advice : weir__finding_advice(check->rule));
         }
     }
     return weir__cursor_end(&cursor);
