@@ -434,7 +434,7 @@ static size_t take_batch_locked(committer *c, waiter *self, waiter **waiters, st
 }
 
 /* The caller was appointed. */
-static void lead(committer *c, waiter *self)
+static void batch_lead(committer *c, waiter *self)
 {
     waiter *waiters[COMMITTER_BATCH_CALLERS_MAX];
     store_append *batch[COMMITTER_BATCH_CALLERS_MAX];
@@ -496,7 +496,7 @@ weir_status weir__committer_append(committer *c, store_append *append)
         weir__baton_pass(&leader->told, TOLD_LEAD);
     }
     if (leader == &self || weir__baton_await(&self.told) == TOLD_LEAD) {
-        lead(c, &self);
+        batch_lead(c, &self);
     }
     append->flags &= ~(uint32_t)STORE_APPEND_NOWAIT;
     if (append->status == WEIR_EBUSY && append->alone) {

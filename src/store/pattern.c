@@ -38,7 +38,7 @@ typedef struct regex_check {
     weir_error *err;
 } regex_check;
 
-static weir_status refuse(const regex_check *c, const char *what)
+static weir_status regex_refuse(const regex_check *c, const char *what)
 {
     return weir__fail(c->err, WEIR_EINVAL,
                       "invalid regular expression at byte %td: %s is not supported",
@@ -59,14 +59,14 @@ static bool is_digit(char ch)
 static weir_status check_escape(regex_check *c, bool in_class)
 {
     if (c->end - c->at < 2) {
-        return refuse(c, "a backslash at the end");
+        return regex_refuse(c, "a backslash at the end");
     }
     const char ch = c->at[1];
     const bool shorthand = is_one_of(ch, in_class ? "dws" : "dwsDWS");
     if (!shorthand && !is_one_of(ch, "\\.*+?()[]{}|^$/-")) {
         char what[32];
         (void)snprintf(what, sizeof what, "\\%c", ch >= 0x20 && ch < 0x7f ? ch : '?');
-        return refuse(c, what);
+        return regex_refuse(c, what);
     }
     c->at += 2;
     return WEIR_OK;
@@ -80,12 +80,12 @@ static weir_status check_class(regex_check *c)
         c->at++;
     }
     if (c->at < c->end && *c->at == ']') {
-        return refuse(c, "an empty class or a class that begins with ']' (write \\])");
+        return regex_refuse(c, "an empty class or a class that begins with ']' (write \\])");
     }
     while (c->at < c->end && *c->at != ']') {
         weir_status status = WEIR_OK;
         if (*c->at == '[') {
-            status = refuse(c, "'[' inside a class (write \\[)");
+            status = regex_refuse(c, "'[' inside a class (write \\[)");
         } else if (*c->at == '\\') {
             status = check_escape(c, true);
         } else {
@@ -96,7 +96,7 @@ static weir_status check_class(regex_check *c)
         }
     }
     if (c->at == c->end) {
-        return refuse(c, "a class without ']'");
+        return regex_refuse(c, "a class without ']'");
     }
     c->at++;
     c->repeatable = true;
@@ -123,7 +123,7 @@ static weir_status check_counts(regex_check *c)
     int most = 0;
     c->at++;
     if (!read_count(c, &least)) {
-        return refuse(&start, "'{' that is not {m}, {m,} or {m,n} (write \\{)");
+        return regex_refuse(&start, "'{' that is not {m}, {m,} or {m,n} (write \\{)");
     }
     most = least;
     if (c->at < c->end && *c->at == ',') {
@@ -133,7 +133,8 @@ static weir_status check_counts(regex_check *c)
         }
     }
     if (c->at == c->end || *c->at != '}' || least > most || most > PATTERN_REPEAT_MAX) {
-        return refuse(&start, "a repetition other than {m}, {m,} or {m,n} with m <= n <= 255");
+        return regex_refuse(&start,
+                            "a repetition other than {m}, {m,} or {m,n} with m <= n <= 255");
     }
     c->at++;
     return WEIR_OK;
@@ -143,7 +144,7 @@ static weir_status check_counts(regex_check *c)
 static weir_status check_repetition(regex_check *c)
 {
     if (!c->repeatable) {
-        return refuse(c, "a repetition of nothing or of a repetition");
+        return regex_refuse(c, "a repetition of nothing or of a repetition");
     }
     if (*c->at == '{') {
         const weir_status status = check_counts(c);
@@ -156,7 +157,7 @@ static weir_status check_repetition(regex_check *c)
     if (c->at < c->end && *c->at == '?') {
         c->at++; /* lazy: the same names match */
     } else if (c->at < c->end && *c->at == '+') {
-        return refuse(c, "a possessive repetition");
+        return regex_refuse(c, "a possessive repetition");
     }
     c->repeatable = false;
     return WEIR_OK;
@@ -166,16 +167,16 @@ static weir_status check_repetition(regex_check *c)
 static weir_status check_group_begin(regex_check *c)
 {
     if (++c->depth > REGEX_GROUPS_DEPTH_MAX) {
-        return refuse(c, "nesting of groups over 32");
+        return regex_refuse(c, "nesting of groups over 32");
     }
     c->at++;
     if (c->at < c->end && *c->at == '?') {
         if (c->end - c->at < 2 || c->at[1] != ':') {
-            return refuse(c, "'(?' other than '(?:' (look-around, flags, names)");
+            return regex_refuse(c, "'(?' other than '(?:' (look-around, flags, names)");
         }
         c->at += 2;
     } else if (c->at < c->end && *c->at == '*') {
-        return refuse(c, "'(*'");
+        return regex_refuse(c, "'(*'");
     }
     c->repeatable = false;
     return WEIR_OK;
@@ -193,7 +194,7 @@ static weir_status check_one(regex_check *c)
         return check_group_begin(c);
     case ')':
         if (--c->depth < 0) {
-            return refuse(c, "')' without '('");
+            return regex_refuse(c, "')' without '('");
         }
         c->repeatable = true;
         break;
@@ -209,7 +210,7 @@ static weir_status check_one(regex_check *c)
         break;
     case ']':
     case '}':
-        return refuse(c, "']' or '}' without its beginning (write it with a backslash)");
+        return regex_refuse(c, "']' or '}' without its beginning (write it with a backslash)");
     default:
         c->repeatable = true;
         break;
@@ -227,7 +228,7 @@ static weir_status check_regex(weir_str body, weir_error *err)
             return status;
         }
     }
-    return c.depth == 0 ? WEIR_OK : refuse(&c, "'(' without ')'");
+    return c.depth == 0 ? WEIR_OK : regex_refuse(&c, "'(' without ')'");
 }
 
 /* ---- compiling ---------------------------------------------------------------------------- */

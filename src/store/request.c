@@ -26,7 +26,7 @@ enum {
 
 /* ---- names -------------------------------------------------------------------------------- */
 
-static int shown(weir_str name)
+static int name_shown(weir_str name)
 {
     return (int)(name.len < NAME_SHOWN_BYTES_MAX ? name.len : NAME_SHOWN_BYTES_MAX);
 }
@@ -38,27 +38,27 @@ weir_status weir__name_check(const char *what, weir_str name, bool own, weir_err
     }
     if (name.len == 0 || name.len > STORE_NAME_BYTES_MAX) {
         return weir__fail(err, WEIR_EINVAL, "%s \"%.*s%s\" has %zu bytes, allowed 1 to %d", what,
-                          shown(name), name.ptr == NULL ? "" : name.ptr,
+                          name_shown(name), name.ptr == NULL ? "" : name.ptr,
                           name.len > NAME_SHOWN_BYTES_MAX ? "..." : "", name.len,
                           STORE_NAME_BYTES_MAX);
     }
     const size_t valid = weir__utf8_valid_prefix(name.ptr, name.len);
     if (valid != name.len) {
         return weir__fail(err, WEIR_EINVAL, "%s \"%.*s\" is not valid UTF-8 at byte %zu", what,
-                          shown(name), name.ptr, valid);
+                          name_shown(name), name.ptr, valid);
     }
     for (size_t i = 0; i < name.len; i++) {
         const unsigned char ch = (unsigned char)name.ptr[i];
         const bool c1 = ch == 0xc2 && i + 1 < name.len && (unsigned char)name.ptr[i + 1] < 0xa0;
         if (ch < 0x20 || ch == 0x7f || c1) {
             return weir__fail(err, WEIR_EINVAL, "%s \"%.*s\" has a control character at byte %zu",
-                              what, shown(name), name.ptr, i);
+                              what, name_shown(name), name.ptr, i);
         }
     }
     if (!own && name.ptr[0] == '$') {
         return weir__fail(err, WEIR_EINVAL,
                           "%s \"%.*s\" starts with '$': such names are Weir's own", what,
-                          shown(name), name.ptr);
+                          name_shown(name), name.ptr);
     }
     return WEIR_OK;
 }
@@ -156,13 +156,13 @@ static weir_status expectation_check(const weir_expectation *e, weir_error *err)
         return weir__fail(
             err, WEIR_EINVAL,
             "expectation %d on stream \"%.*s\" is none of any, none, exists and exact", e->expect,
-            shown(e->stream), e->stream.ptr);
+            name_shown(e->stream), e->stream.ptr);
     }
     if (e->expect == WEIR_EXPECT_EXACT ? e->version < 0 : e->version != 0) {
         return weir__fail(err, WEIR_EINVAL,
                           "expected version %" PRId64 " on stream \"%.*s\" does not go with its "
                           "expectation (0 or more with exact, 0 with the others)",
-                          e->version, shown(e->stream), e->stream.ptr);
+                          e->version, name_shown(e->stream), e->stream.ptr);
     }
     return WEIR_OK;
 }
@@ -182,7 +182,7 @@ static weir_status expectations_add(stream_index *x, const weir_append_request *
         }
         if (stream_find(x, e.stream, &found)) {
             return weir__fail(err, WEIR_EINVAL, "stream \"%.*s\" has two expectations",
-                              shown(e.stream), e.stream.ptr);
+                              name_shown(e.stream), e.stream.ptr);
         }
         stream_add(x, e.stream, e.expect, e.version);
     }
@@ -417,7 +417,7 @@ static weir_status key_changes_add(prepared_append *p, const stream_index *x,
             return weir__fail(err, WEIR_EINVAL,
                               "change %d of key \"%.*s\" is neither reserve nor "
                               "release",
-                              in.change, shown(in.key), in.key.ptr);
+                              in.change, name_shown(in.key), in.key.ptr);
         }
         changes[i] = (store_key_change){ .key = in.key, .change = in.change };
         if (!stream_find(x, in.stream, &changes[i].stream_index)) {
@@ -425,7 +425,7 @@ static weir_status key_changes_add(prepared_append *p, const stream_index *x,
                 err, WEIR_EINVAL,
                 "key \"%.*s\" is for stream \"%.*s\", which has neither an event nor an "
                 "expectation in this append",
-                shown(in.key), in.key.ptr, shown(in.stream),
+                name_shown(in.key), in.key.ptr, name_shown(in.stream),
                 in.stream.ptr == NULL ? "" : in.stream.ptr);
         }
     }
@@ -451,7 +451,7 @@ static void hash_str(weir_sha256 *h, weir_str s)
 
 /* Stored with the key and compared for ever: the order and width of what is hashed must not change.
  */
-static void fingerprint(store_append *a)
+static void append_fingerprint(store_append *a)
 {
     weir_sha256 h;
     weir__sha256_init(&h);
@@ -545,7 +545,7 @@ weir_status weir__append_prepare(prepared_append *out, const weir_append_request
     out->append.key = r.key;
     out->append.err = err;
     if (r.key.len > 0) {
-        fingerprint(&out->append);
+        append_fingerprint(&out->append);
     }
     return WEIR_OK;
 }

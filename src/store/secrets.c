@@ -14,7 +14,7 @@ typedef struct secrets {
     size_t count;
 } secrets;
 
-static size_t find(weir_str text, size_t from, const char *any)
+static size_t text_find(weir_str text, size_t from, const char *any)
 {
     size_t i = from;
     while (i < text.len && strchr(any, text.ptr[i]) == NULL) {
@@ -48,16 +48,16 @@ static size_t after_scheme(weir_str url)
 static bool user_password(weir_str url, weir_str *password)
 {
     const size_t start = after_scheme(url);
-    const size_t question = find(url, start, "?");
+    const size_t question = text_find(url, start, "?");
     size_t at = find_last(url, start, question, '@');
     if (at == question) {
         /* A '?' in the password: then the @ comes after it, and no '/' in between. */
-        at = find(url, question, "@/=&");
+        at = text_find(url, question, "@/=&");
         if (at == url.len || url.ptr[at] != '@') {
             return false;
         }
     }
-    const size_t colon = find(url, start, ":");
+    const size_t colon = text_find(url, start, ":");
     if (colon >= at) {
         return false;
     }
@@ -71,7 +71,7 @@ static bool is_secret_name(weir_str name)
            weir__str_equal(name, weir__str("sslpassword"));
 }
 
-static void collect(weir_str url, secrets *s)
+static void secrets_collect(weir_str url, secrets *s)
 {
     weir_str password = { 0 };
     *s = (secrets){ 0 };
@@ -80,10 +80,10 @@ static void collect(weir_str url, secrets *s)
         s->runs[s->count++] = password;
         at = (size_t)(password.ptr - url.ptr) + password.len;
     }
-    at = find(url, at, "?");
+    at = text_find(url, at, "?");
     while (at < url.len && s->count < SECRETS_MAX) {
-        const size_t end = find(url, at + 1, "&");
-        const size_t equals = find(url, at + 1, "=&");
+        const size_t end = text_find(url, at + 1, "&");
+        const size_t equals = text_find(url, at + 1, "=&");
         const weir_str name = { .ptr = url.ptr + at + 1, .len = equals - at - 1 };
         if (equals < end && is_secret_name(name)) {
             s->runs[s->count++] =
@@ -98,7 +98,7 @@ bool weir__url_shown(weir_buffer *out, weir_str url)
     secrets s;
     size_t done = 0;
     bool ok = true;
-    collect(url, &s);
+    secrets_collect(url, &s);
     for (size_t i = 0; i < s.count && ok; i++) {
         const size_t start = (size_t)(s.runs[i].ptr - url.ptr);
         ok = weir__buffer_add(out, url.ptr + done, start - done) &&
@@ -113,7 +113,7 @@ bool weir__url_without_passwords(weir_buffer *out, weir_str url)
     secrets s;
     size_t done = 0;
     bool ok = true;
-    collect(url, &s);
+    secrets_collect(url, &s);
     for (size_t i = 0; i < s.count && ok; i++) {
         /* From the colon behind USER, or from the name of the parameter. */
         size_t start = (size_t)(s.runs[i].ptr - url.ptr) - 1;
@@ -165,7 +165,7 @@ static void scrub_text(char *text, size_t bytes, weir_str secret)
     }
 }
 
-static int hex(char ch)
+static int hex_digit(char ch)
 {
     if (ch >= '0' && ch <= '9') {
         return ch - '0';
@@ -175,13 +175,14 @@ static int hex(char ch)
 }
 
 /* With %XX decoded where it is one; "" when it does not fit. */
-static weir_str decoded(weir_str raw, char out[SECRET_BYTES_MAX])
+static weir_str secret_decoded(weir_str raw, char out[SECRET_BYTES_MAX])
 {
     size_t len = 0;
     for (size_t i = 0; i < raw.len && len < SECRET_BYTES_MAX; i++) {
         char ch = raw.ptr[i];
-        if (ch == '%' && i + 2 < raw.len && hex(raw.ptr[i + 1]) >= 0 && hex(raw.ptr[i + 2]) >= 0) {
-            ch = (char)(hex(raw.ptr[i + 1]) * 16 + hex(raw.ptr[i + 2]));
+        if (ch == '%' && i + 2 < raw.len && hex_digit(raw.ptr[i + 1]) >= 0 &&
+            hex_digit(raw.ptr[i + 2]) >= 0) {
+            ch = (char)(hex_digit(raw.ptr[i + 1]) * 16 + hex_digit(raw.ptr[i + 2]));
             i += 2;
         }
         out[len++] = ch;
@@ -196,9 +197,9 @@ void weir__url_scrub(weir_str url, weir_error *err)
     if (err == NULL) {
         return;
     }
-    collect(url, &s);
+    secrets_collect(url, &s);
     for (size_t i = 0; i < s.count; i++) {
-        const weir_str text = decoded(s.runs[i], plain);
+        const weir_str text = secret_decoded(s.runs[i], plain);
         scrub_text(err->message, sizeof err->message, s.runs[i]);
         scrub_text(err->detail, sizeof err->detail, s.runs[i]);
         scrub_text(err->message, sizeof err->message, text);
@@ -212,7 +213,7 @@ weir_status weir__url_check_password(weir_str url, weir_error *err)
     if (!user_password(url, &password)) {
         return WEIR_OK;
     }
-    const size_t bad = find(password, 0, "/@?");
+    const size_t bad = text_find(password, 0, "/@?");
     if (bad == password.len) {
         return WEIR_OK;
     }

@@ -26,8 +26,8 @@ static int hex_digit(char ch)
     return ch >= 'A' && ch <= 'F' ? ch - 'A' + 10 : -1;
 }
 
-static weir_status decode(store_url *u, weir_str in, const char *what, weir_str *decoded,
-                          weir_error *err)
+static weir_status url_decode(store_url *u, weir_str in, const char *what, weir_str *decoded,
+                              weir_error *err)
 {
     char *out = weir__arena_copy(&u->memory, in.ptr, in.len);
     size_t len = 0;
@@ -127,7 +127,7 @@ static weir_status set_postgres_parameter(store_url *u, weir_str name, weir_str 
     if (!*ours) {
         return WEIR_OK;
     }
-    const weir_status status = decode(u, raw, "parameters", &value, err);
+    const weir_status status = url_decode(u, raw, "parameters", &value, err);
     if (status != WEIR_OK) {
         return status;
     }
@@ -351,7 +351,7 @@ weir_status weir__url_parse(store_url *out, const char *url, weir_error *err)
     const char *question = rest.len == 0 ? NULL : memchr(rest.ptr, '?', rest.len);
     const weir_str path = { .ptr = rest.ptr,
                             .len = question == NULL ? rest.len : (size_t)(question - rest.ptr) };
-    weir_status status = decode(out, path, "path", &out->options.path, err);
+    weir_status status = url_decode(out, path, "path", &out->options.path, err);
     if (status == WEIR_OK && path.len == 0 && strcmp(out->scheme, "sqlite") == 0) {
         status = weir__fail(err, WEIR_EINVAL, "store URL \"sqlite:\" has no path");
     }

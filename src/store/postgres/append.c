@@ -271,7 +271,7 @@ void weir__pg_append_refused(store_append *a, weir_status status, const pg_refus
     }
 }
 
-static weir_status unreadable(weir_error *err)
+static weir_status answer_unreadable(weir_error *err)
 {
     return weir__fail(err, WEIR_ECORRUPT, "the answer to an append cannot be read");
 }
@@ -282,7 +282,7 @@ static weir_str text_or_empty(const PGresult *result, int row, int column)
     return weir__pg_null(result, row, column) ? empty : weir__pg_text(result, row, column);
 }
 
-static void hold(pg_held *held, int64_t kind, weir_str name)
+static void held_set(pg_held *held, int64_t kind, weir_str name)
 {
     *held = (pg_held){ .kind = (int32_t)kind, .len = name.len };
     if (kind < PG_HELD_STREAM || kind > PG_HELD_RESERVED || name.len > sizeof held->name) {
@@ -299,9 +299,9 @@ weir_status weir__pg_append_results(const PGresult *result, int rows, store_appe
     held->kind = PG_HELD_NOTHING;
     *ended = rows == 1 && weir__pg_i32(result, 0, COLUMN_APPEND) < 0;
     if (*ended) {
-        hold(held, weir__pg_i64_or(result, 0, COLUMN_POSITION, -1),
-             text_or_empty(result, 0, COLUMN_OTHER));
-        return held->kind != PG_HELD_NOTHING ? WEIR_OK : unreadable(err);
+        held_set(held, weir__pg_i64_or(result, 0, COLUMN_POSITION, -1),
+                 text_or_empty(result, 0, COLUMN_OTHER));
+        return held->kind != PG_HELD_NOTHING ? WEIR_OK : answer_unreadable(err);
     }
     for (size_t i = 0; i < count; i++) {
         appends[i]->status = WEIR_OK;
@@ -322,12 +322,12 @@ weir_status weir__pg_append_results(const PGresult *result, int rows, store_appe
             streams -= a->streams_count;
             weir__pg_append_refused(a, (weir_status)status, &why);
             if (status == WEIR_EBUSY) {
-                hold(held, why.place, (weir_str){ .ptr = "" });
+                held_set(held, why.place, (weir_str){ .ptr = "" });
             }
             continue;
         }
         if (a == NULL || status != 0 || at < 0 || (size_t)at >= a->streams_count) {
-            return unreadable(err);
+            return answer_unreadable(err);
         }
         a->streams[at].first = weir__pg_i64(result, row, COLUMN_FIRST);
         a->streams[at].last = weir__pg_i64(result, row, COLUMN_LAST);
@@ -346,7 +346,7 @@ weir_status weir__pg_append_results(const PGresult *result, int rows, store_appe
 static weir_status take_one(const PGresult *result, store_append *a, weir_error *err)
 {
     if (pq.PQntuples(result) != 1) {
-        return unreadable(err);
+        return answer_unreadable(err);
     }
     const int32_t status = weir__pg_i32(result, 0, ONE_STATUS);
     a->status = WEIR_OK;
@@ -512,7 +512,7 @@ static weir_status group_batch(group *g, const pg_heads *h, pg_params *p, bool *
     *done = written || !all_or_none;
     for (size_t i = 0; status == WEIR_OK && *done && !written && i < g->count; i++) {
         if (g->appends[i]->status == WEIR_OK) { /* neither refused nor written */
-            status = unreadable(err);
+            status = answer_unreadable(err);
         }
     }
     return status;

@@ -258,7 +258,7 @@ static int32_t array_i32(const PGresult *result, int column, size_t i)
     return (int32_t)be32toh(big);
 }
 
-static weir_status unreadable(weir_error *err)
+static weir_status batch_unreadable(weir_error *err)
 {
     return weir__fail(err, WEIR_ECORRUPT, "the answer to a batch of appends cannot be read");
 }
@@ -275,13 +275,13 @@ static weir_status take_refusals(const pg_heads *h, const PGresult *result,
     if (!array_is(result, COLUMN_REFUSED_STREAMS, refused, 4) ||
         !array_is(result, COLUMN_REFUSED_STATES, refused, 4) ||
         !array_is(result, COLUMN_REFUSED_VERSIONS, refused, 8)) {
-        return unreadable(err);
+        return batch_unreadable(err);
     }
     for (size_t i = 0; i < refused; i++) {
         const size_t stream = (size_t)array_i32(result, COLUMN_REFUSED_STREAMS, i);
         const int32_t state = array_i32(result, COLUMN_REFUSED_STATES, i);
         if (stream >= h->streams_count || state >= 0 || state < WEIR_EMISUSE) {
-            return unreadable(err);
+            return batch_unreadable(err);
         }
         store_append *a = appends[h->stream_appends[stream]];
         weir__pg_append_refused(
@@ -301,7 +301,7 @@ static weir_status take_events(const pg_heads *h, const PGresult *result,
     size_t event = 0, first = 0; /* the append's first stream */
     if (!array_is(result, COLUMN_HEADS, h->count, 8) ||
         !array_is(result, COLUMN_IDS, h->events_count, 8)) {
-        return unreadable(err);
+        return batch_unreadable(err);
     }
     int64_t *versions = weir__calloc(h->count, sizeof *versions);
     if (versions == NULL) {
@@ -341,7 +341,7 @@ weir_status weir__pg_heads_results(const pg_heads *h, const PGresult *result,
         appends[i]->alone = false;
     }
     if (pq.PQntuples(result) != 1) {
-        return unreadable(err);
+        return batch_unreadable(err);
     }
     *written = !weir__pg_null(result, 0, COLUMN_IDS);
     const weir_status status = take_refusals(h, result, appends, err);

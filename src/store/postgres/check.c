@@ -39,7 +39,7 @@ typedef struct place {
     int64_t a, b, c;
 } place;
 
-static weir_status tell(checking *x, const PGresult *result, int row, weir_error *err)
+static weir_status finding_tell(checking *x, const PGresult *result, int row, weir_error *err)
 {
     weir_str rule = { 0 }, text = { 0 };
     if (x->found == STORE_FINDINGS_MAX) {
@@ -73,7 +73,7 @@ static weir_status check_slice(checking *x, const char *sql, weir_arena *names, 
     weir__pg_params_free(&p);
     for (int row = 0; status == WEIR_OK && row < pq.PQntuples(result); row++) {
         if (weir__pg_text(result, row, 0).len > 0) {
-            status = tell(x, result, row, err);
+            status = finding_tell(x, result, row, err);
             continue;
         }
         *more = weir__pg_bool(result, row, 6);

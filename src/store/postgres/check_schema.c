@@ -21,7 +21,8 @@ typedef struct judge {
     void *ctx;
 } judge;
 
-static void tell(const judge *j, bool act, const char *rule, const char *text, const char *advice)
+static void finding_tell(const judge *j, bool act, const char *rule, const char *text,
+                         const char *advice)
 {
     j->fn(j->ctx, act, rule, text, advice);
 }
@@ -52,8 +53,9 @@ static void tell_difference(const judge *j, const PGresult *result, int row)
     } else {
         (void)snprintf(text, sizeof text, "%.*s %.*s is not Weir's: \"%.*s\"", (int)kind.len,
                        kind.ptr, (int)name.len, name.ptr, (int)is.len, is.ptr);
-        tell(j, false, "schema", text,
-             "It runs with every write of Weir's; take it away if something is slow or refused.");
+        finding_tell(
+            j, false, "schema", text,
+            "It runs with every write of Weir's; take it away if something is slow or refused.");
         return;
     }
     if (!found && weir__str_equal(kind, weir__str("index"))) {
@@ -61,15 +63,15 @@ static void tell_difference(const judge *j, const PGresult *result, int row)
                        "Make it without stopping anybody, with CONCURRENTLY after INDEX and %s. "
                        "before the table: %.*s",
                        j->s->schema, (int)should.len, should.ptr);
-        tell(j, true, "schema", text, advice);
+        finding_tell(j, true, "schema", text, advice);
         return;
     }
-    tell(j, true, "schema", text, advice_model);
+    finding_tell(j, true, "schema", text, advice_model);
 }
 
 /* Inside the transaction, with the model there. The clock of tests is not as it should be, on
  * purpose. */
-static weir_status compare(const judge *j, pg_conn *conn, weir_error *err)
+static weir_status schema_compare(const judge *j, pg_conn *conn, weir_error *err)
 {
     pg_params params = { 0 };
     PGresult *result = NULL;
@@ -130,14 +132,14 @@ static weir_status check_model(const judge *j, weir_error *err)
         status = model_make(conn, &made, err);
     }
     if (status == WEIR_OK && made) {
-        status = compare(j, conn, err);
+        status = schema_compare(j, conn, err);
     } else if (status == WEIR_OK) {
         char text[512];
         (void)snprintf(
             text, sizeof text,
             "tables and functions were not compared with what this version makes: %.400s",
             err == NULL ? "" : err->message);
-        tell(j, false, "schema", text, "Run weir doctor as the owner of the schema.");
+        finding_tell(j, false, "schema", text, "Run weir doctor as the owner of the schema.");
     }
     if (conn->raw != NULL) {
         (void)weir__pg_run_script(conn, "ROLLBACK", j->s->answer_us, NULL);
@@ -167,7 +169,7 @@ static weir_status check_indexes(const judge *j, weir_error *err)
                                   "CONCURRENTLY %.*s"
                                 : "REINDEX INDEX CONCURRENTLY %.*s",
                        (int)name.len, name.ptr);
-        tell(j, true, "index", text, advice);
+        finding_tell(j, true, "index", text, advice);
     }
     pq.PQclear(result);
     return status;
@@ -192,7 +194,7 @@ static weir_status check_sequences(const judge *j, weir_error *err)
             advice, sizeof advice,
             "Stop all writers, then ALTER SEQUENCE %s.%.*s CACHE 1 INCREMENT 1 NO CYCLE.",
             j->s->schema, (int)name.len, name.ptr);
-        tell(j, true, "sequence", text, advice);
+        finding_tell(j, true, "sequence", text, advice);
     }
     pq.PQclear(result);
     return status;
@@ -210,7 +212,8 @@ weir_status weir__pg_check_schema(pg_store *s, store_survey_fn fn, void *ctx, we
                        "the store has schema %" PRId64 " and this program knows schema %" PRId64
                        ": tables and functions were not compared",
                        s->schema_version, weir__pg_schema_current.version);
-        tell(&j, false, "schema", text, "Run weir doctor of the version that made the schema.");
+        finding_tell(&j, false, "schema", text,
+                     "Run weir doctor of the version that made the schema.");
     }
     if (status == WEIR_OK) {
         status = check_indexes(&j, err);

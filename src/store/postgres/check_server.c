@@ -30,13 +30,14 @@ typedef struct survey {
     void *ctx;
 } survey;
 
-static void tell(const survey *v, bool act, const char *rule, const char *text, const char *advice)
+static void survey_tell(const survey *v, bool act, const char *rule, const char *text,
+                        const char *advice)
 {
     v->fn(v->ctx, act, rule, text, advice);
 }
 
-static weir_status ask(const survey *v, const char *sql, pg_params *params, PGresult **result,
-                       weir_error *err)
+static weir_status survey_ask(const survey *v, const char *sql, pg_params *params,
+                              PGresult **result, weir_error *err)
 {
     return weir__pg_call(v->s, &(pg_call){ .sql = sql, .params = params, .repeat = PG_REPEAT },
                          result, err);
@@ -58,22 +59,23 @@ static void duration_text(int64_t us, char *out, size_t size)
 static weir_status look_at_facts(const survey *v, bool *standbys, weir_error *err)
 {
     PGresult *result = NULL;
-    const weir_status status = ask(v, sql_server_facts, NULL, &result, err);
+    const weir_status status = survey_ask(v, sql_server_facts, NULL, &result, err);
     if (status != WEIR_OK) {
         return status;
     }
     if (weir__pg_bool(result, 0, 0)) {
-        tell(
+        survey_tell(
             v, false, "standby",
             "this server is a standby: it is read up to the first gap in the positions after "
             "the one that the primary last called safe, and nothing can be appended here",
             "Name all hosts in the URL, with target_session_attrs=read-write for those who write.");
     }
     if (!weir__pg_bool(result, 0, 1)) {
-        tell(v, false, "rights",
-             "this role cannot see what others do on the server, so transactions of theirs that "
-             "hold it up are not listed",
-             "GRANT pg_read_all_stats to the role that runs weir doctor.");
+        survey_tell(
+            v, false, "rights",
+            "this role cannot see what others do on the server, so transactions of theirs that "
+            "hold it up are not listed",
+            "GRANT pg_read_all_stats to the role that runs weir doctor.");
     }
     *standbys = weir__pg_i64(result, 0, 2) > 0;
     pq.PQclear(result);
@@ -86,7 +88,7 @@ static weir_status look_at_rights(const survey *v, weir_error *err)
     pg_params params = { 0 };
     PGresult *result = NULL;
     weir__pg_add_text(&params, weir__str(v->s->schema_name));
-    const weir_status status = ask(v, sql_server_rights, &params, &result, err);
+    const weir_status status = survey_ask(v, sql_server_rights, &params, &result, err);
     weir__pg_params_free(&params);
     for (int i = 0; status == WEIR_OK && i < pq.PQntuples(result); i++) {
         char text[512];
@@ -94,8 +96,9 @@ static weir_status look_at_rights(const survey *v, weir_error *err)
         const weir_str place = weir__pg_text(result, i, 2);
         (void)snprintf(text, sizeof text, "%.*s has %.*s on %.*s, and can bypass what Weir checks",
                        (int)who.len, who.ptr, (int)right.len, right.ptr, (int)place.len, place.ptr);
-        tell(v, true, "rights", text,
-             "REVOKE it, and let weir init --grant ROLE --as KIND give what the role needs.");
+        survey_tell(
+            v, true, "rights", text,
+            "REVOKE it, and let weir init --grant ROLE --as KIND give what the role needs.");
     }
     pq.PQclear(result);
     return status;
@@ -135,22 +138,23 @@ static void judge_setting(const survey *v, weir_str name, weir_str value, bool s
     for (size_t i = 0; i < sizeof rules / sizeof rules[0]; i++) {
         if (weir__str_equal(name, weir__str(rules[i].name)) &&
             weir__str_equal(value, weir__str(rules[i].bad))) {
-            tell(v, rules[i].act, rules[i].rule, rules[i].text, rules[i].advice);
+            survey_tell(v, rules[i].act, rules[i].rule, rules[i].text, rules[i].advice);
         }
     }
     if (standbys && value.len == 0 &&
         weir__str_equal(name, weir__str("synchronous_standby_names"))) {
-        tell(v, false, "standbys",
-             "standbys are attached and none is synchronous: a failover can lose the last commits, "
-             "and readers that have seen them get WEIR_EREWOUND",
-             "Set synchronous_standby_names if nothing acknowledged may be lost in a failover.");
+        survey_tell(
+            v, false, "standbys",
+            "standbys are attached and none is synchronous: a failover can lose the last commits, "
+            "and readers that have seen them get WEIR_EREWOUND",
+            "Set synchronous_standby_names if nothing acknowledged may be lost in a failover.");
     }
 }
 
 static weir_status look_at_settings(const survey *v, bool standbys, weir_error *err)
 {
     PGresult *result = NULL;
-    const weir_status status = ask(v, sql_server_settings, NULL, &result, err);
+    const weir_status status = survey_ask(v, sql_server_settings, NULL, &result, err);
     if (status != WEIR_OK) {
         return status;
     }
@@ -166,7 +170,7 @@ static weir_status look_at_settings(const survey *v, bool standbys, weir_error *
 static weir_status look_at_isolation(const survey *v, weir_error *err)
 {
     PGresult *result = NULL;
-    const weir_status status = ask(v, sql_server_isolation, NULL, &result, err);
+    const weir_status status = survey_ask(v, sql_server_isolation, NULL, &result, err);
     if (status != WEIR_OK) {
         return status;
     }
@@ -180,8 +184,9 @@ static weir_status look_at_isolation(const survey *v, weir_error *err)
             "rules that hold in READ COMMITTED only, and appends in a longer transaction "
             "conflict where they would have waited",
             (int)value.len, value.ptr, (int)where.len, where.ptr);
-        tell(v, true, "isolation", text,
-             "RESET default_transaction_isolation there, and ask for more where it is needed.");
+        survey_tell(
+            v, true, "isolation", text,
+            "RESET default_transaction_isolation there, and ask for more where it is needed.");
     }
     pq.PQclear(result);
     return WEIR_OK;
@@ -193,7 +198,7 @@ static weir_status look_at_transactions(const survey *v, weir_error *err)
     PGresult *result = NULL;
     weir__pg_add_i64(&params, weir__pg_old_transaction_us);
     weir__pg_add_i64(&params, weir__pg_old_transactions);
-    weir_status status = ask(v, sql_server_old_transactions, &params, &result, err);
+    weir_status status = survey_ask(v, sql_server_old_transactions, &params, &result, err);
     weir__pg_params_free(&params);
     if (status != WEIR_OK) {
         return status;
@@ -213,7 +218,7 @@ static weir_status look_at_transactions(const survey *v, weir_error *err)
                        " transactions",
                        (int)who.len, who.ptr, since, weir__pg_i64_or(result, i, 3, 0));
         (void)snprintf(advice, sizeof advice, "End it: %.*s.", (int)cure.len, cure.ptr);
-        tell(v, true, "old-transaction", text, advice);
+        survey_tell(v, true, "old-transaction", text, advice);
     }
     pq.PQclear(result);
     return status;
@@ -224,7 +229,7 @@ static weir_status look_at_tables(const survey *v, weir_error *err)
     pg_params params = { 0 };
     PGresult *result = NULL;
     weir__pg_add_text(&params, weir__str(v->s->schema_name));
-    const weir_status status = ask(v, sql_server_tables, &params, &result, err);
+    const weir_status status = survey_ask(v, sql_server_tables, &params, &result, err);
     weir__pg_params_free(&params);
     if (status != WEIR_OK) {
         return status;
@@ -239,7 +244,7 @@ static weir_status look_at_tables(const survey *v, weir_error *err)
                            table.ptr);
             (void)snprintf(advice, sizeof advice, "ALTER TABLE %.*s RESET (autovacuum_enabled)",
                            (int)table.len, table.ptr);
-            tell(v, true, "autovacuum", text, advice);
+            survey_tell(v, true, "autovacuum", text, advice);
         }
         if (dead >= DEAD_ROWS_MANY && dead > live) {
             (void)snprintf(text, sizeof text,
@@ -250,7 +255,7 @@ static weir_status look_at_tables(const survey *v, weir_error *err)
                            "VACUUM %.*s; if it does not help, something holds old rows back (see "
                            "old-transaction).",
                            (int)table.len, table.ptr);
-            tell(v, true, "bloat", text, advice);
+            survey_tell(v, true, "bloat", text, advice);
         }
     }
     pq.PQclear(result);
@@ -262,7 +267,7 @@ static weir_status look_at_tables(const survey *v, weir_error *err)
 static weir_status look_at_path(const survey *v, bool pooled, weir_error *err)
 {
     PGresult *result = NULL;
-    const weir_status status = ask(v, sql_server_path, NULL, &result, err);
+    const weir_status status = survey_ask(v, sql_server_path, NULL, &result, err);
     if (status != WEIR_OK) {
         return status;
     }
@@ -279,7 +284,7 @@ static weir_status look_at_path(const survey *v, bool pooled, weir_error *err)
                        pooled ? "; or, for the role that uses the pooler, ALTER ROLE ... SET "
                                 "search_path = pg_catalog"
                               : "");
-        tell(v, pooled, "path", text, advice);
+        survey_tell(v, pooled, "path", text, advice);
     }
     pq.PQclear(result);
     return WEIR_OK;
@@ -297,10 +302,11 @@ static weir_status look_at_connection(const survey *v, weir_error *err)
     const bool pooled = conn->server.pooled;
     weir__pg_give(conn);
     if (pooled) {
-        tell(v, false, "pooler",
-             "there is a pooler in transaction mode between here and the server: statements are "
-             "prepared only if the URL says prepare=on",
-             "With PgBouncer from 1.21 and max_prepared_statements, add prepare=on to the URL.");
+        survey_tell(
+            v, false, "pooler",
+            "there is a pooler in transaction mode between here and the server: statements are "
+            "prepared only if the URL says prepare=on",
+            "With PgBouncer from 1.21 and max_prepared_statements, add prepare=on to the URL.");
     }
     status = look_at_path(v, pooled, err);
     if (status != WEIR_OK) {
@@ -311,10 +317,11 @@ static weir_status look_at_connection(const survey *v, weir_error *err)
         return status;
     }
     if (strcmp(weir__pg_wake_mode(v->s), "notify") != 0) {
-        tell(v, false, "wake-ups",
-             "notifications do not arrive here, so those who wait for work look about once a "
-             "second",
-             "Name the server itself for listening, beside the pooler: ?direct=HOST:PORT.");
+        survey_tell(
+            v, false, "wake-ups",
+            "notifications do not arrive here, so those who wait for work look about once a "
+            "second",
+            "Name the server itself for listening, beside the pooler: ?direct=HOST:PORT.");
     }
     weir__watch_remove(watch);
     return WEIR_OK;
@@ -324,7 +331,7 @@ static weir_status look_at_connection(const survey *v, weir_error *err)
 static void tell_notes(void *ctx, bool act, const char *rule, const char *text, const char *advice)
 {
     if (!act) {
-        tell(ctx, false, rule, text, advice);
+        survey_tell(ctx, false, rule, text, advice);
     }
 }
 

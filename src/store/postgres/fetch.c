@@ -81,7 +81,7 @@ static void start_item(fetching *f, size_t index)
     }
 }
 
-static weir_status ask(fetching *f, pg_store *s, PGresult **result, weir_error *err)
+static weir_status fetch_ask(fetching *f, pg_store *s, PGresult **result, weir_error *err)
 {
     pg_params p = { 0 };
     weir__pg_array_begin(&p, PG_OID_INT8_ARRAY);
@@ -121,7 +121,8 @@ static weir_status ask(fetching *f, pg_store *s, PGresult **result, weir_error *
 }
 
 /* Whether the source, a regular expression, matches the event's stream. */
-static weir_status judge(fetching *f, weir_str text, weir_str stream, bool *wanted, weir_error *err)
+static weir_status source_judge(fetching *f, weir_str text, weir_str stream, bool *wanted,
+                                weir_error *err)
 {
     if (f->pattern == NULL || !weir__str_equal(f->pattern->text, text)) {
         weir__pattern_close(f->pattern);
@@ -192,8 +193,8 @@ static weir_status take_item(fetching *f, answer *a, int32_t item, weir_error *e
         bool wanted = true;
         weir_status status = WEIR_OK;
         if (!weir__pg_null(a->result, a->row, FETCH_JUDGE)) {
-            status = judge(f, weir__pg_text(a->result, a->row, FETCH_JUDGE),
-                           weir__pg_text(a->result, a->row, FETCH_STREAM), &wanted, err);
+            status = source_judge(f, weir__pg_text(a->result, a->row, FETCH_JUDGE),
+                                  weir__pg_text(a->result, a->row, FETCH_STREAM), &wanted, err);
         }
         if (status == WEIR_OK && wanted) {
             status = keep_event(f, a->result, a->row, index, err);
@@ -243,7 +244,7 @@ static weir_status fetch_all(fetching *f, pg_store *s, weir_error *err)
         const bool capped = answer_room(f) < room_left(f);
         const int64_t room = answer_room(f);
         first = false;
-        status = ask(f, s, &a.result, err);
+        status = fetch_ask(f, s, &a.result, err);
         if (status == WEIR_OK) {
             a.rows = pq.PQntuples(a.result);
             a.full = capped && a.rows >= room;

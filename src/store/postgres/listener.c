@@ -63,7 +63,7 @@ void weir__pg_listener_close(pg_listener *l)
     l->due_us = INT64_MAX;
 }
 
-static uint32_t lost(pg_listener *l, const char *what)
+static uint32_t listener_lost(pg_listener *l, const char *what)
 {
     const char *said = l->raw == NULL ? "" : pq.PQerrorMessage(l->raw);
     why_set(l, said[0] != '\0' ? said : what);
@@ -71,7 +71,7 @@ static uint32_t lost(pg_listener *l, const char *what)
     return LISTENER_TOLD_LOST;
 }
 
-static uint32_t deaf(pg_listener *l, const char *why)
+static uint32_t listener_deaf(pg_listener *l, const char *why)
 {
     why_set(l, why);
     weir__pg_listener_close(l);
@@ -173,7 +173,7 @@ uint32_t weir__pg_listener_begin(pg_listener *l, int64_t now_us)
     pq.PQconninfoFree(parsed);
     l->host++;
     if (l->raw == NULL || pq.PQstatus(l->raw) == CONNECTION_BAD) {
-        return lost(l, "out of memory");
+        return listener_lost(l, "out of memory");
     }
     (void)pq.PQsetNoticeReceiver(l->raw, notice_ignore, NULL);
     l->state = LISTENER_CONNECTING;
@@ -190,7 +190,7 @@ int weir__pg_listener_fd(const pg_listener *l)
 /* ---- statements --------------------------------------------------------------------------- */
 
 /* false: lost, which the caller tells. channel: the statement's parameter; NULL: it has none. */
-static bool ask(pg_listener *l, const char *sql, const char *channel, int64_t now_us)
+static bool listener_ask(pg_listener *l, const char *sql, const char *channel, int64_t now_us)
 {
     WEIR_ASSERT(!l->asking);
     const int sent = channel == NULL
@@ -211,7 +211,8 @@ bool weir__pg_listener_notify(pg_listener *l, bool look, int64_t now_us)
     if (l->state != LISTENER_READY || l->asking) {
         return false;
     }
-    if (!ask(l, look ? sql_listener_notify_others : sql_listener_notify, l->channel, now_us)) {
+    if (!listener_ask(l, look ? sql_listener_notify_others : sql_listener_notify, l->channel,
+                      now_us)) {
         l->due_us = now_us; /* the next step finds it lost */
         return false;
     }
@@ -221,7 +222,7 @@ bool weir__pg_listener_notify(pg_listener *l, bool look, int64_t now_us)
 }
 
 /* Statements with the name of a channel in them; what step tells of it. */
-static uint32_t say(pg_listener *l, const char *sql, const char *channel, int64_t now_us)
+static uint32_t listener_say(pg_listener *l, const char *sql, const char *channel, int64_t now_us)
 {
     static const char place[] = "weir_channel";
     char text[STATEMENT_BYTES];
@@ -236,35 +237,36 @@ static uint32_t say(pg_listener *l, const char *sql, const char *channel, int64_
         sql += here ? sizeof place - 1 : 1;
     }
     text[used] = '\0';
-    return ask(l, text, NULL, now_us) ? 0 : lost(l, "the connection broke");
+    return listener_ask(l, text, NULL, now_us) ? 0 : listener_lost(l, "the connection broke");
 }
 
-static uint32_t greet(pg_listener *l, int64_t now_us)
+static uint32_t listener_greet(pg_listener *l, int64_t now_us)
 {
     if (pq.PQsetnonblocking(l->raw, 1) != 0) {
-        return lost(l, "out of memory");
+        return listener_lost(l, "out of memory");
     }
     l->state = LISTENER_GREETING;
-    return say(l, sql_listener_greet, l->test_channel, now_us);
+    return listener_say(l, sql_listener_greet, l->test_channel, now_us);
 }
 
 /* The server itself can be asked to notify us on this connection; with a pooler in between only a
  * notification by somebody else shows whether one arrives between two statements. */
-static uint32_t test(pg_listener *l, int64_t now_us)
+static uint32_t listener_test(pg_listener *l, int64_t now_us)
 {
     l->state = LISTENER_TESTING;
     if (l->process != pq.PQbackendPID(l->raw)) {
         l->due_us = now_us + TEST_US;
         return LISTENER_TOLD_TEST;
     }
-    return ask(l, sql_listener_notify, l->test_channel, now_us) ? 0
-                                                                : lost(l, "the connection broke");
+    return listener_ask(l, sql_listener_notify, l->test_channel, now_us)
+               ? 0
+               : listener_lost(l, "the connection broke");
 }
 
-static uint32_t join(pg_listener *l, int64_t now_us)
+static uint32_t listener_join(pg_listener *l, int64_t now_us)
 {
     l->state = LISTENER_JOINING;
-    return say(l, sql_listener_join, l->channel, now_us);
+    return listener_say(l, sql_listener_join, l->channel, now_us);
 }
 
 bool weir__pg_listener_alone(const PGresult *result)
@@ -273,7 +275,7 @@ bool weir__pg_listener_alone(const PGresult *result)
 }
 
 /* A result of the greeting that is not an error. */
-static void greeted(pg_listener *l, const PGresult *result, bool *standby)
+static void listener_greeted(pg_listener *l, const PGresult *result, bool *standby)
 {
     if (pq.PQresultStatus(result) == PGRES_TUPLES_OK && pq.PQntuples(result) == 1) {
         l->process = (int32_t)strtol(pq.PQgetvalue(result, 0, 0), NULL, 10);
@@ -282,7 +284,7 @@ static void greeted(pg_listener *l, const PGresult *result, bool *standby)
 }
 
 /* The answer to what was asked is complete. */
-static uint32_t answered(pg_listener *l, int64_t now_us)
+static uint32_t listener_answered(pg_listener *l, int64_t now_us)
 {
     bool failed = false, standby = false, alone = false;
     PGresult *result;
@@ -292,7 +294,7 @@ static uint32_t answered(pg_listener *l, int64_t now_us)
             why_set(l, message == NULL ? "the connection broke" : message);
             failed = true;
         } else if (l->state == LISTENER_GREETING) {
-            greeted(l, result, &standby);
+            listener_greeted(l, result, &standby);
         } else if (l->notifying) {
             alone = weir__pg_listener_alone(result);
         }
@@ -306,8 +308,9 @@ static uint32_t answered(pg_listener *l, int64_t now_us)
     l->due_us = now_us + LISTENER_QUIET_US;
     if (standby) {
         /* Nobody can listen on a standby. With several hosts the next one may be the primary. */
-        return l->hosts > 1 ? lost(l, "this host is a standby")
-                            : deaf(l, "the server is a standby, which nobody can listen on");
+        return l->hosts > 1
+                   ? listener_lost(l, "this host is a standby")
+                   : listener_deaf(l, "the server is a standby, which nobody can listen on");
     }
     if (failed) {
         char kept[sizeof l->why];
@@ -322,7 +325,7 @@ static uint32_t answered(pg_listener *l, int64_t now_us)
     }
     switch (l->state) {
     case LISTENER_GREETING:
-        return test(l, now_us);
+        return listener_test(l, now_us);
     case LISTENER_TESTING:
         l->due_us = now_us + TEST_US;
         return 0;
@@ -339,7 +342,7 @@ static uint32_t answered(pg_listener *l, int64_t now_us)
 
 /* Notifications that have come. Our own are not told: whoever sent them has woken the watches of
  * this handle already. */
-static uint32_t hear(pg_listener *l)
+static uint32_t listener_hear(pg_listener *l)
 {
     uint32_t told = 0;
     PGnotify *n;
@@ -356,7 +359,7 @@ static uint32_t hear(pg_listener *l)
 
 /* ---- steps -------------------------------------------------------------------------------- */
 
-static uint32_t connecting(pg_listener *l, int64_t now_us)
+static uint32_t listener_connecting(pg_listener *l, int64_t now_us)
 {
     switch (pq.PQconnectPoll(l->raw)) {
     case PGRES_POLLING_READING:
@@ -366,33 +369,36 @@ static uint32_t connecting(pg_listener *l, int64_t now_us)
         l->events = POLLOUT;
         return 0;
     case PGRES_POLLING_OK:
-        return greet(l, now_us);
+        return listener_greet(l, now_us);
     case PGRES_POLLING_FAILED:
     case PGRES_POLLING_ACTIVE:
         break;
     }
-    return lost(l, "could not connect");
+    return listener_lost(l, "could not connect");
 }
 
 /* due_us has come. */
-static uint32_t overdue(pg_listener *l, int64_t now_us)
+static uint32_t listener_overdue(pg_listener *l, int64_t now_us)
 {
     if (l->state == LISTENER_CONNECTING) {
-        return lost(l, "the server did not answer when connecting");
+        return listener_lost(l, "the server did not answer when connecting");
     }
     if (l->asking) {
         const bool ready = l->state == LISTENER_READY;
-        return lost(l, "the server did not answer") | (ready ? LISTENER_TOLD_SILENT : 0);
+        return listener_lost(l, "the server did not answer") | (ready ? LISTENER_TOLD_SILENT : 0);
     }
     if (l->state == LISTENER_TESTING) {
         /* What a pooler's connection listens to, it would go on listening to; this reaches it when
          * the pooler happens to give us the same one, as it mostly does. */
         (void)pq.PQsendQuery(l->raw, sql_listener_leave);
         (void)pq.PQflush(l->raw);
-        return deaf(l, "a pooler in between does not pass notifications on; add direct=HOST:PORT "
-                       "to the store URL");
+        return listener_deaf(
+            l, "a pooler in between does not pass notifications on; add direct=HOST:PORT "
+               "to the store URL");
     }
-    return ask(l, sql_listener_alive, NULL, now_us) ? 0 : lost(l, "the connection broke");
+    return listener_ask(l, sql_listener_alive, NULL, now_us)
+               ? 0
+               : listener_lost(l, "the connection broke");
 }
 
 uint32_t weir__pg_listener_step(pg_listener *l, int64_t now_us)
@@ -402,28 +408,28 @@ uint32_t weir__pg_listener_step(pg_listener *l, int64_t now_us)
         return 0;
     }
     if (l->state == LISTENER_CONNECTING) {
-        return now_us >= l->due_us ? overdue(l, now_us) : connecting(l, now_us);
+        return now_us >= l->due_us ? listener_overdue(l, now_us) : listener_connecting(l, now_us);
     }
     const int unsent = pq.PQflush(l->raw);
     if (unsent < 0 || pq.PQconsumeInput(l->raw) != 1) {
-        return lost(l, "the connection broke");
+        return listener_lost(l, "the connection broke");
     }
     l->events = (short)(POLLIN | (unsent > 0 ? POLLOUT : 0));
-    told |= hear(l);
+    told |= listener_hear(l);
     if (l->asking && pq.PQisBusy(l->raw) == 0) {
-        told |= answered(l, now_us);
+        told |= listener_answered(l, now_us);
     } else if (!l->asking && pq.PQstatus(l->raw) == CONNECTION_BAD) {
-        return told | lost(l, "the connection broke");
+        return told | listener_lost(l, "the connection broke");
     }
     if (l->raw != NULL) {
-        told |= hear(l); /* what came with the answer */
+        told |= listener_hear(l); /* what came with the answer */
     }
     if (l->state == LISTENER_TESTING && l->heard && !l->asking) {
         l->heard = false;
-        told |= join(l, now_us);
+        told |= listener_join(l, now_us);
     }
     if (l->state != LISTENER_DOWN && now_us >= l->due_us) {
-        told |= overdue(l, now_us);
+        told |= listener_overdue(l, now_us);
     }
     return told;
 }

@@ -33,8 +33,8 @@ typedef struct operating {
 } operating;
 
 /* Runs a statement that gives one number. */
-static weir_status ask(pg_store *s, const char *sql, pg_params *p, pg_repeat repeat, int64_t *out,
-                       weir_error *err)
+static weir_status number_ask(pg_store *s, const char *sql, pg_params *p, pg_repeat repeat,
+                              int64_t *out, weir_error *err)
 {
     PGresult *result = NULL;
     const weir_status status = weir__pg_call(
@@ -143,8 +143,8 @@ static weir_status find_next(pg_store *s, choosing *x, weir_error *err)
     return status;
 }
 
-static weir_status choose(operating *o, const int64_t *ids, size_t count, choosing *x,
-                          weir_error *err)
+static weir_status skip_choose(operating *o, const int64_t *ids, size_t count, choosing *x,
+                               weir_error *err)
 {
     pg_params p = { 0 };
     PGresult *result = NULL;
@@ -233,7 +233,7 @@ static weir_status skip_chosen(operating *o, const choosing *x, int64_t *left, s
 }
 
 /* ids is used up. */
-static weir_status skip(operating *o, int64_t *ids, size_t count, weir_error *err)
+static weir_status targets_skip(operating *o, int64_t *ids, size_t count, weir_error *err)
 {
     weir_status status = WEIR_OK;
     for (int round = 0; count > 0 && status == WEIR_OK; round++) {
@@ -244,7 +244,7 @@ static weir_status skip(operating *o, int64_t *ids, size_t count, weir_error *er
                               "pause them first",
                               count);
         }
-        status = choose(o, ids, count, &x, err);
+        status = skip_choose(o, ids, count, &x, err);
         if (status == WEIR_OK && o->op->dry_run) {
             o->changed += (int64_t)x.candidates_count;
             count = 0;
@@ -260,7 +260,7 @@ static weir_status skip(operating *o, int64_t *ids, size_t count, weir_error *er
 
 /* ---- the other verbs ----------------------------------------------------------------------- */
 
-static weir_status change(operating *o, const int64_t *ids, size_t count, weir_error *err)
+static weir_status targets_change(operating *o, const int64_t *ids, size_t count, weir_error *err)
 {
     const store_operate *op = o->op;
     const bool dry = op->dry_run;
@@ -286,7 +286,7 @@ static weir_status change(operating *o, const int64_t *ids, size_t count, weir_e
             weir__pg_add_text(&p, op->by);
         }
     }
-    const weir_status status = ask(o->s, sql, &p, dry ? PG_REPEAT : PG_ONCE, &changed, err);
+    const weir_status status = number_ask(o->s, sql, &p, dry ? PG_REPEAT : PG_ONCE, &changed, err);
     weir__pg_params_free(&p);
     if (status == WEIR_OK) {
         o->changed += changed;
@@ -321,7 +321,7 @@ static weir_status check_names(const operating *o, weir_error *err)
 }
 
 /* What must be known before the first target is touched. */
-static weir_status prepare(operating *o, weir_error *err)
+static weir_status operate_prepare(operating *o, weir_error *err)
 {
     weir_status status = check_names(o, err);
     if (status != WEIR_OK || o->op->verb != STORE_RESET) {
@@ -332,7 +332,7 @@ static weir_status prepare(operating *o, weir_error *err)
     } else if (o->op->reset_to == STORE_RESET_TIME) {
         pg_params p = { 0 };
         weir__pg_add_i64(&p, o->op->time_us);
-        status = ask(o->s, sql_operate_position_of_time, &p, PG_REPEAT, &o->position, err);
+        status = number_ask(o->s, sql_operate_position_of_time, &p, PG_REPEAT, &o->position, err);
         weir__pg_params_free(&p);
     }
     return status;
@@ -348,8 +348,8 @@ static weir_status operate_chunk(operating *o, weir_arena *arena, weir_str *afte
                      .looked_max = STORE_OPERATE_CHUNK };
     weir_status status = weir__pg_walk(o->s, &walk, arena, err);
     if (status == WEIR_OK && walk.ids_count > 0) {
-        status = o->op->verb == STORE_SKIP ? skip(o, walk.ids, walk.ids_count, err)
-                                           : change(o, walk.ids, walk.ids_count, err);
+        status = o->op->verb == STORE_SKIP ? targets_skip(o, walk.ids, walk.ids_count, err)
+                                           : targets_change(o, walk.ids, walk.ids_count, err);
     }
     if (status == WEIR_OK) {
         *after = walk.scanned_to;
@@ -360,7 +360,7 @@ static weir_status operate_chunk(operating *o, weir_arena *arena, weir_str *afte
 
 /* Leasing is slow until the dead entries are gone. A role that does not own the tables cannot do
  * this, and then autovacuum does it later: not worth an error. */
-static void vacuum(pg_store *s)
+static void targets_vacuum(pg_store *s)
 {
     pg_conn *conn = NULL;
     PGresult *result = NULL;
@@ -385,7 +385,7 @@ weir_status weir__pg_operate(weir_store *base, store_operate *op, weir_error *er
     weir_str after = { 0 };
     bool more = true;
 
-    weir_status status = prepare(&o, err);
+    weir_status status = operate_prepare(&o, err);
     for (size_t turn = 0; more && status == WEIR_OK; turn ^= 1) {
         weir__arena_reset(&names[turn]);
         status = operate_chunk(&o, &names[turn], &after, &more, err);
@@ -395,7 +395,7 @@ weir_status weir__pg_operate(weir_store *base, store_operate *op, weir_error *er
     if (o.changed > 0 && !op->dry_run) {
         weir__pg_wake(o.s); /* also when a later chunk failed */
         if (o.changed > STORE_OPERATE_CHUNK) {
-            vacuum(o.s);
+            targets_vacuum(o.s);
         }
     }
     if (status == WEIR_OK) {

@@ -70,8 +70,8 @@ weir_status weir__pg_parked(weir_store *base, const store_parked_query *q,
 
 /* ---- sending back, dropping ---------------------------------------------------------------- */
 
-static weir_status change(pg_store *s, const char *sql, int64_t parked, pg_repeat repeat,
-                          weir_error *err)
+static weir_status parked_change(pg_store *s, const char *sql, int64_t parked, pg_repeat repeat,
+                                 weir_error *err)
 {
     pg_params p = { 0 };
     PGresult *result = NULL;
@@ -89,7 +89,7 @@ static weir_status change(pg_store *s, const char *sql, int64_t parked, pg_repea
 weir_status weir__pg_parked_retry(weir_store *base, int64_t parked, weir_error *err)
 {
     /* Not repeated when the answer is lost: a worker may have handled and removed it meanwhile. */
-    const weir_status status = change(pg_of(base), sql_parked_retry, parked, PG_ONCE, err);
+    const weir_status status = parked_change(pg_of(base), sql_parked_retry, parked, PG_ONCE, err);
     if (status == WEIR_OK) {
         weir__pg_wake(pg_of(base));
     } else if (status == WEIR_EMISUSE) {
@@ -101,5 +101,5 @@ weir_status weir__pg_parked_retry(weir_store *base, int64_t parked, weir_error *
 
 weir_status weir__pg_parked_drop(weir_store *base, int64_t parked, weir_error *err)
 {
-    return change(pg_of(base), sql_parked_drop, parked, PG_ONCE, err);
+    return parked_change(pg_of(base), sql_parked_drop, parked, PG_ONCE, err);
 }

@@ -68,7 +68,7 @@ static void place_target(const store_mark *marks, const store_mark *const *sorte
 }
 
 /* Goes through the marks in their order; an event that is there twice comes once. */
-static void collect(const store_mark *marks, size_t count, place *places, pg_route_marks *out)
+static void marks_collect(const store_mark *marks, size_t count, place *places, pg_route_marks *out)
 {
     for (size_t i = 0; i < count; i++) {
         place *head = &places[places[i].head];
@@ -114,6 +114,6 @@ bool weir__pg_route_marks(const store_mark *marks, size_t count, weir_arena *are
                      places);
         out->names[out->names_count++] = sorted[from]->target;
     }
-    collect(marks, count, places, out);
+    marks_collect(marks, count, places, out);
     return true;
 }

@@ -91,8 +91,8 @@ struct pg_safe {     /* NOLINT(clang-analyzer-optin.performance.Padding) */
     int64_t hint, hint_us; /* how far the hint is, and when it may be written again */
 };
 
-static weir_status ask(pg_safe *p, const char *sql, pg_params *params, PGresult **result,
-                       weir_error *err)
+static weir_status safe_ask(pg_safe *p, const char *sql, pg_params *params, PGresult **result,
+                            weir_error *err)
 {
     if (p->step_cb != NULL) {
         p->step_cb(p->step_ctx, sql);
@@ -232,7 +232,7 @@ static weir_status server_verify(pg_safe *p, weir_error *err)
     PGresult *result = NULL;
     weir__pg_add_i64(&params, p->before.from);
     weir__pg_add_i64(&params, p->last.id);
-    weir_status status = ask(p, sql_safe_verify, &params, &result, err);
+    weir_status status = safe_ask(p, sql_safe_verify, &params, &result, err);
     if (status == WEIR_OK && pq.PQntuples(result) != 1) {
         status = weir__fail(err, WEIR_ECORRUPT, "table \"%s\".store has no row: run weir doctor",
                             p->store->schema_name);
@@ -276,7 +276,7 @@ static weir_status step_read(pg_safe *p, bool *end, weir_error *err)
     } else {
         weir__pg_add_i64(&params, p->news->after);
     }
-    const weir_status status = ask(p, sql_safe_read, &params, &result, err);
+    const weir_status status = safe_ask(p, sql_safe_read, &params, &result, err);
     if (status == WEIR_OK && !is_same_place(p, result)) {
         p->verified = false;
     } else if (status == WEIR_OK) {
@@ -375,7 +375,7 @@ static bool holders_keep(pg_safe *p, const PGresult *result)
 static weir_status step_look(pg_safe *p, weir_error *err)
 {
     PGresult *result = NULL;
-    weir_status status = ask(p, sql_safe_look, NULL, &result, err);
+    weir_status status = safe_ask(p, sql_safe_look, NULL, &result, err);
     if (status == WEIR_OK && !is_same_place(p, result)) {
         p->verified = false;
     } else if (status == WEIR_OK &&
@@ -395,7 +395,7 @@ static weir_status step_reread(pg_safe *p, weir_error *err)
     PGresult *result = NULL;
     weir__pg_add_i64(&params, p->safe);
     weir__pg_add_i64(&params, p->top);
-    const weir_status status = ask(p, sql_safe_reread, &params, &result, err);
+    const weir_status status = safe_ask(p, sql_safe_reread, &params, &result, err);
     if (status == WEIR_OK && !is_same_place(p, result)) {
         p->verified = false;
     } else if (status == WEIR_OK) {

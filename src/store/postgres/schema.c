@@ -233,8 +233,8 @@ bool weir__pg_schema_model(weir_buffer *sql)
 /* ---- looking and changing -------------------------------------------------------------------- */
 
 /* The schema itself when it is missing, and what is missing in it. */
-static bool script(const pg_store *s, const pg_schema *schema, const found_store *found,
-                   weir_buffer *sql)
+static bool schema_script(const pg_store *s, const pg_schema *schema, const found_store *found,
+                          weir_buffer *sql)
 {
     return (found->schema || add_line(s, sql, sql_schema_make)) &&
            (!found->there || add_line(s, sql, sql_schema_tables)) &&
@@ -251,12 +251,12 @@ static weir_status refuse_foreign(const pg_store *s, weir_error *err)
 }
 
 /* Looking changes nothing: without an answer nothing has happened. */
-static weir_status looked(weir_status status, weir_error *err)
+static weir_status look_failed(weir_status status, weir_error *err)
 {
     return status == WEIR_EUNKNOWN ? weir__pg_lost_nothing("looking for the store", err) : status;
 }
 
-static weir_status look(pg_store *s, pg_conn *conn, found_store *found, weir_error *err)
+static weir_status store_look(pg_store *s, pg_conn *conn, found_store *found, weir_error *err)
 {
     PGresult *result = NULL;
     pg_params p = { 0 };
@@ -265,7 +265,7 @@ static weir_status look(pg_store *s, pg_conn *conn, found_store *found, weir_err
     weir_status status = weir__pg_run_text(conn, sql_store_exists, &p, 0, &result, err);
     weir__pg_params_free(&p);
     if (status != WEIR_OK) {
-        return looked(status, err);
+        return look_failed(status, err);
     }
     found->there = weir__pg_bool(result, 0, 0);
     found->schema = weir__pg_bool(result, 0, 1);
@@ -278,7 +278,8 @@ static weir_status look(pg_store *s, pg_conn *conn, found_store *found, weir_err
     }
     status = weir__pg_run_text(conn, sql_store_row, NULL, 0, &result, err);
     if (status != WEIR_OK) {
-        return strcmp(conn->sqlstate, "42703") == 0 ? refuse_foreign(s, err) : looked(status, err);
+        return strcmp(conn->sqlstate, "42703") == 0 ? refuse_foreign(s, err)
+                                                    : look_failed(status, err);
     }
     if (pq.PQntuples(result) != 1) {
         status = weir__fail(err, WEIR_ECORRUPT, "table %s.store has no row; restore it", s->schema);
@@ -294,7 +295,7 @@ static weir_status look(pg_store *s, pg_conn *conn, found_store *found, weir_err
 }
 
 /* One process at a time; ends with the transaction. */
-static weir_status lock(pg_store *s, pg_conn *conn, weir_error *err)
+static weir_status schema_lock(pg_store *s, pg_conn *conn, weir_error *err)
 {
     pg_params p = { 0 };
     PGresult *result = NULL;
@@ -311,11 +312,11 @@ static weir_status change_locked(pg_store *s, const pg_schema *schema, pg_conn *
 {
     found_store found;
     weir_buffer sql = { 0 };
-    weir_status status = look(s, conn, &found, err);
+    weir_status status = store_look(s, conn, &found, err);
     if (status != WEIR_OK || up_to_date(&found, schema)) {
         return status; /* somebody else was first */
     }
-    if (!script(s, schema, &found, &sql) || !weir__buffer_add(&sql, "", 1)) {
+    if (!schema_script(s, schema, &found, &sql) || !weir__buffer_add(&sql, "", 1)) {
         status = weir__fail(err, WEIR_ENOMEM, "could not allocate the schema");
     } else {
         status = weir__pg_run_script(conn, sql.ptr, PG_ANSWER_US_LONG, err);
@@ -323,7 +324,7 @@ static weir_status change_locked(pg_store *s, const pg_schema *schema, pg_conn *
     weir__buffer_free(&sql);
     if (status == WEIR_OK) {
         s->opening = found.there ? STORE_UPGRADED : STORE_MADE;
-        status = look(s, conn, &found, err);
+        status = store_look(s, conn, &found, err);
         (void)snprintf(s->epoch_made, sizeof s->epoch_made, "%s", s->epoch);
     }
     return status;
@@ -351,11 +352,12 @@ static void name_blocker(pg_store *s, pg_conn *conn, weir_error *err)
     pq.PQclear(result);
 }
 
-static weir_status change(pg_store *s, const pg_schema *schema, pg_conn *conn, weir_error *err)
+static weir_status schema_change(pg_store *s, const pg_schema *schema, pg_conn *conn,
+                                 weir_error *err)
 {
     weir_status status = weir__pg_run_script(conn, sql_schema_begin, s->answer_us, err);
     if (status == WEIR_OK) {
-        status = lock(s, conn, err);
+        status = schema_lock(s, conn, err);
     }
     if (status == WEIR_OK) {
         status = change_locked(s, schema, conn, err);
@@ -384,7 +386,7 @@ weir_status weir__pg_schema_open(pg_store *s, const pg_schema *schema, pg_conn *
 {
     found_store found;
     const uint32_t flags = s->options.open_flags;
-    weir_status status = look(s, conn, &found, err);
+    weir_status status = store_look(s, conn, &found, err);
     if (status != WEIR_OK) {
         return status;
     }
@@ -412,9 +414,9 @@ weir_status weir__pg_schema_open(pg_store *s, const pg_schema *schema, pg_conn *
             "opening it once for writing");
     }
     if (!up_to_date(&found, schema) && (flags & WEIR_OPEN_READONLY) == 0) {
-        status = change(s, schema, conn, err);
+        status = schema_change(s, schema, conn, err);
         if (status == WEIR_OK) {
-            status = look(s, conn, &found, err);
+            status = store_look(s, conn, &found, err);
         }
     }
     if (status == WEIR_OK && s->clock != NULL) {
@@ -464,11 +466,12 @@ weir_status weir__pg_schema_plan(pg_store *s, const pg_schema *schema, pg_conn *
                                  weir_buffer *sql, weir_error *err)
 {
     found_store found;
-    const weir_status status = look(s, conn, &found, err);
+    const weir_status status = store_look(s, conn, &found, err);
     if (status != WEIR_OK || up_to_date(&found, schema)) {
         return status;
     }
     const bool ok = weir__buffer_add_text(sql, sql_schema_begin) &&
-                    script(s, schema, &found, sql) && weir__buffer_add_text(sql, "COMMIT;\n");
+                    schema_script(s, schema, &found, sql) &&
+                    weir__buffer_add_text(sql, "COMMIT;\n");
     return ok ? WEIR_OK : weir__fail(err, WEIR_ENOMEM, "could not allocate the schema");
 }

@@ -358,8 +358,8 @@ weir_status weir__pg_settle(weir_store *base, store_settle *settle, weir_error *
 
 /* lease_us < 0: release. Extending twice is extending, so that is repeated when its answer is lost;
  * a second release would say that the lease was not ours. */
-static weir_status fenced(pg_store *s, int64_t lease_us, store_fenced *items, size_t count,
-                          weir_error *err)
+static weir_status fenced_change(pg_store *s, int64_t lease_us, store_fenced *items, size_t count,
+                                 weir_error *err)
 {
     pg_params p = { 0 };
     PGresult *result = NULL;
@@ -407,12 +407,12 @@ static weir_status fenced(pg_store *s, int64_t lease_us, store_fenced *items, si
 weir_status weir__pg_extend(weir_store *base, int64_t lease_us, store_fenced *items, size_t count,
                             weir_error *err)
 {
-    return fenced(pg_of(base), lease_us < 0 ? 0 : lease_us, items, count, err);
+    return fenced_change(pg_of(base), lease_us < 0 ? 0 : lease_us, items, count, err);
 }
 
 weir_status weir__pg_release(weir_store *base, store_fenced *items, size_t count, weir_error *err)
 {
-    const weir_status status = fenced(pg_of(base), -1, items, count, err);
+    const weir_status status = fenced_change(pg_of(base), -1, items, count, err);
     if (status == WEIR_OK && count > 0) {
         weir__pg_wake(pg_of(base));
     }

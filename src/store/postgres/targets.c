@@ -107,7 +107,7 @@ typedef struct looked {
 
 /* Judges everything but the source. Rows equal to `after` are passed over: the range that was read
  * is inclusive, the walk is not. */
-static void look(const pg_walk *walk, looked *l, size_t *first)
+static void rows_look(const pg_walk *walk, looked *l, size_t *first)
 {
     const store_target_filter *filter = walk->filter;
     const size_t rows = (size_t)pq.PQntuples(l->rows);
@@ -147,7 +147,7 @@ static weir_status judge_sources(pg_store *s, const pg_walk *walk, looked *l, we
 
 /* Takes what was accepted, up to the limit; the name of the last one that was looked at is where
  * the walk goes on. */
-static void take(pg_walk *walk, const looked *l, size_t first, weir_str *scanned_to)
+static void accepted_take(pg_walk *walk, const looked *l, size_t first, weir_str *scanned_to)
 {
     size_t i = 0;
     for (; i < l->count && walk->ids_count < walk->limit; i++) {
@@ -187,12 +187,12 @@ static weir_status walk_range(pg_store *s, pg_walk *walk, weir_arena *arena, PGr
         return status;
     }
     l.rows = *result;
-    look(walk, &l, &first);
+    rows_look(walk, &l, &first);
     if (filter->source != NULL && l.count > 0) {
         status = judge_sources(s, walk, &l, arena, err);
     }
     if (status == WEIR_OK) {
-        take(walk, &l, first, scanned_to);
+        accepted_take(walk, &l, first, scanned_to);
     }
     return status;
 }

@@ -101,7 +101,7 @@ static bool left_some(const turning *x, const store_lease_list *list)
     return more > 0;
 }
 
-static weir_status run(const turning *x, pg_store *s, store_lease_list *list, weir_error *err)
+static weir_status turn_run(const turning *x, pg_store *s, store_lease_list *list, weir_error *err)
 {
     pg_params p = { 0 };
     PGresult *result = NULL;
@@ -145,7 +145,7 @@ weir_status weir__pg_turn(weir_store *base, store_settle *const *settles, size_t
     }
     memcpy(x.settles, settles, settles_count * sizeof(store_settle *));
     qsort(x.settles, settles_count, sizeof(store_settle *), by_target);
-    const weir_status status = run(&x, pg_of(base), list, err);
+    const weir_status status = turn_run(&x, pg_of(base), list, err);
     weir__free(x.settles);
     return status;
 }

@@ -68,7 +68,7 @@ static const char MODE_NONE[] = "not started";
 static const char MODE_NOTIFY[] = "notify";
 static const char MODE_POLL[] = "poll";
 
-static int64_t jittered(int64_t us)
+static int64_t span_jittered(int64_t us)
 {
     return us - us / 4 + (int64_t)(weir__random_u64() % (uint64_t)(us / 2));
 }
@@ -144,7 +144,7 @@ static void audience_set(pg_wake *w, bool alone, int64_t now_us)
 }
 
 /* What a step of the listener has told; `notifying`: our notification was on its way before it. */
-static void told(pg_wake *w, uint32_t bits, bool notifying, int64_t now_us)
+static void wake_told(pg_wake *w, uint32_t bits, bool notifying, int64_t now_us)
 {
     /* Before the mode: who opens a watch waits for that, and has missed nothing. */
     if ((bits & (LISTENER_TOLD_WAKE | LISTENER_TOLD_READY)) != 0) {
@@ -171,7 +171,7 @@ static void told(pg_wake *w, uint32_t bits, bool notifying, int64_t now_us)
          * tried. */
         const bool others_left =
             (bits & LISTENER_TOLD_DEAF) == 0 && (size_t)w->attempt + 1 < w->listener.hosts;
-        w->next_begin_us = now_us + ((bits & LISTENER_TOLD_DEAF) != 0 ? jittered(DEAF_US)
+        w->next_begin_us = now_us + ((bits & LISTENER_TOLD_DEAF) != 0 ? span_jittered(DEAF_US)
                                      : others_left                    ? 0
                                                    : weir__pg_backoff_us(w->attempt));
         w->attempt++;
@@ -188,7 +188,7 @@ static void told(pg_wake *w, uint32_t bits, bool notifying, int64_t now_us)
 static void listen_if_due(pg_wake *w, int64_t now_us)
 {
     if (w->listener.state == LISTENER_DOWN && now_us >= w->next_begin_us) {
-        told(w, weir__pg_listener_begin(&w->listener, now_us), false, now_us);
+        wake_told(w, weir__pg_listener_begin(&w->listener, now_us), false, now_us);
     }
 }
 
@@ -234,12 +234,12 @@ static void send_if_due(pg_wake *w, int64_t now_us)
     if (bits == 0) {
         atomic_store(&w->unsent, true);
     } else if (look) {
-        told(w, bits, false, pg_mono_us());
+        wake_told(w, bits, false, pg_mono_us());
     }
     w->next_notify_us = pg_mono_us() + (bits != 0 ? notify_pause_us(w) : RETRY_US);
 }
 
-static int64_t sooner(int64_t a, int64_t b)
+static int64_t time_sooner(int64_t a, int64_t b)
 {
     return a < b ? a : b;
 }
@@ -269,7 +269,7 @@ static void hint_ask(pg_wake *w)
         w->hint_pause_us = HINT_US_MAX;
     }
     w->next_hint_us = pg_mono_us() + w->hint_pause_us;
-    w->hint_pause_us = sooner(2 * w->hint_pause_us, HINT_US_MAX);
+    w->hint_pause_us = time_sooner(2 * w->hint_pause_us, HINT_US_MAX);
     pq.PQclear(result);
 }
 
@@ -288,7 +288,7 @@ static void poll_if_due(pg_wake *w, int64_t now_us)
         watches_wake(w);
     }
     if (w->next_poll_us == 0 || now_us >= w->next_poll_us) {
-        w->next_poll_us = now_us + jittered(POLL_US);
+        w->next_poll_us = now_us + span_jittered(POLL_US);
     }
 }
 
@@ -297,16 +297,16 @@ static int64_t next_due(pg_wake *w, bool listen)
 {
     int64_t due_us = w->listener.due_us;
     if (listen && w->listener.state == LISTENER_DOWN) {
-        due_us = sooner(due_us, w->next_begin_us);
+        due_us = time_sooner(due_us, w->next_begin_us);
     }
     if (listen && w->listener.state != LISTENER_READY) {
-        due_us = sooner(due_us, w->next_poll_us);
+        due_us = time_sooner(due_us, w->next_poll_us);
     }
     if (atomic_load(&w->unsent) && !w->listener.asking) {
-        due_us = sooner(due_us, notify_due_us(w));
+        due_us = time_sooner(due_us, notify_due_us(w));
     }
     if (hint_wanted(w)) {
-        due_us = sooner(due_us, w->next_hint_us);
+        due_us = time_sooner(due_us, w->next_hint_us);
     }
     return due_us;
 }
@@ -332,7 +332,7 @@ static void wait_and_step(pg_wake *w, int64_t until_us)
     if (w->listener.state != LISTENER_DOWN &&
         ((ready > 0 && fds[1].revents != 0) || now_us >= w->listener.due_us)) {
         const bool notifying = w->listener.notifying;
-        told(w, weir__pg_listener_step(&w->listener, now_us), notifying, now_us);
+        wake_told(w, weir__pg_listener_step(&w->listener, now_us), notifying, now_us);
     }
 }
 
@@ -361,7 +361,7 @@ static void *wake_main(void *arg)
         if (stopping && (now_us >= end_us || !(atomic_load(&w->unsent) || w->listener.notifying))) {
             break;
         }
-        wait_and_step(w, sooner(next_due(w, listen && !stopping), end_us));
+        wait_and_step(w, time_sooner(next_due(w, listen && !stopping), end_us));
     }
     if (hint_wanted(w) && pg_mono_us() < end_us) {
         hint_ask(w);

@@ -58,7 +58,7 @@ static weir_status copy_options(sqlite_store *s, const store_options *o, weir_er
     return WEIR_OK;
 }
 
-static int judging(const sqlite_store *s)
+static int judging_flags(const sqlite_store *s)
 {
     return s->options.insecure ? FILE_INSECURE : 0;
 }
@@ -82,7 +82,7 @@ bool weir__sqlite_file_exists(const sqlite_store *s, const char *suffix, bool *h
 /* The side file is judged where it is opened. */
 static weir_status judge_files(const sqlite_store *s, weir_error *err)
 {
-    return weir__sqlite_files_judge(s->path, judging(s), err);
+    return weir__sqlite_files_judge(s->path, judging_flags(s), err);
 }
 
 /* Remembers which files we have open. Under the side lock, when SQLite has opened them all. */
@@ -394,7 +394,7 @@ static const sqlite_holder holder_of_store = {
 /* ---- handles ------------------------------------------------------------------------------- */
 
 /* A handle whose locks work and that has nothing open. */
-static weir_status allocate(sqlite_store **out, weir_error *err)
+static weir_status store_allocate(sqlite_store **out, weir_error *err)
 {
     const weir_status forked = weir__sqlite_inherited_close(err);
     if (forked != WEIR_OK) {
@@ -454,13 +454,13 @@ fail_memory:
 weir_status weir__sqlite_place(sqlite_store **out, const store_options *options, weir_error *err)
 {
     sqlite_store *s = NULL;
-    weir_status status = allocate(&s, err);
+    weir_status status = store_allocate(&s, err);
     if (status != WEIR_OK) {
         return status;
     }
     status = copy_options(s, options, err);
     if (status == WEIR_OK) {
-        status = weir__sqlite_path_check(s->given, options->path.len, judging(s), err);
+        status = weir__sqlite_path_check(s->given, options->path.len, judging_flags(s), err);
     }
     if (status == WEIR_OK) {
         status = weir__sqlite_path_resolve(s->given, s->vfs, &s->texts, &s->path, err);

@@ -62,12 +62,12 @@ static bool read_identity(side_lock *side)
     return true;
 }
 
-static int judging(const side_lock *side)
+static int judging_flags(const side_lock *side)
 {
     return FILE_ONE_NAME | (side->insecure ? FILE_INSECURE : 0);
 }
 
-static weir_status reopen(side_lock *side, weir_error *err)
+static weir_status side_reopen(side_lock *side, weir_error *err)
 {
     if (side->fd >= 0) {
         (void)close(side->fd);
@@ -79,11 +79,12 @@ static weir_status reopen(side_lock *side, weir_error *err)
         if (side->read_only && (code == ENOENT || code == EACCES || code == EROFS)) {
             return WEIR_OK; /* nobody can have it, we neither */
         }
-        const weir_status status = weir__file_open_judge(code, side->path, judging(side), err);
+        const weir_status status =
+            weir__file_open_judge(code, side->path, judging_flags(side), err);
         return status != WEIR_OK ? status
                                  : weir__sqlite_file_fail(err, code, "open side file", side->path);
     }
-    const weir_status status = weir__file_judge(side->fd, side->path, judging(side), err);
+    const weir_status status = weir__file_judge(side->fd, side->path, judging_flags(side), err);
     if (status != WEIR_OK) {
         (void)close(side->fd);
         side->fd = -1;
@@ -109,7 +110,7 @@ weir_status weir__side_open(side_lock *side, const char *database, bool read_onl
     }
     memcpy(side->path, database, len);
     memcpy(side->path + len, suffix, sizeof suffix);
-    return reopen(side, err);
+    return side_reopen(side, err);
 }
 
 void weir__side_close(side_lock *side)
@@ -177,14 +178,14 @@ weir_status weir__side_lock(side_lock *side, int64_t deadline_us, weir_error *er
             weir__side_show(side);
             return WEIR_OK;
         }
-        status = reopen(side, err);
+        status = side_reopen(side, err);
         if (status != WEIR_OK) {
             return status;
         }
     }
     if (!side->read_only) {
         /* An earlier reopening failed (a full disk, say): there may be room by now. */
-        const weir_status status = reopen(side, err);
+        const weir_status status = side_reopen(side, err);
         return status != WEIR_OK ? status : weir__side_lock(side, deadline_us, err);
     }
     return WEIR_OK; /* read-only and without a side file */

@@ -8,7 +8,7 @@
 
 /* The byte that every handle has a shared lock on. A lock of the open file (OFD), as flock is: it
  * goes with the descriptor, and other descriptors of the file do not matter. */
-static struct flock presence(short type)
+static struct flock presence_lock(short type)
 {
     return (struct flock){ .l_type = type, .l_whence = SEEK_SET, .l_start = 4096, .l_len = 1 };
 }
@@ -17,13 +17,13 @@ static struct flock presence(short type)
  * the WAL as it is. */
 void weir__side_show(side_lock *side)
 {
-    struct flock lock = presence(F_RDLCK);
+    struct flock lock = presence_lock(F_RDLCK);
     side->present = side->present || fcntl(side->fd, F_OFD_SETLK, &lock) == 0;
 }
 
 void weir__side_leave(side_lock *side)
 {
-    struct flock lock = presence(F_UNLCK);
+    struct flock lock = presence_lock(F_UNLCK);
     if (side->present && fcntl(side->fd, F_OFD_SETLK, &lock) == 0) {
         side->present = false;
     }
@@ -31,6 +31,6 @@ void weir__side_leave(side_lock *side)
 
 bool weir__side_others(const side_lock *side)
 {
-    struct flock lock = presence(F_WRLCK);
+    struct flock lock = presence_lock(F_WRLCK);
     return fcntl(side->fd, F_OFD_GETLK, &lock) != 0 || lock.l_type != F_UNLCK;
 }
