@@ -1,5 +1,5 @@
 /* chunk.c - the containers that reads fill, and what may go into them. */
-#include "store/store.h"
+#include "store/chunk.h"
 
 #include "base/str.h"
 
@@ -7,6 +7,50 @@ void weir__chunk_free(store_chunk *chunk)
 {
     weir__arena_free(&chunk->arena);
     *chunk = (store_chunk){ 0 };
+}
+
+void weir__chunk_clear(store_chunk *chunk)
+{
+    weir__arena_reset(&chunk->arena);
+    chunk->events = NULL;
+    chunk->events_count = 0;
+    chunk->scanned_to = 0;
+    chunk->more = false;
+    chunk->held = false;
+}
+
+static bool text_add(weir_arena *arena, weir_str text, weir_str *out)
+{
+    out->ptr = weir__arena_copy(arena, text.len == 0 ? "" : text.ptr, text.len);
+    out->len = text.len;
+    return out->ptr != NULL;
+}
+
+bool weir__chunk_add(store_chunk *chunk, const weir_event *event, bool bare)
+{
+    weir_event *slot = &chunk->events[chunk->events_count];
+    *slot = *event;
+    /* Events of one stream often stand together, and so do those of one name: one copy serves
+     * them all. */
+    const weir_event *before = chunk->events_count == 0 ? NULL : slot - 1;
+    if (before != NULL && weir__str_equal(before->stream, event->stream)) {
+        slot->stream = before->stream;
+    } else if (!text_add(&chunk->arena, event->stream, &slot->stream)) {
+        return false;
+    }
+    if (before != NULL && weir__str_equal(before->name, event->name)) {
+        slot->name = before->name;
+    } else if (!text_add(&chunk->arena, event->name, &slot->name)) {
+        return false;
+    }
+    if (bare) {
+        slot->meta = slot->data = weir__str("");
+    } else if (!text_add(&chunk->arena, event->meta, &slot->meta) ||
+               !text_add(&chunk->arena, event->data, &slot->data)) {
+        return false;
+    }
+    chunk->events_count++;
+    return true;
 }
 
 void weir__leases_clear(store_lease_list *list)

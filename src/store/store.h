@@ -966,15 +966,6 @@ bool weir__leased_all(int64_t *ids, size_t count, const store_lease_list *list);
 
 /* chunk.c: ending what reads filled; NULL-safe on zeroed structs. */
 void weir__chunk_free(store_chunk *chunk);
-/* Empties the list. */
-void weir__leases_clear(store_lease_list *list);
-/* How many a chunk may have of `limit` that were asked for. */
-static inline size_t weir__chunk_limit(int64_t limit, size_t most)
-{
-    return (uint64_t)limit < most ? (size_t)limit : most;
-}
-/* Whether a query wants a stream. */
-bool weir__stream_wanted(const store_streams_query *q, weir_str name, bool closed);
 /* `holders` of stores with one writer at a time: what is committed is complete. */
 weir_status weir__holders_none(weir_store *s, store_holder_list *list, weir_error *err);
 

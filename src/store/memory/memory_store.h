@@ -8,6 +8,7 @@
 #define WEIR_STORE_MEMORY_MEMORY_STORE_H
 
 #include "base/thread.h"
+#include "store/chunk.h"
 #include "store/memory/rows.h"
 #include "store/store.h"
 #include "store/watches.h"

@@ -27,11 +27,8 @@ static bool filling_begin(filling *f, memory_core *c, store_chunk *chunk, int64_
         .events_max = weir__chunk_limit(limit, most),
         .bytes_max = bare ? SIZE_MAX : STORE_CHUNK_BYTES_SOFT,
     };
-    weir__arena_reset(&chunk->arena);
+    weir__chunk_clear(chunk);
     chunk->events = weir__memory_array(c, &chunk->arena, f->events_max, sizeof(weir_event));
-    chunk->events_count = 0;
-    chunk->scanned_to = 0;
-    chunk->more = false;
     return chunk->events != NULL;
 }
 
@@ -42,12 +39,7 @@ static bool filling_is_full(const filling *f)
 
 static void filling_add(const filling *f, memory_core *c, const weir_event *e)
 {
-    weir_event copy = *e;
-    if (f->bare) {
-        copy.data.len = copy.meta.len = 0;
-    }
-    weir__memory_copy(c, &c->events, &copy, &f->chunk->arena,
-                      &f->chunk->events[f->chunk->events_count++]);
+    c->full = !weir__chunk_add(f->chunk, e, f->bare) || c->full;
 }
 
 /* A version of the stream whose first event is at this index of `streams`. */

@@ -13,6 +13,7 @@
 #define WEIR_STORE_POSTGRES_POSTGRES_PRIVATE_H
 
 #include "pg/pg.h"
+#include "store/chunk.h"
 #include "store/store.h"
 
 enum {

@@ -71,50 +71,6 @@ static weir_status no_memory(weir_error *err)
     return weir__fail(err, WEIR_ENOMEM, "could not allocate memory for a chunk of events");
 }
 
-static void chunk_reset(store_chunk *chunk)
-{
-    weir__arena_reset(&chunk->arena);
-    chunk->events = NULL;
-    chunk->events_count = 0;
-    chunk->scanned_to = 0;
-    chunk->more = false;
-    chunk->held = false;
-}
-
-static bool copy_str(weir_arena *arena, weir_str from, weir_str *to)
-{
-    to->ptr = weir__arena_copy(arena, from.len == 0 ? "" : from.ptr, from.len);
-    to->len = from.len;
-    return to->ptr != NULL;
-}
-
-static bool keep_event(filling *f, const weir_event *event)
-{
-    store_chunk *chunk = f->chunk;
-    weir_event *slot = &chunk->events[chunk->events_count];
-    *slot = *event;
-    /* Events of one stream often stand together; one copy of the name serves them all. */
-    const weir_event *before = chunk->events_count == 0 ? NULL : slot - 1;
-    if (before != NULL && weir__str_equal(before->stream, event->stream)) {
-        slot->stream = before->stream;
-    } else if (!copy_str(&chunk->arena, event->stream, &slot->stream)) {
-        return false;
-    }
-    if (before != NULL && weir__str_equal(before->name, event->name)) {
-        slot->name = before->name;
-    } else if (!copy_str(&chunk->arena, event->name, &slot->name)) {
-        return false;
-    }
-    if (f->bare) {
-        slot->meta = slot->data = weir__str("");
-    } else if (!copy_str(&chunk->arena, event->meta, &slot->meta) ||
-               !copy_str(&chunk->arena, event->data, &slot->data)) {
-        return false;
-    }
-    chunk->events_count++;
-    return true;
-}
-
 static weir_str text_or_none(const PGresult *result, int row, int column)
 {
     return column < 0 ? weir__str("") : weir__pg_text(result, row, column);
@@ -155,7 +111,7 @@ static weir_status take_rows(filling *f, const PGresult *result, const columns *
         if (c->is_full >= 0) {
             f->is_cut = weir__pg_bool(result, i, c->is_full);
         }
-        if (weir__filter_matches(f->filter, &event) && !keep_event(f, &event)) {
+        if (weir__filter_matches(f->filter, &event) && !weir__chunk_add(chunk, &event, f->bare)) {
             return no_memory(err);
         }
     }
@@ -170,8 +126,8 @@ static void add_time(pg_params *p, int64_t time_us)
     }
 }
 
-static weir_status run(pg_store *s, const char *sql, pg_params *p, PGresult **result,
-                       weir_error *err)
+static weir_status read_run(pg_store *s, const char *sql, pg_params *p, PGresult **result,
+                            weir_error *err)
 {
     return weir__pg_call(s, &(pg_call){ .sql = sql, .params = p, .repeat = PG_REPEAT }, result,
                          err);
@@ -204,7 +160,7 @@ static weir_status narrow_until(filling *f, int64_t low, int64_t *high, int64_t 
     weir__pg_add_i64(&p, low);
     weir__pg_add_i64(&p, *high == INT64_MAX ? INT64_MAX - 1 : *high);
     add_time(&p, until_us < TIME_US_MIN ? TIME_US_MIN : until_us);
-    const weir_status status = run(f->store, sql_read_stream_until, &p, &result, err);
+    const weir_status status = read_run(f->store, sql_read_stream_until, &p, &result, err);
     if (status == WEIR_OK) {
         *high = weir__pg_i64_or(result, 0, 0, -1);
     }
@@ -227,9 +183,9 @@ static weir_status fill_from_stream(filling *f, const store_stream_query *q, int
     weir__pg_add_i64(&p, low);
     weir__pg_add_i64(&p, high);
     weir__pg_add_i64(&p, f->limit);
-    weir_status status = run(f->store, statements[sized][q->backward], &p, &result, err);
+    weir_status status = read_run(f->store, statements[sized][q->backward], &p, &result, err);
     if (status == WEIR_OK) {
-        chunk_reset(f->chunk);
+        weir__chunk_clear(f->chunk);
         f->is_cut = false;
         *rows = pq.PQntuples(result);
         status = take_rows(f, result, sized ? &stream_sized : &stream_small, err);
@@ -297,9 +253,9 @@ static weir_status fill_from_log(filling *f, log_range *range, bool *found, weir
     weir__pg_add_i64(&p, range->high);
     weir__pg_add_i64(&p, f->limit);
     weir__pg_add_i64(&p, range->place);
-    weir_status status =
-        run(f->store, range->backward ? sql_read_log_backward_small : sql_read_log_forward_small,
-            &p, &result, err);
+    weir_status status = read_run(
+        f->store, range->backward ? sql_read_log_backward_small : sql_read_log_forward_small, &p,
+        &result, err);
     if (status == WEIR_OK) {
         status = take_rows(f, result, &log_small, err);
         *found = f->chunk->events_count > 0;
@@ -437,7 +393,7 @@ static weir_status fill_from_page(filling *f, log_range *range, weir_error *err)
     filter_params(&p, f);
     add_text_or_null(&p, key);
     f->is_cut = false;
-    weir_status status = run(f->store, statements[by][range->backward], &p, &result, err);
+    weir_status status = read_run(f->store, statements[by][range->backward], &p, &result, err);
     if (status == WEIR_OK && weir__pg_i64(result, 0, 0) != range->place) {
         range->moved = true;
     } else if (status == WEIR_OK) {
@@ -502,7 +458,7 @@ static weir_status fill_bare(filling *f, const log_range *range, bool *found, we
     PGresult *result = NULL;
     int64_t log = 0;
     const char *sql = bare_statement(f, range, &p, &log);
-    weir_status status = run(f->store, sql, &p, &result, err);
+    weir_status status = read_run(f->store, sql, &p, &result, err);
     const int rows = status == WEIR_OK ? pq.PQntuples(result) : 0;
     *found = rows > 0;
     if (*found) {
@@ -537,7 +493,7 @@ static weir_status narrow_by_time(filling *f, log_range *range, weir_error *err)
     weir__pg_add_i64(&p, range->high);
     add_time_or_null(&p, since_us < TIME_US_MIN ? since_us : since_us - TIME_SLACK_US);
     add_time_or_null(&p, until_us > TIME_US_MAX ? until_us : until_us + TIME_SLACK_US);
-    const weir_status status = run(f->store, sql_read_log_times, &p, &result, err);
+    const weir_status status = read_run(f->store, sql_read_log_times, &p, &result, err);
     if (status == WEIR_OK) {
         range->moved = weir__pg_i64(result, 0, 0) != range->place;
         range->low = weir__pg_i64(result, 0, 1);
@@ -596,7 +552,7 @@ static bool is_known(const store_log_query *q, const pg_known *known)
 }
 
 /* What was read with `safe`, if it was; else what is in the range. */
-static weir_status fill(filling *f, log_range *range, const pg_news *news, weir_error *err)
+static weir_status log_fill(filling *f, log_range *range, const pg_news *news, weir_error *err)
 {
     return news->result == NULL ? fill_range(f, range, err)
                                 : take_rows(f, news->result, &news_bare, err);
@@ -615,14 +571,14 @@ static weir_status read_log_known(filling *f, const store_log_query *q, const pg
         range.high = q->to > known->safe ? known->safe : q->to;
     }
     const int64_t end = q->backward ? q->to : range.high > q->after ? range.high : q->after;
-    chunk_reset(chunk);
+    weir__chunk_clear(chunk);
     chunk->scanned_to = q->after;
     chunk->head = known->head;
     memcpy(chunk->epoch, known->epoch, sizeof chunk->epoch);
     memcpy(chunk->log, known->log, sizeof chunk->log);
     chunk->place = known->place;
     if (!known->behind) {
-        const weir_status status = fill(f, &range, news, err);
+        const weir_status status = log_fill(f, &range, news, err);
         if (status != WEIR_OK) {
             return status;
         }

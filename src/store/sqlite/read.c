@@ -66,15 +66,6 @@ static filling filling_of(store_chunk *chunk, int64_t limit, bool bare)
     };
 }
 
-static void chunk_reset(store_chunk *chunk)
-{
-    weir__arena_reset(&chunk->arena);
-    chunk->events = NULL;
-    chunk->events_count = 0;
-    chunk->scanned_to = 0;
-    chunk->more = false;
-}
-
 static bool chunk_is_full(const filling *f)
 {
     return (int64_t)f->chunk->events_count >= f->limit || f->looked >= f->looked_max ||
@@ -91,22 +82,15 @@ static void bind_columns(const filling *f, sqlite_cursor *cursor)
     weir__cursor_bind_i64(cursor, 5, !f->bare);
 }
 
-static bool copy_str(weir_arena *arena, weir_str from, weir_str *to)
-{
-    to->ptr = weir__arena_copy(arena, from.len == 0 ? "" : from.ptr, from.len);
-    to->len = from.len;
-    return to->ptr != NULL;
-}
-
-/* Makes room for one more event; the old array stays in the arena until the chunk is reset. */
-static weir_event *next_slot(filling *f)
+/* Makes room for one more event; the old array stays in the arena until the chunk is cleared. */
+static bool room_make(filling *f)
 {
     store_chunk *chunk = f->chunk;
     if (chunk->events_count == f->capacity) {
         const size_t capacity = f->capacity == 0 ? EVENTS_CAPACITY_MIN : f->capacity * 2;
         weir_event *events = weir__arena_alloc(&chunk->arena, capacity * sizeof *events);
         if (events == NULL) {
-            return NULL;
+            return false;
         }
         if (chunk->events_count > 0) {
             memcpy(events, chunk->events, chunk->events_count * sizeof *events);
@@ -114,38 +98,6 @@ static weir_event *next_slot(filling *f)
         chunk->events = events;
         f->capacity = capacity;
     }
-    return &chunk->events[chunk->events_count];
-}
-
-/* Copies an event; of a bare one neither meta nor data. */
-static bool keep_event(filling *f, const weir_event *event)
-{
-    store_chunk *chunk = f->chunk;
-    weir_event *slot = next_slot(f);
-    if (slot == NULL) {
-        return false;
-    }
-    *slot = *event;
-    /* Events of one stream often stand together, and so do those of one name: one copy serves
-     * them all. */
-    const weir_event *before = chunk->events_count == 0 ? NULL : slot - 1;
-    if (before != NULL && weir__str_equal(before->stream, event->stream)) {
-        slot->stream = before->stream;
-    } else if (!copy_str(&chunk->arena, event->stream, &slot->stream)) {
-        return false;
-    }
-    if (before != NULL && weir__str_equal(before->name, event->name)) {
-        slot->name = before->name;
-    } else if (!copy_str(&chunk->arena, event->name, &slot->name)) {
-        return false;
-    }
-    if (f->bare) {
-        slot->meta = slot->data = weir__str("");
-    } else if (!copy_str(&chunk->arena, event->meta, &slot->meta) ||
-               !copy_str(&chunk->arena, event->data, &slot->data)) {
-        return false;
-    }
-    chunk->events_count++;
     return true;
 }
 
@@ -169,7 +121,7 @@ static void take_row(filling *f, sqlite_cursor *cursor, weir_event *event)
     if (!f->bare) {
         event->data = weir__cursor_text(cursor, 6); /* only now: it may be long */
     }
-    if (!keep_event(f, event)) {
+    if (!room_make(f) || !weir__chunk_add(f->chunk, event, f->bare)) {
         weir__cursor_fail(cursor, no_memory(cursor->err));
     }
 }
@@ -337,7 +289,7 @@ weir_status weir__sqlite_read_stream(weir_store *base, const store_stream_query 
     if (status != WEIR_OK) {
         return status;
     }
-    chunk_reset(chunk);
+    weir__chunk_clear(chunk);
     status = read_stream_in(&f, q, err);
     weir__sqlite_read_end(s, f.conn);
     return status;
@@ -536,7 +488,7 @@ static weir_status take_position(filling *f, const named_position *found, weir_e
     if (!weir__filter_matches(f->filter, &event)) {
         return WEIR_OK;
     }
-    return keep_event(f, &event) ? WEIR_OK : no_memory(err);
+    return room_make(f) && weir__chunk_add(f->chunk, &event, f->bare) ? WEIR_OK : no_memory(err);
 }
 
 /* Whether a few names are all that the filter looks at. */
@@ -681,7 +633,7 @@ weir_status weir__sqlite_read_log(weir_store *base, const store_log_query *q, st
     if (status != WEIR_OK) {
         return status;
     }
-    chunk_reset(chunk);
+    weir__chunk_clear(chunk);
     status = weir__sqlite_epoch(f.conn, chunk->epoch, sizeof chunk->epoch, err);
     if (status == WEIR_OK) {
         memcpy(chunk->log, chunk->epoch, sizeof chunk->log);

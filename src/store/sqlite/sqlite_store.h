@@ -11,6 +11,7 @@
 #include "base/thread.h"
 #include "sqlite/cursor.h"
 #include "sqlite/sqlite.h"
+#include "store/chunk.h"
 #include "store/store.h"
 
 typedef struct sqlite_store sqlite_store;
