@@ -7,9 +7,9 @@
 --                  dry runs, many streams, a caller's own transaction
 --
 -- What must stay true:
---   * the store's shared advisory lock is taken by the first statement, on every call, before the
---     first position: a reader that sees a gap asks who holds it. It stands in a statement of its
---     own and not in a CTE, where it might not be run;
+--   * the store's shared advisory lock is taken by the first statement ({append_begin}), on every
+--     call, before the first position: a reader that sees a gap asks who holds it. It stands in a
+--     statement of its own and not in a CTE, where it might not be run;
 --   * then names are locked: idempotency keys, reserved keys, streams, each kind bytewise. A name is
 --     an advisory lock on its hash; no row is locked. Whoever writes to a stream has its lock;
 --   * the last event of a stream is looked up (the probe) in a statement after the one that locked it,
@@ -26,12 +26,9 @@
 -- of them at a time.
 --
 -- A pg_try_ stands alone in its SELECT or expression: beside a join, a WHERE or a LIMIT it may be
--- called for names that nobody asked for.
+-- called for names that nobody asked for. Plans are made once for a session, perhaps when the tables
+-- are empty: probes are lookups in a LATERAL subquery, and scans of weir.events are turned off.
 --
--- Plans are made once for a session, perhaps when the tables are empty: probes are lookups in a
--- LATERAL subquery or an array, and what could read all of weir.events is turned off.
---
--- flags of an append: 1 close, 2 force, 4 dry run, 8 chain, 16 no wait (STORE_APPEND_*).
 -- Numbers of appends, streams and heads are 1-based in arguments and 0-based in results.
 
 -- name: append_functions
@@ -49,15 +46,24 @@ LANGUAGE sql IMMUTABLE PARALLEL SAFE AS $$
        AND name COLLATE "C" !~ '^[$]|[\u0001-\u001f\u007f-\u009f]'
 $$;
 
--- C01 and C02 of an event, as far as the type json does not see to it: names, sizes (the largest that
--- payload= allows, and what Weir adds to meta), an object as meta, all on one line (no string of a
--- json has a raw line break in it), no escape that stands for no character. The planner puts these
--- three in the place of their calls. Of the processor's time an append of one event takes 42 us, and
--- 51 with this; 70 with a CHECK of the table, which every INSERT prepares anew. In a batch 25 and 28.
-CREATE OR REPLACE FUNCTION weir.is_event(
+-- Refuses what a caller has passed. In the place of a value.
+CREATE OR REPLACE FUNCTION weir.refuse(what text, hint text, code text DEFAULT {error_invalid})
+RETURNS text LANGUAGE plpgsql IMMUTABLE AS $$
+BEGIN
+    RAISE EXCEPTION '%', what USING ERRCODE = code, HINT = hint;
+END
+$$;
+
+-- The name of an event that is as C01 and C02 want it, as far as the type json does not see to it:
+-- names, sizes (the largest that payload= allows, and what Weir adds to meta), an object as meta, all on
+-- one line (no string of a json has a raw line break in it), no escape that stands for no character.
+-- Others are refused. The planner puts this in the place of its call. Of the processor's time an append
+-- of one event takes 42 us, and 51 with this; 70 with a CHECK of the table, which every INSERT prepares
+-- anew. In a batch 25 and 28.
+CREATE OR REPLACE FUNCTION weir.event_name(
     stream text, name text, data json, meta json, closing boolean)
-RETURNS boolean LANGUAGE sql IMMUTABLE PARALLEL SAFE AS $$
-    SELECT weir.is_name(stream)
+RETURNS text LANGUAGE sql IMMUTABLE PARALLEL SAFE AS $$
+    SELECT CASE WHEN weir.is_name(stream)
        AND CASE WHEN closing THEN name = '$closed' ELSE weir.is_name(name) END
        AND octet_length(data::text) <= 33554432 AND octet_length(meta::text) <= 33558528
        AND json_typeof(meta) = 'object'
@@ -65,35 +71,20 @@ RETURNS boolean LANGUAGE sql IMMUTABLE PARALLEL SAFE AS $$
        AND strpos(meta::text, chr(10)) = 0 AND strpos(meta::text, chr(13)) = 0
        AND (strpos(data::text, chr(92) || 'u') = 0 OR json_strip_nulls(data) IS NOT NULL)
        AND (strpos(meta::text, chr(92) || 'u') = 0 OR json_strip_nulls(meta) IS NOT NULL)
-$$;
-
--- Refuses an event that is not valid. Called in place of its name.
-CREATE OR REPLACE FUNCTION weir.no_event(stream text, name text) RETURNS text
-LANGUAGE plpgsql IMMUTABLE AS $$
-BEGIN
-    RAISE EXCEPTION 'event "%" of stream "%" is refused', left(name, 80), left(stream, 80)
-        USING ERRCODE = 'WR002',
-              HINT = 'Names have 1 to 512 bytes without control characters and do not begin with $; '
-                     'data and meta are JSON on one line of at most 32 MiB, and meta is an object.';
-END
+           THEN name
+           ELSE weir.refuse('event "' || left(name, 80) || '" of stream "' || left(stream, 80)
+                                || '" is refused', {names_hint} || ' '
+                    'data and meta are JSON on one line of at most 32 MiB, and meta is an object.')
+           END
 $$;
 
 -- Refuses names if one of them is not valid. own: Weir's own are allowed.
 CREATE OR REPLACE FUNCTION weir.check_names(what text, names text[], own boolean) RETURNS void
 LANGUAGE plpgsql IMMUTABLE AS $$
-DECLARE
-    wrong record;
 BEGIN
-    SELECT u.name INTO wrong
-      FROM unnest(names) AS u (name)
-     WHERE CASE WHEN own THEN weir.is_text(u.name) ELSE weir.is_name(u.name) END IS NOT TRUE
-     LIMIT 1;
-    IF FOUND THEN
-        RAISE EXCEPTION '% "%" is not a name', what, left(wrong.name, 80)
-            USING ERRCODE = 'WR002',
-                  HINT = 'Names have 1 to 512 bytes without control characters and do not begin '
-                         'with $.';
-    END IF;
+    PERFORM weir.refuse(concat(what, ' "', left(u.name, 80), '" is not a name'), {names_hint})
+       FROM unnest(names) AS u (name)
+      WHERE CASE WHEN own THEN weir.is_text(u.name) ELSE weir.is_name(u.name) END IS NOT TRUE;
 END
 $$;
 
@@ -107,41 +98,37 @@ LANGUAGE sql IMMUTABLE PARALLEL SAFE AS $$
 $$;
 
 -- Refuses a call whose lists do not fit together.
-CREATE OR REPLACE FUNCTION weir.no_lists(what text, code text) RETURNS void
-LANGUAGE plpgsql IMMUTABLE AS $$
-BEGIN
-    RAISE EXCEPTION '%', what || ' do not fit together'
-        USING ERRCODE = code,
-              HINT = 'Lists of the same things have the same length and begin with 1, nothing of '
-                     'them may be null, and every number is that of something in the list it '
-                     'counts, in its order.';
-END
+CREATE OR REPLACE FUNCTION weir.no_lists(what text, code text DEFAULT {error_invalid}) RETURNS void
+LANGUAGE sql IMMUTABLE AS $$
+    SELECT weir.refuse(what || ' do not fit together',
+        'Lists of the same things have the same length and begin with 1, nothing of them may be null, '
+        'and every number is that of something in the list it counts, in its order.', code)
 $$;
 
--- What a name is locked by. kind: 0 stream, 1 idempotency key, 2 reserved key, 3 large appends.
+-- What a name is locked by, of its kind ({held_stream} and so on).
 CREATE OR REPLACE FUNCTION weir.append_hash(kind integer, name text) RETURNS bigint
 LANGUAGE sql IMMUTABLE PARALLEL SAFE AS $$
     SELECT hashtextextended(name COLLATE "C", weir.number()::bigint * 4 + kind)
 $$;
 
--- The one rule of expectations (0 any, 1 none, 2 exists, 3 this version), against the last event of
--- the stream: version NULL when there is none.
+-- The one rule of expectations, against the last event of the stream: version NULL when there is none.
 CREATE OR REPLACE FUNCTION weir.append_judge(
     expect integer, wanted bigint, version bigint, name text) RETURNS integer
 LANGUAGE sql IMMUTABLE PARALLEL SAFE AS $$
-    SELECT CASE WHEN name = '$closed' THEN -7
-                WHEN CASE expect WHEN 0 THEN true
-                                 WHEN 1 THEN version IS NULL
-                                 WHEN 2 THEN version IS NOT NULL
-                                 WHEN 3 THEN version = wanted END THEN 0
-                ELSE -3 END
+    SELECT CASE WHEN name = '$closed' THEN {status_closed}
+                WHEN CASE expect WHEN {expect_any} THEN true
+                                 WHEN {expect_none} THEN version IS NULL
+                                 WHEN {expect_exists} THEN version IS NOT NULL
+                                 WHEN {expect_exact} THEN version = wanted END THEN 0
+                ELSE {status_conflict} END
 $$;
 
--- From now on this statement waits for a lock for as long as is left of wait_ms since it began. 0: as
--- the session says.
-CREATE OR REPLACE FUNCTION weir.append_patience(wait_ms integer) RETURNS void
+-- Waits for a lock (NULL: for none). Whatever comes later waits for as long as is left of wait_ms since
+-- the statement began. 0: as the session says.
+CREATE OR REPLACE FUNCTION weir.append_wait(hash bigint, wait_ms integer) RETURNS void
 LANGUAGE plpgsql VOLATILE AS $$
 BEGIN
+    PERFORM pg_advisory_xact_lock(hash);
     IF wait_ms > 0 THEN
         PERFORM set_config('lock_timeout', greatest(1, wait_ms - (1000 * extract(epoch FROM
             clock_timestamp() - statement_timestamp()))::integer) || 'ms', true);
@@ -149,35 +136,30 @@ BEGIN
 END
 $$;
 
--- One event to one stream, without keys. A stream that somebody else holds is busy (-4) with the flag
--- NOWAIT, else waited for. `version`: what the event got, or what a conflict has met.
+-- One event to one stream, without keys. A stream that somebody else holds is busy with the flag
+-- append_nowait, else waited for. `version`: what the event got, or what a conflict has met.
 -- lock_timeout: for the index, where an owner's INSERT that has not ended may be met.
 CREATE OR REPLACE FUNCTION weir.append_one(
     append_flags integer, wait_ms integer, stream_name text, expect integer, stream_version bigint,
     event_name text, event_data json, event_meta json,
     OUT status integer, OUT version bigint, OUT "position" bigint, OUT created timestamptz)
-LANGUAGE plpgsql VOLATILE SECURITY DEFINER
-SET search_path = pg_catalog, pg_temp
+{as_owner}
 SET lock_timeout = '250ms' SET enable_seqscan = off
 AS $$
 DECLARE
     last_version bigint;
     last_name text;
 BEGIN
-    PERFORM pg_advisory_xact_lock_shared(1465207122, weir.number());
-    IF current_setting('synchronous_commit') <> 'on' THEN
-        PERFORM weir.commit_durably();
-    END IF;
-    IF append_flags & 16 = 0 THEN
+    {append_begin}
+    IF append_flags & {append_nowait} = 0 THEN
         PERFORM set_config('lock_timeout', wait_ms || 'ms', true); -- until the function ends
     END IF;
-    IF NOT pg_try_advisory_xact_lock(weir.append_hash(0, stream_name)) THEN
-        IF append_flags & 16 <> 0 THEN
-            status := -4;
+    IF NOT pg_try_advisory_xact_lock(weir.append_hash({held_stream}, stream_name)) THEN
+        IF append_flags & {append_nowait} <> 0 THEN
+            status := {status_busy};
             RETURN;
         END IF;
-        PERFORM pg_advisory_xact_lock(weir.append_hash(0, stream_name));
-        PERFORM weir.append_patience(wait_ms);
+        PERFORM weir.append_wait(weir.append_hash({held_stream}, stream_name), wait_ms);
     END IF;
     SELECT e.version, e.name INTO last_version, last_name
       FROM weir.events AS e WHERE e.stream = stream_name ORDER BY e.version DESC LIMIT 1;
@@ -191,8 +173,7 @@ BEGIN
     created := weir.clock();
     INSERT INTO weir.events (id, stream, version, name, data, meta, created)
     VALUES (position, stream_name, append_one.version,
-            CASE WHEN weir.is_event(stream_name, event_name, event_data, event_meta, false)
-                 THEN event_name ELSE weir.no_event(stream_name, event_name) END,
+            weir.event_name(stream_name, append_one.event_name, event_data, event_meta, false),
             event_data, event_meta, append_one.created);
 END
 $$;
@@ -200,7 +181,7 @@ $$;
 -- Appends without keys, judged as a whole: every stream gets an event, and one with an expectation is
 -- named by one append only. A head is a stream of the call, named once. stream_appends and stream_heads:
 -- of each stream of each append, whose it is and which head.
--- What somebody else holds makes the appends that want it busy (-4) and no others. Of each append
+-- What somebody else holds makes the appends that want it busy and no others. Of each append
 -- that is refused, refused_* have its first stream that was, why, and the version that is there.
 -- all_or_none: if one is refused nothing is written.
 -- head_versions: as they were before; event_ids: 0 for events of refused appends, NULL when nothing
@@ -211,9 +192,9 @@ CREATE OR REPLACE FUNCTION weir.append_batch(
     event_streams integer[], event_names text[], event_data json[], event_meta json[],
     OUT head_versions bigint[], OUT event_ids bigint[], OUT created timestamptz,
     OUT refused_streams integer[], OUT refused_states integer[], OUT refused_versions bigint[])
-LANGUAGE plpgsql VOLATILE SECURITY DEFINER
-SET search_path = pg_catalog, pg_temp SET lock_timeout = '250ms'
-SET plan_cache_mode = force_generic_plan SET enable_seqscan = off SET jit = off
+{as_owner}
+SET lock_timeout = '250ms'
+{append_plans}
 AS $$
 DECLARE
     held boolean[];
@@ -224,10 +205,7 @@ DECLARE
     stream integer;
     head integer;
 BEGIN
-    PERFORM pg_advisory_xact_lock_shared(1465207122, weir.number());
-    IF current_setting('synchronous_commit') <> 'on' THEN
-        PERFORM weir.commit_durably();
-    END IF;
+    {append_begin}
     IF (cardinality(head_names) BETWEEN 1 AND 64
         AND weir.is_list(head_names, cardinality(head_names))
         AND array_position(head_names, NULL) IS NULL
@@ -238,13 +216,13 @@ BEGIN
         AND 1 <= ALL (stream_heads) AND cardinality(head_names) >= ALL (stream_heads)
         AND 1 <= ALL (event_streams) AND cardinality(stream_heads) >= ALL (event_streams))
        IS NOT TRUE THEN
-        PERFORM weir.no_lists('the lists of a batch', 'WR002');
+        PERFORM weir.no_lists('the lists of a batch');
     END IF;
-    held := ARRAY(SELECT pg_try_advisory_xact_lock(weir.append_hash(0, u.name))
+    held := ARRAY(SELECT pg_try_advisory_xact_lock(weir.append_hash({held_stream}, u.name))
                     FROM unnest(head_names) AS u (name));
     SELECT array_agg(coalesce(l.version, weir.version_base() - 1)),
            array_agg(CASE WHEN u.held THEN weir.append_judge(u.expect, u.wanted, l.version, l.name)
-                          ELSE -4 END),
+                          ELSE {status_busy} END),
            array_agg(coalesce(l.version, -1))
       INTO head_versions, states, refused_versions
       FROM unnest(head_names, head_expects, head_wanted, held) AS u (name, expect, wanted, held)
@@ -278,25 +256,11 @@ BEGIN
     END LOOP;
     INSERT INTO weir.events (id, stream, version, name, data, meta, created)
     SELECT u.id, head_names[stream_heads[u.stream]], u.version,
-           CASE WHEN weir.is_event(head_names[stream_heads[u.stream]], u.name, u.data, u.meta, false)
-                THEN u.name
-                ELSE weir.no_event(head_names[stream_heads[u.stream]], u.name) END,
+           weir.event_name(head_names[stream_heads[u.stream]], u.name, u.data, u.meta, false),
            u.data, u.meta, append_batch.created
       FROM unnest(event_ids, event_streams, event_versions, event_names, event_data, event_meta)
            AS u (id, stream, version, name, data, meta)
      WHERE u.id IS DISTINCT FROM 0;
-END
-$$;
-
--- Removes some expired keys: never waits, never more than 64.
-CREATE OR REPLACE FUNCTION weir.append_expire(now_us bigint) RETURNS void
-LANGUAGE plpgsql VOLATILE AS $$
-BEGIN
-    DELETE FROM weir.keys AS k
-     WHERE k.key = ANY (ARRAY(
-        SELECT x.key FROM weir.keys AS x
-         WHERE x.expires <= now_us ORDER BY x.expires LIMIT 64
-           FOR UPDATE SKIP LOCKED));
 END
 $$;
 
@@ -310,38 +274,13 @@ LANGUAGE sql IMMUTABLE AS $$
       FROM generate_series(0, length(result) / 24 - 1) AS n
 $$;
 
--- An expired key is unknown, and may still be there.
-CREATE OR REPLACE FUNCTION weir.append_keep(
-    append_key text, fingerprint bytea, now_us bigint, key_ttl bigint, result bytea)
-RETURNS void LANGUAGE plpgsql VOLATILE AS $$
-BEGIN
-    IF length(fingerprint) IS DISTINCT FROM 32 THEN
-        RAISE EXCEPTION 'the fingerprint of idempotency key "%" is none', left(append_key, 80)
-            USING ERRCODE = 'WR002', HINT = 'It is the SHA-256 of the request: 32 bytes.';
-    END IF;
-    INSERT INTO weir.keys (key, expires, fingerprint, result)
-    VALUES (append_key, CASE WHEN key_ttl > 9223372036854775807 - now_us
-                             THEN 9223372036854775807 ELSE now_us + key_ttl END,
-            fingerprint, coalesce(result, ''))
-    ON CONFLICT (key) DO UPDATE
-       SET expires = excluded.expires, fingerprint = excluded.fingerprint,
-           result = excluded.result;
-END
-$$;
-
 -- The appends of a call, one after the other: each is judged, seeing those before it, and written.
 -- What is not in `busy` (kind and name) is locked. The rows are those of append_any.
 CREATE OR REPLACE FUNCTION weir.append_each(
-    key_ttl bigint, append_flags integer[], append_keys text[], append_fingerprints bytea[],
-    stream_appends integer[], stream_names text[], stream_expects integer[],
-    stream_versions bigint[],
-    event_streams integer[], event_names text[], event_data json[], event_meta json[],
-    change_streams integer[], change_keys text[], change_kinds integer[], busy text[])
-RETURNS TABLE (append_index integer, stream_index integer, status integer, replayed boolean,
-               first_version bigint, last_version bigint, "position" bigint, created timestamptz,
-               other text)
+    key_ttl bigint, {append_parameters}, busy text[])
+{append_rows}
 LANGUAGE plpgsql VOLATILE
-SET plan_cache_mode = force_generic_plan SET enable_seqscan = off SET jit = off
+{append_plans}
 AS $$
 DECLARE
     written timestamptz := weir.clock();
@@ -366,6 +305,7 @@ DECLARE
     next_id bigint;
     n integer;
 BEGIN
+    replayed := false;
     FOR i IN 1 .. cardinality(append_flags) LOOP
         flags := append_flags[i];
         append_key := coalesce(append_keys[i], '');
@@ -375,141 +315,139 @@ BEGIN
         WHILE stream_appends[stream_end] = i LOOP
             stream_end := stream_end + 1;
         END LOOP;
-        WHILE event_streams[event_end] < stream_end LOOP
+        WHILE event_streams[event_end] BETWEEN stream_low AND stream_end - 1 LOOP
             event_end := event_end + 1;
         END LOOP;
-        WHILE change_streams[change_end] < stream_end LOOP
+        WHILE change_streams[change_end] BETWEEN stream_low AND stream_end - 1 LOOP
             change_end := change_end + 1;
         END LOOP;
-        IF EXISTS (SELECT FROM generate_series(event_low, event_end - 1) AS e (number)
-                    WHERE event_streams[e.number] < stream_low)
-           OR EXISTS (SELECT FROM generate_series(change_low, change_end - 1) AS c (number)
-                       WHERE change_streams[c.number] < stream_low) THEN
-            PERFORM weir.no_lists('the streams of an append, its events and its keys', 'WR002');
-        END IF;
-        IF flags & 1 <> 0 AND (stream_end - stream_low <> 1 OR event_end - event_low <> 1) THEN
+        IF flags & {append_close} <> 0
+            AND (stream_end - stream_low <> 1 OR event_end - event_low <> 1) THEN
             RAISE EXCEPTION 'closing a stream appends its last event and nothing else'
-                USING ERRCODE = 'WR002';
+                USING ERRCODE = {error_invalid};
         END IF;
         append_index := i - 1;
         stream_index := -1;
         status := 0;
-        replayed := false;
         first_version := NULL;
         last_version := NULL;
         position := NULL;
-        created := NULL;
         other := NULL;
 
-        IF flags & 8 <> 0 AND NOT fine THEN -- its chain is broken
-            status := -18;
-            RETURN NEXT;
-            CONTINUE;
-        END IF;
-        fine := false;
-
-        IF append_key <> '' THEN
-            IF '1' || append_key = ANY (busy) THEN
-                status := CASE WHEN flags & 16 <> 0 THEN -4 ELSE -9 END;
-                position := 1;
-                RETURN NEXT;
-                CONTINUE;
+        <<judge>> -- left with a status below 0: refused
+        BEGIN
+            IF flags & {append_chain} <> 0 AND NOT fine THEN
+                status := {status_misuse};
+                EXIT judge;
             END IF;
-            SELECT k.fingerprint = append_fingerprints[i] AS same, k.result INTO kept
-              FROM weir.keys AS k WHERE k.key = append_key AND k.expires > now_us;
-            IF FOUND AND kept.same IS NOT TRUE THEN
-                status := -8;
-                RETURN NEXT;
-                CONTINUE;
-            ELSIF FOUND THEN
-                fine := true;
-                RETURN QUERY
-                    SELECT i - 1, r.stream, 0, true, r.first, r.last, r.id,
-                           (SELECT e.created FROM weir.events AS e WHERE e.id = r.id), NULL::text
-                      FROM weir.append_kept(kept.result) AS r;
-                CONTINUE;
-            END IF;
-        END IF;
+            fine := false;
 
-        -- Its streams. n: the first one that is refused; 1: closed already, nothing to do.
-        SELECT array_agg(s.version ORDER BY s.number),
-               min(s.number) FILTER (WHERE s.verdict <> 0),
-               (array_agg(s.verdict ORDER BY s.number) FILTER (WHERE s.verdict <> 0))[1]
-          INTO lasts, n, status
-          FROM (SELECT u.number, l.version,
-                       CASE WHEN '0' || stream_names[u.number] = ANY (busy) THEN -4
-                            WHEN flags & 1 <> 0 AND l.version IS NULL THEN -6
-                            WHEN flags & 1 <> 0 AND l.name = '$closed' THEN 1
-                            ELSE weir.append_judge(stream_expects[u.number],
-                                                   stream_versions[u.number], l.version, l.name)
-                            END AS verdict
-                  FROM generate_series(stream_low, stream_end - 1) AS u (number)
-                  LEFT JOIN LATERAL (SELECT e.version, e.name FROM weir.events AS e
-                                      WHERE e.stream = stream_names[u.number]
-                                      ORDER BY e.version DESC LIMIT 1) AS l ON true) AS s;
-        IF n IS NOT NULL THEN
-            stream_index := n - stream_low;
-            last_version := coalesce(lasts[stream_index + 1], -1);
-            position := 0;
-            IF status = 1 THEN
+            IF append_key <> '' THEN
+                IF length(append_fingerprints[i]) IS DISTINCT FROM 32 THEN
+                    PERFORM weir.no_lists('idempotency keys and their SHA-256');
+                END IF;
+                IF {held_key} || append_key = ANY (busy) THEN
+                    status := CASE WHEN flags & {append_nowait} <> 0 THEN {status_busy}
+                                   ELSE {status_inflight} END;
+                    position := {held_key};
+                    EXIT judge;
+                END IF;
+                SELECT k.fingerprint = append_fingerprints[i] AS same, k.result INTO kept
+                  FROM weir.keys AS k WHERE k.key = append_key AND k.expires > now_us;
+                IF FOUND AND kept.same IS NOT TRUE THEN
+                    status := {status_keyreused};
+                    EXIT judge;
+                ELSIF FOUND THEN
+                    fine := true;
+                    RETURN QUERY
+                        SELECT i - 1, r.stream, 0, true, r.first, r.last, r.id,
+                               (SELECT e.created FROM weir.events AS e WHERE e.id = r.id), NULL::text
+                          FROM weir.append_kept(kept.result) AS r;
+                    CONTINUE;
+                END IF;
+            END IF;
+
+            -- Its streams. n: the first one that is refused; 1: closed already, nothing to do.
+            SELECT array_agg(s.version ORDER BY s.number),
+                   min(s.number) FILTER (WHERE s.verdict <> 0),
+                   (array_agg(s.verdict ORDER BY s.number) FILTER (WHERE s.verdict <> 0))[1]
+              INTO lasts, n, status
+              FROM (SELECT u.number, l.version,
+                           CASE WHEN {held_stream} || stream_names[u.number] = ANY (busy)
+                                THEN {status_busy}
+                                WHEN flags & {append_close} <> 0 AND l.version IS NULL
+                                THEN {status_notfound}
+                                WHEN flags & {append_close} <> 0 AND l.name = '$closed' THEN 1
+                                ELSE weir.append_judge(stream_expects[u.number],
+                                                       stream_versions[u.number], l.version, l.name)
+                                END AS verdict
+                      FROM generate_series(stream_low, stream_end - 1) AS u (number)
+                      LEFT JOIN LATERAL (SELECT e.version, e.name FROM weir.events AS e
+                                          WHERE e.stream = stream_names[u.number]
+                                          ORDER BY e.version DESC LIMIT 1) AS l ON true) AS s;
+            IF n IS NOT NULL THEN
+                stream_index := n - stream_low;
+                last_version := coalesce(lasts[stream_index + 1], -1);
+                position := {held_stream};
+                EXIT judge;
+            END IF;
+
+            IF flags & ({append_close} | {append_force}) = {append_close} THEN
+                held := weir.unhandled(stream_names[stream_low]);
+                IF cardinality(held) > 0 THEN
+                    stream_index := 0;
+                    status := {status_held};
+                    -- As many as a message can show, and one to tell that there are more.
+                    other := left(array_to_string(held, ', '), 1024);
+                    EXIT judge;
+                END IF;
+            END IF;
+
+            -- Reserved keys, each change seeing those before it. Only the first refusal counts, and
+            -- before it all went well, so the change before it is what the owner is.
+            IF change_end > change_low THEN
+                SELECT CASE WHEN c.busy THEN {held_reserved} ELSE c.number - change_low END,
+                       CASE WHEN c.busy THEN {status_busy} ELSE {status_taken} END, c.owner
+                  INTO position, status, other
+                  FROM (SELECT u.number, stream_names[change_streams[u.number]] AS stream,
+                               {held_reserved} || u.key = ANY (busy) AS busy,
+                               CASE lag(change_kinds[u.number]) OVER same
+                                    WHEN {change_reserve}
+                                    THEN stream_names[lag(change_streams[u.number]) OVER same]
+                                    WHEN {change_release} THEN NULL
+                                    ELSE r.stream END AS owner
+                          FROM (SELECT k.number, change_keys[k.number] AS key
+                                  FROM generate_series(change_low, change_end - 1)
+                                       AS k (number)) AS u
+                          LEFT JOIN LATERAL (SELECT x.stream FROM weir.reserved AS x
+                                              WHERE x.key = u.key) AS r ON true
+                        WINDOW same AS (PARTITION BY u.key COLLATE "C" ORDER BY u.number)) AS c
+                 WHERE c.busy OR c.owner IS NOT NULL AND c.owner IS DISTINCT FROM c.stream
+                 ORDER BY c.number LIMIT 1;
+            END IF;
+        END;
+        fine := coalesce(status, 0) >= 0;
+        IF status <> 0 THEN
+            IF fine THEN -- closed already
                 status := 0;
-                fine := true;
                 first_version := -1;
             END IF;
             RETURN NEXT;
             CONTINUE;
         END IF;
-        status := 0;
-
-        IF flags & 3 = 1 THEN -- closing, and not by force
-            held := weir.unhandled(stream_names[stream_low]);
-            IF cardinality(held) > 0 THEN
-                stream_index := 0;
-                status := -12;
-                -- As many as a message can show, and one to tell that there are more.
-                other := left(array_to_string(held, ', '), 1024);
-                RETURN NEXT;
-                CONTINUE;
-            END IF;
-        END IF;
-
-        -- Reserved keys, each change seeing those before it. Only the first refusal counts, and before
-        -- it all went well, so the change before it is what the owner is.
-        IF change_end > change_low THEN
-            SELECT CASE WHEN c.busy THEN 2 ELSE c.number - change_low END,
-                   CASE WHEN c.busy THEN -4 ELSE -10 END, c.owner
-              INTO position, status, other
-              FROM (SELECT u.number, stream_names[change_streams[u.number]] AS stream,
-                           '2' || u.key = ANY (busy) AS busy,
-                           CASE lag(change_kinds[u.number]) OVER same
-                                WHEN 1 THEN stream_names[lag(change_streams[u.number]) OVER same]
-                                WHEN 2 THEN NULL
-                                ELSE r.stream END AS owner
-                      FROM (SELECT k.number, change_keys[k.number] AS key
-                              FROM generate_series(change_low, change_end - 1) AS k (number)) AS u
-                      LEFT JOIN LATERAL (SELECT x.stream FROM weir.reserved AS x
-                                          WHERE x.key = u.key) AS r ON true
-                    WINDOW same AS (PARTITION BY u.key COLLATE "C" ORDER BY u.number)) AS c
-             WHERE c.busy OR c.owner IS NOT NULL AND c.owner IS DISTINCT FROM c.stream
-             ORDER BY c.number LIMIT 1;
-            IF FOUND THEN
-                RETURN NEXT;
-                CONTINUE;
-            END IF;
-            status := 0;
-        END IF;
 
         -- Versions and positions in the order of its events. A dry run takes none: what it would get.
-        IF flags & 4 <> 0 THEN
+        IF flags & {append_dry_run} <> 0 THEN
             SELECT p.last_value + p.is_called::integer - 1 INTO next_id FROM weir.positions AS p;
         END IF;
         firsts := array_fill(-1::bigint, ARRAY[stream_end - stream_low]);
         ids := array_fill(0::bigint, ARRAY[stream_end - stream_low]);
         event_versions := '{}';
         event_ids := '{}';
-        FOR k IN 1 .. event_end - event_low LOOP
-            n := event_streams[event_low + k - 1] - stream_low + 1;
-            next_id := CASE WHEN flags & 4 <> 0 THEN next_id + 1 ELSE nextval('weir.positions') END;
+        FOR k IN event_low .. event_end - 1 LOOP
+            n := event_streams[k] - stream_low + 1;
+            next_id := CASE WHEN flags & {append_dry_run} <> 0 THEN next_id + 1
+                            ELSE nextval('weir.positions') END;
             lasts[n] := coalesce(lasts[n] + 1, weir.version_base());
             IF ids[n] = 0 THEN
                 firsts[n] := lasts[n];
@@ -518,43 +456,34 @@ BEGIN
             event_versions[k] := lasts[n];
             event_ids[k] := next_id;
         END LOOP;
-        fine := true;
-        IF flags & 4 = 0 THEN
+        IF flags & {append_dry_run} = 0 THEN
             INSERT INTO weir.events (id, stream, version, name, data, meta, created)
-            SELECT e.id, e.stream, e.version,
-                   CASE WHEN weir.is_event(e.stream, e.name, e.data, e.meta, flags & 1 <> 0) THEN e.name
-                        ELSE weir.no_event(e.stream, e.name) END,
-                   e.data, e.meta, written
-              FROM (SELECT u.id, u.version, stream_names[event_streams[event_low + u.n - 1]] AS stream,
-                           event_names[event_low + u.n - 1] AS name,
-                           event_data[event_low + u.n - 1] AS data,
-                           event_meta[event_low + u.n - 1] AS meta
-                      FROM (SELECT v.id, v.version, v.n::integer
-                              FROM unnest(event_ids, event_versions) WITH ORDINALITY
-                                   AS v (id, version, n)) AS u) AS e
-             ORDER BY e.stream COLLATE "C", e.version;
-            IF change_end > change_low THEN
-                WITH last AS MATERIALIZED (
-                    SELECT DISTINCT ON (u.key COLLATE "C") u.key, change_kinds[u.number] AS kind,
-                           stream_names[change_streams[u.number]] AS stream
-                      FROM (SELECT k.number, change_keys[k.number] AS key
-                              FROM generate_series(change_low, change_end - 1) AS k (number)) AS u
-                     ORDER BY u.key COLLATE "C", u.number DESC
-                ), freed AS (
-                    DELETE FROM weir.reserved AS r
-                     WHERE r.key = ANY (ARRAY(SELECT l.key FROM last AS l WHERE l.kind = 2))
-                )
-                INSERT INTO weir.reserved AS r (key, stream)
-                SELECT l.key, l.stream FROM last AS l WHERE l.kind = 1
+            SELECT event_ids[n.k], stream_names[event_streams[n.k]], event_versions[n.k],
+                   weir.event_name(stream_names[event_streams[n.k]], event_names[n.k],
+                                   event_data[n.k], event_meta[n.k], flags & {append_close} <> 0),
+                   event_data[n.k], event_meta[n.k], written
+              FROM generate_series(event_low, event_end - 1) AS n (k)
+             ORDER BY stream_names[event_streams[n.k]] COLLATE "C", event_versions[n.k];
+            FOR k IN change_low .. change_end - 1 LOOP
+                IF change_kinds[k] = {change_release} THEN
+                    DELETE FROM weir.reserved AS r WHERE r.key = change_keys[k];
+                ELSE
+                    INSERT INTO weir.reserved AS r (key, stream)
+                    VALUES (change_keys[k], stream_names[change_streams[k]])
+                    ON CONFLICT (key) DO NOTHING; -- its own already
+                END IF;
+            END LOOP;
+            IF append_key <> '' THEN -- one that has expired may still be there
+                INSERT INTO weir.keys (key, expires, fingerprint, result)
+                SELECT append_key, CASE WHEN key_ttl > {forever} - now_us THEN {forever}
+                                        ELSE now_us + key_ttl END,
+                       append_fingerprints[i],
+                       coalesce(string_agg(int8send(u.first) || int8send(coalesce(u.last, -1))
+                                           || int8send(u.id), '' ORDER BY u.number), '')
+                  FROM unnest(firsts, lasts, ids) WITH ORDINALITY AS u (first, last, id, number)
                 ON CONFLICT (key) DO UPDATE
-                   SET stream = excluded.stream WHERE r.stream <> excluded.stream;
-            END IF;
-            IF append_key <> '' THEN
-                PERFORM weir.append_keep(append_key, append_fingerprints[i], now_us, key_ttl, r.result)
-                   FROM (SELECT string_agg(int8send(u.first) || int8send(coalesce(u.last, -1))
-                                           || int8send(u.id), '' ORDER BY u.number) AS result
-                           FROM unnest(firsts, lasts, ids) WITH ORDINALITY
-                                AS u (first, last, id, number)) AS r;
+                   SET expires = excluded.expires, fingerprint = excluded.fingerprint,
+                       result = excluded.result;
             END IF;
         END IF;
         RETURN QUERY
@@ -563,11 +492,15 @@ BEGIN
               FROM unnest(firsts, lasts, ids) WITH ORDINALITY AS u (first, last, id, number);
     END LOOP;
     IF stream_end <= cardinality(stream_names) OR event_end <= cardinality(event_streams)
-       OR change_end <= cardinality(change_streams) THEN
-        PERFORM weir.no_lists('the streams of the appends, their events and their keys', 'WR002');
+       OR change_end <= cardinality(change_streams) THEN -- what is not in the order of the appends
+        PERFORM weir.no_lists('the streams of the appends, their events and their keys');
     END IF;
-    IF cardinality(append_keys) > 0 THEN
-        PERFORM weir.append_expire(now_us);
+    IF cardinality(append_keys) > 0 THEN -- some expired keys: never waits, never more than 64
+        DELETE FROM weir.keys AS k
+         WHERE k.key = ANY (ARRAY(
+            SELECT x.key FROM weir.keys AS x
+             WHERE x.expires <= now_us ORDER BY x.expires LIMIT 64
+               FOR UPDATE SKIP LOCKED));
     END IF;
 END
 $$;
@@ -575,14 +508,14 @@ $$;
 -- Appends one or many, in order. append_keys is empty when no append has an idempotency key, else ''
 -- for those without. wait_ms: how long to wait for what others hold; 0: as the session says.
 --
--- Names that others hold: with the flag NOWAIT of the first append, each append that wants one is busy
--- (-4) and the others go on. Without it the call ends with one row, append_index -1 and status -4, which
--- has the kind (in "position") and the name (in other), and nothing is written: the client calls
--- again and says what to wait for first (first_kind, first_name). So it waits for a name while it holds
--- none. options 1: wait for one name after the other, in order, holding those that it has: in a
+-- Names that others hold: with append_nowait of the first append, each append that wants one is busy
+-- and the others go on. Without it the call ends with one busy row of append -1, which has the kind (in
+-- "position") and the name (in other), and nothing is written: the client calls again and says what to
+-- wait for first (first_kind, first_name). So it waits for a name while it holds none.
+-- Options: append_in_order waits for one name after the other, holding those that it has: in a
 -- transaction that cannot be repeated, for an append with many names, and when somebody has been
--- unlucky often. options 2: the caller's own transaction, which an error would cost him. What he meets
--- at the index is judged again.
+-- unlucky often. append_in_transaction: the caller's own, which an error would cost him. What he
+-- meets at the index is judged again.
 --
 -- A refused append gives one row: status below 0, stream_index the stream concerned or -1; a conflict
 -- has the version that is there in last_version, a taken key its owner in other and the change's
@@ -590,31 +523,21 @@ $$;
 -- held in "position". The others give a row for each stream; `created` is null when it got no event.
 CREATE OR REPLACE FUNCTION weir.append_any(
     options integer, wait_ms integer, key_ttl bigint,
-    append_flags integer[], append_keys text[], append_fingerprints bytea[],
-    stream_appends integer[], stream_names text[], stream_expects integer[],
-    stream_versions bigint[],
-    event_streams integer[], event_names text[], event_data json[], event_meta json[],
-    change_streams integer[], change_keys text[], change_kinds integer[],
+    {append_parameters},
     first_kind integer DEFAULT NULL, first_name text DEFAULT NULL)
-RETURNS TABLE (append_index integer, stream_index integer, status integer, replayed boolean,
-               first_version bigint, last_version bigint, "position" bigint, created timestamptz,
-               other text)
-LANGUAGE plpgsql VOLATILE SECURITY DEFINER
-SET search_path = pg_catalog, pg_temp
+{append_rows}
+{as_owner}
 AS $$
 DECLARE
-    nowait boolean := append_flags[1] & 16 <> 0;
-    in_order boolean := options & 1 <> 0;
+    nowait boolean := append_flags[1] & {append_nowait} <> 0;
+    in_order boolean := options & {append_in_order} <> 0;
     names text[]; -- kind and name
     hashes bigint[];
     streams bigint;
     busy text[] := '{}';
     met text;
 BEGIN
-    PERFORM pg_advisory_xact_lock_shared(1465207122, weir.number());
-    IF current_setting('synchronous_commit') <> 'on' THEN
-        PERFORM weir.commit_durably();
-    END IF;
+    {append_begin}
     IF (weir.is_list(append_flags, cardinality(append_flags)) AND 0 <= ALL (append_flags)
         AND weir.is_list(append_keys, cardinality(append_fingerprints))
         AND weir.is_list(append_fingerprints,
@@ -625,7 +548,7 @@ BEGIN
         AND weir.is_list(stream_expects, cardinality(stream_names))
         AND weir.is_list(stream_versions, cardinality(stream_names))
         AND 1 <= ALL (stream_appends) AND cardinality(append_flags) >= ALL (stream_appends)
-        AND 0 <= ALL (stream_expects) AND 3 >= ALL (stream_expects)
+        AND {expect_any} <= ALL (stream_expects) AND {expect_exact} >= ALL (stream_expects)
         AND weir.is_list(event_streams, cardinality(event_streams))
         AND weir.is_list(event_names, cardinality(event_streams))
         AND weir.is_list(event_data, cardinality(event_streams))
@@ -635,8 +558,9 @@ BEGIN
         AND weir.is_list(change_keys, cardinality(change_streams))
         AND weir.is_list(change_kinds, cardinality(change_streams))
         AND 1 <= ALL (change_streams) AND cardinality(stream_names) >= ALL (change_streams)
-        AND 1 <= ALL (change_kinds) AND 2 >= ALL (change_kinds)) IS NOT TRUE THEN
-        PERFORM weir.no_lists('the lists of an append', 'WR002');
+        AND {change_reserve} <= ALL (change_kinds) AND {change_release} >= ALL (change_kinds))
+       IS NOT TRUE THEN
+        PERFORM weir.no_lists('the lists of an append');
     END IF;
     PERFORM weir.check_names('idempotency key', array_remove(append_keys, ''), false);
     IF cardinality(change_keys) > 0 THEN
@@ -647,30 +571,28 @@ BEGIN
     -- In the order of locking: idempotency keys, reserved keys, streams, each bytewise.
     SELECT array_agg(u.kind || u.name ORDER BY (u.kind + 2) % 3, u.name COLLATE "C"),
            array_agg(weir.append_hash(u.kind, u.name) ORDER BY (u.kind + 2) % 3, u.name COLLATE "C"),
-           count(*) FILTER (WHERE u.kind = 0)
+           count(*) FILTER (WHERE u.kind = {held_stream})
       INTO names, hashes, streams
-      FROM (SELECT 1 AS kind, k.name FROM unnest(append_keys) AS k (name) WHERE k.name <> ''
-            UNION SELECT 2, k.name FROM unnest(change_keys) AS k (name)
-            UNION SELECT 0, s.name FROM unnest(stream_names) AS s (name)) AS u;
+      FROM (SELECT {held_key} AS kind, k.name FROM unnest(append_keys) AS k (name) WHERE k.name <> ''
+            UNION SELECT {held_reserved}, k.name FROM unnest(change_keys) AS k (name)
+            UNION SELECT {held_stream}, s.name FROM unnest(stream_names) AS s (name)) AS u;
     IF streams > 1000 OR cardinality(names) > 3000 THEN
         RAISE EXCEPTION 'a call appends to % streams, allowed 1 to 1000', streams
-            USING ERRCODE = 'WR002';
+            USING ERRCODE = {error_invalid};
     END IF;
     IF nowait THEN
         PERFORM set_config('lock_timeout', '250ms', true); -- at the index
     ELSE
-        PERFORM weir.append_patience(wait_ms);
+        PERFORM weir.append_wait(NULL, wait_ms);
         IF first_name IS NOT NULL THEN
-            PERFORM pg_advisory_xact_lock(weir.append_hash(first_kind, first_name));
-            PERFORM weir.append_patience(wait_ms);
+            PERFORM weir.append_wait(weir.append_hash(first_kind, first_name), wait_ms);
         END IF;
     END IF;
     IF cardinality(names) > 48 THEN
         IF NOT nowait THEN
-            PERFORM pg_advisory_xact_lock(weir.append_hash(3, ''));
-            PERFORM weir.append_patience(wait_ms);
+            PERFORM weir.append_wait(weir.append_hash({held_large}, ''), wait_ms);
             in_order := true;
-        ELSIF NOT pg_try_advisory_xact_lock(weir.append_hash(3, '')) THEN
+        ELSIF NOT pg_try_advisory_xact_lock(weir.append_hash({held_large}, '')) THEN
             busy := names; -- all of them: nothing is tried
             names := '{}';
         END IF;
@@ -681,46 +603,32 @@ BEGIN
         ELSIF NOT in_order THEN
             busy := busy || names[i];
             EXIT WHEN NOT nowait;
-        ELSIF names[i] NOT LIKE '1%' THEN
-            PERFORM pg_advisory_xact_lock(hashes[i]);
-            PERFORM weir.append_patience(wait_ms);
+        ELSIF left(names[i], 1)::integer <> {held_key} THEN
+            PERFORM weir.append_wait(hashes[i], wait_ms);
         ELSE -- a key that stays held is in flight, and not an error
             BEGIN
-                PERFORM pg_advisory_xact_lock(hashes[i]);
+                PERFORM weir.append_wait(hashes[i], wait_ms);
             EXCEPTION WHEN lock_not_available THEN
                 busy := busy || names[i];
+                PERFORM weir.append_wait(NULL, wait_ms);
             END;
-            PERFORM weir.append_patience(wait_ms);
             -- Alone it is judged already, and has no time left to meet others at the streams.
             EXIT WHEN cardinality(busy) > 0 AND cardinality(append_flags) = 1;
         END IF;
     END LOOP;
     IF cardinality(busy) > 0 AND NOT (nowait OR in_order) THEN
-        append_index := -1;
-        stream_index := -1;
-        status := -4;
-        replayed := false;
-        position := left(busy[1], 1)::bigint;
-        other := substr(busy[1], 2);
-        RETURN NEXT;
+        RETURN QUERY SELECT -1, -1, {status_busy}, false, NULL::bigint, NULL::bigint,
+                            left(busy[1], 1)::bigint, NULL::timestamptz, substr(busy[1], 2);
         RETURN;
     END IF;
 
-    IF options & 2 = 0 THEN
-        RETURN QUERY
-            SELECT a.* FROM weir.append_each(
-                key_ttl, append_flags, append_keys, append_fingerprints, stream_appends,
-                stream_names, stream_expects, stream_versions, event_streams, event_names,
-                event_data, event_meta, change_streams, change_keys, change_kinds, busy) AS a;
+    IF options & {append_in_transaction} = 0 THEN
+        RETURN QUERY SELECT a.* FROM weir.append_each(key_ttl, {append_arguments}, busy) AS a;
         RETURN;
     END IF;
     FOR i IN 1 .. 4 LOOP
         BEGIN -- no lock is taken in here: it would be gone when this is rolled back
-            RETURN QUERY
-                SELECT a.* FROM weir.append_each(
-                    key_ttl, append_flags, append_keys, append_fingerprints, stream_appends,
-                    stream_names, stream_expects, stream_versions, event_streams, event_names,
-                    event_data, event_meta, change_streams, change_keys, change_kinds, busy) AS a;
+            RETURN QUERY SELECT a.* FROM weir.append_each(key_ttl, {append_arguments}, busy) AS a;
             RETURN;
         EXCEPTION WHEN unique_violation THEN
             GET STACKED DIAGNOSTICS met = CONSTRAINT_NAME;

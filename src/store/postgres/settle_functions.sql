@@ -265,11 +265,7 @@ $$;
 -- append_index|stream_index|position|last_version. So does a name that others hold.
 CREATE OR REPLACE FUNCTION weir.settle_with(
     options integer, wait_ms integer, key_ttl bigint,
-    append_flags integer[], append_keys text[], append_fingerprints bytea[],
-    stream_appends integer[], stream_names text[], stream_expects integer[],
-    stream_versions bigint[],
-    event_streams integer[], event_names text[], event_data json[], event_meta json[],
-    change_streams integer[], change_keys text[], change_kinds integer[],
+    {append_parameters},
     first_kind integer, first_name text,
     the_target bigint, the_fence bigint, the_token bigint,
     advance_reactions bigint[], advance_to bigint[],
@@ -277,9 +273,8 @@ CREATE OR REPLACE FUNCTION weir.settle_with(
     parked_done bigint[],
     fails boolean, failure_reaction bigint, failure_event bigint, failure_error text,
     ends integer, lease_us bigint, until_us bigint)
-RETURNS TABLE (append_index integer, stream_index integer, status integer, replayed boolean,
-    first_version bigint, last_version bigint, "position" bigint, created timestamptz,
-    other text, lease_end bigint, is_behind boolean)
+RETURNS TABLE ({append_columns},
+               lease_end bigint, is_behind boolean)
 {as_owner}
 AS $$
 DECLARE
@@ -293,11 +288,8 @@ BEGIN
     FOR append_index, stream_index, status, replayed, first_version, last_version, "position",
         created, other IN
         SELECT a.*
-          FROM weir.append_any(options, wait_ms, key_ttl, append_flags, append_keys,
-                               append_fingerprints, stream_appends, stream_names, stream_expects,
-                               stream_versions, event_streams, event_names, event_data, event_meta,
-                               change_streams, change_keys, change_kinds, first_kind,
-                               first_name) AS a
+          FROM weir.append_any(options, wait_ms, key_ttl, {append_arguments},
+                               first_kind, first_name) AS a
          ORDER BY a.append_index, a.stream_index
     LOOP
         IF status <> 0 THEN

@@ -40,6 +40,10 @@
 -- constant: append_chain 8
 -- constant: append_nowait 16
 
+-- Options of weir.append_any.
+-- constant: append_in_order 1
+-- constant: append_in_transaction 2
+
 -- What is done with a reserved key.
 -- constant: change_reserve 1
 -- constant: change_release 2
@@ -81,6 +85,8 @@
 -- constant: error_lost 'WR011'
 -- constant: error_misuse 'WR018'
 
+-- constant: names_hint 'Names have 1 to 512 bytes without control characters and do not begin with $.'
+
 -- A function that any role may call that was granted it, and that has the rights of the owner: one
 -- that reads; one that also writes, and has its own time to wait for locks; one that writes.
 -- fragment: reading
@@ -94,6 +100,37 @@ SET search_path = pg_catalog, pg_temp
 -- fragment: writing
 {as_owner}
 SET lock_timeout = '5s'
+
+-- How whatever appends begins. What is acknowledged must survive: what commit_durably does, mostly
+-- without a call of it.
+-- fragment: append_begin
+PERFORM pg_advisory_xact_lock_shared({store_lock}, weir.number());
+IF current_setting('synchronous_commit') <> 'on' THEN
+    PERFORM weir.commit_durably();
+END IF;
+
+-- fragment: append_plans
+SET plan_cache_mode = force_generic_plan SET enable_seqscan = off SET jit = off
+
+-- What weir.append_any takes, and gives: see there.
+-- fragment: append_parameters
+append_flags integer[], append_keys text[], append_fingerprints bytea[],
+stream_appends integer[], stream_names text[], stream_expects integer[], stream_versions bigint[],
+event_streams integer[], event_names text[], event_data json[], event_meta json[],
+change_streams integer[], change_keys text[], change_kinds integer[]
+
+-- fragment: append_arguments
+append_flags, append_keys, append_fingerprints,
+stream_appends, stream_names, stream_expects, stream_versions,
+event_streams, event_names, event_data, event_meta,
+change_streams, change_keys, change_kinds
+
+-- fragment: append_columns
+append_index integer, stream_index integer, status integer, replayed boolean,
+first_version bigint, last_version bigint, "position" bigint, created timestamptz, other text
+
+-- fragment: append_rows
+RETURNS TABLE ({append_columns})
 
 -- A row of pg_locks, l, is that of somebody who holds the store's lock: s.number is the store's.
 -- fragment: is_store_lock
