@@ -495,14 +495,14 @@ int32_t weir_onces_next(weir_once_list *list, const weir_once **out, weir_error 
     }
     *out = NULL;
     if (head->index < list->chunk.runs_count) {
-        const store_once *r = &list->chunk.runs[head->index++];
+        const store_lock *r = &list->chunk.runs[head->index++];
         list->row = (weir_once){ .size = sizeof(weir_once),
                                  .state = (int32_t)r->state,
-                                 .key = r->run.name,
-                                 .holder = r->run.holder,
-                                 .fence = r->run.fence,
-                                 .since_us = r->run.since_us,
-                                 .until_us = r->state == STORE_ONCE_RUNNING ? r->run.until_us : 0,
+                                 .key = r->name,
+                                 .holder = r->holder,
+                                 .fence = r->fence,
+                                 .since_us = r->since_us,
+                                 .until_us = r->state == STORE_ONCE_RUNNING ? r->until_us : 0,
                                  .exit_status = r->exit_status,
                                  .ended_us = r->ended_us };
         *out = &list->row;

@@ -118,7 +118,8 @@ int32_t weir_lock_take(weir *w, weir_str name, const weir_lock_options *options,
         return status;
     }
     const weir_str who = o.holder.len > 0 ? o.holder : holder_default(c, holder, sizeof holder);
-    status = c->store->ops->lock_take(c->store, name, who, o.lease_us, &arena, &found, err);
+    status =
+        c->store->ops->lock_take(c->store, STORE_LOCK, name, who, o.lease_us, &arena, &found, err);
     if (status == WEIR_OK) {
         status = lock_give(&found, out, err);
         if (status != WEIR_OK) { /* nobody would know of it: not held is what was said */
@@ -146,8 +147,8 @@ int32_t weir_lock_extend(weir *w, const weir_lock *lock, int64_t lease_us, weir_
         status = weir__enter_writing(w, &c, err);
     }
     if (status == WEIR_OK) {
-        status = c->store->ops->lock_extend(c->store, lock->name, lock->fence, lock->token,
-                                            lease_us, err);
+        status = c->store->ops->lock_extend(c->store, STORE_LOCK, lock->name, lock->fence,
+                                            lock->token, lease_us, err);
         weir__leave(w);
     }
     return status;
@@ -178,11 +179,10 @@ void weir_lock_free(const weir_lock *lock)
 
 /* ---- once --------------------------------------------------------------------------------- */
 
-static weir_status once_give(const store_once *from, const weir_once **out, weir_error *err)
+static weir_status once_give(const store_lock *from, const weir_once **out, weir_error *err)
 {
-    const store_lock *run = &from->run;
     weir_once *once =
-        weir__malloc(sizeof *once + run->name.len + run->holder.len + from->output.len);
+        weir__malloc(sizeof *once + from->name.len + from->holder.len + from->output.len);
     if (once == NULL) {
         return weir__fail(err, WEIR_ENOMEM, "could not allocate a run");
     }
@@ -190,14 +190,14 @@ static weir_status once_give(const store_once *from, const weir_once **out, weir
     const bool done = from->state == STORE_ONCE_DONE;
     *once = (weir_once){ .size = sizeof *once,
                          .state = done ? WEIR_ONCE_DONE : WEIR_ONCE_RUNNING,
-                         .fence = run->fence,
-                         .token = run->token,
-                         .since_us = run->since_us,
-                         .until_us = done ? 0 : run->until_us,
+                         .fence = from->fence,
+                         .token = from->token,
+                         .since_us = from->since_us,
+                         .until_us = done ? 0 : from->until_us,
                          .exit_status = done ? from->exit_status : 0,
                          .ended_us = done ? from->ended_us : 0 };
-    once->key = text_put(&place, run->name);
-    once->holder = text_put(&place, run->holder);
+    once->key = text_put(&place, from->name);
+    once->holder = text_put(&place, from->holder);
     once->output = text_put(&place, done ? from->output : (weir_str){ .len = 0 });
     *out = once;
     return WEIR_OK;
@@ -209,7 +209,7 @@ int32_t weir_once_begin(weir *w, weir_str key, const weir_lock_options *options,
     weir_lock_options o;
     char holder[HOLDER_BYTES_MAX];
     weir_arena arena = { 0 };
-    store_once found = { 0 };
+    store_lock found = { 0 };
     weir_core *c = NULL;
     if (out == NULL) {
         return weir__fail(err, WEIR_EINVAL, "there is nowhere to put the run: out is NULL");
@@ -219,13 +219,14 @@ int32_t weir_once_begin(weir *w, weir_str key, const weir_lock_options *options,
         return status;
     }
     const weir_str who = o.holder.len > 0 ? o.holder : holder_default(c, holder, sizeof holder);
-    status = c->store->ops->once_begin(c->store, key, who, o.lease_us, &arena, &found, err);
+    status =
+        c->store->ops->lock_take(c->store, STORE_ONCE, key, who, o.lease_us, &arena, &found, err);
     if (status == WEIR_OK) {
         status = once_give(&found, out, err);
         if (status != WEIR_OK && found.state == STORE_ONCE_RUNNING) { /* it was not begun, then */
             const weir_str nothing = { .ptr = "", .len = 0 };
-            (void)c->store->ops->once_finish(c->store, key, found.run.fence, found.run.token, 1,
-                                             nothing, NULL);
+            (void)c->store->ops->once_finish(c->store, key, found.fence, found.token, 1, nothing,
+                                             NULL);
         }
     }
     weir__leave(w);
@@ -253,8 +254,8 @@ int32_t weir_once_extend(weir *w, const weir_once *once, int64_t lease_us, weir_
         status = weir__enter_writing(w, &c, err);
     }
     if (status == WEIR_OK) {
-        status = c->store->ops->once_extend(c->store, once->key, once->fence, once->token, lease_us,
-                                            err);
+        status = c->store->ops->lock_extend(c->store, STORE_ONCE, once->key, once->fence,
+                                            once->token, lease_us, err);
         weir__leave(w);
     }
     return status;

@@ -180,7 +180,7 @@ int32_t weir_parked_retry(weir *w, int64_t id, weir_error *err)
     weir_core *c = NULL;
     weir_status status = weir__enter_writing(w, &c, err);
     if (status == WEIR_OK) {
-        status = c->store->ops->parked_retry(c->store, id, err);
+        status = c->store->ops->parked_change(c->store, id, STORE_PARKED_RETRY, err);
         weir__leave(w);
     }
     return status;
@@ -191,7 +191,7 @@ int32_t weir_parked_drop(weir *w, int64_t id, weir_error *err)
     weir_core *c = NULL;
     weir_status status = weir__enter_writing(w, &c, err);
     if (status == WEIR_OK) {
-        status = c->store->ops->parked_drop(c->store, id, err);
+        status = c->store->ops->parked_change(c->store, id, STORE_PARKED_DROP, err);
         weir__leave(w);
     }
     return status;

@@ -75,7 +75,7 @@ static int run_ours(const cli *c, const cli_guarded *g, once_run *r)
     weir_error err;
     const run_request q = {
         .argv = g->argv,
-        .fence = weir__once_state(r)->run.fence,
+        .fence = weir__once_state(r)->fence,
         .check_us = g->check_us,
         .grace_us = g->grace_us,
         .hold_fd = -1,

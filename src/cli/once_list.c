@@ -38,14 +38,14 @@ static weir_str host_of(weir_str holder)
     return holder;
 }
 
-static bool print_run(cli *c, const store_once *o, int64_t now_us)
+static bool print_run(cli *c, const store_lock *o, int64_t now_us)
 {
     const bool ended = o->state == STORE_ONCE_DONE || o->state == STORE_ONCE_FAILED;
     const bool timed = ended || o->state == STORE_ONCE_RUNNING;
     const int64_t until_us = ended ? o->ended_us : now_us;
-    const int64_t took_us = until_us > o->run.since_us ? until_us - o->run.since_us : 0;
+    const int64_t took_us = until_us > o->since_us ? until_us - o->since_us : 0;
     const report_field fields[] = {
-        { .name = "key", .type = REPORT_STR, .text = o->run.name },
+        { .name = "key", .type = REPORT_STR, .text = o->name },
         { .name = "state", .type = REPORT_STATE, .text = weir__str(state_text(o->state)) },
         { .name = "exit",
           .type = ended ? REPORT_I64 : REPORT_NULL,
@@ -56,9 +56,9 @@ static bool print_run(cli *c, const store_once *o, int64_t now_us)
           .type = ended ? REPORT_I64 : REPORT_NULL,
           .number = o->exit_status,
           .flags = REPORT_JSON_ONLY },
-        { .name = "host", .type = REPORT_STR, .text = host_of(o->run.holder), .rank = 4 },
-        { .name = "by", .type = REPORT_STR, .text = o->run.holder, .flags = REPORT_JSON_ONLY },
-        { .name = "started", .type = REPORT_TIME, .number = o->run.since_us, .rank = 1 },
+        { .name = "host", .type = REPORT_STR, .text = host_of(o->holder), .rank = 4 },
+        { .name = "by", .type = REPORT_STR, .text = o->holder, .flags = REPORT_JSON_ONLY },
+        { .name = "started", .type = REPORT_TIME, .number = o->since_us, .rank = 1 },
         { .name = "ended", .type = REPORT_TIME, .number = o->ended_us, .flags = REPORT_JSON_ONLY },
         { .name = "took",
           .type = timed ? REPORT_SPAN : REPORT_NULL,
@@ -69,7 +69,7 @@ static bool print_run(cli *c, const store_once *o, int64_t now_us)
           .type = timed ? REPORT_I64 : REPORT_NULL,
           .number = took_us / 1000,
           .flags = REPORT_JSON_ONLY },
-        { .name = "fence", .type = REPORT_I64, .number = o->run.fence, .flags = REPORT_JSON_ONLY },
+        { .name = "fence", .type = REPORT_I64, .number = o->fence, .flags = REPORT_JSON_ONLY },
     };
     return weir__cli_row(&c->out, fields, sizeof fields / sizeof fields[0]);
 }

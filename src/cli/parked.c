@@ -186,13 +186,13 @@ static weir_status change_parked(parked *d, const store_parked *p, weir_error *e
     weir_status status;
 
     if (d->verb == PARKED_DROP) {
-        status = d->store->ops->parked_drop(d->store, p->id, err);
+        status = d->store->ops->parked_change(d->store, p->id, STORE_PARKED_DROP, err);
     } else if (p->target.len == 0 && !named) {
         /* Parked while it was routed: it is of no target, so a filter leaves it out. */
         weir__cli_note(d->c, "%" PRId64 " stays parked: it has no target", p->id);
         return WEIR_OK;
     } else {
-        status = d->store->ops->parked_retry(d->store, p->id, err);
+        status = d->store->ops->parked_change(d->store, p->id, STORE_PARKED_RETRY, err);
     }
     if (status == WEIR_ENOTFOUND && !named) {
         return WEIR_OK; /* somebody else was quicker */

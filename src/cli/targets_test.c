@@ -133,7 +133,7 @@ static store_lease_list lease(fixture *f, const char *lane)
                                     .limit = 1,
                                     .all_reactions = true };
 
-    assert_int_equal(f->store->ops->lease(f->store, &r, &list, NULL), WEIR_OK);
+    assert_int_equal(f->store->ops->turn(f->store, NULL, 0, &r, &list, NULL), WEIR_OK);
     assert_int_equal(list.leases_count, 1);
     return list;
 }
@@ -363,7 +363,7 @@ static void status_tells_who_works(void **state)
                                           .limit = 1,
                                           .all_reactions = true };
     store_lease_list leases = { 0 };
-    assert_int_equal(f->store->ops->lease(f->store, &request, &leases, NULL), WEIR_OK);
+    assert_int_equal(f->store->ops->turn(f->store, NULL, 0, &request, &leases, NULL), WEIR_OK);
     assert_int_equal(leases.leases_count, 1);
     weir__arena_free(&leases.arena);
     assert_int_equal(run(f, &weir__cli_status_command, ""), CLI_DONE);

@@ -286,10 +286,8 @@ static weir_status call_store(lane *l, const store_lease_request *request, weir_
     worker *w = l->worker;
     lane_round *r = l->round;
     const int64_t begin_us = weir__task_now(&l->leasing);
-    const weir_status status = r->finished_count == 0
-                                   ? w->store->ops->lease(w->store, request, &r->leases, err)
-                                   : w->store->ops->turn(w->store, r->settles, r->finished_count,
-                                                         request, &r->leases, err);
+    const weir_status status =
+        w->store->ops->turn(w->store, r->settles, r->finished_count, request, &r->leases, err);
 
     if (status == WEIR_OK) {
         weir__metric_observe(&w->metrics,

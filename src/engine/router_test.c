@@ -226,7 +226,8 @@ static void an_event_read_again_is_not_parked_again(bool sqlite)
     const store_parked_query q = { .limit = 1 };
     store_parked_chunk chunk = { 0 };
     assert_int_equal(s->ops->parked(s, &q, &chunk, NULL), WEIR_OK);
-    assert_int_equal(s->ops->parked_drop(s, chunk.parked[0].id, NULL), WEIR_OK);
+    assert_int_equal(s->ops->parked_change(s, chunk.parked[0].id, STORE_PARKED_DROP, NULL),
+                     WEIR_OK);
     weir__arena_free(&chunk.arena);
     weir__worker_wake(a.worker);
     kit_run(&a, 2000000);
@@ -870,7 +871,7 @@ static void a_refused_renewal_has_the_poll_look_at_the_log(bool sqlite)
     store_fenced item = { .target = held->target, .fence = held->fence, .token = held->token };
 
     say_epoch = say_log = "two";
-    assert_int_equal(s->ops->release(s, &item, 1, NULL), WEIR_OK);
+    assert_int_equal(s->ops->extend(s, 0, &item, 1, NULL), WEIR_OK);
     (void)l->renewing.step(&l->renewing); /* which begins to count */
     kit_mono_us += l->config.lease_us / 3;
     kit_forget(&a);

@@ -193,11 +193,12 @@ static void a_handler_that_fails_past_its_deadline_pays(void **state)
 
 /* ---- when a lease ends -------------------------------------------------------------------- */
 
-static weir_status slow_lease(weir_store *s, const store_lease_request *request,
-                              store_lease_list *out, weir_error *err)
+static weir_status slow_lease(weir_store *s, store_settle *const *settles, size_t count,
+                              const store_lease_request *request, store_lease_list *out,
+                              weir_error *err)
 {
-    const weir_status status = true_ops->lease(s, request, out, err);
-    kit_mono_us += slow_us;
+    const weir_status status = true_ops->turn(s, settles, count, request, out, err);
+    kit_mono_us += count == 0 ? slow_us : 0;
     return status;
 }
 
@@ -205,7 +206,7 @@ static weir_status slow_extend(weir_store *s, int64_t lease_us, store_fenced *it
                                weir_error *err)
 {
     const weir_status status = true_ops->extend(s, lease_us, items, count, err);
-    kit_mono_us += slow_us;
+    kit_mono_us += lease_us > 0 ? slow_us : 0;
     return status;
 }
 
@@ -220,7 +221,7 @@ static void make_slow(weir_store *s)
 {
     true_ops = s->ops;
     slow_ops = *s->ops;
-    slow_ops.lease = slow_lease;
+    slow_ops.turn = slow_lease;
     slow_ops.extend = slow_extend;
     slow_ops.settle = slow_settle;
     s->ops = &slow_ops;

@@ -678,7 +678,7 @@ static void what_was_sent_back_is_handled_first_and_removed(void **state)
     one.fail_event = 0;
     append(s, "order-1", 1);
     (void)kit_route(&a);
-    assert_int_equal(s->ops->parked_retry(s, id, NULL), WEIR_OK);
+    assert_int_equal(s->ops->parked_change(s, id, STORE_PARKED_RETRY, NULL), WEIR_OK);
     kit_drive(&a, 2 * S);
     assert_string_equal(one.seen, "one:1/2 one:3/1 ");
     assert_int_equal(kit_parked(s, "one"), 0);
@@ -728,7 +728,7 @@ static void what_was_sent_back_and_is_gone_is_done(void **state)
     const int64_t id = park_the_first_and_lose_it(s);
     append(s, "order-1", 1);
     (void)kit_route(&a);
-    assert_int_equal(s->ops->parked_retry(s, id, NULL), WEIR_OK);
+    assert_int_equal(s->ops->parked_change(s, id, STORE_PARKED_RETRY, NULL), WEIR_OK);
     kit_drive(&a, 2 * S);
     assert_string_equal(one.seen, "one:3/1 ");
     assert_int_equal(kit_at(s, "all", "one"), 3);
@@ -742,7 +742,7 @@ static void a_target_with_nothing_but_an_event_that_is_gone_is_idle(void **state
 {
     weir_store *s = begin(state);
     const int64_t id = park_the_first_and_lose_it(s);
-    assert_int_equal(s->ops->parked_retry(s, id, NULL), WEIR_OK);
+    assert_int_equal(s->ops->parked_change(s, id, STORE_PARKED_RETRY, NULL), WEIR_OK);
     kit_drive(&a, 2 * S);
     assert_int_equal(kit_target_of(s, "all").state, STORE_TARGET_IDLE);
     end_after_one_look(s);
@@ -754,7 +754,7 @@ static void what_was_sent_back_and_fails_is_parked_again(void **state)
     const int64_t id = park_the_first(s);
     char text[100];
     one.why = "again";
-    assert_int_equal(s->ops->parked_retry(s, id, NULL), WEIR_OK);
+    assert_int_equal(s->ops->parked_change(s, id, STORE_PARKED_RETRY, NULL), WEIR_OK);
     kit_drive(&a, 2 * S);
     assert_string_equal(one.seen, "one:1/2 ");
     assert_int_equal(kit_parked_id(s, text, sizeof text), id);
@@ -781,7 +781,9 @@ static void what_was_sent_back_blocks_nothing(void **state)
     kit_drive(&a, 1);
     assert_int_equal(kit_target_of(s, "all").state, STORE_TARGET_BLOCKED);
     assert_int_equal(s->ops->operate(s, &skip, NULL), WEIR_OK);
-    assert_int_equal(s->ops->parked_retry(s, kit_parked_id(s, text, sizeof text), NULL), WEIR_OK);
+    assert_int_equal(
+        s->ops->parked_change(s, kit_parked_id(s, text, sizeof text), STORE_PARKED_RETRY, NULL),
+        WEIR_OK);
     kit_drive(&a, 2 * S);
     assert_int_equal(kit_target_of(s, "all").state, STORE_TARGET_IDLE);
     assert_int_equal(kit_at(s, "all", "one"), 2);

@@ -33,7 +33,7 @@ static store_leased lease(weir_store *s, int64_t lease_us)
                                     .all_reactions = true };
     store_lease_list list = { 0 };
 
-    assert_int_equal(s->ops->lease(s, &r, &list, NULL), WEIR_OK);
+    assert_int_equal(s->ops->turn(s, NULL, 0, &r, &list, NULL), WEIR_OK);
     assert_int_equal(list.leases_count, 1);
     const store_leased leased = list.leases[0];
     weir__arena_free(&list.arena);

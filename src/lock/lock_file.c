@@ -477,7 +477,8 @@ static weir_status take_fence(const store_url *url, file_lock *l, const lock_req
     store_lock taken = { 0 };
     weir_status status = weir__lock_store(url, WEIR_OPEN_EXISTING, &l->store, err);
     if (status == WEIR_OK && l->store != NULL) {
-        status = l->store->ops->lock_take(l->store, q->name, q->holder, 0, &arena, &taken, err);
+        status = l->store->ops->lock_take(l->store, STORE_LOCK, q->name, q->holder, 0, &arena,
+                                          &taken, err);
         l->base.fence = status == WEIR_OK ? taken.fence : 0;
         l->base.token = status == WEIR_OK ? taken.token : 0;
     }

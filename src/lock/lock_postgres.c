@@ -537,7 +537,7 @@ static weir_status lease_watch(named_lock *base, int64_t now_us, weir_error *err
     postgres_lock *l = lock_postgres_of(base);
     weir_status status = WEIR_OK;
     if (now_us >= base->due_us) {
-        status = l->store->ops->lock_extend(l->store, l->name, base->fence, base->token,
+        status = l->store->ops->lock_extend(l->store, STORE_LOCK, l->name, base->fence, base->token,
                                             lease_us(l), err);
         if (status == WEIR_OK) {
             base->known_us = now_us;
@@ -590,8 +590,8 @@ static weir_status lease_try(postgres_lock *l, bool *stepped_back, weir_error *e
     }
     const int64_t now_us = weir__clock_boot();
     if (status == WEIR_OK) {
-        status = l->store->ops->lock_take(l->store, l->name, l->holder, lease_us(l), &arena, &taken,
-                                          err);
+        status = l->store->ops->lock_take(l->store, STORE_LOCK, l->name, l->holder, lease_us(l),
+                                          &arena, &taken, err);
     }
     weir__arena_free(&arena);
     if (status != WEIR_OK) {

@@ -16,7 +16,7 @@ struct once_run {
     int64_t check_us, lease_us;
     int64_t known_us, due_us;
     weir_arena arena; /* of `is` */
-    store_once is;
+    store_lock is;
 };
 
 static weir_status run_open(once_run *r, const once_request *q, weir_error *err)
@@ -47,8 +47,8 @@ weir_status weir__once_begin(once_run *r, weir_error *err)
 {
     const int64_t now_us = weir__clock_boot();
     weir__arena_reset(&r->arena);
-    const weir_status status =
-        r->store->ops->once_begin(r->store, r->key, r->holder, r->lease_us, &r->arena, &r->is, err);
+    const weir_status status = r->store->ops->lock_take(r->store, STORE_ONCE, r->key, r->holder,
+                                                        r->lease_us, &r->arena, &r->is, err);
     if (status == WEIR_OK) {
         r->known_us = now_us;
         r->due_us = now_us + r->check_us / LOCK_CHECKS;
@@ -88,7 +88,7 @@ void weir__once_close(once_run *r)
     weir__free(r);
 }
 
-const store_once *weir__once_state(const once_run *r)
+const store_lock *weir__once_state(const once_run *r)
 {
     return &r->is;
 }
@@ -103,7 +103,7 @@ weir_status weir__once_watch(once_run *r, int64_t *known_us, weir_error *err)
     const int64_t now_us = weir__clock_boot();
     weir_status status = WEIR_OK;
     if (now_us >= r->due_us) {
-        status = r->store->ops->once_extend(r->store, r->key, r->is.run.fence, r->is.run.token,
+        status = r->store->ops->lock_extend(r->store, STORE_ONCE, r->key, r->is.fence, r->is.token,
                                             r->lease_us, err);
         if (status == WEIR_OK) {
             r->known_us = now_us;
@@ -133,8 +133,8 @@ weir_status weir__once_finish(once_run *r, int exit_status, weir_str output, boo
     *kept = true;
     for (;;) {
         /* Finishing what is finished is no mistake: one whose answer was lost is repeated. */
-        status = r->store->ops->once_finish(r->store, r->key, r->is.run.fence, r->is.run.token,
-                                            exit_status, *kept ? output : (weir_str){ 0 }, err);
+        status = r->store->ops->once_finish(r->store, r->key, r->is.fence, r->is.token, exit_status,
+                                            *kept ? output : (weir_str){ 0 }, err);
         if (status == WEIR_OK || status == WEIR_ELOST) {
             return status;
         }

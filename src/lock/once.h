@@ -31,7 +31,7 @@ weir_status weir__once_begin(once_run *r, weir_error *err);
 void weir__once_close(once_run *r); /* NULL is a no-op */
 
 /* As of the last begin; borrowed until the next one. */
-const store_once *weir__once_state(const once_run *r);
+const store_lock *weir__once_state(const once_run *r);
 
 /* As weir__lock_due_us and weir__lock_watch. */
 int64_t weir__once_due_us(const once_run *r);

@@ -21,19 +21,26 @@ weir_status weir__lock_lost(weir_str name, int64_t fence, weir_error *err)
                       name.ptr, (long long)fence);
 }
 
-weir_status weir__once_running(const store_once *other, weir_error *err)
+weir_status weir__once_running(const store_lock *other, weir_error *err)
 {
     char since[WEIR_TIME_TEXT_BYTES];
-    weir__time_to_text(other->run.since_us, since);
+    weir__time_to_text(other->since_us, since);
     return weir__fail(err, WEIR_EINFLIGHT, "\"%.*s\" is being run by %.*s since %s",
-                      (int)other->run.name.len, other->run.name.ptr, (int)other->run.holder.len,
-                      other->run.holder.ptr, since);
+                      (int)other->name.len, other->name.ptr, (int)other->holder.len,
+                      other->holder.ptr, since);
 }
 
-store_once_state weir__once_state_at(const store_once *run, int64_t now_us)
+weir_status weir__lock_taken(store_lock_kind kind, const store_lock *found, weir_error *err)
 {
-    return run->state == STORE_ONCE_RUNNING && run->run.until_us <= now_us ? STORE_ONCE_DIED
-                                                                           : run->state;
+    return found->state == STORE_ONCE_DONE ? WEIR_OK
+           : kind == STORE_LOCK            ? weir__lock_held(found, err)
+                                           : weir__once_running(found, err);
+}
+
+store_once_state weir__once_state_at(const store_lock *run, int64_t now_us)
+{
+    return run->state == STORE_ONCE_RUNNING && run->until_us <= now_us ? STORE_ONCE_DIED
+                                                                       : run->state;
 }
 
 weir_status weir__once_unknown(weir_str key, weir_error *err)

@@ -19,7 +19,7 @@
  *       write. Strings and arrays handed in are borrowed until the verb returns; strings handed out
  *       live in the arena given, or until the callback returns.
  *   (6) After the commit of anything that may give someone work, every watch of every process on
- *       the store wakes up: append, route, settle, turn, release, operate, parked_retry. A
+ *       the store wakes up: append, route, settle, turn, giving back, operate, parked_change. A
  *       settle of nothing but progress that keeps its target, or leaves it without
  *       work, gives nobody any, and neither does a turn that has leased again whatever it left
  *       with work: they need not wake anybody. A wake-up is a hint and may be lost when a process
@@ -605,6 +605,11 @@ typedef struct store_parked {
     bool sent_back;
 } store_parked;
 
+typedef enum store_parked_action {
+    STORE_PARKED_RETRY = 1,
+    STORE_PARKED_DROP = 2,
+} store_parked_action;
+
 typedef struct store_parked_query {
     int64_t after; /* id, exclusive */
     int64_t limit;
@@ -764,7 +769,14 @@ typedef struct weir_store_ops {
      *     its index. (*bad_mark may be NULL.) */
     weir_status (*route)(weir_store *s, const store_route *r, size_t *bad_mark, weir_error *err);
 
-    /* LEASE. A target is eligible when it is in the lane, behind by a known reaction, not blocked,
+    /* TURN. What ends and what begins, in one transaction: each of `settles` as SETTLE, then LEASE,
+     * which sees what they have freed. The settles are of distinct targets, at most
+     * STORE_LEASE_TARGETS_MAX, and have nothing but advances and STORE_END_RELEASE. Each has its
+     * own answer in its `status`: one that was lost (ELOST), or whose target or subscription is
+     * not there (ENOTFOUND), writes nothing, and the others go on. lease: NULL or limit 0: nothing
+     * is leased. Not WEIR_OK: nothing happened for anybody, or with EUNKNOWN nobody can say; list
+     * is empty.
+     * LEASE. A target is eligible when it is in the lane, behind by a known reaction, not blocked,
      * not paused (nor its lane), due is unset or has passed, and no live lease holds it. Of the
      * targets whose due time has passed the first `limit` by (due, id) are considered, of the
      * others all. These are taken, in this order:
@@ -774,8 +786,8 @@ typedef struct weir_store_ops {
      * Each gets fence + 1, holder, until = now + lease_us, due unset. A target whose last lease
      * expired without being released has lost + 1; at lost_max it is blocked instead (reason kept),
      * and another one is taken in its place. Cost does not grow with the number of targets. */
-    weir_status (*lease)(weir_store *s, const store_lease_request *r, store_lease_list *list,
-                         weir_error *err);
+    weir_status (*turn)(weir_store *s, store_settle *const *settles, size_t settles_count,
+                        const store_lease_request *lease, store_lease_list *list, weir_error *err);
     /* FETCH. The next events of each item's subscription with after < id <= up_to: found through
      * the reaction's current definition (names, source), the rule and the subscription's value, or
      * through work rows; events the reaction does not listen to are not given. All items in one
@@ -794,13 +806,12 @@ typedef struct weir_store_ops {
      * the lease is as before. BLOCK keeps failure.error as the reason and the attempts so far. A
      * target without failure has its error cleared when it advances. */
     weir_status (*settle)(weir_store *s, store_settle *settle, weir_error *err);
-    /* Each item by its own fence and token, as in SETTLE; the verb itself answers WEIR_OK when all
-     * items have their answer. */
+    /* EXTEND. Each item by its own fence and token, as in SETTLE; the verb itself answers WEIR_OK
+     * when all items have their answer. lease_us 0 gives back: free at once, nothing charged, lost
+     * unchanged; also on another log than the one it was taken on, because giving back writes no
+     * position. */
     weir_status (*extend)(weir_store *s, int64_t lease_us, store_fenced *items, size_t count,
                           weir_error *err);
-    /* Gives back: free at once, nothing charged, lost unchanged. Also on another log than the
-     * one it was taken on, because giving back writes no position. */
-    weir_status (*release)(weir_store *s, store_fenced *items, size_t count, weir_error *err);
 
     /* OPERATE, in transactions of at most STORE_OPERATE_CHUNK targets. A name that is not a target
      * is ENOTFOUND and changes nothing. changed counts:
@@ -830,10 +841,10 @@ typedef struct weir_store_ops {
     weir_status (*lanes)(weir_store *s, store_lane_list *list, weir_error *err);
     weir_status (*parked)(weir_store *s, const store_parked_query *q, store_parked_chunk *chunk,
                           weir_error *err);
-    /* Sends a parked event back to its reaction: its target is behind. ENOTFOUND. EMISUSE: it was
-     * parked while routing and has no target. Twice changes nothing. */
-    weir_status (*parked_retry)(weir_store *s, int64_t parked, weir_error *err);
-    weir_status (*parked_drop)(weir_store *s, int64_t parked, weir_error *err);
+    /* RETRY sends a parked event back to its reaction: its target is behind. EMISUSE: it was parked
+     * while routing and has no target. Twice changes nothing. DROP removes it. ENOTFOUND. */
+    weir_status (*parked_change)(weir_store *s, int64_t parked, store_parked_action action,
+                                 weir_error *err);
     weir_status (*poll)(weir_store *s, store_poll *poll, weir_error *err);
 
     /* SNAPSHOTS, one per stream. put: of a version that the stream has; kept when that is not lower
@@ -885,41 +896,23 @@ typedef struct weir_store_ops {
     /* All that have not ended, or ended less than STORE_WORKER_KEPT_US ago. */
     weir_status (*workers)(weir_store *s, store_worker_list *list, weir_error *err);
 
-    /* TURN. What ends and what begins, in one transaction: each of `settles` as SETTLE, then LEASE,
-     * which sees what they have freed. The settles are of distinct targets, at most
-     * STORE_LEASE_TARGETS_MAX, and have nothing but advances and STORE_END_RELEASE. Each has its
-     * own answer in its `status`: one that was lost (ELOST), or whose target or subscription is
-     * not there (ENOTFOUND), writes nothing, and the others go on. lease: NULL or limit 0: nothing
-     * is leased. Not WEIR_OK: nothing happened for anybody, or with EUNKNOWN nobody can say; list
-     * is empty. */
-    weir_status (*turn)(weir_store *s, store_settle *const *settles, size_t settles_count,
-                        const store_lease_request *lease, store_lease_list *list, weir_error *err);
-
-    /* LOCKS, by name. take: a name that nobody holds, or whose holder's lease has ended, becomes
-     * the caller's until now + lease_us, with a fence that is larger than every earlier one of that
+    /* TAKE a lock: a name that nobody holds, or whose holder's lease has ended, becomes the
+     * caller's until now + lease_us, with a fence that is larger than every earlier one of that
      * name, through crashes as well. Else WEIR_EHELD, and *out is the other's lock: unlike (7),
-     * *out is filled with WEIR_OK and with WEIR_EHELD, its texts in the arena. lease_us 0: for what
-     * is held by other means (an advisory lock): the same, but it keeps nobody from taking the
-     * name: a fence, and a note of who it is. Nobody is woken by any of these. */
-    weir_status (*lock_take)(weir_store *s, weir_str name, weir_str holder, int64_t lease_us,
-                             weir_arena *arena, store_lock *out, weir_error *err);
+     * *out is filled then as well, its texts in the arena. lease_us 0: for what is held by other
+     * means (an advisory lock): the same, but it keeps nobody from taking the name: a fence, and a
+     * note of who it is. Nobody is woken by any of these.
+     * A key of once, whose names are others: the same with WEIR_EINFLIGHT, and lease_us is not 0;
+     * but WEIR_OK with STORE_ONCE_DONE: it was done before, *out has the outcome. A run that
+     * failed, or whose lease has ended, may be begun again. */
+    weir_status (*lock_take)(weir_store *s, store_lock_kind kind, weir_str name, weir_str holder,
+                             int64_t lease_us, weir_arena *arena, store_lock *out, weir_error *err);
     /* ELOST. The fence decides, not the clock: who is late, and was not followed by anybody, still
      * has it. extend: until = now + lease_us; one without a lease stays without. */
-    weir_status (*lock_extend)(weir_store *s, weir_str name, int64_t fence, int64_t token,
-                               int64_t lease_us, weir_error *err);
+    weir_status (*lock_extend)(weir_store *s, store_lock_kind kind, weir_str name, int64_t fence,
+                               int64_t token, int64_t lease_us, weir_error *err);
     weir_status (*lock_release)(weir_store *s, weir_str name, int64_t fence, int64_t token,
                                 weir_error *err);
-    weir_status (*locks)(weir_store *s, store_lock_list *list, weir_error *err);
-
-    /* ONCE, by key; names of locks are others. begin: WEIR_OK with STORE_ONCE_RUNNING: the run is
-     * the caller's, as by lock_take; with STORE_ONCE_DONE: it was done before, *out has the
-     * outcome. WEIR_EINFLIGHT: somebody else's is running, in *out. A run that failed, or whose
-     * lease has ended, may be begun again. lease_us is not 0. */
-    weir_status (*once_begin)(weir_store *s, weir_str key, weir_str holder, int64_t lease_us,
-                              weir_arena *arena, store_once *out, weir_error *err);
-    /* ELOST, as of locks. */
-    weir_status (*once_extend)(weir_store *s, weir_str key, int64_t fence, int64_t token,
-                               int64_t lease_us, weir_error *err);
     /* exit_status 0: done, for ever; else failed. A second time with the same fence changes nothing
      * and is WEIR_OK. ELOST. */
     weir_status (*once_finish)(weir_store *s, weir_str key, int64_t fence, int64_t token,
@@ -927,6 +920,7 @@ typedef struct weir_store_ops {
     /* The key is as if it had never been used, but for its fences. ENOTFOUND. EINFLIGHT: it is
      * running; whose lease has ended is not. */
     weir_status (*once_forget)(weir_store *s, weir_str key, weir_error *err);
+    weir_status (*locks)(weir_store *s, store_lock_list *list, weir_error *err);
     /* The latest run of each key that matches (NULL: of every key), at most `limit`: first those
      * that are running, then the others; of each group the one that began last comes first, and of
      * those that began at the same time the one whose key is less. */

@@ -196,7 +196,7 @@ weir_status kit_lease_with(kit *k, weir_store *s, const store_lease_request *r,
                            store_lease_list **out)
 {
     store_lease_list list = { 0 };
-    const weir_status status = s->ops->lease(s, r, &list, &k->err);
+    const weir_status status = s->ops->turn(s, NULL, 0, r, &list, &k->err);
     store_lease_list *kept = weir__arena_alloc(&k->arena, sizeof *kept);
     assert_non_null(kept);
     *kept = (store_lease_list){ .leases = list.leases, .leases_count = list.leases_count };
@@ -263,7 +263,7 @@ weir_status kit_block(kit *k, const store_leased *l, const store_failure *why)
 weir_status kit_release(kit *k, const store_leased *l)
 {
     store_fenced item = { .target = l->target, .fence = l->fence, .status = WEIR_EMISUSE };
-    const weir_status status = k->store->ops->release(k->store, &item, 1, &k->err);
+    const weir_status status = k->store->ops->extend(k->store, 0, &item, 1, &k->err);
     return status != WEIR_OK ? status : item.status;
 }
 

@@ -230,7 +230,7 @@ static void lease_slice(void *ctx, size_t index)
     store_lease_list list = { 0 };
     weir_error err;
     const store_lease_request r = kit_lease_request("lane", SLICE);
-    w->status[index] = w->stores[index]->ops->lease(w->stores[index], &r, &list, &err);
+    w->status[index] = w->stores[index]->ops->turn(w->stores[index], NULL, 0, &r, &list, &err);
     w->counts[index] = list.leases_count;
     for (size_t i = 0; i < list.leases_count && i < SLICE; i++) {
         w->targets[index][i] = list.leases[i].target;
@@ -276,7 +276,7 @@ static void hold_and_release(void *ctx, size_t index)
         store_lease_list list = { 0 };
         weir_error err;
         const store_lease_request r = kit_lease_request("lane", 3);
-        if (s->ops->lease(s, &r, &list, &err) != WEIR_OK) {
+        if (s->ops->turn(s, NULL, 0, &r, &list, &err) != WEIR_OK) {
             atomic_fetch_add(&h->failed, 1);
         }
         for (size_t i = 0; i < list.leases_count; i++) {
@@ -289,7 +289,7 @@ static void hold_and_release(void *ctx, size_t index)
         for (size_t i = 0; i < list.leases_count; i++) {
             store_fenced item = { .target = list.leases[i].target, .fence = list.leases[i].fence };
             atomic_store(&h->holder[list.leases[i].target % HELD], 0);
-            if (s->ops->release(s, &item, 1, &err) != WEIR_OK || item.status != WEIR_OK) {
+            if (s->ops->extend(s, 0, &item, 1, &err) != WEIR_OK || item.status != WEIR_OK) {
                 atomic_fetch_add(&h->failed, 1);
             }
         }

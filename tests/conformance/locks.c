@@ -6,8 +6,8 @@
 static weir_status take_on(kit *k, weir_store *s, const char *name, const char *holder,
                            int64_t lease_us, store_lock *out)
 {
-    return s->ops->lock_take(s, weir__str(name), weir__str(holder), lease_us, &k->arena, out,
-                             &k->err);
+    return s->ops->lock_take(s, STORE_LOCK, weir__str(name), weir__str(holder), lease_us, &k->arena,
+                             out, &k->err);
 }
 
 static store_lock take(kit *k, const char *name, const char *holder, int64_t lease_us)
@@ -21,7 +21,8 @@ static store_lock take(kit *k, const char *name, const char *holder, int64_t lea
 
 static weir_status extend(kit *k, const store_lock *l, int64_t lease_us)
 {
-    return k->store->ops->lock_extend(k->store, l->name, l->fence, l->token, lease_us, &k->err);
+    return k->store->ops->lock_extend(k->store, STORE_LOCK, l->name, l->fence, l->token, lease_us,
+                                      &k->err);
 }
 
 static weir_status release(kit *k, const store_lock *l)
@@ -205,7 +206,7 @@ static void take_many(void *ctx, size_t index)
         weir_error err;
         store_lock l = { 0 };
         weir_status status =
-            s->ops->lock_take(s, name, weir__str("t"), KIT_LEASE_US, &arena, &l, &err);
+            s->ops->lock_take(s, STORE_LOCK, name, weir__str("t"), KIT_LEASE_US, &arena, &l, &err);
         if (status == WEIR_OK) {
             round++;
             t->taken++;

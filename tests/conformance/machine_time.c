@@ -39,16 +39,16 @@ static bool is_taken(weir_status status, weir_status held)
 static bool take_lock(kit *k, weir_store *s)
 {
     store_lock lock = { 0 };
-    return is_taken(s->ops->lock_take(s, weir__str("name"), weir__str("me"), KIT_LEASE_US,
-                                      &k->arena, &lock, &k->err),
+    return is_taken(s->ops->lock_take(s, STORE_LOCK, weir__str("name"), weir__str("me"),
+                                      KIT_LEASE_US, &k->arena, &lock, &k->err),
                     WEIR_EHELD);
 }
 
 static bool take_once(kit *k, weir_store *s)
 {
-    store_once once = { 0 };
-    return is_taken(s->ops->once_begin(s, weir__str("key"), weir__str("me"), KIT_LEASE_US,
-                                       &k->arena, &once, &k->err),
+    store_lock once = { 0 };
+    return is_taken(s->ops->lock_take(s, STORE_ONCE, weir__str("key"), weir__str("me"),
+                                      KIT_LEASE_US, &k->arena, &once, &k->err),
                     WEIR_EINFLIGHT);
 }
 
@@ -145,16 +145,16 @@ static void C04_what_is_extended_while_a_clock_is_ahead_ends_in_time(void **stat
     store_lock lock = { 0 };
     begin(k);
     store_leased lease = kit_lease_target(k, "lane", "s");
-    KIT_OK(k, k->store->ops->lock_take(k->store, weir__str("name"), weir__str("me"), KIT_LEASE_US,
-                                       &k->arena, &lock, &k->err));
+    KIT_OK(k, k->store->ops->lock_take(k->store, STORE_LOCK, weir__str("name"), weir__str("me"),
+                                       KIT_LEASE_US, &k->arena, &lock, &k->err));
     kit_wall_jump(k, DAYS_US);
     kit_advance(k, KIT_LEASE_US - 1);
     store_fenced item = { .target = lease.target, .fence = lease.fence, .token = lease.token };
     KIT_OK(k, k->store->ops->extend(k->store, KIT_LEASE_US, &item, 1, &k->err));
     assert_int_equal(item.status, WEIR_OK);
     assert_int_equal(item.until_us, kit_now(k) + KIT_LEASE_US);
-    KIT_OK(k, k->store->ops->lock_extend(k->store, lock.name, lock.fence, lock.token, KIT_LEASE_US,
-                                         &k->err));
+    KIT_OK(k, k->store->ops->lock_extend(k->store, STORE_LOCK, lock.name, lock.fence, lock.token,
+                                         KIT_LEASE_US, &k->err));
     kit_wall_jump(k, -DAYS_US);
     kit_reopen(k);
     kit_advance(k, KIT_LEASE_US - 1);

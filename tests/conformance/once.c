@@ -6,35 +6,35 @@
 #include <stdio.h>
 
 static weir_status begin_on(kit *k, weir_store *s, const char *key, const char *holder,
-                            store_once *out)
+                            store_lock *out)
 {
-    return s->ops->once_begin(s, weir__str(key), weir__str(holder), KIT_LEASE_US, &k->arena, out,
-                              &k->err);
+    return s->ops->lock_take(s, STORE_ONCE, weir__str(key), weir__str(holder), KIT_LEASE_US,
+                             &k->arena, out, &k->err);
 }
 
 /* A run that is the caller's. */
-static store_once begin(kit *k, const char *key, const char *holder)
+static store_lock begin(kit *k, const char *key, const char *holder)
 {
-    store_once out = { 0 };
+    store_lock out = { 0 };
     KIT_OK(k, begin_on(k, k->store, key, holder, &out));
     assert_int_equal(out.state, STORE_ONCE_RUNNING);
-    KIT_STR(out.run.name, key);
-    KIT_STR(out.run.holder, holder);
-    assert_true(out.run.fence > 0);
-    assert_int_equal(out.run.since_us, kit_now(k));
-    assert_int_equal(out.run.until_us, out.run.since_us + KIT_LEASE_US);
+    KIT_STR(out.name, key);
+    KIT_STR(out.holder, holder);
+    assert_true(out.fence > 0);
+    assert_int_equal(out.since_us, kit_now(k));
+    assert_int_equal(out.until_us, out.since_us + KIT_LEASE_US);
     return out;
 }
 
-static weir_status finish(kit *k, const store_once *o, int64_t exit_status, weir_str output)
+static weir_status finish(kit *k, const store_lock *o, int64_t exit_status, weir_str output)
 {
-    return k->store->ops->once_finish(k->store, o->run.name, o->run.fence, o->run.token,
-                                      exit_status, output, &k->err);
+    return k->store->ops->once_finish(k->store, o->name, o->fence, o->token, exit_status, output,
+                                      &k->err);
 }
 
-static weir_status extend(kit *k, const store_once *o)
+static weir_status extend(kit *k, const store_lock *o)
 {
-    return k->store->ops->once_extend(k->store, o->run.name, o->run.fence, o->run.token,
+    return k->store->ops->lock_extend(k->store, STORE_ONCE, o->name, o->fence, o->token,
                                       KIT_LEASE_US, &k->err);
 }
 
@@ -48,9 +48,9 @@ static void P10_a_key_that_was_done_is_not_begun_again(void **state)
     kit *k = *state;
     static const char output[] = "two lines\nand \0\xff any \x01 bytes\n";
     const weir_str bytes = { .ptr = output, .len = sizeof output - 1 };
-    store_once again = { 0 };
+    store_lock again = { 0 };
 
-    const store_once first = begin(k, "nightly", "me");
+    const store_lock first = begin(k, "nightly", "me");
     kit_advance(k, 1000);
     KIT_OK(k, finish(k, &first, 0, bytes));
     const int64_t ended_us = kit_now(k);
@@ -59,9 +59,9 @@ static void P10_a_key_that_was_done_is_not_begun_again(void **state)
     weir_store *other = kit_open(k);
     KIT_OK(k, begin_on(k, other, "nightly", "you", &again));
     assert_int_equal(again.state, STORE_ONCE_DONE);
-    KIT_STR(again.run.holder, "me");
-    assert_int_equal(again.run.fence, first.run.fence);
-    assert_int_equal(again.run.since_us, first.run.since_us);
+    KIT_STR(again.holder, "me");
+    assert_int_equal(again.fence, first.fence);
+    assert_int_equal(again.since_us, first.since_us);
     assert_int_equal(again.exit_status, 0);
     assert_int_equal(again.ended_us, ended_us);
     assert_int_equal(again.output.len, bytes.len);
@@ -72,18 +72,18 @@ static void P10_a_key_that_was_done_is_not_begun_again(void **state)
 static void P10_what_a_run_printed_is_kept_up_to_the_limit(void **state)
 {
     kit *k = *state;
-    store_once again = { 0 };
+    store_lock again = { 0 };
     char *bytes = weir__arena_alloc(&k->arena, STORE_ONCE_OUTPUT_BYTES_MAX);
     for (size_t i = 0; i < STORE_ONCE_OUTPUT_BYTES_MAX; i++) {
         bytes[i] = (char)(i % 251);
     }
-    const store_once full = begin(k, "full", "me");
+    const store_lock full = begin(k, "full", "me");
     KIT_OK(k, finish(k, &full, 0, (weir_str){ .ptr = bytes, .len = STORE_ONCE_OUTPUT_BYTES_MAX }));
     KIT_OK(k, begin_on(k, k->store, "full", "you", &again));
     assert_int_equal(again.output.len, STORE_ONCE_OUTPUT_BYTES_MAX);
     assert_memory_equal(again.output.ptr, bytes, STORE_ONCE_OUTPUT_BYTES_MAX);
 
-    const store_once silent = begin(k, "silent", "me");
+    const store_lock silent = begin(k, "silent", "me");
     KIT_OK(k, finish(k, &silent, 0, (weir_str){ 0 }));
     KIT_OK(k, begin_on(k, k->store, "silent", "you", &again));
     assert_int_equal(again.state, STORE_ONCE_DONE);
@@ -93,19 +93,19 @@ static void P10_what_a_run_printed_is_kept_up_to_the_limit(void **state)
 static void P10_a_key_has_one_run_at_a_time(void **state)
 {
     kit *k = *state;
-    store_once theirs = { 0 };
+    store_lock theirs = { 0 };
     char since[WEIR_TIME_TEXT_BYTES];
-    const store_once mine = begin(k, "key", "me on host-1");
-    weir__time_to_text(mine.run.since_us, since);
+    const store_lock mine = begin(k, "key", "me on host-1");
+    weir__time_to_text(mine.since_us, since);
     kit_advance(k, KIT_LEASE_US - 1);
     KIT_OK(k, extend(k, &mine));
     kit_advance(k, KIT_LEASE_US - 1);
     KIT_IS(k, begin_on(k, kit_open(k), "key", "you", &theirs), WEIR_EINFLIGHT);
     assert_int_equal(theirs.state, STORE_ONCE_RUNNING);
-    KIT_STR(theirs.run.holder, "me on host-1");
-    assert_int_equal(theirs.run.fence, mine.run.fence);
-    assert_int_equal(theirs.run.since_us, mine.run.since_us);
-    assert_int_equal(theirs.run.until_us, kit_now(k) + 1);
+    KIT_STR(theirs.holder, "me on host-1");
+    assert_int_equal(theirs.fence, mine.fence);
+    assert_int_equal(theirs.since_us, mine.since_us);
+    assert_int_equal(theirs.until_us, kit_now(k) + 1);
     assert_string_equal(k->err.message,
                         kit_text(k, "\"key\" is being run by me on host-1 since %s", since));
     KIT_IS(k, forget(k, "key"), WEIR_EINFLIGHT);
@@ -115,11 +115,11 @@ static void P10_a_key_has_one_run_at_a_time(void **state)
 static void P10_a_run_that_failed_may_be_tried_again(void **state)
 {
     kit *k = *state;
-    store_once third = { 0 };
-    const store_once first = begin(k, "key", "me");
+    store_lock third = { 0 };
+    const store_lock first = begin(k, "key", "me");
     KIT_OK(k, finish(k, &first, 3, weir__str("it broke")));
-    const store_once second = begin(k, "key", "you");
-    assert_true(second.run.fence > first.run.fence);
+    const store_lock second = begin(k, "key", "you");
+    assert_true(second.fence > first.fence);
     assert_int_equal(second.output.len, 0);
     KIT_IS(k, finish(k, &first, 0, weir__str("late")), WEIR_ELOST);
     KIT_OK(k, finish(k, &second, 0, weir__str("done")));
@@ -131,11 +131,11 @@ static void P10_a_run_that_failed_may_be_tried_again(void **state)
 static void P10_a_run_whose_lease_has_ended_may_be_tried_again(void **state)
 {
     kit *k = *state;
-    const store_once first = begin(k, "key", "me");
+    const store_lock first = begin(k, "key", "me");
     kit_reopen(k);
     kit_advance(k, KIT_LEASE_US);
-    const store_once second = begin(k, "key", "you");
-    assert_true(second.run.fence > first.run.fence);
+    const store_lock second = begin(k, "key", "you");
+    assert_true(second.fence > first.fence);
     KIT_IS(k, extend(k, &first), WEIR_ELOST);
     KIT_IS(k, finish(k, &first, 0, weir__str("late")), WEIR_ELOST);
     KIT_OK(k, extend(k, &second));
@@ -144,8 +144,8 @@ static void P10_a_run_whose_lease_has_ended_may_be_tried_again(void **state)
 static void P10_whom_nobody_followed_may_finish_late(void **state)
 {
     kit *k = *state;
-    store_once again = { 0 };
-    const store_once mine = begin(k, "key", "me");
+    store_lock again = { 0 };
+    const store_lock mine = begin(k, "key", "me");
     kit_advance(k, 2 * (int64_t)KIT_LEASE_US);
     KIT_OK(k, finish(k, &mine, 0, weir__str("late")));
     KIT_OK(k, begin_on(k, k->store, "key", "you", &again));
@@ -156,8 +156,8 @@ static void P10_whom_nobody_followed_may_finish_late(void **state)
 static void P10_finishing_twice_changes_nothing(void **state)
 {
     kit *k = *state;
-    store_once again = { 0 };
-    const store_once mine = begin(k, "key", "me");
+    store_lock again = { 0 };
+    const store_lock mine = begin(k, "key", "me");
     KIT_OK(k, finish(k, &mine, 0, weir__str("first")));
     KIT_OK(k, finish(k, &mine, 1, weir__str("second")));
     KIT_IS(k, extend(k, &mine), WEIR_ELOST);
@@ -171,12 +171,12 @@ static void P10_a_forgotten_key_begins_anew(void **state)
     kit *k = *state;
     KIT_IS(k, forget(k, "key"), WEIR_ENOTFOUND);
     assert_string_equal(k->err.message, "there is no run of \"key\"");
-    const store_once first = begin(k, "key", "me");
+    const store_lock first = begin(k, "key", "me");
     KIT_OK(k, finish(k, &first, 0, weir__str("x")));
     KIT_OK(k, forget(k, "key"));
     KIT_IS(k, finish(k, &first, 0, weir__str("x")), WEIR_ELOST);
-    const store_once second = begin(k, "key", "me");
-    assert_true(second.run.fence > first.run.fence);
+    const store_lock second = begin(k, "key", "me");
+    assert_true(second.fence > first.fence);
     kit_advance(k, KIT_LEASE_US);
     KIT_OK(k, forget(k, "key")); /* it crashed */
     (void)begin(k, "key", "me");
@@ -187,14 +187,12 @@ static void P10_keys_and_names_of_locks_are_apart(void **state)
     kit *k = *state;
     store_lock lock = { 0 };
     store_lock_list list = { 0 };
-    const store_once once = begin(k, "same", "a run");
-    KIT_OK(k, k->store->ops->lock_take(k->store, weir__str("same"), weir__str("a lock"),
+    const store_lock once = begin(k, "same", "a run");
+    KIT_OK(k, k->store->ops->lock_take(k->store, STORE_LOCK, weir__str("same"), weir__str("a lock"),
                                        KIT_LEASE_US, &k->arena, &lock, &k->err));
-    assert_int_not_equal(lock.fence, once.run.fence);
-    KIT_IS(
-        k,
-        k->store->ops->lock_release(k->store, lock.name, once.run.fence, once.run.token, &k->err),
-        WEIR_ELOST);
+    assert_int_not_equal(lock.fence, once.fence);
+    KIT_IS(k, k->store->ops->lock_release(k->store, lock.name, once.fence, once.token, &k->err),
+           WEIR_ELOST);
     KIT_OK(k, k->store->ops->locks(k->store, &list, &k->err));
     assert_int_equal(list.locks_count, 1);
     KIT_STR(list.locks[0].holder, "a lock");
@@ -218,9 +216,9 @@ static const char *listed(kit *k, const char *pattern, int64_t limit)
     }
     KIT_OK(k, k->store->ops->once_runs(k->store, match, limit, &list, &k->err));
     for (size_t i = 0; i < list.runs_count; i++) {
-        const store_once *o = &list.runs[i];
-        all = kit_text(k, "%s%s%.*s %s", all, i == 0 ? "" : ", ", (int)o->run.name.len,
-                       o->run.name.ptr, words[o->state]);
+        const store_lock *o = &list.runs[i];
+        all = kit_text(k, "%s%s%.*s %s", all, i == 0 ? "" : ", ", (int)o->name.len, o->name.ptr,
+                       words[o->state]);
         assert_int_equal(o->output.len, 0);
     }
     kit_keep(k, &list.arena);
@@ -234,15 +232,15 @@ static void P10_runs_are_listed_with_how_they_ended(void **state)
     store_once_list list = { 0 };
     store_lock lock = { 0 };
     assert_string_equal(listed(k, NULL, 10), "");
-    KIT_OK(k, k->store->ops->lock_take(k->store, weir__str("a-lock"), weir__str("me"), KIT_LEASE_US,
-                                       &k->arena, &lock, &k->err));
-    const store_once dead = begin(k, "dead", "me@there pid 1");
+    KIT_OK(k, k->store->ops->lock_take(k->store, STORE_LOCK, weir__str("a-lock"), weir__str("me"),
+                                       KIT_LEASE_US, &k->arena, &lock, &k->err));
+    const store_lock dead = begin(k, "dead", "me@there pid 1");
     kit_advance(k, 1000);
-    const store_once done = begin(k, "job-1", "me@here pid 2");
+    const store_lock done = begin(k, "job-1", "me@here pid 2");
     kit_advance(k, 1000);
     KIT_OK(k, finish(k, &done, 0, weir__str("output")));
     const int64_t done_us = kit_now(k);
-    const store_once failed = begin(k, "job-2", "me@here pid 3");
+    const store_lock failed = begin(k, "job-2", "me@here pid 3");
     kit_advance(k, 1000);
     KIT_OK(k, finish(k, &failed, 3, weir__str("output")));
     assert_string_equal(listed(k, NULL, 10), "dead running, job-2 failed, job-1 done");
@@ -261,18 +259,18 @@ static void P10_runs_are_listed_with_how_they_ended(void **state)
     assert_string_equal(listed(k, "/[12]$/", 1), "job-2 failed");
 
     KIT_OK(k, k->store->ops->once_runs(k->store, NULL, 10, &list, &k->err));
-    const store_once *o = &list.runs[3];
-    KIT_STR(o->run.holder, "me@here pid 2");
-    assert_int_equal(o->run.fence, done.run.fence);
-    assert_int_equal(o->run.since_us, done.run.since_us);
+    const store_lock *o = &list.runs[3];
+    KIT_STR(o->holder, "me@here pid 2");
+    assert_int_equal(o->fence, done.fence);
+    assert_int_equal(o->since_us, done.since_us);
     assert_int_equal(o->ended_us, done_us);
     assert_int_equal(o->exit_status, 0);
     assert_int_equal(list.runs[2].exit_status, 3);
-    assert_int_equal(list.runs[4].run.since_us, dead.run.since_us);
-    assert_int_equal(list.runs[4].run.until_us, dead.run.until_us);
+    assert_int_equal(list.runs[4].since_us, dead.since_us);
+    assert_int_equal(list.runs[4].until_us, dead.until_us);
     assert_int_equal(list.runs[4].ended_us, 0);
     kit_keep(k, &list.arena);
-    const store_once again = begin(k, "dead", "you");
+    const store_lock again = begin(k, "dead", "you");
     assert_string_equal(listed(k, "dead", 10), "dead running");
     KIT_OK(k, finish(k, &again, 0, (weir_str){ 0 }));
     KIT_OK(k, forget(k, "dead"));
@@ -298,16 +296,16 @@ static void run_keys(void *ctx, size_t index)
         char name[16];
         weir_arena arena = { 0 };
         weir_error err;
-        store_once o = { 0 };
+        store_lock o = { 0 };
         (void)snprintf(name, sizeof name, "key-%d", key);
-        weir_status status =
-            s->ops->once_begin(s, weir__str(name), weir__str("t"), KIT_LEASE_US, &arena, &o, &err);
+        weir_status status = s->ops->lock_take(s, STORE_ONCE, weir__str(name), weir__str("t"),
+                                               KIT_LEASE_US, &arena, &o, &err);
         if (status == WEIR_OK && o.state == STORE_ONCE_DONE) {
             key++;
         } else if (status == WEIR_OK) {
             const bool last = ++r->begun[key] == TRIES;
             r->done[key] += last;
-            status = s->ops->once_finish(s, weir__str(name), o.run.fence, o.run.token, last ? 0 : 1,
+            status = s->ops->once_finish(s, weir__str(name), o.fence, o.token, last ? 0 : 1,
                                          weir__str("x"), &err);
         }
         r->status[index] = status == WEIR_EINFLIGHT ? WEIR_OK : status;

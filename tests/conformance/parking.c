@@ -34,8 +34,9 @@ static void C20_a_parked_event_that_was_sent_back_is_work(void **state)
     int64_t parked;
     const store_reaction r = one_parked(k, 3, ids, &parked);
     assert_true(kit_nothing_to_lease(k, "lane"));
-    KIT_OK(k, k->store->ops->parked_retry(k->store, parked, &k->err));
-    KIT_OK(k, k->store->ops->parked_retry(k->store, parked, &k->err)); /* twice is nothing */
+    KIT_OK(k, k->store->ops->parked_change(k->store, parked, STORE_PARKED_RETRY, &k->err));
+    KIT_OK(k, k->store->ops->parked_change(k->store, parked, STORE_PARKED_RETRY,
+                                           &k->err)); /* twice is nothing */
     assert_true(kit_parked(k).parked[0].sent_back);
     assert_true(kit_target(k, "s")->behind);
     kit_reopen(k);
@@ -64,7 +65,7 @@ static void C20_a_sent_back_event_is_for_those_who_know_its_reaction(void **stat
     int64_t ids[2];
     int64_t parked;
     const store_reaction r = one_parked(k, 2, ids, &parked);
-    KIT_OK(k, k->store->ops->parked_retry(k->store, parked, &k->err));
+    KIT_OK(k, k->store->ops->parked_change(k->store, parked, STORE_PARKED_RETRY, &k->err));
     store_lease_request request = kit_lease_request("lane", 1);
     store_lease_list *list = NULL;
     store_known_reaction known = { .reaction = r.id + 1, .number = 1 };
@@ -85,7 +86,7 @@ static void C29_skip_parks_a_sent_back_event_again(void **state)
     int64_t ids[2];
     int64_t parked;
     one_parked(k, 2, ids, &parked);
-    KIT_OK(k, k->store->ops->parked_retry(k->store, parked, &k->err));
+    KIT_OK(k, k->store->ops->parked_change(k->store, parked, STORE_PARKED_RETRY, &k->err));
     assert_int_equal(kit_operate(k, STORE_SKIP, "s"), 1);
     assert_true(kit_nothing_to_lease(k, "lane"));
     const store_parked_chunk chunk = kit_parked(k);
@@ -102,12 +103,14 @@ static void C27_a_parked_event_can_be_dropped(void **state)
     int64_t ids[2];
     int64_t parked;
     one_parked(k, 2, ids, &parked);
-    KIT_OK(k, k->store->ops->parked_retry(k->store, parked, &k->err));
-    KIT_OK(k, k->store->ops->parked_drop(k->store, parked, &k->err));
+    KIT_OK(k, k->store->ops->parked_change(k->store, parked, STORE_PARKED_RETRY, &k->err));
+    KIT_OK(k, k->store->ops->parked_change(k->store, parked, STORE_PARKED_DROP, &k->err));
     assert_int_equal(kit_parked(k).parked_count, 0);
     assert_true(kit_nothing_to_lease(k, "lane")); /* the work went with it */
-    KIT_IS(k, k->store->ops->parked_drop(k->store, parked, &k->err), WEIR_ENOTFOUND);
-    KIT_IS(k, k->store->ops->parked_retry(k->store, parked, &k->err), WEIR_ENOTFOUND);
+    KIT_IS(k, k->store->ops->parked_change(k->store, parked, STORE_PARKED_DROP, &k->err),
+           WEIR_ENOTFOUND);
+    KIT_IS(k, k->store->ops->parked_change(k->store, parked, STORE_PARKED_RETRY, &k->err),
+           WEIR_ENOTFOUND);
     kit_check(k);
 }
 
@@ -128,8 +131,11 @@ static void C27_an_event_parked_while_routing_has_no_target(void **state)
     KIT_STR(chunk.parked[0].target, "");
     KIT_STR(chunk.parked[0].error, "no such member: region");
     assert_int_equal(chunk.parked[0].event, id);
-    KIT_IS(k, k->store->ops->parked_retry(k->store, chunk.parked[0].id, &k->err), WEIR_EMISUSE);
-    KIT_OK(k, k->store->ops->parked_drop(k->store, chunk.parked[0].id, &k->err));
+    KIT_IS(k,
+           k->store->ops->parked_change(k->store, chunk.parked[0].id, STORE_PARKED_RETRY, &k->err),
+           WEIR_EMISUSE);
+    KIT_OK(k,
+           k->store->ops->parked_change(k->store, chunk.parked[0].id, STORE_PARKED_DROP, &k->err));
     kit_check(k);
 }
 

@@ -90,7 +90,7 @@ static int child_lease(weir_store *s, const char *arg)
     store_lease_list list = { 0 };
     weir_error err;
     const store_lease_request r = kit_lease_request(arg, 100);
-    if (s->ops->lease(s, &r, &list, &err) != WEIR_OK) {
+    if (s->ops->turn(s, NULL, 0, &r, &list, &err) != WEIR_OK) {
         return 1;
     }
     for (size_t i = 0; i < list.leases_count; i++) {

@@ -60,10 +60,10 @@ static void refuse_workers(kit *k, weir_store *s, const store_leased *l)
     store_fenced item = { .target = l->target, .fence = l->fence };
     const store_worker worker = { .name = weir__str("w"), .host = weir__str("h") };
 
-    REFUSED(k, s->ops->lease(s, &request, &list, &k->err));
+    REFUSED(k, s->ops->turn(s, NULL, 0, &request, &list, &k->err));
     REFUSED(k, s->ops->settle(s, &settle, &k->err));
     REFUSED(k, s->ops->extend(s, KIT_LEASE_US, &item, 1, &k->err));
-    REFUSED(k, s->ops->release(s, &item, 1, &k->err));
+    REFUSED(k, s->ops->extend(s, 0, &item, 1, &k->err));
     REFUSED(k, s->ops->worker_beat(s, &worker, KIT_LEASE_US, &k->err));
     REFUSED(k, s->ops->worker_beat(s, &worker, 0, &k->err));
     store_settle *const settles[] = { &settle };
@@ -76,12 +76,12 @@ static void refuse_locks(kit *k, weir_store *s)
     const weir_str name = weir__str("n");
     const weir_str me = weir__str("me");
     store_lock lock = { 0 };
-    store_once once = { 0 };
-    REFUSED(k, s->ops->lock_take(s, name, me, KIT_LEASE_US, &k->arena, &lock, &k->err));
-    REFUSED(k, s->ops->lock_extend(s, name, 1, 0, KIT_LEASE_US, &k->err));
+    store_lock once = { 0 };
+    REFUSED(k, s->ops->lock_take(s, STORE_LOCK, name, me, KIT_LEASE_US, &k->arena, &lock, &k->err));
+    REFUSED(k, s->ops->lock_extend(s, STORE_LOCK, name, 1, 0, KIT_LEASE_US, &k->err));
     REFUSED(k, s->ops->lock_release(s, name, 1, 0, &k->err));
-    REFUSED(k, s->ops->once_begin(s, name, me, KIT_LEASE_US, &k->arena, &once, &k->err));
-    REFUSED(k, s->ops->once_extend(s, name, 1, 0, KIT_LEASE_US, &k->err));
+    REFUSED(k, s->ops->lock_take(s, STORE_ONCE, name, me, KIT_LEASE_US, &k->arena, &once, &k->err));
+    REFUSED(k, s->ops->lock_extend(s, STORE_ONCE, name, 1, 0, KIT_LEASE_US, &k->err));
     REFUSED(k, s->ops->once_finish(s, name, 1, 0, 0, me, &k->err));
     REFUSED(k, s->ops->once_forget(s, name, &k->err));
 }
@@ -95,8 +95,8 @@ static void refuse_operators(kit *k, weir_store *s, int64_t parked)
         REFUSED(k, s->ops->operate(s, &op, &k->err));
     }
     REFUSED(k, s->ops->lane_pause(s, weir__str("lane"), true, weir__str("me"), NULL, &k->err));
-    REFUSED(k, s->ops->parked_retry(s, parked, &k->err));
-    REFUSED(k, s->ops->parked_drop(s, parked, &k->err));
+    REFUSED(k, s->ops->parked_change(s, parked, STORE_PARKED_RETRY, &k->err));
+    REFUSED(k, s->ops->parked_change(s, parked, STORE_PARKED_DROP, &k->err));
 }
 
 /* What an operator sees, in one text. */
@@ -152,8 +152,8 @@ static void P09_a_handle_for_reading_reads(void **state)
     kit_put(k, "t-1", "A");
     KIT_OK(k, kit_route(k, k->store, "r", "", "lane", 0));
     KIT_OK(k, k->store->ops->worker_beat(k->store, &worker, KIT_LEASE_US, &k->err));
-    KIT_OK(k, k->store->ops->lock_take(k->store, weir__str("n"), weir__str("me"), KIT_LEASE_US,
-                                       &k->arena, &lock, &k->err));
+    KIT_OK(k, k->store->ops->lock_take(k->store, STORE_LOCK, weir__str("n"), weir__str("me"),
+                                       KIT_LEASE_US, &k->arena, &lock, &k->err));
     weir_store *s = reader_of(k);
     KIT_OK(k, s->ops->read_log(s, &q, &chunk, &k->err));
     assert_int_equal(chunk.events_count, 1);

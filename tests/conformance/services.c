@@ -83,7 +83,7 @@ static void P06_whatever_may_give_work_wakes_every_watch(void **state)
     wakes(k, stores, watches);
     const store_parked_chunk parked = kit_parked(k);
     assert_int_equal(parked.parked_count, 1);
-    KIT_OK(k, o->parked_retry(k->store, parked.parked[0].id, &k->err));
+    KIT_OK(k, o->parked_change(k->store, parked.parked[0].id, STORE_PARKED_RETRY, &k->err));
     wakes(k, stores, watches);
     for (size_t i = 0; i < WATCHES; i++) {
         stores[i]->ops->watch_close(watches[i]);
@@ -106,7 +106,7 @@ static void P06_a_turn_wakes_for_what_it_leaves_and_for_nothing_else(void **stat
     KIT_OK(k, kit_route(k, k->store, "r", "", "lane", 0));
     store_lease_list list = { 0 };
     store_lease_request lease = kit_lease_request("lane", 2);
-    KIT_OK(k, k->store->ops->lease(k->store, &lease, &list, &k->err));
+    KIT_OK(k, k->store->ops->turn(k->store, NULL, 0, &lease, &list, &k->err));
     assert_int_equal(list.leases_count, 2);
     KIT_OK(k, s->ops->watch_open(s, &watch, &k->err));
     silent(k, s, watch);
@@ -132,7 +132,7 @@ static void P06_a_turn_wakes_for_what_it_leaves_and_for_nothing_else(void **stat
             silent(k, s, watch);
             lease.limit = 1;
             store_lease_list rest = { 0 };
-            KIT_OK(k, k->store->ops->lease(k->store, &lease, &rest, &k->err));
+            KIT_OK(k, k->store->ops->turn(k->store, NULL, 0, &lease, &rest, &k->err));
             assert_int_equal(rest.leases_count, 1);
             store_leased *both = weir__arena_alloc(&k->arena, 2 * sizeof *both);
             assert_non_null(both);

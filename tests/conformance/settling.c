@@ -89,7 +89,7 @@ static void stale_is_lost(kit *k, int64_t target, int64_t fence, int64_t reactio
     KIT_OK(k, o->extend(k->store, KIT_LEASE_US, &item, 1, &k->err));
     assert_int_equal(item.status, WEIR_ELOST);
     item.status = WEIR_OK;
-    KIT_OK(k, o->release(k->store, &item, 1, &k->err));
+    KIT_OK(k, o->extend(k->store, 0, &item, 1, &k->err));
     assert_int_equal(item.status, WEIR_ELOST);
     const store_failure why = { .reaction = reaction, .event = head, .error = weir__str("x") };
     const store_leased stale = { .target = target, .fence = fence };
@@ -181,7 +181,7 @@ static void C24_extending_answers_each_by_its_own_fence(void **state)
     assert_int_equal(items[3].status, WEIR_OK);
     kit_advance(k, KIT_LEASE_US); /* only the one that was not extended is over */
     assert_int_equal(kit_lease(k, "lane", 3)->leases_count, 1);
-    KIT_OK(k, k->store->ops->release(k->store, items, 4, &k->err));
+    KIT_OK(k, k->store->ops->extend(k->store, 0, items, 4, &k->err));
     assert_int_equal(items[0].status, WEIR_OK);
     assert_int_equal(items[1].status, WEIR_OK); /* the next fence: the one just given */
     assert_int_equal(items[2].status, WEIR_ENOTFOUND);

@@ -261,7 +261,7 @@ static void parked_one(world *w, bool retry)
         weir_store *s = w->stores[store];
         weir_error err;
         const weir_status status =
-            retry ? s->ops->parked_retry(s, id, &err) : s->ops->parked_drop(s, id, &err);
+            s->ops->parked_change(s, id, retry ? STORE_PARKED_RETRY : STORE_PARKED_DROP, &err);
         say_status(w, store, status, &err);
     }
 }

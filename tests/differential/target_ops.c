@@ -117,7 +117,8 @@ static void op_lease(world *w)
         store_lease_list list = { 0 };
         weir_error err;
         weir_store *s = w->stores[store];
-        const weir_status status = s->ops->lease(s, lease_plan_of(w, store, &p), &list, &err);
+        const weir_status status =
+            s->ops->turn(s, NULL, 0, lease_plan_of(w, store, &p), &list, &err);
         say_status(w, store, status, &err);
         leases_take(w, store, &p, &list);
         weir__arena_free(&list.arena);
@@ -519,8 +520,7 @@ static void fenced(world *w, bool extend)
                                        .fence = fence_of(notes[i], store, wrong_fence[i]),
                                        .status = WEIR_EMISUSE };
         }
-        const weir_status status = extend ? s->ops->extend(s, lease_us, items, count, &err)
-                                          : s->ops->release(s, items, count, &err);
+        const weir_status status = s->ops->extend(s, extend ? lease_us : 0, items, count, &err);
         say_status(w, store, status, &err);
         for (size_t i = 0; i < count; i++) {
             say(w, store, "  %s until %lld\n", weir_status_text(items[i].status),

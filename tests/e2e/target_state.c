@@ -225,14 +225,14 @@ static const store_leased *lease(const char *target, const char *holder, int64_t
                                     .all_reactions = true,
                                     .lost_max = LOST_MAX };
 
-    check(store->ops->lease(store, &r, &leases, &failed), "lease");
+    check(store->ops->turn(store, NULL, 0, &r, &leases, &failed), "lease");
     for (size_t i = 0; i < leases.leases_count; i++) {
         const store_leased *l = &leases.leases[i];
         store_fenced item = { .target = l->target, .fence = l->fence };
         if (weir__str_equal(l->name, weir__str(target))) {
             found = l;
         } else {
-            check(store->ops->release(store, &item, 1, &failed), "release");
+            check(store->ops->extend(store, 0, &item, 1, &failed), "release");
         }
     }
     weir__arena_free(&arena);

@@ -402,10 +402,11 @@ static void T16_a_parked_event_is_sent_back_once_and_moves_nothing_back(void **s
     const store_parked_query query = { .limit = 10 };
     WORLD_OK(here.store->ops->parked(here.store, &query, &chunk, &here.err));
     atomic_store(&healed, true);
-    WORLD_OK(here.store->ops->parked_retry(here.store, chunk.parked[0].id, &here.err));
+    WORLD_OK(here.store->ops->parked_change(here.store, chunk.parked[0].id, STORE_PARKED_RETRY,
+                                            &here.err));
     /* It may have been handled meanwhile. */
-    const weir_status again =
-        here.store->ops->parked_retry(here.store, chunk.parked[0].id, &here.err);
+    const weir_status again = here.store->ops->parked_change(here.store, chunk.parked[0].id,
+                                                             STORE_PARKED_RETRY, &here.err);
     assert_true(again == WEIR_OK || again == WEIR_ENOTFOUND);
     weir__arena_free(&chunk.arena);
     wait_idle();

@@ -523,7 +523,8 @@ static void C27_a_parked_event_is_sent_back_into_a_running_batch_and_handled_onc
     atomic_store(&poisonous, true);
     const int64_t fence = begin(2);
     atomic_store(&poisonous, false);
-    WORLD_OK(here.store->ops->parked_retry(here.store, parked_id(), &here.err));
+    WORLD_OK(
+        here.store->ops->parked_change(here.store, parked_id(), STORE_PARKED_RETRY, &here.err));
     assert_int_equal(world_target("target")->fence, fence);
     let_go();
     await_effects(EVENTS);
@@ -548,7 +549,7 @@ static int64_t begin_sent_back(void)
     atomic_store(&poisonous, false);
     atomic_store(&gate_version, 1);
     const int64_t id = parked_id();
-    WORLD_OK(here.store->ops->parked_retry(here.store, id, &here.err));
+    WORLD_OK(here.store->ops->parked_change(here.store, id, STORE_PARKED_RETRY, &here.err));
     world_await(somebody_inside, NULL, "the handler of what was sent back");
     return id;
 }
@@ -557,7 +558,7 @@ static void C27_sending_back_again_what_is_being_handled_does_it_once(void **sta
 {
     (void)state;
     const int64_t id = begin_sent_back();
-    WORLD_OK(here.store->ops->parked_retry(here.store, id, &here.err));
+    WORLD_OK(here.store->ops->parked_change(here.store, id, STORE_PARKED_RETRY, &here.err));
     let_go();
     wait_idle();
     see_no_more_than(EVENTS);
@@ -570,7 +571,7 @@ static void C27_dropping_what_is_being_handled_leaves_nothing_behind(void **stat
 {
     (void)state;
     const int64_t id = begin_sent_back();
-    WORLD_OK(here.store->ops->parked_drop(here.store, id, &here.err));
+    WORLD_OK(here.store->ops->parked_change(here.store, id, STORE_PARKED_DROP, &here.err));
     let_go();
     wait_idle();
     assert_true(effects_of(ids[1]) <= 1);

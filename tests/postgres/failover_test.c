@@ -109,7 +109,7 @@ static weir_status extend(failover *f, weir_store *s, const store_leased *l)
 static weir_status release(failover *f, weir_store *s, const store_leased *l)
 {
     store_fenced item = { .target = l->target, .fence = l->fence, .token = l->token };
-    TEST_OK(f->t, s->ops->release(s, &item, 1, &f->t->err));
+    TEST_OK(f->t, s->ops->extend(s, 0, &item, 1, &f->t->err));
     return item.status;
 }
 
@@ -310,16 +310,16 @@ static void C16_what_was_read_before_the_failover_is_not_routed_after_it(void **
 static store_lock lock(failover *f, weir_store *s, weir_arena *arena)
 {
     store_lock taken = { 0 };
-    TEST_OK(f->t, s->ops->lock_take(s, weir__str("n"), weir__str("me"), LEASE_US, arena, &taken,
-                                    &f->t->err));
+    TEST_OK(f->t, s->ops->lock_take(s, STORE_LOCK, weir__str("n"), weir__str("me"), LEASE_US, arena,
+                                    &taken, &f->t->err));
     return taken;
 }
 
-static store_once begin(failover *f, weir_store *s, weir_arena *arena)
+static store_lock begin(failover *f, weir_store *s, weir_arena *arena)
 {
-    store_once begun = { 0 };
-    TEST_OK(f->t, s->ops->once_begin(s, weir__str("k"), weir__str("me"), LEASE_US, arena, &begun,
-                                     &f->t->err));
+    store_lock begun = { 0 };
+    TEST_OK(f->t, s->ops->lock_take(s, STORE_ONCE, weir__str("k"), weir__str("me"), LEASE_US, arena,
+                                    &begun, &f->t->err));
     assert_int_equal(begun.state, STORE_ONCE_RUNNING);
     return begun;
 }
@@ -343,15 +343,18 @@ static void C40_a_lock_that_was_lost_with_the_log_is_lost_to_its_holder(void **s
     promote(&f);
     weir_store *s = f.after;
     /* Nobody has it: then its holder has not got it either. */
-    TEST_IS(t, s->ops->lock_extend(s, old.name, old.fence, old.token, LEASE_US, &t->err),
+    TEST_IS(t,
+            s->ops->lock_extend(s, STORE_LOCK, old.name, old.fence, old.token, LEASE_US, &t->err),
             WEIR_ELOST);
     fences_again(&f, old.fence);
     const store_lock again = lock(&f, s, &arena);
     assert_int_equal(again.fence, old.fence);
-    TEST_IS(t, s->ops->lock_extend(s, old.name, old.fence, old.token, LEASE_US, &t->err),
+    TEST_IS(t,
+            s->ops->lock_extend(s, STORE_LOCK, old.name, old.fence, old.token, LEASE_US, &t->err),
             WEIR_ELOST);
     TEST_IS(t, s->ops->lock_release(s, old.name, old.fence, old.token, &t->err), WEIR_ELOST);
-    TEST_OK(t, s->ops->lock_extend(s, again.name, again.fence, again.token, LEASE_US, &t->err));
+    TEST_OK(t, s->ops->lock_extend(s, STORE_LOCK, again.name, again.fence, again.token, LEASE_US,
+                                   &t->err));
     TEST_OK(t, s->ops->lock_release(s, again.name, again.fence, again.token, &t->err));
     weir__arena_free(&arena);
     server_remove("standby");
@@ -366,15 +369,16 @@ static void C40_a_run_that_was_lost_with_the_log_is_not_done_on_the_new_one(void
     f.before = test_store(t);
     standby_make(&f);
     cut(&f);
-    const store_lock old = begin(&f, f.before, &arena).run;
+    const store_lock old = begin(&f, f.before, &arena);
     promote(&f);
     weir_store *s = f.after;
     TEST_IS(t, s->ops->once_finish(s, old.name, old.fence, old.token, 0, said, &t->err),
             WEIR_ELOST);
     fences_again(&f, old.fence);
-    const store_lock again = begin(&f, s, &arena).run;
+    const store_lock again = begin(&f, s, &arena);
     assert_int_equal(again.fence, old.fence);
-    TEST_IS(t, s->ops->once_extend(s, old.name, old.fence, old.token, LEASE_US, &t->err),
+    TEST_IS(t,
+            s->ops->lock_extend(s, STORE_ONCE, old.name, old.fence, old.token, LEASE_US, &t->err),
             WEIR_ELOST);
     TEST_IS(t, s->ops->once_finish(s, old.name, old.fence, old.token, 0, said, &t->err),
             WEIR_ELOST);

@@ -548,8 +548,8 @@ static void C40_a_lease_taken_while_a_session_waited_counts(void **state)
     WAIT_FOR(sessions(t, "i", false) == 1);
     /* weir init, and somebody behind a pooler who was faster. */
     weir_store *s = test_store(t);
-    TEST_OK(t, s->ops->lock_take(s, weir__str("i"), weir__str("pooled"), INT64_C(60000000), &arena,
-                                 &lease, &t->err));
+    TEST_OK(t, s->ops->lock_take(s, STORE_LOCK, weir__str("i"), weir__str("pooled"),
+                                 INT64_C(60000000), &arena, &lease, &t->err));
     touch("go");
     assert_int_equal(ended(holder), 0);
     WAIT_FOR(sessions(t, "i", false) == 0);

@@ -104,7 +104,7 @@ static size_t lease(world *w, size_t limit, store_lease_list *list)
                                           .lease_us = LEASE_US,
                                           .limit = limit,
                                           .all_reactions = true };
-    TEST_OK(w->t, w->s->ops->lease(w->s, &request, list, &w->t->err));
+    TEST_OK(w->t, w->s->ops->turn(w->s, NULL, 0, &request, list, &w->t->err));
     return list->leases_count;
 }
 
@@ -218,7 +218,7 @@ static int64_t park_two(world *w, int64_t *reaction)
     assert_int_equal(skip.changed, 2);
     TEST_OK(t, w->s->ops->parked(w->s, &q, &parked, &t->err));
     assert_int_equal(parked.parked_count, 2);
-    TEST_OK(t, w->s->ops->parked_retry(w->s, parked.parked[0].id, &t->err));
+    TEST_OK(t, w->s->ops->parked_change(w->s, parked.parked[0].id, STORE_PARKED_RETRY, &t->err));
     const int64_t event = parked.parked[1].event;
     *reaction = parked.parked[1].reaction;
     weir__arena_free(&parked.arena);

@@ -156,7 +156,7 @@ static store_leased lease(weir_arena *arena)
                                           .limit = 1,
                                           .leading = 1,
                                           .all_reactions = true };
-    CALL(WEIR_OK, store->ops->lease(store, &request, &list, &err));
+    CALL(WEIR_OK, store->ops->turn(store, NULL, 0, &request, &list, &err));
     if (list.leases_count != 1) {
         (void)fprintf(stderr, "nothing to lease\n");
         exit(1);
@@ -233,7 +233,7 @@ static void use_leases(const store_reaction *work, int64_t event)
     CALL(WEIR_OK, store->ops->settle(store, &failed, &err));
     leased = lease(&arena);
     fenced = (store_fenced){ .target = leased.target, .fence = leased.fence };
-    CALL(WEIR_OK, store->ops->release(store, &fenced, 1, &err));
+    CALL(WEIR_OK, store->ops->extend(store, 0, &fenced, 1, &err));
     leased = lease(&arena);
     leased = turn(&leased, work->id);
     end(&leased, STORE_END_BLOCK, &failure);
@@ -255,7 +255,7 @@ static void use_parked(const store_reaction *work, int64_t event)
     }
     const int64_t parked = chunk.parked[0].id;
     weir__arena_free(&chunk.arena);
-    CALL(WEIR_OK, store->ops->parked_retry(store, parked, &err));
+    CALL(WEIR_OK, store->ops->parked_change(store, parked, STORE_PARKED_RETRY, &err));
     const store_leased leased = lease(&arena);
     const store_advance advance = { .reaction = work->id, .to = event };
     store_append_stream stream = { .name = weir__str("mail-1") };
@@ -275,7 +275,7 @@ static void use_parked(const store_reaction *work, int64_t event)
                             .parked_done = &parked,
                             .parked_done_count = 1 };
     CALL(WEIR_OK, store->ops->settle(store, &settle, &err));
-    CALL(WEIR_ENOTFOUND, store->ops->parked_drop(store, parked, &err));
+    CALL(WEIR_ENOTFOUND, store->ops->parked_change(store, parked, STORE_PARKED_DROP, &err));
     weir__arena_free(&arena);
 }
 
@@ -360,24 +360,29 @@ static void use_locks(void)
 {
     weir_arena arena = { 0 };
     store_lock lock = { 0 };
-    store_once once = { 0 };
+    store_lock once = { 0 };
     store_lock_list locks = { 0 };
     store_once_list runs = { 0 };
     const weir_str name = weir__str("nightly");
     const weir_str holder = weir__str("client on host");
-    CALL(WEIR_OK, store->ops->lock_take(store, name, holder, 60000000, &arena, &lock, &err));
-    CALL(WEIR_EHELD, store->ops->lock_take(store, name, holder, 0, &arena, &lock, &err));
-    CALL(WEIR_OK, store->ops->lock_extend(store, name, lock.fence, lock.token, 60000000, &err));
+    CALL(WEIR_OK,
+         store->ops->lock_take(store, STORE_LOCK, name, holder, 60000000, &arena, &lock, &err));
+    CALL(WEIR_EHELD,
+         store->ops->lock_take(store, STORE_LOCK, name, holder, 0, &arena, &lock, &err));
+    CALL(WEIR_OK,
+         store->ops->lock_extend(store, STORE_LOCK, name, lock.fence, lock.token, 60000000, &err));
     CALL(WEIR_OK, store->ops->locks(store, &locks, &err));
     CALL(WEIR_OK, store->ops->lock_release(store, name, lock.fence, lock.token, &err));
-    CALL(WEIR_OK, store->ops->once_begin(store, name, holder, 60000000, &arena, &once, &err));
-    CALL(WEIR_EINFLIGHT,
-         store->ops->once_begin(store, name, holder, 60000000, &arena, &once, &err));
     CALL(WEIR_OK,
-         store->ops->once_extend(store, name, once.run.fence, once.run.token, 60000000, &err));
-    CALL(WEIR_OK, store->ops->once_finish(store, name, once.run.fence, once.run.token, 0,
+         store->ops->lock_take(store, STORE_ONCE, name, holder, 60000000, &arena, &once, &err));
+    CALL(WEIR_EINFLIGHT,
+         store->ops->lock_take(store, STORE_ONCE, name, holder, 60000000, &arena, &once, &err));
+    CALL(WEIR_OK,
+         store->ops->lock_extend(store, STORE_ONCE, name, once.fence, once.token, 60000000, &err));
+    CALL(WEIR_OK, store->ops->once_finish(store, name, once.fence, once.token, 0,
                                           weir__str("output"), &err));
-    CALL(WEIR_OK, store->ops->once_begin(store, name, holder, 60000000, &arena, &once, &err));
+    CALL(WEIR_OK,
+         store->ops->lock_take(store, STORE_ONCE, name, holder, 60000000, &arena, &once, &err));
     CALL(WEIR_OK, store->ops->once_runs(store, NULL, 10, &runs, &err));
     CALL(WEIR_OK, store->ops->once_forget(store, name, &err));
     weir__arena_free(&runs.arena);

@@ -369,8 +369,8 @@ static void a_store_without_locks_gets_them(void **state)
     TEST_IS(t, try_open(t, &o, &weir__pg_schema_current), WEIR_EMISUSE);
     o.open_flags = WEIR_OPEN_EXISTING;
     weir_store *s = test_store_with(t, &o);
-    TEST_OK(
-        t, s->ops->lock_take(s, weir__str("n"), weir__str("me"), 60000000, &arena, &lock, &t->err));
+    TEST_OK(t, s->ops->lock_take(s, STORE_LOCK, weir__str("n"), weir__str("me"), 60000000, &arena,
+                                 &lock, &t->err));
     assert_int_equal(lock.fence, 1);
     assert_as_made(t, s);
     o.open_flags = WEIR_OPEN_READONLY;
@@ -767,7 +767,7 @@ static void work_once(pg_test *t, weir_store *s)
                                           .lease_us = 60000000,
                                           .limit = 1,
                                           .all_reactions = true };
-    TEST_OK(t, s->ops->lease(s, &request, &leases, &t->err));
+    TEST_OK(t, s->ops->turn(s, NULL, 0, &request, &leases, &t->err));
     assert_int_equal(leases.leases_count, 1);
     const store_advance advance = { .reaction = reaction.id, .to = id };
     store_settle settle = { .target = leases.leases[0].target,
@@ -780,8 +780,8 @@ static void work_once(pg_test *t, weir_store *s)
     TEST_OK(t, s->ops->worker_beat(s, &worker, 60000000, &t->err));
     assert_int_equal(workers_known(t, s), 1);
     store_lock lock = { 0 };
-    TEST_OK(t, s->ops->lock_take(s, weir__str("n"), weir__str("test"), 60000000, &arena, &lock,
-                                 &t->err));
+    TEST_OK(t, s->ops->lock_take(s, STORE_LOCK, weir__str("n"), weir__str("test"), 60000000, &arena,
+                                 &lock, &t->err));
     TEST_OK(t, s->ops->lock_release(s, lock.name, lock.fence, lock.token, &t->err));
     weir__arena_free(&leases.arena);
     weir__arena_free(&arena);

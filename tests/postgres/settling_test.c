@@ -359,7 +359,7 @@ static void a_stale_fence_writes_nothing_on_any_verb(void **state)
         assert_int_equal(items[0].status, WEIR_ELOST);
         assert_int_equal(items[0].until_us, 77);
         assert_int_equal(items[1].status, WEIR_ENOTFOUND);
-        TEST_OK(t, o->release(w.s, items, 2, &t->err));
+        TEST_OK(t, o->extend(w.s, 0, items, 2, &t->err));
         assert_int_equal(items[0].status, WEIR_ELOST);
     }
     store_settle nobodys = { .target = target + 1, .fence = 1, .end = STORE_END_DEFER };
@@ -369,7 +369,7 @@ static void a_stale_fence_writes_nothing_on_any_verb(void **state)
     /* And once it is given back, its own fence is stale as well. */
     store_fenced item = { .target = target, .fence = w.lease.fence };
     store_fenced twice[] = { item, item };
-    TEST_OK(t, o->release(w.s, twice, 2, &t->err));
+    TEST_OK(t, o->extend(w.s, 0, twice, 2, &t->err));
     assert_int_equal(twice[0].status, WEIR_OK);
     assert_int_equal(twice[1].status, WEIR_ELOST);
     TEST_OK(t, o->extend(w.s, SECOND, &item, 1, &t->err));
@@ -615,12 +615,12 @@ static void fences_never_repeat_through_a_crash(void **state)
     test_exec(t->conn, "CHECKPOINT");
     make_commits_lazy(t);
     store_fenced item = { .target = w.lease.target, .fence = w.lease.fence };
-    TEST_OK(t, w.s->ops->release(w.s, &item, 1, &t->err));
+    TEST_OK(t, w.s->ops->extend(w.s, 0, &item, 1, &t->err));
     const int64_t fence = take_lease(t, w.s).fence;
     crash(t, w.s);
     assert_int_equal(look(t, "SELECT fence FROM %s.targets"), fence);
     item.fence = fence;
-    TEST_OK(t, w.s->ops->release(w.s, &item, 1, &t->err));
+    TEST_OK(t, w.s->ops->extend(w.s, 0, &item, 1, &t->err));
     TEST_OK(t, item.status);
     assert_true(take_lease(t, w.s).fence > fence);
     make_commits_normal(t);
@@ -714,7 +714,7 @@ static void ids_past_2_32_on_every_verb(void **state)
     assert_int_equal(parked.parked[0].event, first);
     assert_int_equal(parked.parked[0].attempts, base);
     assert_int_equal(parked.parked[1].event, second);
-    TEST_OK(t, o->parked_retry(s, parked.parked[0].id, &t->err));
+    TEST_OK(t, o->parked_change(s, parked.parked[0].id, STORE_PARKED_RETRY, &t->err));
     l = take_lease(t, s);
     settle = (store_settle){ .target = l.target, .fence = l.fence };
     settle.parked_done = &parked.parked[0].id;

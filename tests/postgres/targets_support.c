@@ -67,7 +67,7 @@ store_leased take_lease(pg_test *t, weir_store *s)
                                           .lease_us = INT64_C(10000000),
                                           .limit = 2,
                                           .all_reactions = true };
-    TEST_OK(t, s->ops->lease(s, &request, &list, &t->err));
+    TEST_OK(t, s->ops->turn(s, NULL, 0, &request, &list, &t->err));
     assert_int_equal(list.leases_count, 1);
     store_leased lease = list.leases[0];
     weir__arena_free(&list.arena);

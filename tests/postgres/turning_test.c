@@ -47,7 +47,7 @@ static turn_test turn_begin(pg_test *t, store_rule rule)
             give_mark(t, x.s, "r", names[i], x.events[i][k], x.events[i][k]);
         }
     }
-    TEST_OK(t, x.s->ops->lease(x.s, &request, &list, &t->err));
+    TEST_OK(t, x.s->ops->turn(x.s, NULL, 0, &request, &list, &t->err));
     assert_int_equal(list.leases_count, TARGETS);
     for (size_t i = 0; i < TARGETS; i++) {
         x.leases[i] = list.leases[i];

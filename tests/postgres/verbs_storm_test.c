@@ -285,7 +285,7 @@ static void handle(storm *m, const store_leased *lease)
         int64_t now = 0;
         switch (roll(m, 5)) {
         case 0:
-            EXPECT(m, m->s->ops->release(m->s, &item, 1, &m->err));
+            EXPECT(m, m->s->ops->extend(m->s, 0, &item, 1, &m->err));
             return;
         case 1:
             settle.failure = why;
@@ -398,7 +398,7 @@ static bool work_on(storm *m, const char *lane)
                                     .reserve = roll(m, 2),
                                     .all_reactions = true,
                                     .lost_max = m->calm ? 0 : 5 };
-    EXPECT(m, m->s->ops->lease(m->s, &q, &list, &m->err));
+    EXPECT(m, m->s->ops->turn(m->s, NULL, 0, &q, &list, &m->err));
     const bool any = list.leases_count > 0;
     if (list.leases_count > q.limit) {
         expect(m, WEIR_EINVAL, "more targets than asked for", NULL, 0);
@@ -426,8 +426,9 @@ static void send_back(storm *m)
     EXPECT(m, m->s->ops->parked(m->s, &q, &chunk, &m->err));
     for (size_t i = 0; i < chunk.parked_count; i++) {
         if (!chunk.parked[i].sent_back) {
-            EXPECT(m, m->s->ops->parked_retry(m->s, chunk.parked[i].id, &m->err), WEIR_ENOTFOUND,
-                   WEIR_EBUSY);
+            EXPECT(m,
+                   m->s->ops->parked_change(m->s, chunk.parked[i].id, STORE_PARKED_RETRY, &m->err),
+                   WEIR_ENOTFOUND, WEIR_EBUSY);
         }
     }
     weir__arena_free(&chunk.arena);

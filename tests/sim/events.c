@@ -278,7 +278,7 @@ static void send_back(sim *s)
         const weir_status wanted = one->target.len > 0 ? WEIR_OK : WEIR_EMISUSE;
         sim_trace(s, "operator: sends %lld back to %.*s", (long long)one->event,
                   (int)one->reaction_name.len, one->reaction_name.ptr);
-        if (s->store->ops->parked_retry(s->store, one->id, NULL) != wanted) {
+        if (s->store->ops->parked_change(s->store, one->id, STORE_PARKED_RETRY, NULL) != wanted) {
             sim_fail(s, "could not send back");
         }
     }

@@ -88,7 +88,7 @@ static weir_status round_run(weir_store *s, const arguments *a, history *h, rng 
         .limit = 1 + rng_below(random, LEASES_MAX),
         .all_reactions = true,
     };
-    weir_status status = s->ops->lease(s, &request, list, err);
+    weir_status status = s->ops->turn(s, NULL, 0, &request, list, err);
     if (status != WEIR_OK) {
         return status;
     }
@@ -101,7 +101,7 @@ static weir_status round_run(weir_store *s, const arguments *a, history *h, rng 
             given[count++] = (store_fenced){ .target = l->target, .fence = l->fence };
         }
     }
-    return count == 0 ? WEIR_OK : s->ops->release(s, given, count, err);
+    return count == 0 ? WEIR_OK : s->ops->extend(s, 0, given, count, err);
 }
 
 static void arguments_parse(arguments *a, int argc, char **argv)

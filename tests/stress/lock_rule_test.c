@@ -209,7 +209,7 @@ static void every_other_verb_that_writes_keeps_the_rule(void **state)
         };
         op.verb = i % 2 == 0 ? STORE_PAUSE : STORE_RESUME;
         assert_int_equal(s->ops->route(s, &route, NULL, &err), WEIR_OK);
-        assert_int_equal(s->ops->lease(s, &r, &list, &err), WEIR_OK);
+        assert_int_equal(s->ops->turn(s, NULL, 0, &r, &list, &err), WEIR_OK);
         assert_int_equal(s->ops->operate(s, &op, &err), WEIR_OK);
         assert_int_equal(s->ops->snapshot_put(s, &snapshot, &err), WEIR_OK);
         weir__arena_free(&list.arena);

@@ -215,7 +215,7 @@ static size_t targets_work(world *w, size_t limit, int64_t fences[STREAMS], int6
                                     .lease_us = 1, /* it ends with the machine */
                                     .limit = limit,
                                     .all_reactions = true };
-    ok(w->store->ops->lease(w->store, &r, &list, &err), "lease", &err);
+    ok(w->store->ops->turn(w->store, NULL, 0, &r, &list, &err), "lease", &err);
     const size_t count = list.leases_count;
     for (size_t i = 0; i < count; i++) {
         const int stream = stream_number(list.leases[i].name);

@@ -457,7 +457,7 @@ static int64_t target_fence(weir_store *store)
                                     .lease_us = 1,
                                     .limit = 1,
                                     .all_reactions = true };
-    if (store->ops->lease(store, &r, &list, &err) != WEIR_OK) {
+    if (store->ops->turn(store, NULL, 0, &r, &list, &err) != WEIR_OK) {
         fail_msg("lease: %s", err.message);
     }
     const int64_t fence = list.leases_count == 1 ? list.leases[0].fence : 0;

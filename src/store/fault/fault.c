@@ -256,20 +256,6 @@ static weir_status fault_route(weir_store *base, const store_route *r, size_t *b
     return call_end(&call, status, err);
 }
 
-static weir_status fault_lease(weir_store *base, const store_lease_request *r,
-                               store_lease_list *list, weir_error *err)
-{
-    fault_store *s = self_of(base);
-    fault_call call;
-    weir_status status = call_begin(s, FAULT_LEASE, &call, err);
-    if (status == WEIR_OK) {
-        do {
-            status = s->inner->ops->lease(s->inner, r, list, err);
-        } while (call_again(&call));
-    }
-    return call_end(&call, status, err);
-}
-
 static weir_status fault_fetch(weir_store *base, const store_fetch_item *items, size_t count,
                                store_fetch_list *list, weir_error *err)
 {
@@ -302,24 +288,10 @@ static weir_status fault_extend(weir_store *base, int64_t lease_us, store_fenced
 {
     fault_store *s = self_of(base);
     fault_call call;
-    weir_status status = call_begin(s, FAULT_EXTEND, &call, err);
+    weir_status status = call_begin(s, lease_us == 0 ? FAULT_RELEASE : FAULT_EXTEND, &call, err);
     if (status == WEIR_OK) {
         do {
             status = s->inner->ops->extend(s->inner, lease_us, items, count, err);
-        } while (call_again(&call));
-    }
-    return call_end(&call, status, err);
-}
-
-static weir_status fault_release(weir_store *base, store_fenced *items, size_t count,
-                                 weir_error *err)
-{
-    fault_store *s = self_of(base);
-    fault_call call;
-    weir_status status = call_begin(s, FAULT_RELEASE, &call, err);
-    if (status == WEIR_OK) {
-        do {
-            status = s->inner->ops->release(s->inner, items, count, err);
         } while (call_again(&call));
     }
     return call_end(&call, status, err);
@@ -393,27 +365,15 @@ static weir_status fault_parked(weir_store *base, const store_parked_query *q,
     return call_end(&call, status, err);
 }
 
-static weir_status fault_parked_retry(weir_store *base, int64_t parked, weir_error *err)
+static weir_status fault_parked_change(weir_store *base, int64_t parked, store_parked_action action,
+                                       weir_error *err)
 {
     fault_store *s = self_of(base);
     fault_call call;
-    weir_status status = call_begin(s, FAULT_PARKED_RETRY, &call, err);
+    weir_status status = call_begin(s, FAULT_PARKED_CHANGE, &call, err);
     if (status == WEIR_OK) {
         do {
-            status = s->inner->ops->parked_retry(s->inner, parked, err);
-        } while (call_again(&call));
-    }
-    return call_end(&call, status, err);
-}
-
-static weir_status fault_parked_drop(weir_store *base, int64_t parked, weir_error *err)
-{
-    fault_store *s = self_of(base);
-    fault_call call;
-    weir_status status = call_begin(s, FAULT_PARKED_DROP, &call, err);
-    if (status == WEIR_OK) {
-        do {
-            status = s->inner->ops->parked_drop(s->inner, parked, err);
+            status = s->inner->ops->parked_change(s->inner, parked, action, err);
         } while (call_again(&call));
     }
     return call_end(&call, status, err);
@@ -548,7 +508,7 @@ static weir_status fault_turn(weir_store *base, store_settle *const *settles, si
 {
     fault_store *s = self_of(base);
     fault_call call;
-    weir_status status = call_begin(s, FAULT_TURN, &call, err);
+    weir_status status = call_begin(s, settles_count == 0 ? FAULT_LEASE : FAULT_TURN, &call, err);
     if (status == WEIR_OK) {
         do {
             status = s->inner->ops->turn(s->inner, settles, settles_count, lease, list, err);
@@ -562,30 +522,32 @@ static weir_status fault_turn(weir_store *base, store_settle *const *settles, si
     return status;
 }
 
-static weir_status fault_lock_take(weir_store *base, weir_str name, weir_str holder,
-                                   int64_t lease_us, weir_arena *arena, store_lock *out,
-                                   weir_error *err)
+static weir_status fault_lock_take(weir_store *base, store_lock_kind kind, weir_str name,
+                                   weir_str holder, int64_t lease_us, weir_arena *arena,
+                                   store_lock *out, weir_error *err)
 {
     fault_store *s = self_of(base);
     fault_call call;
     weir_status status = call_begin(s, FAULT_LOCK_TAKE, &call, err);
     if (status == WEIR_OK) {
         do {
-            status = s->inner->ops->lock_take(s->inner, name, holder, lease_us, arena, out, err);
+            status =
+                s->inner->ops->lock_take(s->inner, kind, name, holder, lease_us, arena, out, err);
         } while (call_again(&call));
     }
     return call_end(&call, status, err);
 }
 
-static weir_status fault_lock_extend(weir_store *base, weir_str name, int64_t fence, int64_t token,
-                                     int64_t lease_us, weir_error *err)
+static weir_status fault_lock_extend(weir_store *base, store_lock_kind kind, weir_str name,
+                                     int64_t fence, int64_t token, int64_t lease_us,
+                                     weir_error *err)
 {
     fault_store *s = self_of(base);
     fault_call call;
     weir_status status = call_begin(s, FAULT_LOCK_EXTEND, &call, err);
     if (status == WEIR_OK) {
         do {
-            status = s->inner->ops->lock_extend(s->inner, name, fence, token, lease_us, err);
+            status = s->inner->ops->lock_extend(s->inner, kind, name, fence, token, lease_us, err);
         } while (call_again(&call));
     }
     return call_end(&call, status, err);
@@ -613,35 +575,6 @@ static weir_status fault_locks(weir_store *base, store_lock_list *list, weir_err
     if (status == WEIR_OK) {
         do {
             status = s->inner->ops->locks(s->inner, list, err);
-        } while (call_again(&call));
-    }
-    return call_end(&call, status, err);
-}
-
-static weir_status fault_once_begin(weir_store *base, weir_str key, weir_str holder,
-                                    int64_t lease_us, weir_arena *arena, store_once *out,
-                                    weir_error *err)
-{
-    fault_store *s = self_of(base);
-    fault_call call;
-    weir_status status = call_begin(s, FAULT_ONCE_BEGIN, &call, err);
-    if (status == WEIR_OK) {
-        do {
-            status = s->inner->ops->once_begin(s->inner, key, holder, lease_us, arena, out, err);
-        } while (call_again(&call));
-    }
-    return call_end(&call, status, err);
-}
-
-static weir_status fault_once_extend(weir_store *base, weir_str key, int64_t fence, int64_t token,
-                                     int64_t lease_us, weir_error *err)
-{
-    fault_store *s = self_of(base);
-    fault_call call;
-    weir_status status = call_begin(s, FAULT_ONCE_EXTEND, &call, err);
-    if (status == WEIR_OK) {
-        do {
-            status = s->inner->ops->once_extend(s->inner, key, fence, token, lease_us, err);
         } while (call_again(&call));
     }
     return call_end(&call, status, err);
@@ -769,18 +702,15 @@ static const weir_store_ops fault_ops = {
     .retire = fault_retire,
     .router_lease = fault_router_lease,
     .route = fault_route,
-    .lease = fault_lease,
     .fetch = fault_fetch,
     .settle = fault_settle,
     .extend = fault_extend,
-    .release = fault_release,
     .operate = fault_operate,
     .lane_pause = fault_lane_pause,
     .targets = fault_targets,
     .lanes = fault_lanes,
     .parked = fault_parked,
-    .parked_retry = fault_parked_retry,
-    .parked_drop = fault_parked_drop,
+    .parked_change = fault_parked_change,
     .poll = fault_poll,
     .snapshot_put = fault_snapshot_put,
     .snapshot_get = fault_snapshot_get,
@@ -799,8 +729,6 @@ static const weir_store_ops fault_ops = {
     .lock_extend = fault_lock_extend,
     .lock_release = fault_lock_release,
     .locks = fault_locks,
-    .once_begin = fault_once_begin,
-    .once_extend = fault_once_extend,
     .once_finish = fault_once_finish,
     .once_forget = fault_once_forget,
     .once_runs = fault_once_runs,

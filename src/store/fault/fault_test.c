@@ -167,6 +167,7 @@ static weir_status call_target_verb(setup *s, fault_verb verb)
     const store_parked_query parked_query = { .limit = 1 };
     store_operate op = { .verb = STORE_PAUSE };
     store_settle settle = { .target = 1, .fence = 1 };
+    store_settle *const settles[] = { &settle };
     store_poll poll = { 0 };
     store_lease_list leases = { 0 };
     store_fetch_list fetched = { 0 };
@@ -177,7 +178,7 @@ static weir_status call_target_verb(setup *s, fault_verb verb)
     const store_worker worker = { .name = weir__str("me") };
     bool changed = false;
     if (verb == FAULT_LEASE) {
-        status = o->lease(w, &request, &leases, err);
+        status = o->turn(w, NULL, 0, &request, &leases, err);
     } else if (verb == FAULT_FETCH) {
         status = o->fetch(w, NULL, 0, &fetched, err);
     } else if (verb == FAULT_SETTLE) {
@@ -185,7 +186,7 @@ static weir_status call_target_verb(setup *s, fault_verb verb)
     } else if (verb == FAULT_EXTEND) {
         status = o->extend(w, 1000, NULL, 0, err);
     } else if (verb == FAULT_RELEASE) {
-        status = o->release(w, NULL, 0, err);
+        status = o->extend(w, 0, NULL, 0, err);
     } else if (verb == FAULT_OPERATE) {
         status = o->operate(w, &op, err);
     } else if (verb == FAULT_LANE_PAUSE) {
@@ -196,10 +197,8 @@ static weir_status call_target_verb(setup *s, fault_verb verb)
         status = o->lanes(w, &lanes, err);
     } else if (verb == FAULT_PARKED) {
         status = o->parked(w, &parked_query, &parked, err);
-    } else if (verb == FAULT_PARKED_RETRY) {
-        status = o->parked_retry(w, 1, err);
-    } else if (verb == FAULT_PARKED_DROP) {
-        status = o->parked_drop(w, 1, err);
+    } else if (verb == FAULT_PARKED_CHANGE) {
+        status = o->parked_change(w, 1, STORE_PARKED_RETRY, err);
     } else if (verb == FAULT_POLL) {
         status = o->poll(w, &poll, err);
     } else if (verb == FAULT_WORKER_BEAT) {
@@ -207,7 +206,7 @@ static weir_status call_target_verb(setup *s, fault_verb verb)
     } else if (verb == FAULT_WORKERS) {
         status = o->workers(w, &workers, err);
     } else if (verb == FAULT_TURN) {
-        status = o->turn(w, NULL, 0, &request, &leases, err);
+        status = o->turn(w, settles, 1, &request, &leases, err);
     }
     weir__arena_free(&leases.arena);
     weir__arena_free(&fetched.arena);
@@ -227,21 +226,16 @@ static weir_status call_lock_verb(setup *s, fault_verb verb)
     const weir_str me = weir__str("me");
     weir_status status = WEIR_EMISUSE;
     store_lock lock = { 0 };
-    store_once once = { 0 };
     store_lock_list locks = { 0 };
     store_once_list runs = { 0 };
     if (verb == FAULT_LOCK_TAKE) {
-        status = o->lock_take(w, name, me, 1000, &s->arena, &lock, err);
+        status = o->lock_take(w, STORE_LOCK, name, me, 1000, &s->arena, &lock, err);
     } else if (verb == FAULT_LOCK_EXTEND) {
-        status = o->lock_extend(w, name, 1, 0, 1000, err);
+        status = o->lock_extend(w, STORE_LOCK, name, 1, 0, 1000, err);
     } else if (verb == FAULT_LOCK_RELEASE) {
         status = o->lock_release(w, name, 1, 0, err);
     } else if (verb == FAULT_LOCKS) {
         status = o->locks(w, &locks, err);
-    } else if (verb == FAULT_ONCE_BEGIN) {
-        status = o->once_begin(w, name, me, 1000, &s->arena, &once, err);
-    } else if (verb == FAULT_ONCE_EXTEND) {
-        status = o->once_extend(w, name, 1, 0, 1000, err);
     } else if (verb == FAULT_ONCE_FINISH) {
         status = o->once_finish(w, name, 1, 0, 0, me, err);
     } else if (verb == FAULT_ONCE_FORGET) {

@@ -265,17 +265,3 @@ void weir__memory_lease_in(memory_core *c, const store_lease_request *r, store_l
     }
     list->leases_count = c->full ? 0 : l.chosen_count;
 }
-
-weir_status weir__memory_lease(weir_store *base, const store_lease_request *r,
-                               store_lease_list *list, weir_error *err)
-{
-    memory_core *c;
-    const weir_status status = weir__memory_begin(base, &c, err);
-    if (status == WEIR_OK) {
-        weir__leases_clear(list);
-    }
-    if (status == WEIR_OK && r->limit > 0) {
-        weir__memory_lease_in(c, r, list);
-    }
-    return weir__memory_end(base, status, false, err);
-}

@@ -9,46 +9,37 @@
 
 #include <stdlib.h>
 
-static const store_once *row_find(const row_table *rows, weir_str name)
+static const store_lock *row_find(const row_table *rows, weir_str name)
 {
-    return weir__rows_find(rows, &(store_once){ .run.name = name });
+    return weir__rows_find(rows, &(store_lock){ .name = name });
 }
 
-static bool is_live(const memory_core *c, const store_once *l)
+static bool is_live(const memory_core *c, const store_lock *l)
 {
-    return l->state == STORE_ONCE_RUNNING && l->run.until_us > c->now_us;
+    return l->state == STORE_ONCE_RUNNING && l->until_us > c->now_us;
 }
 
 /* ---- taking --------------------------------------------------------------------------------- */
 
-/* Who wants what: a lock, or with `once` a key. */
-typedef struct row_taking {
-    weir_str name, holder;
-    int64_t lease_us;
-    bool once;
-} row_taking;
-
-/* *held: it is another's, who is in *out. */
-static weir_status row_take(weir_store *base, const row_taking *want, weir_arena *arena,
-                            store_once *out, bool *held, weir_error *err)
+weir_status weir__memory_lock_take(weir_store *base, store_lock_kind kind, weir_str name,
+                                   weir_str holder, int64_t lease_us, weir_arena *arena,
+                                   store_lock *out, weir_error *err)
 {
     memory_core *c;
-    store_once copy;
+    store_lock copy;
     weir_status status = weir__memory_begin(base, &c, err);
-    row_table *rows = want->once ? &c->once : &c->locks;
-    const store_once *old = row_find(rows, want->name);
+    row_table *rows = kind == STORE_ONCE ? &c->once : &c->locks;
+    const store_lock *old = row_find(rows, name);
     const bool taken = old != NULL && (is_live(c, old) || old->state == STORE_ONCE_DONE);
-    const store_once mine = {
-        .run = { .name = want->name,
-                 .holder = want->holder,
-                 .fence = c->counters.fence + 1,
-                 .since_us = c->now_us,
-                 .until_us =
-                     want->lease_us == 0 ? 0 : weir__time_later(c->now_us, want->lease_us) },
+    const store_lock mine = {
+        .name = name,
+        .holder = holder,
+        .fence = c->counters.fence + 1,
+        .since_us = c->now_us,
+        .until_us = lease_us == 0 ? 0 : weir__time_later(c->now_us, lease_us),
         .state = STORE_ONCE_RUNNING,
     };
 
-    *held = taken && old->state == STORE_ONCE_RUNNING;
     if (status == WEIR_OK && !taken) {
         c->counters.fence++;
         weir__memory_put(c, rows, &mine);
@@ -58,32 +49,7 @@ static weir_status row_take(weir_store *base, const row_taking *want, weir_arena
     if (status == WEIR_OK) {
         *out = copy;
     }
-    return status;
-}
-
-weir_status weir__memory_lock_take(weir_store *base, weir_str name, weir_str holder,
-                                   int64_t lease_us, weir_arena *arena, store_lock *out,
-                                   weir_error *err)
-{
-    const row_taking want = { .name = name, .holder = holder, .lease_us = lease_us };
-    store_once found;
-    bool held = false;
-    const weir_status status = row_take(base, &want, arena, &found, &held, err);
-    if (status != WEIR_OK) {
-        return status;
-    }
-    *out = found.run;
-    return held ? weir__lock_held(out, err) : WEIR_OK;
-}
-
-weir_status weir__memory_once_begin(weir_store *base, weir_str key, weir_str holder,
-                                    int64_t lease_us, weir_arena *arena, store_once *out,
-                                    weir_error *err)
-{
-    const row_taking want = { .name = key, .holder = holder, .lease_us = lease_us, .once = true };
-    bool held = false;
-    const weir_status status = row_take(base, &want, arena, out, &held, err);
-    return status == WEIR_OK && held ? weir__once_running(out, err) : status;
+    return status == WEIR_OK && taken ? weir__lock_taken(kind, out, err) : status;
 }
 
 /* ---- holding, and letting go ---------------------------------------------------------------- */
@@ -101,17 +67,17 @@ typedef struct row_ending {
 static weir_status row_end_locked(memory_core *c, const row_ending *how, weir_error *err)
 {
     row_table *rows = how->once ? &c->once : &c->locks;
-    const store_once *old = row_find(rows, how->name);
-    if (old == NULL || old->run.fence != how->fence) {
+    const store_lock *old = row_find(rows, how->name);
+    if (old == NULL || old->fence != how->fence) {
         return weir__lock_lost(how->name, how->fence, err);
     }
     if (old->state != STORE_ONCE_RUNNING) {
         return how->what == FINISH ? WEIR_OK : weir__lock_lost(how->name, how->fence, err);
     }
-    store_once l = *old;
+    store_lock l = *old;
     switch (how->what) {
     case EXTEND:
-        l.run.until_us = l.run.until_us == 0 ? 0 : weir__time_later(c->now_us, how->lease_us);
+        l.until_us = l.until_us == 0 ? 0 : weir__time_later(c->now_us, how->lease_us);
         break;
     case RELEASE:
         weir__memory_remove(c, rows, old);
@@ -137,11 +103,16 @@ static weir_status row_end(weir_store *base, const row_ending *how, weir_error *
     return weir__memory_end(base, status, false, err);
 }
 
-weir_status weir__memory_lock_extend(weir_store *base, weir_str name, int64_t fence, int64_t token,
-                                     int64_t lease_us, weir_error *err)
+weir_status weir__memory_lock_extend(weir_store *base, store_lock_kind kind, weir_str name,
+                                     int64_t fence, int64_t token, int64_t lease_us,
+                                     weir_error *err)
 {
     (void)token;
-    const row_ending how = { .what = EXTEND, .name = name, .fence = fence, .lease_us = lease_us };
+    const row_ending how = { .what = EXTEND,
+                             .once = kind == STORE_ONCE,
+                             .name = name,
+                             .fence = fence,
+                             .lease_us = lease_us };
     return row_end(base, &how, err);
 }
 
@@ -150,16 +121,6 @@ weir_status weir__memory_lock_release(weir_store *base, weir_str name, int64_t f
 {
     (void)token;
     return row_end(base, &(row_ending){ .what = RELEASE, .name = name, .fence = fence }, err);
-}
-
-weir_status weir__memory_once_extend(weir_store *base, weir_str key, int64_t fence, int64_t token,
-                                     int64_t lease_us, weir_error *err)
-{
-    (void)token;
-    const row_ending how = {
-        .what = EXTEND, .once = true, .name = key, .fence = fence, .lease_us = lease_us
-    };
-    return row_end(base, &how, err);
 }
 
 weir_status weir__memory_once_finish(weir_store *base, weir_str key, int64_t fence, int64_t token,
@@ -179,7 +140,7 @@ weir_status weir__memory_once_forget(weir_store *base, weir_str key, weir_error 
 {
     memory_core *c;
     weir_status status = weir__memory_begin(base, &c, err);
-    const store_once *l = row_find(&c->once, key);
+    const store_lock *l = row_find(&c->once, key);
     if (status == WEIR_OK && l == NULL) {
         status = weir__once_unknown(key, err);
     } else if (status == WEIR_OK && is_live(c, l)) {
@@ -199,11 +160,11 @@ weir_status weir__memory_locks(weir_store *base, store_lock_list *list, weir_err
     list->locks_count = 0;
     list->locks = weir__memory_array(c, &list->arena, c->locks.count + 1, sizeof *list->locks);
     for (size_t i = 0; i < c->locks.count && !c->full; i++) {
-        const store_once *l = c->locks.rows[i];
-        store_once copy;
-        if (l->run.until_us == 0 || is_live(c, l)) {
+        const store_lock *l = c->locks.rows[i];
+        store_lock copy;
+        if (l->until_us == 0 || is_live(c, l)) {
             weir__memory_copy(c, &c->locks, l, &list->arena, &copy);
-            list->locks[list->locks_count++] = copy.run;
+            list->locks[list->locks_count++] = copy;
         }
     }
     return weir__memory_unlock(c, WEIR_OK, err);
@@ -211,16 +172,16 @@ weir_status weir__memory_locks(weir_store *base, store_lock_list *list, weir_err
 
 static int compare_runs(const void *a, const void *b)
 {
-    const store_once *left = a;
-    const store_once *right = b;
+    const store_lock *left = a;
+    const store_lock *right = b;
     const bool left_runs = left->state == STORE_ONCE_RUNNING;
     if (left_runs != (right->state == STORE_ONCE_RUNNING)) {
         return left_runs ? -1 : 1;
     }
-    if (left->run.since_us != right->run.since_us) {
-        return left->run.since_us > right->run.since_us ? -1 : 1;
+    if (left->since_us != right->since_us) {
+        return left->since_us > right->since_us ? -1 : 1;
     }
-    return weir__str_compare(left->run.name, right->run.name);
+    return weir__str_compare(left->name, right->name);
 }
 
 weir_status weir__memory_once_runs(weir_store *base, const store_pattern *match, int64_t limit,
@@ -231,8 +192,8 @@ weir_status weir__memory_once_runs(weir_store *base, const store_pattern *match,
     weir__arena_reset(&list->arena);
     list->runs = weir__memory_array(c, &list->arena, c->once.count + 1, sizeof *list->runs);
     for (size_t i = 0; i < c->once.count && !c->full; i++) {
-        store_once run = *(const store_once *)c->once.rows[i];
-        if (match == NULL || weir__pattern_matches(match, run.run.name)) {
+        store_lock run = *(const store_lock *)c->once.rows[i];
+        if (match == NULL || weir__pattern_matches(match, run.name)) {
             run.state = weir__once_state_at(&run, c->now_us);
             run.output = (weir_str){ 0 };
             weir__memory_copy(c, &c->once, &run, &list->arena, &list->runs[count++]);

@@ -52,7 +52,7 @@ static void world_open(world *w)
     w->three = 3;
 
     const store_lease_request r = kit_lease_request(10);
-    assert_int_equal(s->ops->lease(s, &r, &w->leases, NULL), WEIR_OK);
+    assert_int_equal(s->ops->turn(s, NULL, 0, &r, &w->leases, NULL), WEIR_OK);
     assert_int_equal(w->leases.leases_count, 2);
     const store_park park = {
         .reaction = w->plain.id, .event = 1, .attempts = 3, .error = weir__str("it broke")
@@ -67,7 +67,7 @@ static void world_open(world *w)
                             .end = STORE_END_KEEP,
                             .lease_us = 1000 };
     assert_int_equal(s->ops->settle(s, &settle, NULL), WEIR_OK);
-    assert_int_equal(s->ops->parked_retry(s, 1, NULL), WEIR_OK);
+    assert_int_equal(s->ops->parked_change(s, 1, STORE_PARKED_RETRY, NULL), WEIR_OK);
     w->parked = 1;
     w->fence_one = 1;
     w->fence_two = 1;
@@ -75,7 +75,7 @@ static void world_open(world *w)
     assert_int_equal(kit_route(s, &w->plain, "three", 5, 6, 6), WEIR_OK);
     w->plain.routed = 6;
     const store_lease_request again = kit_lease_request(1);
-    assert_int_equal(s->ops->lease(s, &again, &w->leases, NULL), WEIR_OK);
+    assert_int_equal(s->ops->turn(s, NULL, 0, &again, &w->leases, NULL), WEIR_OK);
     assert_int_equal(w->leases.leases_count, 1);
     const store_failure why = { .reaction = w->plain.id, .event = 5, .error = weir__str("no") };
     store_settle stuck = { .target = w->three, .fence = 1, .failure = why, .end = STORE_END_BLOCK };
@@ -282,7 +282,7 @@ static weir_status lease_again(world *w)
     store_lease_request r = kit_lease_request(1);
     r.leading = 1;
     r.lost_max = 5;
-    const weir_status status = w->s->ops->lease(w->s, &r, &list, NULL);
+    const weir_status status = w->s->ops->turn(w->s, NULL, 0, &r, &list, NULL);
     if (status == WEIR_OK) {
         assert_int_equal(list.leases_count, 1);
         assert_int_equal(list.leases[0].target, w->one);
@@ -362,7 +362,7 @@ static weir_status release_both(world *w)
 {
     store_fenced items[] = { { .target = w->one, .fence = w->fence_one },
                              { .target = w->two, .fence = w->fence_two } };
-    return w->s->ops->release(w->s, items, 2, NULL);
+    return w->s->ops->extend(w->s, 0, items, 2, NULL);
 }
 
 static weir_status operate(world *w, store_operate op)
@@ -418,7 +418,7 @@ static weir_status pause_lane(world *w)
 
 static weir_status drop_parked(world *w)
 {
-    return w->s->ops->parked_drop(w->s, w->parked, NULL);
+    return w->s->ops->parked_change(w->s, w->parked, STORE_PARKED_DROP, NULL);
 }
 
 static weir_status lease_router(world *w)

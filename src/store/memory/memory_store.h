@@ -105,7 +105,7 @@ typedef struct memory_core {
     row_table reserved;      /* memory_reserved by key                                    */
     row_table snapshots;     /* store_snapshot by stream                                  */
     row_table workers;       /* memory_worker by name                                     */
-    row_table locks, once;   /* store_once by name                                        */
+    row_table locks, once;   /* store_lock by name                                        */
     row_table reactions;     /* store_reaction by id: 1, 2, ...; see weir__memory_reaction */
     row_table definitions;   /* memory_definition by reaction, number                     */
     row_table lanes;         /* store_lane by name: those that were ever paused           */
@@ -277,15 +277,11 @@ weir_status weir__memory_router_lease(weir_store *base, weir_str holder, int64_t
                                       store_router_lease *items, size_t count, weir_error *err);
 weir_status weir__memory_route(weir_store *base, const store_route *r, size_t *bad_mark,
                                weir_error *err);
-weir_status weir__memory_lease(weir_store *base, const store_lease_request *r,
-                               store_lease_list *list, weir_error *err);
 weir_status weir__memory_fetch(weir_store *base, const store_fetch_item *items, size_t count,
                                store_fetch_list *list, weir_error *err);
 weir_status weir__memory_settle(weir_store *base, store_settle *settle, weir_error *err);
 weir_status weir__memory_extend(weir_store *base, int64_t lease_us, store_fenced *items,
                                 size_t count, weir_error *err);
-weir_status weir__memory_release(weir_store *base, store_fenced *items, size_t count,
-                                 weir_error *err);
 weir_status weir__memory_operate(weir_store *base, store_operate *op, weir_error *err);
 weir_status weir__memory_lane_pause(weir_store *base, weir_str lane, bool paused, weir_str by,
                                     bool *changed, weir_error *err);
@@ -294,8 +290,6 @@ weir_status weir__memory_targets(weir_store *base, const store_targets_query *q,
 weir_status weir__memory_lanes(weir_store *base, store_lane_list *list, weir_error *err);
 weir_status weir__memory_parked(weir_store *base, const store_parked_query *q,
                                 store_parked_chunk *chunk, weir_error *err);
-weir_status weir__memory_parked_retry(weir_store *base, int64_t parked, weir_error *err);
-weir_status weir__memory_parked_drop(weir_store *base, int64_t parked, weir_error *err);
 weir_status weir__memory_poll(weir_store *base, store_poll *poll, weir_error *err);
 weir_status weir__memory_snapshot_put(weir_store *base, const store_snapshot *snapshot,
                                       weir_error *err);
@@ -310,19 +304,17 @@ weir_status weir__memory_workers(weir_store *base, store_worker_list *list, weir
 weir_status weir__memory_turn(weir_store *base, store_settle *const *settles, size_t settles_count,
                               const store_lease_request *lease, store_lease_list *list,
                               weir_error *err);
-weir_status weir__memory_lock_take(weir_store *base, weir_str name, weir_str holder,
-                                   int64_t lease_us, weir_arena *arena, store_lock *out,
-                                   weir_error *err);
-weir_status weir__memory_lock_extend(weir_store *base, weir_str name, int64_t fence, int64_t token,
-                                     int64_t lease_us, weir_error *err);
+weir_status weir__memory_lock_take(weir_store *base, store_lock_kind kind, weir_str name,
+                                   weir_str holder, int64_t lease_us, weir_arena *arena,
+                                   store_lock *out, weir_error *err);
+weir_status weir__memory_lock_extend(weir_store *base, store_lock_kind kind, weir_str name,
+                                     int64_t fence, int64_t token, int64_t lease_us,
+                                     weir_error *err);
+weir_status weir__memory_parked_change(weir_store *base, int64_t parked, store_parked_action action,
+                                       weir_error *err);
 weir_status weir__memory_lock_release(weir_store *base, weir_str name, int64_t fence, int64_t token,
                                       weir_error *err);
 weir_status weir__memory_locks(weir_store *base, store_lock_list *list, weir_error *err);
-weir_status weir__memory_once_begin(weir_store *base, weir_str key, weir_str holder,
-                                    int64_t lease_us, weir_arena *arena, store_once *out,
-                                    weir_error *err);
-weir_status weir__memory_once_extend(weir_store *base, weir_str key, int64_t fence, int64_t token,
-                                     int64_t lease_us, weir_error *err);
 weir_status weir__memory_once_finish(weir_store *base, weir_str key, int64_t fence, int64_t token,
                                      int64_t exit_status, weir_str output, weir_error *err);
 weir_status weir__memory_once_forget(weir_store *base, weir_str key, weir_error *err);

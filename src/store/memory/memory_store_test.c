@@ -190,7 +190,7 @@ static void *work(void *ctx)
             (void)kit_route(s, r, "target", r->routed + 1, r->routed + 1, r->routed + 1);
         }
         const store_lease_request request = kit_lease_request(1);
-        if (s->ops->lease(s, &request, &list, NULL) != WEIR_OK) {
+        if (s->ops->turn(s, NULL, 0, &request, &list, NULL) != WEIR_OK) {
             abort();
         }
         for (size_t n = 0; n < list.leases_count; n++) {

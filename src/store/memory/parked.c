@@ -69,24 +69,16 @@ static weir_status parked_change(memory_core *c, int64_t id, bool retry, weir_er
     return WEIR_OK;
 }
 
-weir_status weir__memory_parked_retry(weir_store *base, int64_t parked, weir_error *err)
+weir_status weir__memory_parked_change(weir_store *base, int64_t parked, store_parked_action action,
+                                       weir_error *err)
 {
     memory_core *c;
+    const bool retry = action == STORE_PARKED_RETRY;
     weir_status status = weir__memory_begin(base, &c, err);
     if (status == WEIR_OK) {
-        status = parked_change(c, parked, true, err);
+        status = parked_change(c, parked, retry, err);
     }
-    return weir__memory_end(base, status, true, err);
-}
-
-weir_status weir__memory_parked_drop(weir_store *base, int64_t parked, weir_error *err)
-{
-    memory_core *c;
-    weir_status status = weir__memory_begin(base, &c, err);
-    if (status == WEIR_OK) {
-        status = parked_change(c, parked, false, err);
-    }
-    return weir__memory_end(base, status, false, err);
+    return weir__memory_end(base, status, retry, err);
 }
 
 static bool parked_wanted(const store_parked_query *q, const store_parked *p)

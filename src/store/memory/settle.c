@@ -195,14 +195,8 @@ static weir_status fenced_run(weir_store *base, const store_settle *end, store_f
 weir_status weir__memory_extend(weir_store *base, int64_t lease_us, store_fenced *items,
                                 size_t count, weir_error *err)
 {
-    const store_settle end = { .end = STORE_END_KEEP, .lease_us = lease_us };
-    return fenced_run(base, &end, items, count, err);
-}
-
-weir_status weir__memory_release(weir_store *base, store_fenced *items, size_t count,
-                                 weir_error *err)
-{
-    const store_settle end = { .end = STORE_END_RELEASE };
+    const store_settle end = { .end = lease_us == 0 ? STORE_END_RELEASE : STORE_END_KEEP,
+                               .lease_us = lease_us };
     return fenced_run(base, &end, items, count, err);
 }
 

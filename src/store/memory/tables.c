@@ -53,10 +53,10 @@ static const row_kind worker_kind = {
     .by_text = true,
 };
 static const row_kind lock_kind = {
-    .bytes = sizeof(store_once),
+    .bytes = sizeof(store_lock),
     .texts_count = 3,
-    .texts = { offsetof(store_once, run.name), offsetof(store_once, run.holder),
-               offsetof(store_once, output) },
+    .texts = { offsetof(store_lock, name), offsetof(store_lock, holder),
+               offsetof(store_lock, output) },
     .by_text = true,
 };
 static const row_kind reaction_kind = {

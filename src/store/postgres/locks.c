@@ -61,49 +61,51 @@ static weir_status read_run(const PGresult *result, weir_str name, weir_arena *a
 }
 
 typedef struct lock_request {
-    bool once;
+    store_lock_kind kind;
     weir_str name, holder;
     int64_t lease_us;
 } lock_request;
 
 static void take_params(pg_params *p, const lock_request *q)
 {
-    weir__pg_add_bool(p, q->once);
+    weir__pg_add_bool(p, q->kind == STORE_ONCE);
     weir__pg_add_text(p, q->name);
     weir__pg_add_text(p, q->holder);
     weir__pg_add_i64(p, q->lease_us);
 }
 
-/* *held: it is another's, who is in *out. The result is freed. */
+/* *out is the caller's, or what weir__lock_taken answers about. The result is freed. */
 static weir_status take_read(PGresult *result, const lock_request *q, weir_arena *arena,
-                             store_once *out, bool *held, weir_error *err)
+                             store_lock *out, weir_error *err)
 {
-    store_once found = {
-        .state = (store_once_state)weir__pg_i32(result, 0, TAKE_STATE),
-        .exit_status = weir__pg_i64(result, 0, TAKE_EXIT_STATUS),
-        .ended_us = weir__pg_i64(result, 0, TAKE_ENDED),
-    };
-    weir_status status = read_run(result, q->name, arena, &found.run, err);
+    store_lock found = { 0 };
+    weir_status status = read_run(result, q->name, arena, &found, err);
     if (status == WEIR_OK && !weir__pg_text_copy(arena, result, 0, TAKE_OUTPUT, &found.output)) {
         status = fail_memory(err);
     }
     if (status == WEIR_OK) {
-        found.run.token = weir__pg_i64(result, 0, TAKE_TOKEN);
-        *held = !weir__pg_bool(result, 0, TAKE_TAKEN) && found.state == STORE_ONCE_RUNNING;
+        found.state = (store_once_state)weir__pg_i32(result, 0, TAKE_STATE);
+        found.exit_status = weir__pg_i64(result, 0, TAKE_EXIT_STATUS);
+        found.ended_us = weir__pg_i64(result, 0, TAKE_ENDED);
+        found.token = weir__pg_i64(result, 0, TAKE_TOKEN);
         *out = found;
+        status =
+            weir__pg_bool(result, 0, TAKE_TAKEN) ? WEIR_OK : weir__lock_taken(q->kind, out, err);
     }
     pq.PQclear(result);
     return status;
 }
 
-static weir_status take(weir_store *base, const lock_request *q, weir_arena *arena, store_once *out,
-                        bool *held, weir_error *err)
+weir_status weir__pg_lock_take(weir_store *base, store_lock_kind kind, weir_str name,
+                               weir_str holder, int64_t lease_us, weir_arena *arena,
+                               store_lock *out, weir_error *err)
 {
+    const lock_request q = { .kind = kind, .name = name, .holder = holder, .lease_us = lease_us };
     pg_params p = { 0 };
     PGresult *result = NULL;
-    take_params(&p, q);
+    take_params(&p, &q);
     const weir_status status = call_writing(base, sql_lock_take, &p, PG_ONCE, &result, err);
-    return status == WEIR_OK ? take_read(result, q, arena, out, held, err) : status;
+    return status == WEIR_OK ? take_read(result, &q, arena, out, err) : status;
 }
 
 /* On a connection that is not the store's. The parameters are freed. */
@@ -128,21 +130,12 @@ weir_status weir__postgres_lock_take(pg_conn *conn, const char *schema, weir_str
     const lock_request q = { .name = name, .holder = holder };
     pg_params p = { 0 };
     PGresult *result = NULL;
-    store_once found = { 0 };
-    bool held = false;
     take_params(&p, &q);
     weir_status status = run_on(conn, schema, sql_lock_take, &p, &result, err);
     if (status == WEIR_EHELD) { /* the row was locked for too long */
         status = weir__wrap(err, WEIR_EBUSY, "could not take a fence");
     }
-    if (status == WEIR_OK) {
-        status = take_read(result, &q, arena, &found, &held, err);
-    }
-    if (status != WEIR_OK) {
-        return status;
-    }
-    *out = found.run;
-    return held ? weir__lock_held(out, err) : WEIR_OK;
+    return status == WEIR_OK ? take_read(result, &q, arena, out, err) : status;
 }
 
 weir_status weir__postgres_lock_release(pg_conn *conn, const char *schema, weir_str name,
@@ -156,29 +149,6 @@ weir_status weir__postgres_lock_release(pg_conn *conn, const char *schema, weir_
     const weir_status status = run_on(conn, schema, sql_lock_release, &p, &result, err);
     pq.PQclear(result);
     return status;
-}
-
-weir_status weir__pg_lock_take(weir_store *base, weir_str name, weir_str holder, int64_t lease_us,
-                               weir_arena *arena, store_lock *out, weir_error *err)
-{
-    const lock_request q = { .name = name, .holder = holder, .lease_us = lease_us };
-    store_once found = { 0 };
-    bool held = false;
-    const weir_status status = take(base, &q, arena, &found, &held, err);
-    if (status != WEIR_OK) {
-        return status;
-    }
-    *out = found.run;
-    return held ? weir__lock_held(out, err) : WEIR_OK;
-}
-
-weir_status weir__pg_once_begin(weir_store *base, weir_str key, weir_str holder, int64_t lease_us,
-                                weir_arena *arena, store_once *out, weir_error *err)
-{
-    const lock_request q = { .once = true, .name = key, .holder = holder, .lease_us = lease_us };
-    bool held = false;
-    const weir_status status = take(base, &q, arena, out, &held, err);
-    return status == WEIR_OK && held ? weir__once_running(out, err) : status;
 }
 
 /* ---- holding, and letting go ---------------------------------------------------------------- */
@@ -196,28 +166,16 @@ static weir_status change(weir_store *base, const char *sql, pg_params *p, pg_re
     return status;
 }
 
-static weir_status extend(weir_store *base, bool once, weir_str name, int64_t fence, int64_t token,
-                          int64_t lease_us, weir_error *err)
+weir_status weir__pg_lock_extend(weir_store *base, store_lock_kind kind, weir_str name,
+                                 int64_t fence, int64_t token, int64_t lease_us, weir_error *err)
 {
     pg_params p = { 0 };
-    weir__pg_add_bool(&p, once);
+    weir__pg_add_bool(&p, kind == STORE_ONCE);
     weir__pg_add_text(&p, name);
     weir__pg_add_i64(&p, fence);
     weir__pg_add_i64(&p, token);
     weir__pg_add_i64(&p, lease_us);
     return change(base, sql_lock_extend, &p, PG_REPEAT, name, fence, err);
-}
-
-weir_status weir__pg_lock_extend(weir_store *base, weir_str name, int64_t fence, int64_t token,
-                                 int64_t lease_us, weir_error *err)
-{
-    return extend(base, false, name, fence, token, lease_us, err);
-}
-
-weir_status weir__pg_once_extend(weir_store *base, weir_str key, int64_t fence, int64_t token,
-                                 int64_t lease_us, weir_error *err)
-{
-    return extend(base, true, key, fence, token, lease_us, err);
 }
 
 weir_status weir__pg_lock_release(weir_store *base, weir_str name, int64_t fence, int64_t token,
@@ -252,8 +210,8 @@ weir_status weir__pg_once_forget(weir_store *base, weir_str key, weir_error *err
         status = weir__once_unknown(key, err);
     } else if (status == WEIR_OK && !weir__pg_bool(result, 0, TAKE_TAKEN)) {
         weir_arena arena = { 0 };
-        store_once other = { 0 };
-        status = read_run(result, key, &arena, &other.run, err);
+        store_lock other = { 0 };
+        status = read_run(result, key, &arena, &other, err);
         if (status == WEIR_OK) {
             status = weir__once_running(&other, err);
         }
@@ -301,12 +259,13 @@ weir_status weir__pg_locks(weir_store *base, store_lock_list *list, weir_error *
     return WEIR_OK;
 }
 
-static bool read_once(const PGresult *result, int row, weir_arena *arena, store_once *out)
+static bool read_once(const PGresult *result, int row, weir_arena *arena, store_lock *out)
 {
-    *out = (store_once){ .state = (store_once_state)weir__pg_i32(result, row, 5),
-                         .exit_status = weir__pg_i64(result, row, 6),
-                         .ended_us = weir__pg_i64(result, row, 7) };
-    return read_lock(result, row, arena, &out->run);
+    const bool ok = read_lock(result, row, arena, out);
+    out->state = (store_once_state)weir__pg_i32(result, row, 5);
+    out->exit_status = weir__pg_i64(result, row, 6);
+    out->ended_us = weir__pg_i64(result, row, 7);
+    return ok;
 }
 
 weir_status weir__pg_once_runs(weir_store *base, const store_pattern *match, int64_t limit,
@@ -338,7 +297,7 @@ weir_status weir__pg_once_runs(weir_store *base, const store_pattern *match, int
         return status;
     }
     const int rows = pq.PQntuples(result);
-    store_once *runs = weir__arena_alloc(&list->arena, ((size_t)rows + 1) * sizeof *runs);
+    store_lock *runs = weir__arena_alloc(&list->arena, ((size_t)rows + 1) * sizeof *runs);
     bool ok = runs != NULL;
     size_t count = 0;
     for (int row = 0; ok && row < rows && (int64_t)count < limit; row++) {

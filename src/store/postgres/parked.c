@@ -70,36 +70,28 @@ weir_status weir__pg_parked(weir_store *base, const store_parked_query *q,
 
 /* ---- sending back, dropping ---------------------------------------------------------------- */
 
-static weir_status parked_change(pg_store *s, const char *sql, int64_t parked, pg_repeat repeat,
-                                 weir_error *err)
+weir_status weir__pg_parked_change(weir_store *base, int64_t parked, store_parked_action action,
+                                   weir_error *err)
 {
+    pg_store *s = pg_of(base);
+    const bool retry = action == STORE_PARKED_RETRY;
     pg_params p = { 0 };
     PGresult *result = NULL;
     weir__pg_add_i64(&p, parked);
-    const weir_status status =
-        weir__pg_call(s, &(pg_call){ .sql = sql, .params = &p, .repeat = repeat }, &result, err);
+    /* Not repeated when the answer is lost: a worker may have handled and removed it meanwhile. */
+    const weir_status status = weir__pg_call(
+        s, &(pg_call){ .sql = retry ? sql_parked_retry : sql_parked_drop, .params = &p }, &result,
+        err);
+    pq.PQclear(result);
+    weir__pg_params_free(&p);
     if (status == WEIR_OK) {
         atomic_fetch_add(&s->transactions, 1);
     }
-    pq.PQclear(result);
-    weir__pg_params_free(&p);
-    return status;
-}
-
-weir_status weir__pg_parked_retry(weir_store *base, int64_t parked, weir_error *err)
-{
-    /* Not repeated when the answer is lost: a worker may have handled and removed it meanwhile. */
-    const weir_status status = parked_change(pg_of(base), sql_parked_retry, parked, PG_ONCE, err);
-    if (status == WEIR_OK) {
-        weir__pg_wake(pg_of(base));
+    if (status == WEIR_OK && retry) {
+        weir__pg_wake(s);
     } else if (status == WEIR_EMISUSE) {
         weir__error_detail(err, "Its reaction could not say which target it is for. Reset the "
                                 "reaction's targets once it can, and drop this one.");
     }
     return status;
-}
-
-weir_status weir__pg_parked_drop(weir_store *base, int64_t parked, weir_error *err)
-{
-    return parked_change(pg_of(base), sql_parked_drop, parked, PG_ONCE, err);
 }

@@ -226,7 +226,6 @@ weir_status weir__pg_turn(weir_store *base, store_settle *const *settles, size_t
 weir_status weir__pg_settle(weir_store *base, store_settle *settle, weir_error *err);
 weir_status weir__pg_extend(weir_store *base, int64_t lease_us, store_fenced *items, size_t count,
                             weir_error *err);
-weir_status weir__pg_release(weir_store *base, store_fenced *items, size_t count, weir_error *err);
 /* operate.c, targets.c, parked.c */
 weir_status weir__pg_operate(weir_store *base, store_operate *op, weir_error *err);
 /* read_only.c: the same verbs, but whatever changes something is EMISUSE. */
@@ -238,8 +237,6 @@ weir_status weir__pg_targets(weir_store *base, const store_targets_query *q,
 weir_status weir__pg_lanes(weir_store *base, store_lane_list *list, weir_error *err);
 weir_status weir__pg_parked(weir_store *base, const store_parked_query *q,
                             store_parked_chunk *chunk, weir_error *err);
-weir_status weir__pg_parked_retry(weir_store *base, int64_t parked, weir_error *err);
-weir_status weir__pg_parked_drop(weir_store *base, int64_t parked, weir_error *err);
 /* snapshot.c */
 weir_status weir__pg_snapshot_put(weir_store *base, const store_snapshot *snapshot,
                                   weir_error *err);
@@ -253,17 +250,16 @@ weir_status weir__pg_worker_beat(weir_store *base, const store_worker *worker, i
                                  weir_error *err);
 weir_status weir__pg_workers(weir_store *base, store_worker_list *list, weir_error *err);
 /* locks.c */
-weir_status weir__pg_lock_take(weir_store *base, weir_str name, weir_str holder, int64_t lease_us,
-                               weir_arena *arena, store_lock *out, weir_error *err);
-weir_status weir__pg_lock_extend(weir_store *base, weir_str name, int64_t fence, int64_t token,
-                                 int64_t lease_us, weir_error *err);
+weir_status weir__pg_lock_take(weir_store *base, store_lock_kind kind, weir_str name,
+                               weir_str holder, int64_t lease_us, weir_arena *arena,
+                               store_lock *out, weir_error *err);
+weir_status weir__pg_lock_extend(weir_store *base, store_lock_kind kind, weir_str name,
+                                 int64_t fence, int64_t token, int64_t lease_us, weir_error *err);
+weir_status weir__pg_parked_change(weir_store *base, int64_t parked, store_parked_action action,
+                                   weir_error *err);
 weir_status weir__pg_lock_release(weir_store *base, weir_str name, int64_t fence, int64_t token,
                                   weir_error *err);
 weir_status weir__pg_locks(weir_store *base, store_lock_list *list, weir_error *err);
-weir_status weir__pg_once_begin(weir_store *base, weir_str key, weir_str holder, int64_t lease_us,
-                                weir_arena *arena, store_once *out, weir_error *err);
-weir_status weir__pg_once_extend(weir_store *base, weir_str key, int64_t fence, int64_t token,
-                                 int64_t lease_us, weir_error *err);
 weir_status weir__pg_once_finish(weir_store *base, weir_str key, int64_t fence, int64_t token,
                                  int64_t exit_status, weir_str output, weir_error *err);
 weir_status weir__pg_once_forget(weir_store *base, weir_str key, weir_error *err);

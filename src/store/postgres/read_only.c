@@ -54,13 +54,6 @@ static weir_status route(weir_store *s, const store_route *r, size_t *bad_mark, 
     return refuse(err);
 }
 
-static weir_status lease(weir_store *s, const store_lease_request *r, store_lease_list *list,
-                         weir_error *err)
-{
-    (void)s, (void)r, (void)list;
-    return refuse(err);
-}
-
 static weir_status settle(weir_store *s, store_settle *one, weir_error *err)
 {
     (void)s, (void)one;
@@ -71,12 +64,6 @@ static weir_status extend(weir_store *s, int64_t lease_us, store_fenced *items, 
                           weir_error *err)
 {
     (void)s, (void)lease_us, (void)items, (void)count;
-    return refuse(err);
-}
-
-static weir_status release(weir_store *s, store_fenced *items, size_t count, weir_error *err)
-{
-    (void)s, (void)items, (void)count;
     return refuse(err);
 }
 
@@ -92,9 +79,10 @@ static weir_status lane_pause(weir_store *s, weir_str lane, bool paused, weir_st
     return refuse(err);
 }
 
-static weir_status parked_change(weir_store *s, int64_t parked, weir_error *err)
+static weir_status parked_change(weir_store *s, int64_t parked, store_parked_action action,
+                                 weir_error *err)
 {
-    (void)s, (void)parked;
+    (void)s, (void)parked, (void)action;
     return refuse(err);
 }
 
@@ -125,18 +113,17 @@ static weir_status turn(weir_store *s, store_settle *const *settles, size_t sett
     return refuse(err);
 }
 
-static weir_status lock_take(weir_store *s, weir_str name, weir_str holder, int64_t lease_us,
-                             weir_arena *arena, store_lock *out, weir_error *err)
+static weir_status lock_take(weir_store *s, store_lock_kind kind, weir_str name, weir_str holder,
+                             int64_t lease_us, weir_arena *arena, store_lock *out, weir_error *err)
 {
-    (void)s, (void)name, (void)holder, (void)lease_us, (void)arena, (void)out;
+    (void)s, (void)kind, (void)name, (void)holder, (void)lease_us, (void)arena, (void)out;
     return refuse(err);
 }
 
-static weir_status lock_extend(weir_store *s, weir_str name, int64_t fence, int64_t token,
-                               int64_t lease_us, weir_error *err)
+static weir_status lock_extend(weir_store *s, store_lock_kind kind, weir_str name, int64_t fence,
+                               int64_t token, int64_t lease_us, weir_error *err)
 {
-    (void)token;
-    (void)s, (void)name, (void)fence, (void)lease_us;
+    (void)s, (void)kind, (void)name, (void)fence, (void)token, (void)lease_us;
     return refuse(err);
 }
 
@@ -145,13 +132,6 @@ static weir_status lock_release(weir_store *s, weir_str name, int64_t fence, int
 {
     (void)token;
     (void)s, (void)name, (void)fence;
-    return refuse(err);
-}
-
-static weir_status once_begin(weir_store *s, weir_str key, weir_str holder, int64_t lease_us,
-                              weir_arena *arena, store_once *out, weir_error *err)
-{
-    (void)s, (void)key, (void)holder, (void)lease_us, (void)arena, (void)out;
     return refuse(err);
 }
 
@@ -180,14 +160,11 @@ weir_store_ops weir__pg_read_only(const weir_store_ops *all)
     ops.retire = retire;
     ops.router_lease = router_lease;
     ops.route = route;
-    ops.lease = lease;
     ops.settle = settle;
     ops.extend = extend;
-    ops.release = release;
     ops.operate = operate;
     ops.lane_pause = lane_pause;
-    ops.parked_retry = parked_change;
-    ops.parked_drop = parked_change;
+    ops.parked_change = parked_change;
     ops.snapshot_put = snapshot_put;
     ops.snapshot_drop = snapshot_drop;
     ops.worker_beat = worker_beat;
@@ -195,8 +172,6 @@ weir_store_ops weir__pg_read_only(const weir_store_ops *all)
     ops.lock_take = lock_take;
     ops.lock_extend = lock_extend;
     ops.lock_release = lock_release;
-    ops.once_begin = once_begin;
-    ops.once_extend = lock_extend;
     ops.once_finish = once_finish;
     ops.once_forget = once_forget;
     return ops;

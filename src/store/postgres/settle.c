@@ -356,11 +356,13 @@ weir_status weir__pg_settle(weir_store *base, store_settle *settle, weir_error *
 
 /* ---- extend, release ----------------------------------------------------------------------- */
 
-/* lease_us < 0: release. Extending twice is extending, so that is repeated when its answer is lost;
- * a second release would say that the lease was not ours. */
-static weir_status fenced_change(pg_store *s, int64_t lease_us, store_fenced *items, size_t count,
-                                 weir_error *err)
+/* Extending twice is extending, so that is repeated when its answer is lost; a second release would
+ * say that the lease was not ours. */
+weir_status weir__pg_extend(weir_store *base, int64_t lease_us, store_fenced *items, size_t count,
+                            weir_error *err)
 {
+    pg_store *s = pg_of(base);
+    const bool release = lease_us == 0;
     pg_params p = { 0 };
     PGresult *result = NULL;
     if (count == 0) {
@@ -381,10 +383,9 @@ static weir_status fenced_change(pg_store *s, int64_t lease_us, store_fenced *it
         weir__pg_push_i64(&p, items[i].token);
     }
     weir__pg_array_end(&p);
-    weir__pg_add_i64(&p, lease_us);
+    weir__pg_add_i64(&p, release ? -1 : lease_us);
     weir_status status = weir__pg_call(
-        s,
-        &(pg_call){ .sql = sql_fenced, .params = &p, .repeat = lease_us < 0 ? PG_ONCE : PG_REPEAT },
+        s, &(pg_call){ .sql = sql_fenced, .params = &p, .repeat = release ? PG_ONCE : PG_REPEAT },
         &result, err);
     if (status == WEIR_OK && pq.PQntuples(result) != (int)count) {
         status = weir__fail(err, WEIR_ECORRUPT, "PostgreSQL gave %d answers for %zu leases",
@@ -392,7 +393,7 @@ static weir_status fenced_change(pg_store *s, int64_t lease_us, store_fenced *it
     }
     for (int i = 0; status == WEIR_OK && i < (int)count; i++) {
         items[i].status = (weir_status)weir__pg_i32(result, i, 0);
-        if (items[i].status == WEIR_OK && lease_us >= 0) {
+        if (items[i].status == WEIR_OK && !release) {
             items[i].until_us = weir__pg_i64(result, i, 1);
         }
     }
@@ -401,20 +402,8 @@ static weir_status fenced_change(pg_store *s, int64_t lease_us, store_fenced *it
     if (status == WEIR_OK) {
         atomic_fetch_add(&s->transactions, 1);
     }
-    return status;
-}
-
-weir_status weir__pg_extend(weir_store *base, int64_t lease_us, store_fenced *items, size_t count,
-                            weir_error *err)
-{
-    return fenced_change(pg_of(base), lease_us < 0 ? 0 : lease_us, items, count, err);
-}
-
-weir_status weir__pg_release(weir_store *base, store_fenced *items, size_t count, weir_error *err)
-{
-    const weir_status status = fenced_change(pg_of(base), -1, items, count, err);
-    if (status == WEIR_OK && count > 0) {
-        weir__pg_wake(pg_of(base));
+    if (status == WEIR_OK && release) {
+        weir__pg_wake(s);
     }
     return status;
 }

@@ -389,26 +389,3 @@ weir_status weir__sqlite_lease_in(sqlite_conn *conn, const sqlite_times *now,
     weir__free(l.known);
     return status;
 }
-
-weir_status weir__sqlite_lease(weir_store *base, const store_lease_request *r,
-                               store_lease_list *list, weir_error *err)
-{
-    sqlite_store *s = (sqlite_store *)base;
-    sqlite_conn *conn = NULL;
-    sqlite_times now = { 0 };
-
-    weir__leases_clear(list);
-    if (r->limit == 0) {
-        return WEIR_OK;
-    }
-    weir_status status = weir__sqlite_hold_begin(s, SQLITE_TX_DURABLE, &conn, &now, err);
-    if (status != WEIR_OK) {
-        return status;
-    }
-    status = weir__sqlite_lease_in(conn, &now, r, list, err);
-    status = weir__sqlite_write_end(s, status, false, err);
-    if (status != WEIR_OK) {
-        weir__leases_clear(list);
-    }
-    return status;
-}

@@ -29,28 +29,28 @@ static sqlite_cursor open_key(sqlite_conn *conn, const char *sql, const lock_key
 /* ---- taking --------------------------------------------------------------------------------- */
 
 static void read_row(sqlite_cursor *cursor, weir_str name, const sqlite_times *now,
-                     weir_arena *arena, store_once *out)
+                     weir_arena *arena, store_lock *out)
 {
-    *out = (store_once){
-        .run = { .name = { weir__arena_copy(arena, name.ptr, name.len), name.len },
-                 .holder = weir__cursor_copy(cursor, HOLDER, arena),
-                 .fence = weir__cursor_i64(cursor, FENCE),
-                 .token = cursor->conn->row->token,
-                 .since_us = weir__cursor_i64(cursor, SINCE),
-                 .until_us = weir__sqlite_held_until(now, weir__cursor_i64(cursor, UNTIL)) },
+    *out = (store_lock){
+        .name = { weir__arena_copy(arena, name.ptr, name.len), name.len },
+        .holder = weir__cursor_copy(cursor, HOLDER, arena),
+        .fence = weir__cursor_i64(cursor, FENCE),
+        .token = cursor->conn->row->token,
+        .since_us = weir__cursor_i64(cursor, SINCE),
+        .until_us = weir__sqlite_held_until(now, weir__cursor_i64(cursor, UNTIL)),
         .state = (store_once_state)weir__cursor_i64(cursor, STATE),
         .exit_status = weir__cursor_i64(cursor, EXIT_STATUS),
         .ended_us = weir__cursor_i64(cursor, ENDED),
         .output = weir__cursor_copy(cursor, OUTPUT, arena),
     };
-    if (out->run.name.ptr == NULL) {
+    if (out->name.ptr == NULL) {
         weir__cursor_fail(cursor, weir__fail(cursor->err, WEIR_ENOMEM, "could not copy a lock"));
     }
 }
 
 /* *found false: there is no row, *out is as it was. */
 static weir_status row_find(sqlite_conn *conn, const lock_key *key, const sqlite_times *now,
-                            weir_arena *arena, bool *found, store_once *out, weir_error *err)
+                            weir_arena *arena, bool *found, store_lock *out, weir_error *err)
 {
     sqlite_cursor cursor = open_key(conn, sql_lock_find, key, err);
     *found = weir__cursor_next(&cursor);
@@ -61,9 +61,9 @@ static weir_status row_find(sqlite_conn *conn, const lock_key *key, const sqlite
 }
 
 /* Its end has been brought to store time, so that is what to compare it with. */
-static bool is_live(const store_once *o, const sqlite_times *now)
+static bool is_live(const store_lock *o, const sqlite_times *now)
 {
-    return o->state == STORE_ONCE_RUNNING && o->run.until_us > now->store_us;
+    return o->state == STORE_ONCE_RUNNING && o->until_us > now->store_us;
 }
 
 static weir_status row_put(sqlite_conn *conn, const lock_key *key, weir_str holder, int64_t now_us,
@@ -82,15 +82,15 @@ typedef struct lock_request {
     int64_t lease_us;
 } lock_request;
 
-/* *held: it is another's, who is in *out. */
+/* *taken: it is another's, who is in *out, or was done before. */
 static weir_status take_in(sqlite_conn *conn, const lock_request *q, const sqlite_times *now,
-                           weir_arena *arena, store_once *out, bool *held, weir_error *err)
+                           weir_arena *arena, store_lock *out, bool *taken, weir_error *err)
 {
     bool found = false;
-    store_once is = { 0 };
+    store_lock is = { 0 };
     weir_status status = row_find(conn, &q->key, now, arena, &found, &is, err);
     if (status == WEIR_OK && found && (is_live(&is, now) || is.state == STORE_ONCE_DONE)) {
-        *held = is.state == STORE_ONCE_RUNNING;
+        *taken = true;
     } else if (status == WEIR_OK) {
         const int64_t until_us =
             q->lease_us == 0 ? 0 : weir__time_later(now->machine_us, q->lease_us);
@@ -105,50 +105,29 @@ static weir_status take_in(sqlite_conn *conn, const lock_request *q, const sqlit
     return status;
 }
 
-static weir_status row_take(weir_store *base, const lock_request *q, weir_arena *arena,
-                            store_once *out, bool *held, weir_error *err)
+weir_status weir__sqlite_lock_take(weir_store *base, store_lock_kind kind, weir_str name,
+                                   weir_str holder, int64_t lease_us, weir_arena *arena,
+                                   store_lock *out, weir_error *err)
 {
     sqlite_store *s = (sqlite_store *)base;
+    const lock_request q = { .key = { .once = kind == STORE_ONCE, .name = name },
+                             .holder = holder,
+                             .lease_us = lease_us };
     sqlite_conn *conn = NULL;
     sqlite_times now = { 0 };
+    store_lock found = { 0 };
+    bool taken = false;
     weir_status status = weir__sqlite_hold_begin(s, SQLITE_TX_DURABLE, &conn, &now, err);
     if (status != WEIR_OK) {
         return status;
     }
-    status = take_in(conn, q, &now, arena, out, held, err);
-    return weir__sqlite_write_end(s, status, false, err);
-}
-
-weir_status weir__sqlite_lock_take(weir_store *base, weir_str name, weir_str holder,
-                                   int64_t lease_us, weir_arena *arena, store_lock *out,
-                                   weir_error *err)
-{
-    const lock_request q = { .key = { .name = name }, .holder = holder, .lease_us = lease_us };
-    store_once found = { 0 };
-    bool held = false;
-    const weir_status status = row_take(base, &q, arena, &found, &held, err);
-    if (status != WEIR_OK) {
-        return status;
-    }
-    *out = found.run;
-    return held ? weir__lock_held(out, err) : WEIR_OK;
-}
-
-weir_status weir__sqlite_once_begin(weir_store *base, weir_str key, weir_str holder,
-                                    int64_t lease_us, weir_arena *arena, store_once *out,
-                                    weir_error *err)
-{
-    const lock_request q = { .key = { .once = true, .name = key },
-                             .holder = holder,
-                             .lease_us = lease_us };
-    store_once found = { 0 };
-    bool held = false;
-    const weir_status status = row_take(base, &q, arena, &found, &held, err);
+    status = take_in(conn, &q, &now, arena, &found, &taken, err);
+    status = weir__sqlite_write_end(s, status, false, err);
     if (status != WEIR_OK) {
         return status;
     }
     *out = found;
-    return held ? weir__once_running(out, err) : WEIR_OK;
+    return taken ? weir__lock_taken(kind, out, err) : WEIR_OK;
 }
 
 /* ---- holding, and letting go ---------------------------------------------------------------- */
@@ -197,10 +176,10 @@ static weir_status row_change(weir_store *base, const lock_change *c, weir_error
     status = change_in(conn, c, &now, err);
     if (status == WEIR_ELOST && c->sql == sql_once_end) {
         weir_arena arena = { 0 };
-        store_once is = { 0 };
+        store_lock is = { 0 };
         bool found = false;
         if (row_find(conn, &c->key, &now, &arena, &found, &is, NULL) == WEIR_OK && found &&
-            is.run.fence == c->fence) {
+            is.fence == c->fence) {
             status = WEIR_OK; /* it was finished before */
         }
         weir__arena_free(&arena);
@@ -208,16 +187,15 @@ static weir_status row_change(weir_store *base, const lock_change *c, weir_error
     return weir__sqlite_write_end(s, status, false, err);
 }
 
-weir_status weir__sqlite_lock_extend(weir_store *base, weir_str name, int64_t fence, int64_t token,
-                                     int64_t lease_us, weir_error *err)
+weir_status weir__sqlite_lock_extend(weir_store *base, store_lock_kind kind, weir_str name,
+                                     int64_t fence, int64_t token, int64_t lease_us,
+                                     weir_error *err)
 {
-    const lock_change c = {
-        .sql = sql_lock_extend,
-        .key = { .name = name },
-        .fence = fence,
-        .token = token,
-        .lease_us = lease_us,
-    };
+    const lock_change c = { .sql = sql_lock_extend,
+                            .key = { .once = kind == STORE_ONCE, .name = name },
+                            .fence = fence,
+                            .token = token,
+                            .lease_us = lease_us };
     return row_change(base, &c, err);
 }
 
@@ -227,17 +205,6 @@ weir_status weir__sqlite_lock_release(weir_store *base, weir_str name, int64_t f
     const lock_change c = {
         .sql = sql_lock_remove, .key = { .name = name }, .fence = fence, .token = token
     };
-    return row_change(base, &c, err);
-}
-
-weir_status weir__sqlite_once_extend(weir_store *base, weir_str key, int64_t fence, int64_t token,
-                                     int64_t lease_us, weir_error *err)
-{
-    const lock_change c = { .sql = sql_lock_extend,
-                            .key = { .once = true, .name = key },
-                            .fence = fence,
-                            .token = token,
-                            .lease_us = lease_us };
     return row_change(base, &c, err);
 }
 
@@ -257,7 +224,7 @@ weir_status weir__sqlite_once_finish(weir_store *base, weir_str key, int64_t fen
 static weir_status forget_in(sqlite_conn *conn, const lock_key *key, const sqlite_times *now,
                              weir_arena *arena, weir_error *err)
 {
-    store_once is = { 0 };
+    store_lock is = { 0 };
     bool found = false;
     const weir_status status = row_find(conn, key, now, arena, &found, &is, err);
     if (status != WEIR_OK) {
@@ -269,7 +236,7 @@ static weir_status forget_in(sqlite_conn *conn, const lock_key *key, const sqlit
     if (is_live(&is, now)) {
         return weir__once_running(&is, err);
     }
-    const lock_change c = { .sql = sql_lock_remove, .key = *key, .fence = is.run.fence };
+    const lock_change c = { .sql = sql_lock_remove, .key = *key, .fence = is.fence };
     return change_in(conn, &c, now, err);
 }
 
@@ -342,12 +309,12 @@ static weir_status runs_in(sqlite_conn *conn, const store_pattern *match, int64_
         if (match != NULL && !weir__pattern_matches(match, weir__cursor_text(&cursor, 0))) {
             continue;
         }
-        store_once run = {
-            .run = { .name = weir__cursor_copy(&cursor, 0, &list->arena),
-                     .holder = weir__cursor_copy(&cursor, 1, &list->arena),
-                     .fence = weir__cursor_i64(&cursor, 2),
-                     .since_us = weir__cursor_i64(&cursor, 3),
-                     .until_us = weir__sqlite_held_until(now, weir__cursor_i64(&cursor, 4)) },
+        store_lock run = {
+            .name = weir__cursor_copy(&cursor, 0, &list->arena),
+            .holder = weir__cursor_copy(&cursor, 1, &list->arena),
+            .fence = weir__cursor_i64(&cursor, 2),
+            .since_us = weir__cursor_i64(&cursor, 3),
+            .until_us = weir__sqlite_held_until(now, weir__cursor_i64(&cursor, 4)),
             .state = (store_once_state)weir__cursor_i64(&cursor, 5),
             .exit_status = weir__cursor_i64(&cursor, 6),
             .ended_us = weir__cursor_i64(&cursor, 7),

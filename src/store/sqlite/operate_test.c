@@ -128,7 +128,7 @@ static void skipping_a_sent_back_event_steps_over_nothing(void **state)
                             .advances = &advance,
                             .advances_count = 1 };
     OK(f, f->store->ops->settle(f->store, &settle, &f->err));
-    OK(f, f->store->ops->parked_retry(f->store, 1, &f->err));
+    OK(f, f->store->ops->parked_change(f->store, 1, STORE_PARKED_RETRY, &f->err));
     store_operate reset = { .verb = STORE_RESET };
     assert_int_equal(operate(f, &reset), 1);
     assert_int_equal(fixture_int(f, "SELECT routed FROM weir_reactions"), 0);

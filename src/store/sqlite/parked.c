@@ -133,28 +133,17 @@ static weir_status parked_drop(sqlite_conn *conn, int64_t parked, weir_error *er
     return status;
 }
 
-weir_status weir__sqlite_parked_retry(weir_store *base, int64_t parked, weir_error *err)
+weir_status weir__sqlite_parked_change(weir_store *base, int64_t parked, store_parked_action action,
+                                       weir_error *err)
 {
     sqlite_store *s = (sqlite_store *)base;
+    const bool retry = action == STORE_PARKED_RETRY;
     sqlite_conn *conn = NULL;
     int64_t now_us = 0;
     weir_status status = weir__sqlite_write_begin(s, 0, &conn, &now_us, err);
     if (status != WEIR_OK) {
         return status;
     }
-    status = send_back(conn, parked, err);
-    return weir__sqlite_write_end(s, status, true, err);
-}
-
-weir_status weir__sqlite_parked_drop(weir_store *base, int64_t parked, weir_error *err)
-{
-    sqlite_store *s = (sqlite_store *)base;
-    sqlite_conn *conn = NULL;
-    int64_t now_us = 0;
-    weir_status status = weir__sqlite_write_begin(s, 0, &conn, &now_us, err);
-    if (status != WEIR_OK) {
-        return status;
-    }
-    status = parked_drop(conn, parked, err);
-    return weir__sqlite_write_end(s, status, false, err);
+    status = retry ? send_back(conn, parked, err) : parked_drop(conn, parked, err);
+    return weir__sqlite_write_end(s, status, retry, err);
 }

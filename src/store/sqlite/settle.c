@@ -361,15 +361,15 @@ weir_status weir__sqlite_settle(weir_store *base, store_settle *settle, weir_err
 
 /* ---- extend, release ----------------------------------------------------------------------- */
 
-/* Every item's own answer, written when the transaction has ended well. lease_us < 0: release. */
-static weir_status fenced_change(weir_store *base, int64_t lease_us, store_fenced *items,
-                                 size_t count, weir_error *err)
+/* Every item's own answer, written when the transaction has ended well. */
+weir_status weir__sqlite_extend(weir_store *base, int64_t lease_us, store_fenced *items,
+                                size_t count, weir_error *err)
 {
     sqlite_store *s = (sqlite_store *)base;
     sqlite_conn *conn = NULL;
     store_fenced *results = NULL;
     sqlite_times now = { 0 };
-    const bool release = lease_us < 0;
+    const bool release = lease_us == 0;
 
     if (count == 0) {
         return WEIR_OK;
@@ -406,16 +406,4 @@ static weir_status fenced_change(weir_store *base, int64_t lease_us, store_fence
 out:
     weir__free(results);
     return status;
-}
-
-weir_status weir__sqlite_extend(weir_store *base, int64_t lease_us, store_fenced *items,
-                                size_t count, weir_error *err)
-{
-    return fenced_change(base, lease_us < 0 ? 0 : lease_us, items, count, err);
-}
-
-weir_status weir__sqlite_release(weir_store *base, store_fenced *items, size_t count,
-                                 weir_error *err)
-{
-    return fenced_change(base, -1, items, count, err);
 }

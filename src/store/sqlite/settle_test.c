@@ -449,7 +449,7 @@ static void assert_lease_lost(fixture *f, const store_leased *l, int64_t reactio
     assert_int_equal(settle.status, WEIR_ELOST);
     OK(f, s->ops->extend(s, 1000000, &item, 1, &f->err));
     assert_int_equal(item.status, WEIR_ELOST);
-    OK(f, s->ops->release(s, &item, 1, &f->err));
+    OK(f, s->ops->extend(s, 0, &item, 1, &f->err));
     assert_int_equal(item.status, WEIR_ELOST);
     weir__arena_free(&none.arena);
     assert_int_equal(fixture_int(f, "SELECT sum(at) FROM weir_subscriptions"), 0);
@@ -490,29 +490,31 @@ static void C40_a_lock_from_before_a_restore_is_lost_after_it(void **state)
     fixture *f = *state;
     char copy[128];
     store_lock old = { 0 }, again = { 0 };
-    store_once run = { 0 }, rerun = { 0 };
+    store_lock run = { 0 }, rerun = { 0 };
     const weir_str me = weir__str("me"), name = weir__str("n");
     (void)snprintf(copy, sizeof copy, "%s/copy.db", f->dir);
     OK(f, weir__sqlite_backup(f->store, copy, false, NULL, NULL, &f->err));
     weir_store *s = f->store;
-    OK(f, s->ops->lock_take(s, name, me, 1000000, &f->arena, &old, &f->err));
-    OK(f, s->ops->once_begin(s, name, me, 1000000, &f->arena, &run, &f->err));
+    OK(f, s->ops->lock_take(s, STORE_LOCK, name, me, 1000000, &f->arena, &old, &f->err));
+    OK(f, s->ops->lock_take(s, STORE_ONCE, name, me, 1000000, &f->arena, &run, &f->err));
     put_back(f, copy);
     s = f->store;
-    OK(f, s->ops->lock_take(s, name, me, 1000000, &f->arena, &again, &f->err));
-    OK(f, s->ops->once_begin(s, name, me, 1000000, &f->arena, &rerun, &f->err));
+    OK(f, s->ops->lock_take(s, STORE_LOCK, name, me, 1000000, &f->arena, &again, &f->err));
+    OK(f, s->ops->lock_take(s, STORE_ONCE, name, me, 1000000, &f->arena, &rerun, &f->err));
     assert_int_equal(again.fence, old.fence);
-    assert_int_equal(rerun.run.fence, run.run.fence);
-    assert_int_equal(s->ops->lock_extend(s, name, old.fence, old.token, 1000000, &f->err),
-                     WEIR_ELOST);
+    assert_int_equal(rerun.fence, run.fence);
+    assert_int_equal(
+        s->ops->lock_extend(s, STORE_LOCK, name, old.fence, old.token, 1000000, &f->err),
+        WEIR_ELOST);
     assert_int_equal(s->ops->lock_release(s, name, old.fence, old.token, &f->err), WEIR_ELOST);
-    assert_int_equal(s->ops->once_extend(s, name, run.run.fence, run.run.token, 1000000, &f->err),
-                     WEIR_ELOST);
-    assert_int_equal(s->ops->once_finish(s, name, run.run.fence, run.run.token, 0, me, &f->err),
+    assert_int_equal(
+        s->ops->lock_extend(s, STORE_ONCE, name, run.fence, run.token, 1000000, &f->err),
+        WEIR_ELOST);
+    assert_int_equal(s->ops->once_finish(s, name, run.fence, run.token, 0, me, &f->err),
                      WEIR_ELOST);
     OK(f, s->ops->lock_release(s, name, again.fence, again.token, &f->err));
-    OK(f, s->ops->once_finish(s, name, rerun.run.fence, rerun.run.token, 0, me, &f->err));
-    assert_int_equal(s->ops->once_finish(s, name, run.run.fence, run.run.token, 0, me, &f->err),
+    OK(f, s->ops->once_finish(s, name, rerun.fence, rerun.token, 0, me, &f->err));
+    assert_int_equal(s->ops->once_finish(s, name, run.fence, run.token, 0, me, &f->err),
                      WEIR_ELOST);
 }
 

@@ -127,15 +127,11 @@ weir_status weir__sqlite_router_lease(weir_store *base, weir_str holder, int64_t
                                       store_router_lease *items, size_t count, weir_error *err);
 weir_status weir__sqlite_route(weir_store *base, const store_route *r, size_t *bad_mark,
                                weir_error *err);
-weir_status weir__sqlite_lease(weir_store *base, const store_lease_request *r,
-                               store_lease_list *list, weir_error *err);
 weir_status weir__sqlite_fetch(weir_store *base, const store_fetch_item *items, size_t count,
                                store_fetch_list *list, weir_error *err);
 weir_status weir__sqlite_settle(weir_store *base, store_settle *settle, weir_error *err);
 weir_status weir__sqlite_extend(weir_store *base, int64_t lease_us, store_fenced *items,
                                 size_t count, weir_error *err);
-weir_status weir__sqlite_release(weir_store *base, store_fenced *items, size_t count,
-                                 weir_error *err);
 weir_status weir__sqlite_operate(weir_store *base, store_operate *op, weir_error *err);
 weir_status weir__sqlite_lane_pause(weir_store *base, weir_str lane, bool paused, weir_str by,
                                     bool *changed, weir_error *err);
@@ -144,8 +140,6 @@ weir_status weir__sqlite_targets(weir_store *base, const store_targets_query *q,
 weir_status weir__sqlite_lanes(weir_store *base, store_lane_list *list, weir_error *err);
 weir_status weir__sqlite_parked(weir_store *base, const store_parked_query *q,
                                 store_parked_chunk *chunk, weir_error *err);
-weir_status weir__sqlite_parked_retry(weir_store *base, int64_t parked, weir_error *err);
-weir_status weir__sqlite_parked_drop(weir_store *base, int64_t parked, weir_error *err);
 weir_status weir__sqlite_poll(weir_store *base, store_poll *poll, weir_error *err);
 weir_status weir__sqlite_worker_beat(weir_store *base, const store_worker *worker, int64_t lease_us,
                                      weir_error *err);
@@ -153,19 +147,17 @@ weir_status weir__sqlite_workers(weir_store *base, store_worker_list *list, weir
 weir_status weir__sqlite_turn(weir_store *base, store_settle *const *settles, size_t settles_count,
                               const store_lease_request *lease, store_lease_list *list,
                               weir_error *err);
-weir_status weir__sqlite_lock_take(weir_store *base, weir_str name, weir_str holder,
-                                   int64_t lease_us, weir_arena *arena, store_lock *out,
-                                   weir_error *err);
-weir_status weir__sqlite_lock_extend(weir_store *base, weir_str name, int64_t fence, int64_t token,
-                                     int64_t lease_us, weir_error *err);
+weir_status weir__sqlite_lock_take(weir_store *base, store_lock_kind kind, weir_str name,
+                                   weir_str holder, int64_t lease_us, weir_arena *arena,
+                                   store_lock *out, weir_error *err);
+weir_status weir__sqlite_lock_extend(weir_store *base, store_lock_kind kind, weir_str name,
+                                     int64_t fence, int64_t token, int64_t lease_us,
+                                     weir_error *err);
+weir_status weir__sqlite_parked_change(weir_store *base, int64_t parked, store_parked_action action,
+                                       weir_error *err);
 weir_status weir__sqlite_lock_release(weir_store *base, weir_str name, int64_t fence, int64_t token,
                                       weir_error *err);
 weir_status weir__sqlite_locks(weir_store *base, store_lock_list *list, weir_error *err);
-weir_status weir__sqlite_once_begin(weir_store *base, weir_str key, weir_str holder,
-                                    int64_t lease_us, weir_arena *arena, store_once *out,
-                                    weir_error *err);
-weir_status weir__sqlite_once_extend(weir_store *base, weir_str key, int64_t fence, int64_t token,
-                                     int64_t lease_us, weir_error *err);
 weir_status weir__sqlite_once_finish(weir_store *base, weir_str key, int64_t fence, int64_t token,
                                      int64_t exit_status, weir_str output, weir_error *err);
 weir_status weir__sqlite_once_forget(weir_store *base, weir_str key, weir_error *err);

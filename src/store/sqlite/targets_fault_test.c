@@ -90,7 +90,7 @@ static weir_status lease(fixture *f)
                                     .known = known,
                                     .known_count = 2 };
     store_lease_list list = { 0 };
-    const weir_status status = f->store->ops->lease(f->store, &r, &list, &f->err);
+    const weir_status status = f->store->ops->turn(f->store, NULL, 0, &r, &list, &f->err);
     assert_int_equal(list.leases_count, status == WEIR_OK ? 3 : 0);
     weir__arena_free(&list.arena);
     return status;

@@ -182,7 +182,7 @@ void fixture_lease(fixture *f, size_t limit, store_lease_list *list)
                                           .lease_us = LEASE_US,
                                           .limit = limit,
                                           .all_reactions = true };
-    OK(f, f->store->ops->lease(f->store, &request, list, &f->err));
+    OK(f, f->store->ops->turn(f->store, NULL, 0, &request, list, &f->err));
 }
 
 void fixture_many(fixture *f, const char *reaction, int64_t first, int64_t count, int64_t per_rank)
