@@ -29,7 +29,7 @@ static void give_back(weir_store *s, const store_lease_list *list)
         items[i] =
             (store_fenced){ .target = list->leases[i].target, .fence = list->leases[i].fence };
     }
-    bench_must(s->ops->extend(s, 0, items, list->leases_count, &err) == WEIR_OK, "cannot release");
+    bench_must(s->work->extend(s, 0, items, list->leases_count, &err) == WEIR_OK, "cannot release");
 }
 
 int main(int argc, char **argv)
@@ -56,7 +56,7 @@ int main(int argc, char **argv)
     size_t given = 0;
     for (int64_t i = -10; i < times; i++) { /* the first ten only warm up */
         const int64_t from = bench_now_us();
-        const weir_status status = s->ops->turn(s, NULL, 0, &r, &list, &err);
+        const weir_status status = s->work->turn(s, NULL, 0, &r, &list, &err);
         bench_must(status == WEIR_OK, err.message);
         if (i >= 0) {
             took[i] = bench_now_us() - from;
@@ -68,7 +68,7 @@ int main(int argc, char **argv)
     printf("{\"p50_us\":%" PRId64 ",\"p99_us\":%" PRId64 ",\"given\":%zu}\n", took[times / 2],
            took[times * 99 / 100], given);
     weir__arena_free(&list.arena);
-    s->ops->close(s);
+    s->about->close(s);
     weir__url_free(&url);
     return 0;
 }

@@ -387,12 +387,9 @@ static void deadline_close(weir_store *base)
 static void the_time_to_wait_runs_from_the_moment_of_the_call(void **state)
 {
     (void)state;
-    static const weir_store_ops ops = { .version = STORE_OPS_VERSION,
-                                        .scheme = "deadline",
-                                        .group_commit = 1,
-                                        .append = deadline_append,
-                                        .close = deadline_close };
-    deadline_store store = { .base = { .ops = &ops } };
+    static const store_log_ops log = { .group_commit = 1, .append = deadline_append };
+    static const store_about_ops about = { .scheme = "deadline", .close = deadline_close };
+    deadline_store store = { .base = { .log = &log, .about = &about } };
     store_url url;
     weir *w = NULL;
     assert_int_equal(weir__url_parse(&url, "sqlite:x.db?busy=7s", NULL), WEIR_OK);

@@ -69,7 +69,7 @@ static weir_status append_commit(weir_core *c, store_append *append)
 /* In a transaction of the caller's own there is nobody to share it with. */
 static weir_status commit_in(weir_core *c, void *connection, store_append *append, weir_error *err)
 {
-    const weir_status status = c->store->ops->append_in(c->store, connection, append, err);
+    const weir_status status = c->store->log->append_in(c->store, connection, append, err);
     return status == WEIR_OK ? append->status : status;
 }
 
@@ -158,7 +158,7 @@ int32_t weir_append_in(weir *w, void *connection, const weir_append_request *req
     if (status != WEIR_OK) {
         return status;
     }
-    if (c->store->ops->append_in == NULL) {
+    if (c->store->log->append_in == NULL) {
         status =
             weir__fail(err, WEIR_EMISUSE,
                        "only a PostgreSQL store can append in a transaction of the caller's own");
@@ -177,8 +177,8 @@ void weir_wake(weir *w)
     if (w == NULL || weir__enter(w, &c, NULL) != WEIR_OK) {
         return;
     }
-    if (c->store->ops->wake != NULL) {
-        c->store->ops->wake(c->store);
+    if (c->store->log->wake != NULL) {
+        c->store->log->wake(c->store);
     }
     weir__leave(w);
 }

@@ -216,7 +216,7 @@ static weir_status targets_read(weir_target_list *list, weir_error *err)
         const store_targets_query q = { .filter = list->filter.filter,
                                         .after = { list->after.ptr, list->after.len },
                                         .limit = LIST_CHUNK_ROWS };
-        status = s->ops->targets(s, &q, &list->chunk, err);
+        status = s->work->targets(s, &q, &list->chunk, err);
         if (status != WEIR_OK) {
             list->chunk.targets_count = 0;
             break;
@@ -283,7 +283,7 @@ int32_t weir_lanes_next(weir_lane_list *list, const weir_lane_state **out, weir_
         list_begin(head, out, list == NULL ? 0 : list->chunk.lanes_count, &more, err);
     if (more) {
         weir_store *s = head->core->store;
-        status = s->ops->lanes(s, &list->chunk, err);
+        status = s->work->lanes(s, &list->chunk, err);
         head->ended = status == WEIR_OK;
         weir__leave(head->w);
     }
@@ -355,7 +355,7 @@ static weir_status parked_read(weir_parked_list *list, weir_error *err)
 {
     weir_store *s = list->head.core->store;
     list->head.index = 0;
-    const weir_status status = s->ops->parked(s, &list->query, &list->chunk, err);
+    const weir_status status = s->work->parked(s, &list->query, &list->chunk, err);
     if (status != WEIR_OK) {
         list->chunk.parked_count = 0;
         return status;
@@ -425,7 +425,7 @@ int32_t weir_locks_next(weir_lock_list *list, const weir_lock **out, weir_error 
         list_begin(head, out, list == NULL ? 0 : list->chunk.locks_count, &more, err);
     if (more) {
         weir_store *s = head->core->store;
-        status = s->ops->locks(s, &list->chunk, err);
+        status = s->locks->list(s, &list->chunk, err);
         head->ended = status == WEIR_OK;
         weir__leave(head->w);
     }
@@ -471,7 +471,7 @@ static weir_status onces_read(weir_once_list *list, weir_error *err)
 {
     weir_store *s = list->head.core->store;
     list->head.index = 0;
-    const weir_status status = s->ops->once_runs(s, NULL, LIST_ONCES_MAX, &list->chunk, err);
+    const weir_status status = s->locks->runs(s, NULL, LIST_ONCES_MAX, &list->chunk, err);
     if (status != WEIR_OK) {
         list->chunk.runs_count = 0;
         return status;

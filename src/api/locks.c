@@ -118,12 +118,12 @@ int32_t weir_lock_take(weir *w, weir_str name, const weir_lock_options *options,
         return status;
     }
     const weir_str who = o.holder.len > 0 ? o.holder : holder_default(c, holder, sizeof holder);
-    status =
-        c->store->ops->lock_take(c->store, STORE_LOCK, name, who, o.lease_us, &arena, &found, err);
+    status = c->store->locks->take(
+        c->store, &(store_lock_request){ STORE_LOCK, name, who, o.lease_us }, &arena, &found, err);
     if (status == WEIR_OK) {
         status = lock_give(&found, out, err);
         if (status != WEIR_OK) { /* nobody would know of it: not held is what was said */
-            (void)c->store->ops->lock_release(c->store, name, found.fence, found.token, NULL);
+            (void)c->store->locks->release(c->store, name, found.fence, found.token, NULL);
         }
     }
     weir__leave(w);
@@ -147,8 +147,8 @@ int32_t weir_lock_extend(weir *w, const weir_lock *lock, int64_t lease_us, weir_
         status = weir__enter_writing(w, &c, err);
     }
     if (status == WEIR_OK) {
-        status = c->store->ops->lock_extend(c->store, STORE_LOCK, lock->name, lock->fence,
-                                            lock->token, lease_us, err);
+        status = c->store->locks->extend(c->store, STORE_LOCK, lock->name, lock->fence, lock->token,
+                                         lease_us, err);
         weir__leave(w);
     }
     return status;
@@ -162,7 +162,7 @@ int32_t weir_lock_release(weir *w, const weir_lock *lock, weir_error *err)
         status = weir__enter_writing(w, &c, err);
     }
     if (status == WEIR_OK) {
-        status = c->store->ops->lock_release(c->store, lock->name, lock->fence, lock->token, err);
+        status = c->store->locks->release(c->store, lock->name, lock->fence, lock->token, err);
         weir__leave(w);
     }
     return status;
@@ -219,14 +219,14 @@ int32_t weir_once_begin(weir *w, weir_str key, const weir_lock_options *options,
         return status;
     }
     const weir_str who = o.holder.len > 0 ? o.holder : holder_default(c, holder, sizeof holder);
-    status =
-        c->store->ops->lock_take(c->store, STORE_ONCE, key, who, o.lease_us, &arena, &found, err);
+    status = c->store->locks->take(
+        c->store, &(store_lock_request){ STORE_ONCE, key, who, o.lease_us }, &arena, &found, err);
     if (status == WEIR_OK) {
         status = once_give(&found, out, err);
         if (status != WEIR_OK && found.state == STORE_ONCE_RUNNING) { /* it was not begun, then */
             const weir_str nothing = { .ptr = "", .len = 0 };
-            (void)c->store->ops->once_finish(c->store, key, found.fence, found.token, 1, nothing,
-                                             NULL);
+            (void)c->store->locks->finish(c->store, key, found.fence, found.token, 1, nothing,
+                                          NULL);
         }
     }
     weir__leave(w);
@@ -254,8 +254,8 @@ int32_t weir_once_extend(weir *w, const weir_once *once, int64_t lease_us, weir_
         status = weir__enter_writing(w, &c, err);
     }
     if (status == WEIR_OK) {
-        status = c->store->ops->lock_extend(c->store, STORE_ONCE, once->key, once->fence,
-                                            once->token, lease_us, err);
+        status = c->store->locks->extend(c->store, STORE_ONCE, once->key, once->fence, once->token,
+                                         lease_us, err);
         weir__leave(w);
     }
     return status;
@@ -275,8 +275,8 @@ int32_t weir_once_finish(weir *w, const weir_once *once, int64_t exit_status, we
     }
     if (status == WEIR_OK) {
         const weir_str kept = output.len > 0 ? output : (weir_str){ .ptr = "", .len = 0 };
-        status = c->store->ops->once_finish(c->store, once->key, once->fence, once->token,
-                                            exit_status, kept, err);
+        status = c->store->locks->finish(c->store, once->key, once->fence, once->token, exit_status,
+                                         kept, err);
         weir__leave(w);
     }
     return status;
@@ -290,7 +290,7 @@ int32_t weir_once_forget(weir *w, weir_str key, weir_error *err)
         status = weir__enter_writing(w, &c, err);
     }
     if (status == WEIR_OK) {
-        status = c->store->ops->once_forget(c->store, key, err);
+        status = c->store->locks->forget(c->store, key, err);
         weir__leave(w);
     }
     return status;

@@ -26,7 +26,7 @@ void weir__core_drop(weir_core *c)
     /* In a forked child the store belongs to the parent: only our memory is given back. */
     if (c->fork_generation == weir__fork_generation()) {
         weir__committer_close(c->committer);
-        c->store->ops->close(c->store);
+        c->store->about->close(c->store);
         weir__waits_destroy(&c->waits);
     } else {
         (void)close(weir__waits_fd(&c->waits));
@@ -98,7 +98,7 @@ weir_status weir__open_store(weir **out, weir_store *store, store_url *url, weir
 {
     weir_core *c = weir__calloc(1, sizeof *c);
     if (c == NULL || !weir__waits_init(&c->waits)) {
-        store->ops->close(store);
+        store->about->close(store);
         weir__url_free(url);
         weir__free(c);
         return weir__fail(err, WEIR_ENOMEM, "could not allocate a store handle");

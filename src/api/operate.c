@@ -87,7 +87,7 @@ static weir_status operate_checked(const weir *w, store_verb verb,
                              .time_us = o.reset_time_us,
                              .priority = o.priority,
                              .clear = (o.flags & WEIR_TARGETS_CLEAR) != 0 };
-        status = c->store->ops->operate(c->store, &op, err);
+        status = c->store->work->operate(c->store, &op, err);
         weir__leave(w);
         if (status == WEIR_OK && changed != NULL) {
             *changed = op.changed;
@@ -155,7 +155,7 @@ static weir_status lane_set(const weir *w, weir_str lane, bool paused, weir_str 
     if (status != WEIR_OK) {
         return status;
     }
-    status = c->store->ops->lane_pause(c->store, lane, paused, operator_of(c, by), &did, err);
+    status = c->store->work->lane_pause(c->store, lane, paused, operator_of(c, by), &did, err);
     weir__leave(w);
     if (status == WEIR_OK && changed != NULL) {
         *changed = did;
@@ -180,7 +180,7 @@ int32_t weir_parked_retry(weir *w, int64_t id, weir_error *err)
     weir_core *c = NULL;
     weir_status status = weir__enter_writing(w, &c, err);
     if (status == WEIR_OK) {
-        status = c->store->ops->parked_change(c->store, id, STORE_PARKED_RETRY, err);
+        status = c->store->work->parked_change(c->store, id, STORE_PARKED_RETRY, err);
         weir__leave(w);
     }
     return status;
@@ -191,7 +191,7 @@ int32_t weir_parked_drop(weir *w, int64_t id, weir_error *err)
     weir_core *c = NULL;
     weir_status status = weir__enter_writing(w, &c, err);
     if (status == WEIR_OK) {
-        status = c->store->ops->parked_change(c->store, id, STORE_PARKED_DROP, err);
+        status = c->store->work->parked_change(c->store, id, STORE_PARKED_DROP, err);
         weir__leave(w);
     }
     return status;

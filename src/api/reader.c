@@ -120,7 +120,7 @@ static weir_status stream_bounds(weir_reader *r, const weir_read_options *o, wei
 static weir_status stream_exists(weir_reader *r, weir_error *err)
 {
     store_stream_info info;
-    return r->core->store->ops->stream_info(r->core->store, r->stream, &r->memory, &info, err);
+    return r->core->store->log->stream_info(r->core->store, r->stream, &r->memory, &info, err);
 }
 
 static weir_status read_open(weir_reader **out, const weir *w, weir_core *core,
@@ -234,7 +234,7 @@ static weir_status log_begin(weir_reader *r, const weir_log_options *o, weir_err
     store_positions at;
     const bool has_after = (o->fields & WEIR_HAS_AFTER) != 0;
     const bool has_to = (o->fields & WEIR_HAS_TO) != 0;
-    weir_status status = r->core->store->ops->positions(r->core->store, &at, err);
+    weir_status status = r->core->store->log->positions(r->core->store, &at, err);
     if (status != WEIR_OK) {
         return status;
     }
@@ -282,7 +282,7 @@ static weir_status log_open(weir_reader **out, const weir *w, weir_core *core,
     r->backward = (o.flags & WEIR_READ_BACKWARD) != 0;
     r->follow = (o.flags & WEIR_READ_FOLLOW) != 0;
     if (r->follow) {
-        status = core->store->ops->watch_open(core->store, &r->watch, err);
+        status = core->store->log->watch_open(core->store, &r->watch, err);
     }
     if (status == WEIR_OK &&
         (status = limit_set(r, (o.fields & WEIR_HAS_LIMIT) != 0, o.limit, err)) == WEIR_OK &&
@@ -315,7 +315,7 @@ void weir_reader_close(weir_reader *reader)
         return;
     }
     if (reader->watch != NULL) {
-        reader->core->store->ops->watch_close(reader->watch);
+        reader->core->store->log->watch_close(reader->watch);
     }
     weir__chunk_free(&reader->chunk);
     weir__pattern_close(reader->pattern);
@@ -344,7 +344,7 @@ static weir_status stream_chunk(weir_reader *r, weir_error *err)
         r->ended = true;
         return WEIR_OK;
     }
-    const weir_status status = r->core->store->ops->read_stream(r->core->store, &q, &r->chunk, err);
+    const weir_status status = r->core->store->log->read_stream(r->core->store, &q, &r->chunk, err);
     if (status != WEIR_OK) {
         return status;
     }
@@ -376,7 +376,7 @@ static weir_status log_chunk(weir_reader *r, weir_error *err)
         r->ended = true;
         return WEIR_OK;
     }
-    const weir_status status = r->core->store->ops->read_log(r->core->store, &q, &r->chunk, err);
+    const weir_status status = r->core->store->log->read_log(r->core->store, &q, &r->chunk, err);
     if (status != WEIR_OK) {
         return status;
     }
@@ -419,12 +419,12 @@ static weir_status next_chunk(weir_reader *r, weir_error *err)
 static weir_status watch_wait(weir_reader *r, int32_t wait_ms, weir_error *err)
 {
     struct pollfd fds[] = {
-        { .fd = r->core->store->ops->watch_fd(r->watch), .events = POLLIN },
+        { .fd = r->core->store->log->watch_fd(r->watch), .events = POLLIN },
         { .fd = weir__waits_fd(&r->core->waits), .events = POLLIN },
     };
     bool woken = false;
     (void)poll(fds, 2, wait_ms); /* a signal that ends it early costs a look */
-    return r->core->store->ops->watch_wait(r->watch, 0, &woken, err);
+    return r->core->store->log->watch_wait(r->watch, 0, &woken, err);
 }
 
 /* Waits for the next event until `deadline` (microseconds, monotonic; INT64_MAX: without end). */
@@ -515,7 +515,7 @@ int32_t weir_reader_fd(const weir_reader *reader)
 {
     return reader == NULL || reader->watch == NULL
                ? -1
-               : reader->core->store->ops->watch_fd(reader->watch);
+               : reader->core->store->log->watch_fd(reader->watch);
 }
 
 /* ---- callbacks ---------------------------------------------------------------------------- */

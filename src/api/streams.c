@@ -36,7 +36,7 @@ int32_t weir_stream_info(weir *w, weir_str stream, const weir_stream **out, weir
         status = weir__name_check("stream name", stream, true, err);
     }
     if (status == WEIR_OK) {
-        status = c->store->ops->stream_info(c->store, stream, &arena, &info, err);
+        status = c->store->log->stream_info(c->store, stream, &arena, &info, err);
     }
     weir__leave(w);
     if (status == WEIR_OK) {
@@ -83,7 +83,7 @@ static weir_status streams_each(weir_core *c, store_streams_query *q, int64_t le
     bool stop = left == 0;
     while (!stop) {
         q->limit = left < STORE_CHUNK_EVENTS_MAX ? left : STORE_CHUNK_EVENTS_MAX;
-        status = c->store->ops->streams(c->store, q, &chunk, err);
+        status = c->store->log->streams(c->store, q, &chunk, err);
         if (status != WEIR_OK) {
             break;
         }
@@ -148,7 +148,7 @@ int32_t weir_positions(weir *w, int64_t *head, int64_t *safe, weir_error *err)
     weir_core *c = NULL;
     weir_status status = weir__enter(w, &c, err);
     if (status == WEIR_OK) {
-        status = c->store->ops->positions(c->store, &at, err);
+        status = c->store->log->positions(c->store, &at, err);
         weir__leave(w);
     }
     if (status == WEIR_OK && head != NULL) {

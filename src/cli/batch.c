@@ -338,7 +338,7 @@ static bool lines_flush(batch *b)
     }
     if (status == WEIR_OK) {
         weir_store *store = weir__store(b->w);
-        status = store->ops->append(store, b->appends, b->items_count, &err);
+        status = store->log->append(store, b->appends, b->items_count, &err);
     }
     if (status != WEIR_OK) {
         input_broken(b, &err, b->items[0].number);

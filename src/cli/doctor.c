@@ -106,11 +106,11 @@ static weir_status store_examine(doctor *d, weir_store *store, store_stats *stat
     cli_ticker ticker;
 
     weir__cli_ticker_start(&ticker, d->c, "reading the whole store");
-    weir_status status = store->ops->check(store, finding_show, d, err);
+    weir_status status = store->about->check(store, finding_show, d, err);
     weir__cli_ticker_stop(&ticker);
-    if (status == WEIR_OK && store->ops->survey != NULL) {
+    if (status == WEIR_OK && store->about->survey != NULL) {
         weir__cli_ticker_start(&ticker, d->c, "looking at the server");
-        status = store->ops->survey(store, surroundings_show, d, err);
+        status = store->about->survey(store, surroundings_show, d, err);
         weir__cli_ticker_stop(&ticker);
     }
     if (status == WEIR_OK) {
@@ -118,7 +118,7 @@ static weir_status store_examine(doctor *d, weir_store *store, store_stats *stat
         status = weir__cli_doctor_work(store, surroundings_show, d, err);
         weir__cli_ticker_stop(&ticker);
     }
-    return status == WEIR_OK ? store->ops->stats(store, stats, err) : status;
+    return status == WEIR_OK ? store->about->stats(store, stats, err) : status;
 }
 
 static int doctor_run(cli *c)

@@ -179,7 +179,7 @@ static weir_status tell_parked(const doctor_work *d, weir_store *store, weir_err
         char text[FINDING_BYTES_MAX], advice[FINDING_BYTES_MAX];
         int64_t count = 0;
         while (status == WEIR_OK && chunk.more) {
-            status = store->ops->parked(store, &q, &chunk, err);
+            status = store->work->parked(store, &q, &chunk, err);
             for (size_t k = 0; status == WEIR_OK && k < chunk.parked_count; k++) {
                 q.after = chunk.parked[k].id;
                 count += chunk.parked[k].sent_back ? 0 : 1;
@@ -242,16 +242,16 @@ weir_status weir__cli_doctor_work(weir_store *store, store_survey_fn fn, void *c
     doctor_work d = { .fn = fn, .ctx = ctx };
     const cli_target_sink sink = { .wants = look_at_target, .ctx = &d, .head = &d.positions.head };
     const store_target_filter all = { 0 };
-    weir_status status = store->ops->reactions(store, &d.reactions, err);
+    weir_status status = store->work->reactions(store, &d.reactions, err);
 
     if (status == WEIR_OK) {
-        status = store->ops->lanes(store, &d.lanes, err);
+        status = store->work->lanes(store, &d.lanes, err);
     }
     if (status == WEIR_OK) {
         status = weir__cli_workers_read(store, &d.workers, err);
     }
     if (status == WEIR_OK) {
-        status = store->ops->positions(store, &d.positions, err);
+        status = store->log->positions(store, &d.positions, err);
     }
     if (status == WEIR_OK) {
         d.targets = weir__calloc(d.reactions.reactions_count + 1, sizeof *d.targets);

@@ -73,7 +73,7 @@ static weir_status print_store(cli *c, weir *w, const char *url, weir_error *err
     weir_status status = weir__cli_url_shown(url, &shown, err);
 
     if (status == WEIR_OK) {
-        status = store->ops->stats(store, &stats, err);
+        status = store->about->stats(store, &stats, err);
     }
     if (status == WEIR_OK) {
         const report_field fields[] = {

@@ -188,7 +188,7 @@ static int once_forget(cli *c)
             return weir__cli_declined(c);
         }
         weir_store *store = weir__store(w);
-        status = store->ops->once_forget(store, weir__str(c->words[0]), &err);
+        status = store->locks->forget(store, weir__str(c->words[0]), &err);
     }
     weir_close(w);
     if (status != WEIR_OK) {

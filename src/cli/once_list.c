@@ -110,10 +110,10 @@ int weir__cli_once_list(cli *c)
     weir_status status = weir__cli_open(c, CLI_OPEN_READ, &w, &err);
     if (status == WEIR_OK) {
         weir_store *store = weir__store(w);
-        status = store->ops->once_runs(store, match, limit == NULL ? INT64_MAX : limit->number,
-                                       &list, &err);
+        status = store->locks->runs(store, match, limit == NULL ? INT64_MAX : limit->number, &list,
+                                    &err);
         if (status == WEIR_OK) {
-            status = store->ops->now(store, &now_us, &err);
+            status = store->about->now(store, &now_us, &err);
         }
     }
     if (status == WEIR_OK) {

@@ -193,13 +193,13 @@ static weir_status plan_rehearse(const cli *c, const weir_append_request *reques
     if (status == WEIR_OK) {
         append->flags |= STORE_APPEND_DRY_RUN;
         append->err = err;
-        status = store->ops->append(store, &append, 1, err);
+        status = store->log->append(store, &append, 1, err);
     }
     if (status == WEIR_OK) {
         status = append->status;
     }
     if (store != NULL) {
-        store->ops->close(store);
+        store->about->close(store);
     }
     weir__prepared_free(&prepared);
     return status;

@@ -34,7 +34,7 @@ static weir_status operate_call(const cli *c, weir_store *store, store_operate *
     cli_ticker ticker;
 
     weir__cli_ticker_start(&ticker, c, op->dry_run ? "counting targets" : "changing targets");
-    const weir_status status = store->ops->operate(store, op, err);
+    const weir_status status = store->work->operate(store, op, err);
     weir__cli_ticker_stop(&ticker);
     return status;
 }
@@ -62,7 +62,7 @@ static weir_status next_event_add(weir_store *store, weir_str name, weir_buffer 
     store_targets_chunk chunk = { 0 };
     store_fetch_list list = { 0 };
     int64_t least = INT64_MAX;
-    weir_status status = store->ops->targets(store, &q, &chunk, err);
+    weir_status status = store->work->targets(store, &q, &chunk, err);
     const store_target *t = status == WEIR_OK && chunk.targets_count == 1 ? chunk.targets : NULL;
 
     for (size_t i = 0; t != NULL && status == WEIR_OK && i < t->subscriptions_count; i++) {
@@ -73,7 +73,7 @@ static weir_status next_event_add(weir_store *store, weir_str name, weir_buffer 
         if (s->retired || s->at >= s->mark) {
             continue;
         }
-        status = store->ops->fetch(store, &item, 1, &list, err);
+        status = store->work->fetch(store, &item, 1, &list, err);
         const weir_event *event =
             status == WEIR_OK && list.events_count > 0 ? list.events[0].event : NULL;
         if (event != NULL && least != t->event && (event->id == t->event || event->id < least)) {
@@ -385,7 +385,7 @@ static weir_status look_at_lane(weir_store *store, weir_str lane, bool *known, b
                                 weir_error *err)
 {
     store_lane_list list = { 0 };
-    const weir_status status = store->ops->lanes(store, &list, err);
+    const weir_status status = store->work->lanes(store, &list, err);
 
     *known = *paused = false;
     for (size_t i = 0; status == WEIR_OK && i < list.lanes_count; i++) {
@@ -420,8 +420,8 @@ static weir_status pause_lane(cli *c, weir_store *store, bool pause, int64_t *ch
     }
     did = paused != pause;
     if (!weir__cli_has(c, "dry-run")) {
-        status = store->ops->lane_pause(store, lane, pause,
-                                        weir__str(weir__cli_operator(by, sizeof by)), &did, err);
+        status = store->work->lane_pause(store, lane, pause,
+                                         weir__str(weir__cli_operator(by, sizeof by)), &did, err);
     }
     *changed = did ? 1 : 0;
     return status;

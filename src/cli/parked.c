@@ -58,7 +58,7 @@ static weir_status each_that_fits(parked *d, parked_fn fn, weir_error *err)
     weir_status status = WEIR_OK;
 
     while (status == WEIR_OK && !d->enough && chunk.more) {
-        status = d->store->ops->parked(d->store, &q, &chunk, err);
+        status = d->store->work->parked(d->store, &q, &chunk, err);
         for (size_t i = 0; status == WEIR_OK && !d->enough && i < chunk.parked_count; i++) {
             q.after = chunk.parked[i].id;
             status = fn(d, &chunk.parked[i], err);
@@ -76,7 +76,7 @@ static weir_status each_named(parked *d, parked_fn fn, weir_error *err)
 
     for (size_t i = 0; status == WEIR_OK && i < d->ids_count; i++) {
         const store_parked_query q = { .after = d->ids[i] - 1, .limit = 1 };
-        status = d->store->ops->parked(d->store, &q, &chunk, err);
+        status = d->store->work->parked(d->store, &q, &chunk, err);
         if (status != WEIR_OK) {
             break;
         }
@@ -146,7 +146,7 @@ static weir_status show_parked(parked *d, const store_parked *p, weir_error *err
     const store_log_query q = { .after = p->event - 1, .to = p->event, .limit = 1 };
     report_field fields[PARKED_FIELDS_COUNT + 6];
 
-    weir_status status = d->store->ops->read_log(d->store, &q, &chunk, err);
+    weir_status status = d->store->log->read_log(d->store, &q, &chunk, err);
     if (status == WEIR_OK && chunk.events_count != 1) {
         status = weir__fail(err, WEIR_ECORRUPT, "event %" PRId64 " is not in the log", p->event);
     }
@@ -186,13 +186,13 @@ static weir_status change_parked(parked *d, const store_parked *p, weir_error *e
     weir_status status;
 
     if (d->verb == PARKED_DROP) {
-        status = d->store->ops->parked_change(d->store, p->id, STORE_PARKED_DROP, err);
+        status = d->store->work->parked_change(d->store, p->id, STORE_PARKED_DROP, err);
     } else if (p->target.len == 0 && !named) {
         /* Parked while it was routed: it is of no target, so a filter leaves it out. */
         weir__cli_note(d->c, "%" PRId64 " stays parked: it has no target", p->id);
         return WEIR_OK;
     } else {
-        status = d->store->ops->parked_change(d->store, p->id, STORE_PARKED_RETRY, err);
+        status = d->store->work->parked_change(d->store, p->id, STORE_PARKED_RETRY, err);
     }
     if (status == WEIR_ENOTFOUND && !named) {
         return WEIR_OK; /* somebody else was quicker */

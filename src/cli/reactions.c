@@ -98,10 +98,10 @@ static weir_status reactions_list(cli *c, weir_store *store, weir_error *err)
     store_positions positions = { 0 };
     cli_workers workers = { 0 };
     weir_buffer names = { 0 };
-    weir_status status = store->ops->reactions(store, &reactions, err);
+    weir_status status = store->work->reactions(store, &reactions, err);
 
     if (status == WEIR_OK) {
-        status = store->ops->positions(store, &positions, err);
+        status = store->log->positions(store, &positions, err);
     }
     if (status == WEIR_OK) {
         status = weir__cli_workers_read(store, &workers, err);
@@ -129,7 +129,7 @@ static weir_status reactions_retire(cli *c, weir_store *store, weir_str name, we
 {
     store_reaction_list reactions = { 0 };
     const store_reaction *found = NULL;
-    weir_status status = store->ops->reactions(store, &reactions, err);
+    weir_status status = store->work->reactions(store, &reactions, err);
 
     for (size_t i = 0; status == WEIR_OK && i < reactions.reactions_count; i++) {
         if (weir__str_equal(reactions.reactions[i].name, name)) {
@@ -142,7 +142,7 @@ static weir_status reactions_retire(cli *c, weir_store *store, weir_str name, we
     }
     weir__arena_free(&reactions.arena);
     if (status == WEIR_OK && !weir__cli_has(c, "dry-run")) {
-        status = store->ops->retire(store, name, err);
+        status = store->work->retire(store, name, err);
     }
     if (status == WEIR_OK) {
         weir__cli_changed(c, was_retired ? 0 : 1,

@@ -22,23 +22,23 @@ weir_status weir__status_collect(const cli *c, weir_store *store, status_facts *
         status = weir__cli_url_shown(url, &f->store, err);
     }
     if (status == WEIR_OK) {
-        status = store->ops->positions(store, &f->positions, err);
+        status = store->log->positions(store, &f->positions, err);
     }
     if (status == WEIR_OK && f->positions.safe < f->positions.head) {
-        status = store->ops->holders(store, &f->holders, err);
+        status = store->about->holders(store, &f->holders, err);
     }
     if (status == WEIR_OK) {
-        status = store->ops->stats(store, &f->stats, err);
+        status = store->about->stats(store, &f->stats, err);
     }
     if (status == WEIR_OK) {
-        status = store->ops->lanes(store, &f->lanes, err);
+        status = store->work->lanes(store, &f->lanes, err);
     }
     if (status == WEIR_OK) {
-        status = store->ops->reactions(store, &f->reactions, err);
+        status = store->work->reactions(store, &f->reactions, err);
     }
     if (status == WEIR_OK) {
         f->workers.count_holds = true;
-        status = store->ops->workers(store, &f->workers, err);
+        status = store->about->workers(store, &f->workers, err);
     }
     weir__free(url);
     return status;

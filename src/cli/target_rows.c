@@ -141,7 +141,7 @@ static weir_status find_oldest(page *p, weir_store *store, weir_error *err)
          from += STORE_CHUNK_EVENTS_MAX) {
         const size_t rest = p->items_count - from;
         const size_t count = rest < STORE_CHUNK_EVENTS_MAX ? rest : STORE_CHUNK_EVENTS_MAX;
-        status = store->ops->fetch(store, p->items + from, count, &p->next, err);
+        status = store->work->fetch(store, p->items + from, count, &p->next, err);
         for (size_t k = 0; status == WEIR_OK && k < p->next.events_count; k++) {
             const store_fetched *f = &p->next.events[k];
             int64_t *oldest_us = &p->oldest_us[p->item_target[from + f->item_index]];
@@ -264,7 +264,7 @@ static weir_status give_page(page *p, weir_store *store, weir_error *err)
     weir_status status = WEIR_OK;
 
     if (p->sink->head != NULL) {
-        status = store->ops->positions(store, &at, err);
+        status = store->log->positions(store, &at, err);
         if (status != WEIR_OK) {
             return status;
         }
@@ -274,7 +274,7 @@ static weir_status give_page(page *p, weir_store *store, weir_error *err)
     if (!any) {
         return WEIR_OK;
     }
-    status = store->ops->positions(store, &at, err);
+    status = store->log->positions(store, &at, err);
     p->now_us = at.now_us;
     if (status == WEIR_OK) {
         status = find_oldest(p, store, err);
@@ -323,7 +323,7 @@ weir_status weir__cli_targets_each(weir_store *store, const store_target_filter 
     p->targets.more = true;
     while (status == WEIR_OK && p->targets.more && left > 0 && !p->ended) {
         q.limit = left < TARGETS_PAGE ? left : TARGETS_PAGE;
-        status = store->ops->targets(store, &q, &p->targets, err);
+        status = store->work->targets(store, &q, &p->targets, err);
         if (status == WEIR_OK) {
             WEIR_ASSERT(p->targets.targets_count <= TARGETS_PAGE);
             left -= (int64_t)p->targets.targets_count;

@@ -121,10 +121,10 @@ static weir_status note_reactions(cli *c, weir_store *store, weir_error *err)
 {
     store_reaction_list reactions = { 0 };
     store_positions positions = { 0 };
-    weir_status status = store->ops->reactions(store, &reactions, err);
+    weir_status status = store->work->reactions(store, &reactions, err);
 
     if (status == WEIR_OK) {
-        status = store->ops->positions(store, &positions, err);
+        status = store->log->positions(store, &positions, err);
     }
     if (status == WEIR_OK) {
         weir__cli_note_routed_beyond(c, &reactions, &positions);

@@ -100,7 +100,7 @@ static void declare(fixture *f)
                                            .source = weir__str("*"),
                                            .rule = STORE_RULE_STREAM };
 
-    assert_int_equal(f->store->ops->declare(f->store, &d, &arena, &reaction, NULL), WEIR_OK);
+    assert_int_equal(f->store->work->declare(f->store, &d, &arena, &reaction, NULL), WEIR_OK);
     f->reaction = reaction.id;
     weir__arena_free(&arena);
 }
@@ -121,7 +121,7 @@ static void route(fixture *f, const char *target, const char *lane, int64_t from
     const store_route r = { .steps = &step, .steps_count = 1, .marks = &mark, .marks_count = 1 };
     weir_error err;
 
-    assert_int_equal(f->store->ops->route(f->store, &r, NULL, &err), WEIR_OK);
+    assert_int_equal(f->store->work->route(f->store, &r, NULL, &err), WEIR_OK);
 }
 
 static store_lease_list lease(fixture *f, const char *lane)
@@ -133,7 +133,7 @@ static store_lease_list lease(fixture *f, const char *lane)
                                     .limit = 1,
                                     .all_reactions = true };
 
-    assert_int_equal(f->store->ops->turn(f->store, NULL, 0, &r, &list, NULL), WEIR_OK);
+    assert_int_equal(f->store->work->turn(f->store, NULL, 0, &r, &list, NULL), WEIR_OK);
     assert_int_equal(list.leases_count, 1);
     return list;
 }
@@ -236,7 +236,7 @@ static void a_leased_target_names_its_holder_and_a_blocked_one_its_reason(void *
                                          .event = first,
                                          .error = weir__str("mail server said no") },
                             .end = STORE_END_BLOCK };
-    assert_int_equal(f->store->ops->settle(f->store, &settle, NULL), WEIR_OK);
+    assert_int_equal(f->store->work->settle(f->store, &settle, NULL), WEIR_OK);
     weir__arena_free(&list.arena);
     assert_int_equal(run(f, &weir__cli_targets_command, "--blocked"), CLI_DONE);
     expect_member(f->printed, "state", "\"blocked\"");
@@ -320,11 +320,11 @@ static void status_tells_about_lanes_and_routers(void **state)
     route(f, "order-1", "default", 0, first);
     (void)append(f, "order-1", "Paid");
     store_router_lease router = { .reaction = f->reaction };
-    assert_int_equal(f->store->ops->router_lease(f->store, weir__str("router-1"),
-                                                 (int64_t)HOUR_S * 1000000, &router, 1, NULL),
+    assert_int_equal(f->store->work->router_lease(f->store, weir__str("router-1"),
+                                                  (int64_t)HOUR_S * 1000000, &router, 1, NULL),
                      WEIR_OK);
-    assert_int_equal(f->store->ops->lane_pause(f->store, weir__str("default"), true,
-                                               weir__str("ann"), &changed, NULL),
+    assert_int_equal(f->store->work->lane_pause(f->store, weir__str("default"), true,
+                                                weir__str("ann"), &changed, NULL),
                      WEIR_OK);
     assert_int_equal(run(f, &weir__cli_status_command, ""), CLI_DONE);
     expect_member(f->printed, "head", "2");
@@ -353,17 +353,17 @@ static void status_tells_who_works(void **state)
     route(f, "order-1", "default", 0, append(f, "order-1", "Placed"));
     assert_int_equal(run(f, &weir__cli_status_command, ""), CLI_DONE);
     assert_non_null(strstr(f->printed, "\"workers\":[]"));
-    assert_int_equal(f->store->ops->worker_beat(f->store, &worker, (int64_t)HOUR_S * 1000000, NULL),
-                     WEIR_OK);
+    assert_int_equal(
+        f->store->about->worker_beat(f->store, &worker, (int64_t)HOUR_S * 1000000, NULL), WEIR_OK);
     worker = (store_worker){ .name = weir__str("silent"), .host = weir__str("two"), .pid = 8 };
-    assert_int_equal(f->store->ops->worker_beat(f->store, &worker, 1, NULL), WEIR_OK);
+    assert_int_equal(f->store->about->worker_beat(f->store, &worker, 1, NULL), WEIR_OK);
     const store_lease_request request = { .lane = weir__str("default"),
                                           .holder = weir__str("shop@one/7-x"),
                                           .lease_us = (int64_t)HOUR_S * 1000000,
                                           .limit = 1,
                                           .all_reactions = true };
     store_lease_list leases = { 0 };
-    assert_int_equal(f->store->ops->turn(f->store, NULL, 0, &request, &leases, NULL), WEIR_OK);
+    assert_int_equal(f->store->work->turn(f->store, NULL, 0, &request, &leases, NULL), WEIR_OK);
     assert_int_equal(leases.leases_count, 1);
     weir__arena_free(&leases.arena);
     assert_int_equal(run(f, &weir__cli_status_command, ""), CLI_DONE);

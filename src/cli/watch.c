@@ -110,7 +110,7 @@ static weir_status screen_look(watching *w, weir_error *err)
     weir_buffer header = { 0 };
     bool woken = false, complete = true;
     /* Before the look: what happens during it wakes us again. */
-    weir_status status = w->store->ops->watch_wait(w->watch, 0, &woken, err);
+    weir_status status = w->store->log->watch_wait(w->watch, 0, &woken, err);
 
     if (status == WEIR_OK) {
         weir__view_begin(w->v);
@@ -198,7 +198,7 @@ static weir_status screen_resize(watching *w, weir_error *err)
 
 static weir_status screen_loop(watching *w, weir_error *err)
 {
-    weir_status status = w->store->ops->watch_open(w->store, &w->watch, err);
+    weir_status status = w->store->log->watch_open(w->store, &w->watch, err);
     bool go_on = true;
 
     while (status == WEIR_OK && go_on) {
@@ -215,7 +215,7 @@ static weir_status screen_loop(watching *w, weir_error *err)
         const int64_t now_ms = mono_ms();
         const bool rests = now_ms < w->rest_until_ms;
         const int64_t until_ms = rests ? w->rest_until_ms : w->look_at_ms;
-        switch (weir__fullscreen_wait(w->screen, rests ? -1 : w->store->ops->watch_fd(w->watch),
+        switch (weir__fullscreen_wait(w->screen, rests ? -1 : w->store->log->watch_fd(w->watch),
                                       timeout_ms(until_ms - now_ms), &key)) {
         case FULLSCREEN_STOP:
             go_on = false;
@@ -247,7 +247,7 @@ weir_status weir__watch_screen(cli *c, weir_store *store, watch_view *v, const w
         status = screen_loop(&w, err);
     }
     weir__fullscreen_close(w.screen); /* before anything is said about an error */
-    store->ops->watch_close(w.watch);
+    store->log->watch_close(w.watch);
     weir__buffer_free(&w.header);
     weir__buffer_free(&w.top);
     return status;
@@ -285,12 +285,12 @@ weir_status weir__watch_lines(cli *c, weir_store *store,
     if (c->out.stop_fd < 0) {
         return weir__fail(err, WEIR_EIO, "could not wait for signals: %s", strerror(errno));
     }
-    status = store->ops->watch_open(store, &watch, err);
+    status = store->log->watch_open(store, &watch, err);
     for (bool go_on = status == WEIR_OK; go_on;) {
         bool woken = false;
         const int64_t begun_ms = mono_ms();
         /* Before the look: what happens during it wakes us again. */
-        status = store->ops->watch_wait(watch, 0, &woken, err);
+        status = store->log->watch_wait(watch, 0, &woken, err);
         if (status == WEIR_OK) {
             status = look(ctx, err);
         }
@@ -298,9 +298,9 @@ weir_status weir__watch_lines(cli *c, weir_store *store,
         const int64_t rest = rest_ms(mono_ms() - begun_ms);
         go_on = status == WEIR_OK && lines_wait(&c->out, rest, -1) &&
                 (rest >= WATCH_LOOK_MS ||
-                 lines_wait(&c->out, WATCH_LOOK_MS - rest, store->ops->watch_fd(watch)));
+                 lines_wait(&c->out, WATCH_LOOK_MS - rest, store->log->watch_fd(watch)));
     }
-    store->ops->watch_close(watch);
+    store->log->watch_close(watch);
     (void)close(c->out.stop_fd);
     c->out.stop_fd = -1;
     return status;

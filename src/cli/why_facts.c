@@ -35,10 +35,10 @@ static weir_status read_target(weir_store *store, weir_str name, why_facts *f, w
 {
     const store_targets_query q = { .filter = { .names = &name, .names_count = 1 }, .limit = 1 };
     store_positions now = { 0 };
-    weir_status status = store->ops->targets(store, &q, &f->chunk, err);
+    weir_status status = store->work->targets(store, &q, &f->chunk, err);
 
     if (status == WEIR_OK) {
-        status = store->ops->positions(store, &now, err);
+        status = store->log->positions(store, &now, err);
         f->head = now.head;
     }
     if (status == WEIR_OK && f->chunk.targets_count == 0) {
@@ -56,7 +56,7 @@ static weir_status read_failed(weir_store *store, why_facts *f, weir_error *err)
 {
     const int64_t id = f->target->event;
     const store_log_query q = { .after = id - 1, .to = id, .limit = 1 };
-    const weir_status status = id == 0 ? WEIR_OK : store->ops->read_log(store, &q, &f->failed, err);
+    const weir_status status = id == 0 ? WEIR_OK : store->log->read_log(store, &q, &f->failed, err);
 
     if (status == WEIR_OK && id != 0 && f->failed.events_count > 0 &&
         f->failed.events[0].id == id) {
@@ -81,7 +81,7 @@ static weir_status count_waiting(weir_store *store, why_facts *f, weir_error *er
         if (s->retired || s->at >= s->mark) {
             continue;
         }
-        status = store->ops->fetch(store, &item, 1, &list, err);
+        status = store->work->fetch(store, &item, 1, &list, err);
         if (status == WEIR_OK) {
             f->waiting += (int64_t)list.events_count;
             f->waiting_more = f->waiting_more || !list.exhausted[0];
@@ -102,7 +102,7 @@ static weir_status count_parked(weir_store *store, why_facts *f, weir_error *err
     weir_status status = WEIR_OK;
 
     while (status == WEIR_OK && chunk.more) {
-        status = store->ops->parked(store, &q, &chunk, err);
+        status = store->work->parked(store, &q, &chunk, err);
         for (size_t i = 0; status == WEIR_OK && i < chunk.parked_count; i++) {
             f->parked++;
             f->sent_back += chunk.parked[i].sent_back ? 1 : 0;
@@ -161,7 +161,7 @@ static weir_status find_event(weir_store *store, const store_reaction *r,
     q.filter = &filter;
     q.limit = STORE_CHUNK_EVENTS_MAX;
     while (status == WEIR_OK && chunk.more && found->event == 0) {
-        status = store->ops->read_log(store, &q, &chunk, err);
+        status = store->log->read_log(store, &q, &chunk, err);
         for (size_t i = 0; status == WEIR_OK && found->event == 0 && i < chunk.events_count; i++) {
             if (is_for(r, s, source, &chunk.events[i])) {
                 *found = (why_event){ .event = chunk.events[i].id,
@@ -215,19 +215,19 @@ static void find_lane(why_facts *f)
 
 weir_status weir__cli_why_look(weir_store *store, why_facts *f, weir_error *err)
 {
-    weir_status status = store->ops->reactions(store, &f->reactions, err);
+    weir_status status = store->work->reactions(store, &f->reactions, err);
 
     if (status == WEIR_OK) {
-        status = store->ops->lanes(store, &f->lanes, err);
+        status = store->work->lanes(store, &f->lanes, err);
     }
     if (status == WEIR_OK) {
         status = weir__cli_workers_read(store, &f->workers, err);
     }
     if (status == WEIR_OK) {
-        status = store->ops->positions(store, &f->positions, err);
+        status = store->log->positions(store, &f->positions, err);
     }
     if (status == WEIR_OK && f->positions.safe < f->positions.head) {
-        status = store->ops->holders(store, &f->holders, err);
+        status = store->about->holders(store, &f->holders, err);
     }
     return status;
 }

@@ -483,7 +483,7 @@ static int workers_run(work *k, const cli_config *config)
         status = store_open(k, config, &err);
     }
     if (status == WEIR_OK) {
-        status = weir__store(k->w)->ops->now(weir__store(k->w), &left.since_us, &err);
+        status = weir__store(k->w)->about->now(weir__store(k->w), &left.since_us, &err);
     }
     if (status == WEIR_OK) {
         weir__work_live_begin(&k->log.live, &k->log, weir__store(k->w));

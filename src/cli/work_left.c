@@ -25,7 +25,7 @@ weir_status weir__work_left(weir_store *store, work_left *left, weir_error *err)
     weir_status status = weir__cli_targets_each(store, &filter, INT64_MAX, &sink, err);
 
     while (status == WEIR_OK && chunk.more) {
-        status = store->ops->parked(store, &q, &chunk, err);
+        status = store->work->parked(store, &q, &chunk, err);
         for (size_t i = 0; status == WEIR_OK && i < chunk.parked_count; i++) {
             const store_parked *p = &chunk.parked[i];
             left->parked += !p->sent_back && p->parked_us >= left->since_us ? 1 : 0;

@@ -124,7 +124,7 @@ static bool line_make(weir_store *store, live_rate *rate, weir_buffer *out)
     store_lane_list lanes = { 0 };
     weir_error err;
     char text[128], failed[REPORT_WORD_BYTES];
-    bool ok = store->ops->lanes(store, &lanes, &err) == WEIR_OK;
+    bool ok = store->work->lanes(store, &lanes, &err) == WEIR_OK;
 
     weir__report_count(rate->failed, failed);
     (void)snprintf(text, sizeof text, "%.*f handled/s, %s failed",

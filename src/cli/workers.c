@@ -7,9 +7,9 @@
 
 weir_status weir__cli_workers_read(weir_store *store, cli_workers *w, weir_error *err)
 {
-    const weir_status status = store->ops->workers(store, &w->list, err);
+    const weir_status status = store->about->workers(store, &w->list, err);
 
-    return status == WEIR_OK ? store->ops->now(store, &w->now_us, err) : status;
+    return status == WEIR_OK ? store->about->now(store, &w->now_us, err) : status;
 }
 
 void weir__cli_workers_free(cli_workers *w)

@@ -287,7 +287,7 @@ static weir_status call_store(lane *l, const store_lease_request *request, weir_
     lane_round *r = l->round;
     const int64_t begin_us = weir__task_now(&l->leasing);
     const weir_status status =
-        w->store->ops->turn(w->store, r->settles, r->finished_count, request, &r->leases, err);
+        w->store->work->turn(w->store, r->settles, r->finished_count, request, &r->leases, err);
 
     if (status == WEIR_OK) {
         weir__metric_observe(&w->metrics,
@@ -658,7 +658,7 @@ static int64_t lane_fetch(lane *l)
         (void)fetch_items(l, items, owners);
         choose_loan(r);
         r->loan->list.bytes_soft = weir__room_fetch_bytes(l->room.room);
-        status = w->store->ops->fetch(w->store, items, count, &r->loan->list, &err);
+        status = w->store->work->fetch(w->store, items, count, &r->loan->list, &err);
     }
     int64_t again_us = TASK_NOW;
     if (status == WEIR_OK) {
@@ -710,7 +710,7 @@ static int64_t read_sent_back(lane *l)
         return lane_fetch(l);
     }
     const store_log_query query = { .after = back->event - 1, .to = back->event, .limit = 1 };
-    const weir_status status = w->store->ops->read_log(w->store, &query, &r->chunk, &err);
+    const weir_status status = w->store->log->read_log(w->store, &query, &r->chunk, &err);
     if (status != WEIR_OK) {
         return store_failed(l, &err);
     }

@@ -107,7 +107,7 @@ static int64_t leases_extend(lane *l, store_fenced *items, slot *const *slots, s
     const int64_t asked_us = weir__task_boot(&l->renewing);
     weir_error err;
 
-    if (store->ops->extend(store, l->config.lease_us, items, count, &err) != WEIR_OK) {
+    if (store->work->extend(store, l->config.lease_us, items, count, &err) != WEIR_OK) {
         const int64_t backoff_us =
             weir__worker_store_failed(l->worker, &l->renewing, &l->renew_attempt, &err);
         return backoff_us < again_us ? backoff_us : again_us;

@@ -191,7 +191,7 @@ static void a_parked_event_that_is_sent_back_is_counted(void **state)
     const int64_t id = kit_parked_id(s, why, sizeof why);
     one.fail_event = 0;
     most = 0;
-    assert_int_equal(s->ops->parked_change(s, id, STORE_PARKED_RETRY, NULL), WEIR_OK);
+    assert_int_equal(s->work->parked_change(s, id, STORE_PARKED_RETRY, NULL), WEIR_OK);
     kit_drive(&a, 10 * S);
     assert_true(most >= LARGE_BYTES);
     end(s);

@@ -69,8 +69,8 @@ static void C22_four_lagging_slots_have_one_in_reserve(void **state)
     }
 }
 
-static weir_store_ops watched_ops; /* of the store under test, but for turn */
-static const weir_store_ops *true_ops;
+static store_work_ops watched_ops; /* of the store under test, but for turn */
+static const store_work_ops *true_ops;
 static size_t leading_given[8], given_count, vain_count;
 
 static weir_status turn_and_note(weir_store *s, store_settle *const *settles, size_t count,
@@ -88,10 +88,10 @@ static weir_status turn_and_note(weir_store *s, store_settle *const *settles, si
 static void C22_a_share_that_nobody_had_is_still_due(void **state)
 {
     weir_store *s = begin(state);
-    true_ops = s->ops;
-    watched_ops = *s->ops;
+    true_ops = s->work;
+    watched_ops = *s->work;
     watched_ops.turn = turn_and_note;
-    s->ops = &watched_ops;
+    s->work = &watched_ops;
     given_count = 0;
     vain_count = 0;
     with_lane(1, 10);
@@ -480,10 +480,10 @@ static weir_status turn_of_distinct(weir_store *s, store_settle *const *settles,
 static void C24_a_turn_has_one_settle_of_a_target(void **state)
 {
     weir_store *s = begin(state);
-    true_ops = s->ops;
-    watched_ops = *s->ops;
+    true_ops = s->work;
+    watched_ops = *s->work;
     watched_ops.turn = turn_of_distinct;
-    s->ops = &watched_ops;
+    s->work = &watched_ops;
     with_lane(2, 10);
     kit_handler(&a, &one, "one", "{stream}", NULL);
     kit_start(&a, s, NULL);

@@ -62,7 +62,7 @@ static void poller_succeeded(poller *p)
 
 static bool can_beat(const worker *w)
 {
-    return w->store->ops->version >= 3 && w->store->ops->worker_beat != NULL;
+    return w->store->about->worker_beat != NULL;
 }
 
 /* What was counted until now, by us and by whoever appends through the same handle. */
@@ -105,7 +105,7 @@ static weir_status beat_tell(poller *p, int64_t lease_us, bool draining, weir_er
                                .known_count = weir__registry_known(w->registry, known),
                                .draining = draining,
                                .metrics = { text.ptr, text.len } };
-    status = w->store->ops->worker_beat(w->store, &row, lease_us, err);
+    status = w->store->about->worker_beat(w->store, &row, lease_us, err);
 out:
     weir__arena_free(&arena);
     weir__buffer_free(&text);
@@ -229,7 +229,7 @@ static int64_t poll_step(poller *p)
         answer.lane = w->lanes[p->lane_index].config.name;
     }
     const int64_t asked = weir__worker_log_ask(w);
-    if (w->store->ops->poll(w->store, &answer, &err) != WEIR_OK) {
+    if (w->store->work->poll(w->store, &answer, &err) != WEIR_OK) {
         p->lane_index = 0;
         p->poll_failed = true;
         return poller_failed(p, &err);

@@ -65,7 +65,7 @@ static weir_status log_count(const reaction *q, weir_store *store, int64_t *coun
 
     *count = 0;
     do {
-        status = store->ops->read_log(store, &query, &chunk, err);
+        status = store->log->read_log(store, &query, &chunk, err);
         for (size_t i = 0; status == WEIR_OK && i < chunk.events_count; i++) {
             *count += weir__reaction_listens(q, chunk.events[i].name, chunk.events[i].stream);
         }
@@ -114,7 +114,7 @@ static weir_status starts_find(registry *r, weir_store *store, weir_error *err)
             continue;
         }
         if (!listed) {
-            status = store->ops->reactions(store, &list, err);
+            status = store->work->reactions(store, &list, err);
             listed = true;
         }
         if (status != WEIR_OK || list_find(&list, r->reactions[i].name) != NULL) {
@@ -163,7 +163,7 @@ static weir_status reaction_declare(registry *r, const reaction *q, weir_store *
         .redeclare = redeclare,
         .attempts = q->poison == POISON_RETRY ? 0 : (int64_t)q->retries + 1,
     };
-    const weir_status status = store->ops->declare(store, &declaration, &r->arena, known, err);
+    const weir_status status = store->work->declare(store, &declaration, &r->arena, known, err);
     if (status != WEIR_OK) {
         return weir__wrap(err, status, "could not declare reaction \"%.*s\"", (int)q->name.len,
                           q->name.ptr);
@@ -241,7 +241,7 @@ static weir_status reaction_declare_again(registry *r, reaction *q, weir_store *
 {
     store_positions positions = { 0 };
     store_reaction now = { 0 };
-    weir_status status = store->ops->positions(store, &positions, err);
+    weir_status status = store->log->positions(store, &positions, err);
 
     if (status == WEIR_OK) {
         status = reaction_declare(r, q, store, false, positions.safe, &now, err);
@@ -256,7 +256,7 @@ static weir_status reaction_declare_again(registry *r, reaction *q, weir_store *
 weir_status weir__registry_refresh(registry *r, weir_store *store, weir_error *err)
 {
     store_reaction_list list = { 0 };
-    weir_status status = store->ops->reactions(store, &list, err);
+    weir_status status = store->work->reactions(store, &list, err);
     for (size_t i = 0; status == WEIR_OK && i < r->reactions_count; i++) {
         reaction *q = &r->reactions[i];
         const store_reaction *now = list_find(&list, q->name);

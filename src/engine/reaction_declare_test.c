@@ -50,7 +50,7 @@ static weir_store *open_store(bool sqlite)
 static void close_store(weir_store *s)
 {
     static const char *const suffixes[] = { "", "-wal", "-shm", "-weir" };
-    s->ops->close(s);
+    s->about->close(s);
     for (size_t i = 0; dir[0] != '\0' && i < sizeof suffixes / sizeof *suffixes; i++) {
         char path[128];
         path_of(path, suffixes[i]);
@@ -76,7 +76,7 @@ static void append(weir_store *s, const char *stream, const char *name, size_t c
             .streams = streams, .streams_count = 1, .events = events, .events_count = n
         };
         store_append *const list[] = { &a };
-        assert_int_equal(s->ops->append(s, list, 1, NULL), WEIR_OK);
+        assert_int_equal(s->log->append(s, list, 1, NULL), WEIR_OK);
         assert_int_equal(a.status, WEIR_OK);
         count -= n;
     }
@@ -85,7 +85,7 @@ static void append(weir_store *s, const char *stream, const char *name, size_t c
 static int64_t head(weir_store *s)
 {
     store_positions p;
-    assert_int_equal(s->ops->positions(s, &p, NULL), WEIR_OK);
+    assert_int_equal(s->log->positions(s, &p, NULL), WEIR_OK);
     return p.head;
 }
 
@@ -163,7 +163,7 @@ static void from_has_to_be_said_when_there_are_events_and_all_are_told(bool sqli
     assert_non_null(strstr(err.message, "3 problems"));
 
     store_reaction_list list = { 0 };
-    assert_int_equal(s->ops->reactions(s, &list, NULL), WEIR_OK);
+    assert_int_equal(s->work->reactions(s, &list, NULL), WEIR_OK);
     assert_int_equal(list.reactions_count, 0); /* nothing was declared */
     weir__arena_free(&list.arena);
     weir__registry_free(&r);
@@ -230,7 +230,7 @@ static void only_the_current_definition_is_served(bool sqlite)
     assert_int_equal(weir__reaction_number(&new.reactions[0]), 4);
     assert_false(weir__reaction_current(&old.reactions[0]));
 
-    assert_int_equal(s->ops->retire(s, weir__str("r"), NULL), WEIR_OK);
+    assert_int_equal(s->work->retire(s, weir__str("r"), NULL), WEIR_OK);
     refresh(&new, s);
     assert_false(weir__reaction_current(&new.reactions[0]));
     declare(&other, s, false); /* brings it back */
@@ -254,7 +254,7 @@ static void refresh_reads_how_far_routing_is(bool sqlite)
         .reaction = r.reactions[1].known.id, .number = 1, .from = 0, .to = 4
     };
     const store_route route = { .steps = &step, .steps_count = 1 };
-    assert_int_equal(s->ops->route(s, &route, NULL, NULL), WEIR_OK);
+    assert_int_equal(s->work->route(s, &route, NULL, NULL), WEIR_OK);
     refresh(&r, s);
     assert_int_equal(r.reactions[0].known.routed, 0);
     assert_int_equal(r.reactions[1].known.routed, 4);
@@ -321,8 +321,8 @@ static void C31_a_definition_that_was_lost_is_not_taken_for_the_one_with_its_num
         assert_int_equal(r.reactions[0].known.current, 2); /* and nothing was declared */
     }
     weir__registry_free(&r);
-    before->ops->close(before);
-    after->ops->close(after);
+    before->about->close(before);
+    after->about->close(after);
 }
 
 static void C31_a_definition_that_was_lost_is_declared_again(void **state)
@@ -340,8 +340,8 @@ static void C31_a_definition_that_was_lost_is_declared_again(void **state)
         refresh(&r, after);
         assert_int_equal(weir__reaction_number(&r.reactions[0]), kept + 1);
         weir__registry_free(&r);
-        before->ops->close(before);
-        after->ops->close(after);
+        before->about->close(before);
+        after->about->close(after);
     }
 }
 
@@ -362,13 +362,13 @@ static void C31_what_is_declared_again_begins_where_a_shorter_log_ends(void **st
         refresh(&r, after);
         assert_true(weir__reaction_current(&r.reactions[0]));
         store_reaction_list list = { 0 };
-        assert_int_equal(after->ops->reactions(after, &list, NULL), WEIR_OK);
+        assert_int_equal(after->work->reactions(after, &list, NULL), WEIR_OK);
         assert_int_equal(list.reactions_count, 1);
         assert_int_equal(list.reactions[0].since, 2);
         weir__arena_free(&list.arena);
         weir__registry_free(&r);
-        before->ops->close(before);
-        after->ops->close(after);
+        before->about->close(before);
+        after->about->close(after);
     }
 }
 

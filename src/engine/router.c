@@ -150,7 +150,8 @@ static weir_status lease_call(router *r, lease_choice choice, int64_t lease_us, 
                                                    .fence = r->reactions[i].fence };
         }
     }
-    const weir_status status = store->ops->router_lease(store, holder, lease_us, items, count, err);
+    const weir_status status =
+        store->work->router_lease(store, holder, lease_us, items, count, err);
     for (size_t i = 0; status == WEIR_OK && i < count; i++) {
         router_reaction *mine = &r->reactions[indexes[i]];
         *taken = *taken || (items[i].fence != 0 && items[i].fence != mine->fence);
@@ -187,8 +188,8 @@ static weir_status hand_back(router *r, lease_choice choice, weir_error *err)
     bool taken = false;
     const weir_status status = lease_call(r, choice, 0, &taken, err);
 
-    if (status == WEIR_OK && store->ops->version >= 2 && store->ops->wake != NULL) {
-        store->ops->wake(store);
+    if (status == WEIR_OK && store->log->wake != NULL) {
+        store->log->wake(store);
     }
     return status;
 }
@@ -461,7 +462,7 @@ static int64_t read_chunk(router *r, int64_t from, int64_t now_us)
     }
     filter.stream = common_source(r, from);
     const int64_t asked = weir__worker_log_ask(r->worker);
-    const weir_status status = store->ops->read_log(store, &query, &r->chunk, &err);
+    const weir_status status = store->log->read_log(store, &query, &r->chunk, &err);
     if (status != WEIR_OK) {
         return router_failed(r, &err);
     }
@@ -736,7 +737,7 @@ static int64_t route_chunk(router *r, int64_t now_us)
         .place = r->chunk.place,
         .beyond = beyond,
     };
-    status = store->ops->route(store, &call, &bad, &err);
+    status = store->work->route(store, &call, &bad, &err);
     if (status == WEIR_OK) {
         tell_beyond(&g, beyond);
         chunk_routed(&g, now_us);

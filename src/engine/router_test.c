@@ -221,12 +221,12 @@ static void an_event_read_again_is_not_parked_again(bool sqlite)
 
     /* An operator moves it back: nobody tells the router but a wake-up. */
     store_operate op = { .verb = STORE_RESET, .reset_to = STORE_RESET_START };
-    assert_int_equal(s->ops->operate(s, &op, NULL), WEIR_OK);
+    assert_int_equal(s->work->operate(s, &op, NULL), WEIR_OK);
     assert_int_equal(kit_routed(s, "work"), 0);
     const store_parked_query q = { .limit = 1 };
     store_parked_chunk chunk = { 0 };
-    assert_int_equal(s->ops->parked(s, &q, &chunk, NULL), WEIR_OK);
-    assert_int_equal(s->ops->parked_change(s, chunk.parked[0].id, STORE_PARKED_DROP, NULL),
+    assert_int_equal(s->work->parked(s, &q, &chunk, NULL), WEIR_OK);
+    assert_int_equal(s->work->parked_change(s, chunk.parked[0].id, STORE_PARKED_DROP, NULL),
                      WEIR_OK);
     weir__arena_free(&chunk.arena);
     weir__worker_wake(a.worker);
@@ -665,8 +665,10 @@ static void waking_it_in_vain_costs_little(bool sqlite)
 
 /* ---- what only other stores do ------------------------------------------------------------ */
 
-static weir_store_ops changed_ops; /* of the store under test, but for read_log and poll */
-static const weir_store_ops *true_ops;
+static store_log_ops changed_log;   /* of the store under test, but for read_log */
+static store_work_ops changed_work; /* and but for poll */
+static const store_log_ops *true_log;
+static const store_work_ops *true_work;
 static bool say_held;
 static const char *say_epoch, *say_log;
 static int64_t say_head; /* -1: as it is */
@@ -675,7 +677,7 @@ static size_t reads_bare, reads_whole;
 static weir_status read_and_change(weir_store *s, const store_log_query *q, store_chunk *chunk,
                                    weir_error *err)
 {
-    const weir_status status = true_ops->read_log(s, q, chunk, err);
+    const weir_status status = true_log->read_log(s, q, chunk, err);
 
     *(q->bare ? &reads_bare : &reads_whole) += 1;
     chunk->held = say_held && !chunk->more;
@@ -687,7 +689,7 @@ static weir_status read_and_change(weir_store *s, const store_log_query *q, stor
 
 static weir_status poll_and_change(weir_store *s, store_poll *poll, weir_error *err)
 {
-    const weir_status status = true_ops->poll(s, poll, err);
+    const weir_status status = true_work->poll(s, poll, err);
 
     (void)snprintf(poll->epoch, sizeof poll->epoch, "%s", say_epoch);
     (void)snprintf(poll->log, sizeof poll->log, "%s", say_log);
@@ -696,11 +698,14 @@ static weir_status poll_and_change(weir_store *s, store_poll *poll, weir_error *
 
 static void change_reading(weir_store *s)
 {
-    true_ops = s->ops;
-    changed_ops = *s->ops;
-    changed_ops.read_log = read_and_change;
-    changed_ops.poll = poll_and_change;
-    s->ops = &changed_ops;
+    true_log = s->log;
+    true_work = s->work;
+    changed_log = *s->log;
+    changed_work = *s->work;
+    changed_log.read_log = read_and_change;
+    changed_work.poll = poll_and_change;
+    s->log = &changed_log;
+    s->work = &changed_work;
     say_held = false;
     say_epoch = say_log = "one";
     say_head = -1;
@@ -709,7 +714,8 @@ static void change_reading(weir_store *s)
 
 static void end_changed(weir_store *s)
 {
-    s->ops = true_ops;
+    s->log = true_log;
+    s->work = true_work;
     kit_stop(&a);
     kit_close(s);
 }
@@ -871,7 +877,7 @@ static void a_refused_renewal_has_the_poll_look_at_the_log(bool sqlite)
     store_fenced item = { .target = held->target, .fence = held->fence, .token = held->token };
 
     say_epoch = say_log = "two";
-    assert_int_equal(s->ops->extend(s, 0, &item, 1, NULL), WEIR_OK);
+    assert_int_equal(s->work->extend(s, 0, &item, 1, NULL), WEIR_OK);
     (void)l->renewing.step(&l->renewing); /* which begins to count */
     kit_mono_us += l->config.lease_us / 3;
     kit_forget(&a);
@@ -901,7 +907,7 @@ static void a_reaction_that_is_routed_beyond_the_log_is_refused(bool sqlite)
     (void)kit_append(s, "order-1", "Ignored", "{}");
     const store_route_step further = { .reaction = number, .number = 1, .from = id, .to = id + 1 };
     const store_route route = { .steps = &further, .steps_count = 1 };
-    assert_int_equal(s->ops->route(s, &route, NULL, &err), WEIR_OK);
+    assert_int_equal(s->work->route(s, &route, NULL, &err), WEIR_OK);
     say_head = id;
     weir__worker_wake(a.worker);
     (void)kit_route(&a);
@@ -921,7 +927,7 @@ static void a_reaction_that_is_routed_beyond_the_log_is_refused(bool sqlite)
         .reaction = number, .number = 1, .from = id + 1, .to = id + 2
     };
     assert_int_equal(
-        s->ops->route(s, &(store_route){ .steps = &repaired, .steps_count = 1 }, NULL, &err),
+        s->work->route(s, &(store_route){ .steps = &repaired, .steps_count = 1 }, NULL, &err),
         WEIR_OK);
     const int64_t last = kit_append(s, "order-1", "Placed", "{}");
     for (int i = 0; i < 3; i++) { /* the reactions are looked at when nothing else is found */

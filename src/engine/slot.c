@@ -130,7 +130,7 @@ void weir__slot_lost(slot *s)
     if (given_up) {
         /* The lease may be on the new log as well. If this fails, it ends by itself. */
         weir_error err = { .size = sizeof err };
-        (void)w->store->ops->extend(w->store, 0, &item, 1, &err);
+        (void)w->store->work->extend(w->store, 0, &item, 1, &err);
     }
     /* The new holder tells its own lane. */
     weir__slot_idle_tell(s, false);
@@ -149,7 +149,7 @@ static void target_release(slot *s)
     weir__lock(&w->mu);
     b->ending = true;
     weir__unlock(&w->mu);
-    const weir_status status = w->store->ops->extend(w->store, 0, &item, 1, &err);
+    const weir_status status = w->store->work->extend(w->store, 0, &item, 1, &err);
     if (status != WEIR_OK) {
         weir__slot_store_failed(s, &err);
         return;
@@ -174,7 +174,7 @@ static void lease_renew(slot *s)
 
     const int64_t asked_us = weir__task_boot(&s->task);
     const weir_status status =
-        w->store->ops->extend(w->store, s->lane->config.lease_us, &item, 1, &err);
+        w->store->work->extend(w->store, s->lane->config.lease_us, &item, 1, &err);
     if (status != WEIR_OK) {
         weir__slot_store_failed(s, &err);
         return;
@@ -237,7 +237,7 @@ static void events_fetch(slot *s)
         }
     }
     if (status == WEIR_OK) {
-        status = w->store->ops->fetch(w->store, items, count, &b->fetched, &err);
+        status = w->store->work->fetch(w->store, items, count, &b->fetched, &err);
     }
     if (status != WEIR_OK) {
         weir__slot_store_failed(s, &err);

@@ -16,7 +16,7 @@ int64_t kit_version(weir_store *s, const char *stream)
 {
     weir_arena arena = { 0 };
     store_stream_info info;
-    const weir_status status = s->ops->stream_info(s, weir__str(stream), &arena, &info, NULL);
+    const weir_status status = s->log->stream_info(s, weir__str(stream), &arena, &info, NULL);
     weir__arena_free(&arena);
     return status == WEIR_OK ? info.version : -1;
 }
@@ -164,7 +164,7 @@ kit_target kit_target_of(weir_store *s, const char *name)
     store_targets_chunk chunk = { 0 };
     kit_target out = { 0 };
 
-    assert_int_equal(s->ops->targets(s, &q, &chunk, NULL), WEIR_OK);
+    assert_int_equal(s->work->targets(s, &q, &chunk, NULL), WEIR_OK);
     assert_int_equal(chunk.targets_count, 1);
     const store_target *t = &chunk.targets[0];
     out.state = t->state;
@@ -191,7 +191,7 @@ int64_t kit_retries(weir_store *s, const char *target, const char *reaction_name
     store_targets_chunk chunk = { 0 };
     int64_t retries = -1;
 
-    assert_int_equal(s->ops->targets(s, &q, &chunk, NULL), WEIR_OK);
+    assert_int_equal(s->work->targets(s, &q, &chunk, NULL), WEIR_OK);
     assert_int_equal(chunk.targets_count, 1);
     for (size_t i = 0; i < chunk.targets[0].subscriptions_count; i++) {
         const store_subscription *sub = &chunk.targets[0].subscriptions[i];
@@ -211,7 +211,7 @@ void kit_take_away(weir_store *s, const char *target, int64_t position)
                          .by = weir__str("test"),
                          .reset_to = STORE_RESET_POSITION,
                          .position = position };
-    assert_int_equal(s->ops->operate(s, &op, NULL), WEIR_OK);
+    assert_int_equal(s->work->operate(s, &op, NULL), WEIR_OK);
     assert_int_equal(op.changed, 1);
 }
 
@@ -220,7 +220,7 @@ int64_t kit_parked_id(weir_store *s, char *error, size_t error_bytes)
     const store_parked_query q = { .limit = 10 };
     store_parked_chunk chunk = { 0 };
 
-    assert_int_equal(s->ops->parked(s, &q, &chunk, NULL), WEIR_OK);
+    assert_int_equal(s->work->parked(s, &q, &chunk, NULL), WEIR_OK);
     assert_int_equal(chunk.parked_count, 1);
     const int64_t id = chunk.parked[0].id;
     (void)snprintf(error, error_bytes, "%lld/%lld %s%.*s", (long long)chunk.parked[0].event,
@@ -239,5 +239,5 @@ static void finding(void *ctx, const char *rule, const char *text, const char *a
 
 void kit_check(weir_store *s)
 {
-    assert_int_equal(s->ops->check(s, finding, NULL, NULL), WEIR_OK);
+    assert_int_equal(s->about->check(s, finding, NULL, NULL), WEIR_OK);
 }

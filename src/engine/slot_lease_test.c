@@ -18,8 +18,8 @@ static kit_process a, b;
 static recorder one, two;
 static size_t told, projected;
 static int64_t slow_us; /* so long a call takes after it has happened */
-static weir_store_ops slow_ops;
-static const weir_store_ops *true_ops;
+static store_work_ops slow_ops;
+static const store_work_ops *true_ops;
 
 static void tell(void *ctx)
 {
@@ -219,12 +219,12 @@ static weir_status slow_settle(weir_store *s, store_settle *settle, weir_error *
 
 static void make_slow(weir_store *s)
 {
-    true_ops = s->ops;
-    slow_ops = *s->ops;
+    true_ops = s->work;
+    slow_ops = *s->work;
     slow_ops.turn = slow_lease;
     slow_ops.extend = slow_extend;
     slow_ops.settle = slow_settle;
-    s->ops = &slow_ops;
+    s->work = &slow_ops;
 }
 
 static int64_t held_for_us(void)

@@ -122,7 +122,7 @@ static const char *counted(weir_store *s)
 {
     static table_text t;
     store_settle settle = { .target = 1, .fence = 1, .sql = read_table, .sql_ctx = &t };
-    assert_int_equal(s->ops->settle(s, &settle, NULL), WEIR_EMISUSE);
+    assert_int_equal(s->work->settle(s, &settle, NULL), WEIR_EMISUSE);
     return t.text;
 }
 

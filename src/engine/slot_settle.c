@@ -219,7 +219,7 @@ void weir__slot_now(slot *s)
     batch *b = s->batch;
     weir_error err;
 
-    if (w->store->ops->now(w->store, &b->now_us, &err) != WEIR_OK) {
+    if (w->store->about->now(w->store, &b->now_us, &err) != WEIR_OK) {
         b->now_us = 0;
         weir__slot_store_failed(s, &err);
         return;
@@ -509,7 +509,7 @@ weir_status weir__slot_settle(slot *s, bool in_between, weir_error *err)
     const int64_t asked_us = weir__task_boot(&s->task);
     if (status == WEIR_OK) {
         const int64_t begin_us = weir__task_now(&s->task);
-        status = w->store->ops->settle(w->store, &settle, err);
+        status = w->store->work->settle(w->store, &settle, err);
         weir__metric_observe(&w->metrics, METRIC_SETTLE_US, weir__task_now(&s->task) - begin_us);
     }
     if (status == WEIR_OK) {

@@ -104,7 +104,7 @@ static void a_reaction_that_finds_nothing_up_to_its_mark_is_settled_there(void *
     const store_route route = {
         .steps = &step, .steps_count = 1, .marks = &mark, .marks_count = 1
     };
-    assert_int_equal(s->ops->route(s, &route, NULL, NULL), WEIR_OK);
+    assert_int_equal(s->work->route(s, &route, NULL, NULL), WEIR_OK);
     kit_drive(&a, 1 * MS);
     assert_int_equal(one.calls, 1);
     assert_int_equal(kit_at(s, "all", "one"), 2);
@@ -134,7 +134,7 @@ static void C27_a_failure_costs_one_retry_and_waits_for_its_backoff(void **state
     assert_int_equal(t.event, 1);
     assert_int_equal(t.attempts, 1);
     assert_int_equal(kit_retries(s, "all", "one"), 1);
-    assert_int_equal(s->ops->now(s, &now_us, NULL), WEIR_OK);
+    assert_int_equal(s->about->now(s, &now_us, NULL), WEIR_OK);
     assert_in_range(t.due_us, now_us, now_us + 10 * S);
     /* Not before it is due, and then without anybody's help. */
     kit_drive(&a, t.due_us - now_us - 1);
@@ -253,7 +253,7 @@ static void C27_what_a_handler_defers_costs_nothing(void **state)
     int64_t now_us = 0;
     kit_handler(&a, &one, "one", "all", NULL);
     kit_start(&a, s, NULL);
-    assert_int_equal(s->ops->now(s, &now_us, NULL), WEIR_OK);
+    assert_int_equal(s->about->now(s, &now_us, NULL), WEIR_OK);
     one.fail_event = 2;
     one.fail_times = 6; /* more than there are retries */
     one.outcome = WEIR_DEFER;
@@ -389,7 +389,7 @@ static void C44_reactions_that_share_a_target_share_its_backoff_and_its_block(vo
     kit_drive(&a, 60 * S);
     assert_int_equal(two.calls, 1);
     one.fail_event = 0;
-    assert_int_equal(s->ops->operate(s, &unblock, NULL), WEIR_OK);
+    assert_int_equal(s->work->operate(s, &unblock, NULL), WEIR_OK);
     kit_drive(&a, 10 * S);
     assert_int_equal(two.calls, 2);
     assert_int_equal(kit_at(s, "all", "one"), 1);
@@ -413,12 +413,12 @@ static void C33_effects_have_the_events_correlation_and_its_id_as_causation(void
         .streams = streams, .streams_count = 1, .events = &event, .events_count = 1
     };
     store_append *const list[] = { &placed };
-    assert_int_equal(s->ops->append(s, list, 1, NULL), WEIR_OK);
+    assert_int_equal(s->log->append(s, list, 1, NULL), WEIR_OK);
     kit_drive(&a, 1);
     const store_stream_query q = {
         .stream = weir__str("effect"), .to = 10, .limit = 10, .until_us = INT64_MAX
     };
-    assert_int_equal(s->ops->read_stream(s, &q, &chunk, NULL), WEIR_OK);
+    assert_int_equal(s->log->read_stream(s, &q, &chunk, NULL), WEIR_OK);
     assert_int_equal(chunk.events_count, 1);
     assert_true(weir__str_equal(chunk.events[0].meta,
                                 weir__str("{\"correlation\":\"c \xc3\xa4\",\"causation\":1}")));
@@ -678,7 +678,7 @@ static void what_was_sent_back_is_handled_first_and_removed(void **state)
     one.fail_event = 0;
     append(s, "order-1", 1);
     (void)kit_route(&a);
-    assert_int_equal(s->ops->parked_change(s, id, STORE_PARKED_RETRY, NULL), WEIR_OK);
+    assert_int_equal(s->work->parked_change(s, id, STORE_PARKED_RETRY, NULL), WEIR_OK);
     kit_drive(&a, 2 * S);
     assert_string_equal(one.seen, "one:1/2 one:3/1 ");
     assert_int_equal(kit_parked(s, "one"), 0);
@@ -687,8 +687,8 @@ static void what_was_sent_back_is_handled_first_and_removed(void **state)
 }
 
 /* A log from which event 1 was removed, as an owner of the database can. */
-static const weir_store_ops *whole;
-static weir_store_ops without_the_first;
+static const store_log_ops *whole;
+static store_log_ops without_the_first;
 static size_t gone_reads;
 
 static weir_status read_without_the_first(weir_store *s, const store_log_query *q,
@@ -706,10 +706,10 @@ static weir_status read_without_the_first(weir_store *s, const store_log_query *
 static int64_t park_the_first_and_lose_it(weir_store *s)
 {
     const int64_t id = park_the_first(s);
-    whole = s->ops;
+    whole = s->log;
     without_the_first = *whole;
     without_the_first.read_log = read_without_the_first;
-    s->ops = &without_the_first;
+    s->log = &without_the_first;
     gone_reads = 0;
     return id;
 }
@@ -718,7 +718,7 @@ static void end_after_one_look(weir_store *s)
 {
     assert_int_equal(kit_parked(s, "one"), 0);
     assert_int_equal(gone_reads, 1);
-    s->ops = whole;
+    s->log = whole;
     end(s);
 }
 
@@ -728,7 +728,7 @@ static void what_was_sent_back_and_is_gone_is_done(void **state)
     const int64_t id = park_the_first_and_lose_it(s);
     append(s, "order-1", 1);
     (void)kit_route(&a);
-    assert_int_equal(s->ops->parked_change(s, id, STORE_PARKED_RETRY, NULL), WEIR_OK);
+    assert_int_equal(s->work->parked_change(s, id, STORE_PARKED_RETRY, NULL), WEIR_OK);
     kit_drive(&a, 2 * S);
     assert_string_equal(one.seen, "one:3/1 ");
     assert_int_equal(kit_at(s, "all", "one"), 3);
@@ -742,7 +742,7 @@ static void a_target_with_nothing_but_an_event_that_is_gone_is_idle(void **state
 {
     weir_store *s = begin(state);
     const int64_t id = park_the_first_and_lose_it(s);
-    assert_int_equal(s->ops->parked_change(s, id, STORE_PARKED_RETRY, NULL), WEIR_OK);
+    assert_int_equal(s->work->parked_change(s, id, STORE_PARKED_RETRY, NULL), WEIR_OK);
     kit_drive(&a, 2 * S);
     assert_int_equal(kit_target_of(s, "all").state, STORE_TARGET_IDLE);
     end_after_one_look(s);
@@ -754,7 +754,7 @@ static void what_was_sent_back_and_fails_is_parked_again(void **state)
     const int64_t id = park_the_first(s);
     char text[100];
     one.why = "again";
-    assert_int_equal(s->ops->parked_change(s, id, STORE_PARKED_RETRY, NULL), WEIR_OK);
+    assert_int_equal(s->work->parked_change(s, id, STORE_PARKED_RETRY, NULL), WEIR_OK);
     kit_drive(&a, 2 * S);
     assert_string_equal(one.seen, "one:1/2 ");
     assert_int_equal(kit_parked_id(s, text, sizeof text), id);
@@ -780,9 +780,9 @@ static void what_was_sent_back_blocks_nothing(void **state)
     append(s, "order-1", 2);
     kit_drive(&a, 1);
     assert_int_equal(kit_target_of(s, "all").state, STORE_TARGET_BLOCKED);
-    assert_int_equal(s->ops->operate(s, &skip, NULL), WEIR_OK);
+    assert_int_equal(s->work->operate(s, &skip, NULL), WEIR_OK);
     assert_int_equal(
-        s->ops->parked_change(s, kit_parked_id(s, text, sizeof text), STORE_PARKED_RETRY, NULL),
+        s->work->parked_change(s, kit_parked_id(s, text, sizeof text), STORE_PARKED_RETRY, NULL),
         WEIR_OK);
     kit_drive(&a, 2 * S);
     assert_int_equal(kit_target_of(s, "all").state, STORE_TARGET_IDLE);

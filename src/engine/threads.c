@@ -192,10 +192,10 @@ static bool pause_unless_stopped(const watcher *w, int64_t us)
 /* Until the watch fails (true) or it is to end (false). */
 static bool watch_until_it_fails(const watcher *w, store_watch *watch)
 {
-    const weir_store_ops *ops = w->store->ops;
+    const store_log_ops *log = w->store->log;
     for (;;) {
         struct pollfd fds[] = { { .fd = w->stop_fd, .events = POLLIN },
-                                { .fd = ops->watch_fd(watch), .events = POLLIN } };
+                                { .fd = log->watch_fd(watch), .events = POLLIN } };
         bool woken = false;
         if (poll(fds, 2, -1) < 0 && errno != EINTR) {
             return true;
@@ -204,7 +204,7 @@ static bool watch_until_it_fails(const watcher *w, store_watch *watch)
             return false;
         }
         if (fds[1].revents != 0) {
-            if (ops->watch_wait(watch, 0, &woken, NULL) != WEIR_OK) {
+            if (log->watch_wait(watch, 0, &woken, NULL) != WEIR_OK) {
                 return true;
             }
             if (woken) {
@@ -221,11 +221,11 @@ static void *watcher_main(void *arg)
     bool goes_on = true;
     while (goes_on) {
         store_watch *watch = NULL;
-        if (w->store->ops->watch_open(w->store, &watch, NULL) == WEIR_OK) {
+        if (w->store->log->watch_open(w->store, &watch, NULL) == WEIR_OK) {
             retry_us = WATCH_RETRY_US_FIRST;
             w->fn(w->ctx); /* for what was missed */
             goes_on = watch_until_it_fails(w, watch);
-            w->store->ops->watch_close(watch);
+            w->store->log->watch_close(watch);
         }
         goes_on = goes_on && pause_unless_stopped(w, retry_us);
         retry_us = retry_us * 2 > WATCH_RETRY_US_MAX ? WATCH_RETRY_US_MAX : retry_us * 2;

@@ -144,15 +144,15 @@ static void who_watches_is_told_of_what_happens_in_the_store(void **state)
         (void)sched_yield();
     }
     bool changed = false;
-    assert_int_equal(store->ops->lane_pause(store, weir__str("default"), true, weir__str("test"),
-                                            &changed, NULL),
+    assert_int_equal(store->work->lane_pause(store, weir__str("default"), true, weir__str("test"),
+                                             &changed, NULL),
                      WEIR_OK);
     while (atomic_load(&count) < 2) {
         (void)sched_yield();
     }
     assert_true(weir__threads_stop(t, mono_us() + 10000000));
     weir__threads_free(t);
-    store->ops->close(store);
+    store->about->close(store);
 }
 
 int main(void)

@@ -381,7 +381,7 @@ static void release_slots(worker *w)
     }
     weir__unlock(&w->mu);
     if (count > 0) {
-        (void)w->store->ops->extend(w->store, 0, items, count, &err);
+        (void)w->store->work->extend(w->store, 0, items, count, &err);
     }
     weir__free(items);
 }

@@ -74,7 +74,7 @@ void kit_close(weir_store *s)
 {
     static const char *const suffixes[] = { "", "-wal", "-shm", "-weir" };
 
-    s->ops->close(s);
+    s->about->close(s);
     for (size_t i = 0; dir[0] != '\0' && i < sizeof suffixes / sizeof *suffixes; i++) {
         char path[128];
         (void)snprintf(path, sizeof path, "%s/store.db%s", dir, suffixes[i]);
@@ -93,7 +93,7 @@ static int64_t append(weir_store *s, const char *stream, const store_new_event *
     };
     store_append *const list[] = { &a };
 
-    assert_int_equal(s->ops->append(s, list, 1, NULL), WEIR_OK);
+    assert_int_equal(s->log->append(s, list, 1, NULL), WEIR_OK);
     assert_int_equal(a.status, WEIR_OK);
     return streams[0].id;
 }
@@ -283,7 +283,7 @@ static bool subscription(weir_store *s, const char *target, const char *name, in
     store_targets_chunk chunk = { 0 };
     bool found = false;
 
-    if (s->ops->targets(s, &q, &chunk, NULL) == WEIR_OK && chunk.targets_count == 1) {
+    if (s->work->targets(s, &q, &chunk, NULL) == WEIR_OK && chunk.targets_count == 1) {
         const store_target *t = &chunk.targets[0];
         *target_id = t->id;
         for (size_t i = 0; i < t->subscriptions_count; i++) {
@@ -325,7 +325,7 @@ size_t kit_fetchable(weir_store *s, const char *target, const char *reaction_nam
                                     .after = sub.at,
                                     .up_to = sub.mark,
                                     .limit = STORE_CHUNK_EVENTS_MAX };
-    assert_int_equal(s->ops->fetch(s, &item, 1, &list, NULL), WEIR_OK);
+    assert_int_equal(s->work->fetch(s, &item, 1, &list, NULL), WEIR_OK);
     const size_t count = list.events_count;
     weir__arena_free(&list.arena);
     return count;
@@ -336,7 +336,7 @@ size_t kit_parked(weir_store *s, const char *reaction_name)
     const store_parked_query q = { .limit = 10000, .reaction = weir__str(reaction_name) };
     store_parked_chunk chunk = { 0 };
 
-    assert_int_equal(s->ops->parked(s, &q, &chunk, NULL), WEIR_OK);
+    assert_int_equal(s->work->parked(s, &q, &chunk, NULL), WEIR_OK);
     const size_t count = chunk.parked_count;
     weir__arena_free(&chunk.arena);
     return count;
@@ -347,7 +347,7 @@ int64_t kit_routed(weir_store *s, const char *reaction_name)
     store_reaction_list list = { 0 };
     int64_t routed = -1;
 
-    assert_int_equal(s->ops->reactions(s, &list, NULL), WEIR_OK);
+    assert_int_equal(s->work->reactions(s, &list, NULL), WEIR_OK);
     for (size_t i = 0; i < list.reactions_count; i++) {
         if (weir__str_equal(list.reactions[i].name, weir__str(reaction_name))) {
             routed = list.reactions[i].routed;

@@ -19,7 +19,7 @@ static int64_t store_now(weir_store *s)
 {
     int64_t now_us = 0;
 
-    assert_int_equal(s->ops->now(s, &now_us, NULL), WEIR_OK);
+    assert_int_equal(s->about->now(s, &now_us, NULL), WEIR_OK);
     return now_us;
 }
 
@@ -33,7 +33,7 @@ static store_leased lease(weir_store *s, int64_t lease_us)
                                     .all_reactions = true };
     store_lease_list list = { 0 };
 
-    assert_int_equal(s->ops->turn(s, NULL, 0, &r, &list, NULL), WEIR_OK);
+    assert_int_equal(s->work->turn(s, NULL, 0, &r, &list, NULL), WEIR_OK);
     assert_int_equal(list.leases_count, 1);
     const store_leased leased = list.leases[0];
     weir__arena_free(&list.arena);
@@ -46,7 +46,7 @@ static weir_status defer(weir_store *s, const store_leased *leased, int64_t unti
                             .fence = leased->fence,
                             .end = STORE_END_DEFER,
                             .until_us = until_us };
-    return s->ops->settle(s, &settle, NULL);
+    return s->work->settle(s, &settle, NULL);
 }
 
 /* A worker with one reaction, and one event of it that was routed. */
@@ -273,7 +273,7 @@ static void some_lanes_only_are_asked_for_one_by_one(bool sqlite)
 
     /* Ready in the first lane only. */
     store_operate op = { .verb = STORE_PAUSE, .by = weir__str("test") };
-    assert_int_equal(s->ops->operate(s, &op, NULL), WEIR_OK);
+    assert_int_equal(s->work->operate(s, &op, NULL), WEIR_OK);
     weir__worker_ask(w);
     (void)kit_poll(&a);
     assert_true(weir__worker_out_of_work(w));
@@ -344,7 +344,7 @@ static void out_of_work_is_what_a_poll_after_the_question_says(bool sqlite)
     store_settle settle = {
         .target = again.target, .fence = again.fence, .advances = &to, .advances_count = 1
     };
-    assert_int_equal(s->ops->settle(s, &settle, NULL), WEIR_OK);
+    assert_int_equal(s->work->settle(s, &settle, NULL), WEIR_OK);
     weir__worker_ask(w);
     (void)kit_poll(&a);
     assert_true(weir__worker_out_of_work(w));
@@ -361,7 +361,7 @@ static size_t living(weir_store *s, store_worker *out)
     const int64_t now_us = store_now(s);
     size_t count = 0;
 
-    assert_int_equal(s->ops->workers(s, &list, NULL), WEIR_OK);
+    assert_int_equal(s->about->workers(s, &list, NULL), WEIR_OK);
     for (size_t i = 0; i < list.workers_count; i++) {
         if (list.workers[i].until_us > now_us) {
             *out = list.workers[i];
@@ -458,7 +458,7 @@ static void drained_it_is_idle_and_closing_gives_everything_back(bool sqlite)
     assert_false(weir__worker_idle(a.worker));
     weir__worker_drain(a.worker);
     assert_true(weir__worker_idle(a.worker));
-    assert_int_equal(s->ops->poll(s, &poll, NULL), WEIR_OK);
+    assert_int_equal(s->work->poll(s, &poll, NULL), WEIR_OK);
     assert_int_not_equal(poll.router_end_us, INT64_MAX);
 
     /* A slot that was given up while its handler ran. */
@@ -471,7 +471,7 @@ static void drained_it_is_idle_and_closing_gives_everything_back(bool sqlite)
     weir__unlock(&a.worker->mu);
     assert_false(weir__worker_idle(a.worker));
     kit_stop(&a);
-    assert_int_equal(s->ops->poll(s, &poll, NULL), WEIR_OK);
+    assert_int_equal(s->work->poll(s, &poll, NULL), WEIR_OK);
     assert_int_equal(poll.router_end_us, INT64_MAX);
     assert_true(poll.ready);
     kit_close(s);
@@ -489,13 +489,13 @@ static void handle_beyond(weir_store *s, int64_t event)
         .steps = &step, .steps_count = 1, .marks = &mark, .marks_count = 1
     };
 
-    assert_int_equal(s->ops->route(s, &route, NULL, NULL), WEIR_OK);
+    assert_int_equal(s->work->route(s, &route, NULL, NULL), WEIR_OK);
     const store_leased leased = lease(s, 5 * S);
     const store_advance done = { .reaction = known->id, .to = event };
     store_settle settle = {
         .target = leased.target, .fence = leased.fence, .advances = &done, .advances_count = 1
     };
-    assert_int_equal(s->ops->settle(s, &settle, NULL), WEIR_OK);
+    assert_int_equal(s->work->settle(s, &settle, NULL), WEIR_OK);
 }
 
 /* As after a log that lost its end: events would be passed over. */

@@ -261,7 +261,7 @@ weir_status weir__lock_list_store(lock_list *list, size_t *capacity, weir_store 
 {
     store_lock_list known = { 0 };
     const size_t count = list->rows_count;
-    weir_status status = store->ops->locks(store, &known, err);
+    weir_status status = store->locks->list(store, &known, err);
     for (size_t i = 0; i < known.locks_count && status == WEIR_OK; i++) {
         const store_lock *k = &known.locks[i];
         lock_row *held = holder_of(list, count, k->name);

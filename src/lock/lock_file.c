@@ -440,7 +440,7 @@ static weir_status holder_watch(named_lock *base, int64_t now_us, weir_error *er
 static void lock_free(file_lock *l)
 {
     if (l->store != NULL) {
-        l->store->ops->close(l->store);
+        l->store->about->close(l->store);
     }
     if (l->fd >= 0) {
         /* A process that finds no file makes a new one, and does not see that this is locked. */
@@ -460,8 +460,8 @@ static void file_release(named_lock *base)
 {
     file_lock *l = lock_file_of(base);
     if (l->store != NULL && !base->left) {
-        (void)l->store->ops->lock_release(l->store, weir__str(l->name), base->fence, base->token,
-                                          NULL);
+        (void)l->store->locks->release(l->store, weir__str(l->name), base->fence, base->token,
+                                       NULL);
     }
     lock_free(l);
 }
@@ -477,8 +477,9 @@ static weir_status take_fence(const store_url *url, file_lock *l, const lock_req
     store_lock taken = { 0 };
     weir_status status = weir__lock_store(url, WEIR_OPEN_EXISTING, &l->store, err);
     if (status == WEIR_OK && l->store != NULL) {
-        status = l->store->ops->lock_take(l->store, STORE_LOCK, q->name, q->holder, 0, &arena,
-                                          &taken, err);
+        status = l->store->locks->take(l->store,
+                                       &(store_lock_request){ STORE_LOCK, q->name, q->holder, 0 },
+                                       &arena, &taken, err);
         l->base.fence = status == WEIR_OK ? taken.fence : 0;
         l->base.token = status == WEIR_OK ? taken.token : 0;
     }
@@ -582,7 +583,7 @@ weir_status weir__lock_file_list(const store_url *url, lock_list *list, weir_err
         status = weir__lock_list_store(list, &capacity, store, false, err);
     }
     if (store != NULL) {
-        store->ops->close(store);
+        store->about->close(store);
     }
     weir__free(path);
     return status;

@@ -318,7 +318,7 @@ static void lock_free(postgres_lock *l)
 {
     weir__pg_disconnect(&l->conn);
     if (l->store != NULL) {
-        l->store->ops->close(l->store);
+        l->store->about->close(l->store);
     }
     weir__free(l->check_sql);
     weir__url_free(&l->url);
@@ -537,8 +537,8 @@ static weir_status lease_watch(named_lock *base, int64_t now_us, weir_error *err
     postgres_lock *l = lock_postgres_of(base);
     weir_status status = WEIR_OK;
     if (now_us >= base->due_us) {
-        status = l->store->ops->lock_extend(l->store, STORE_LOCK, l->name, base->fence, base->token,
-                                            lease_us(l), err);
+        status = l->store->locks->extend(l->store, STORE_LOCK, l->name, base->fence, base->token,
+                                         lease_us(l), err);
         if (status == WEIR_OK) {
             base->known_us = now_us;
         }
@@ -556,7 +556,7 @@ static weir_status lease_watch(named_lock *base, int64_t now_us, weir_error *err
 static void lease_release(named_lock *base)
 {
     postgres_lock *l = lock_postgres_of(base);
-    (void)l->store->ops->lock_release(l->store, l->name, base->fence, base->token, NULL);
+    (void)l->store->locks->release(l->store, l->name, base->fence, base->token, NULL);
     lock_free(l);
 }
 
@@ -590,8 +590,9 @@ static weir_status lease_try(postgres_lock *l, bool *stepped_back, weir_error *e
     }
     const int64_t now_us = weir__clock_boot();
     if (status == WEIR_OK) {
-        status = l->store->ops->lock_take(l->store, STORE_LOCK, l->name, l->holder, lease_us(l),
-                                          &arena, &taken, err);
+        status = l->store->locks->take(
+            l->store, &(store_lock_request){ STORE_LOCK, l->name, l->holder, lease_us(l) }, &arena,
+            &taken, err);
     }
     weir__arena_free(&arena);
     if (status != WEIR_OK) {
@@ -599,7 +600,7 @@ static weir_status lease_try(postgres_lock *l, bool *stepped_back, weir_error *e
     }
     status = no_session(l, &none, err);
     if (status != WEIR_OK || !none) {
-        (void)l->store->ops->lock_release(l->store, l->name, taken.fence, taken.token, NULL);
+        (void)l->store->locks->release(l->store, l->name, taken.fence, taken.token, NULL);
         *stepped_back = status == WEIR_OK;
         return status != WEIR_OK ? status
                                  : weir__lock_fail_held(
@@ -783,7 +784,7 @@ weir_status weir__lock_postgres_list(const store_url *url, lock_list *list, weir
         status = weir__lock_store(url, WEIR_OPEN_READONLY, &store, err);
     }
     if (status == WEIR_OK && store != NULL) {
-        status = store->ops->locks(store, &notes, err);
+        status = store->locks->list(store, &notes, err);
     }
     if (status == WEIR_OK) {
         status = sessions_add(result, url->options.schema, &notes, list, &capacity, err);
@@ -795,7 +796,7 @@ weir_status weir__lock_postgres_list(const store_url *url, lock_list *list, weir
     weir__arena_free(&notes.arena);
     weir__pg_disconnect(&conn);
     if (store != NULL) {
-        store->ops->close(store);
+        store->about->close(store);
     }
     return status;
 }

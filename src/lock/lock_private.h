@@ -41,7 +41,7 @@ weir_status weir__lock_file_list(const store_url *url, lock_list *list, weir_err
  * such names by chance (10^9 names: 1 in 37) or meets those of another program. Its locks
  * would then exclude each other, which is safe. */
 int64_t weir__lock_key(weir_str schema, weir_str name);
-/* EHELD in the words of store/lock.h; since_us 0: not known. */
+/* EHELD in the words of store/locks.h; since_us 0: not known. */
 weir_status weir__lock_fail_held(weir_str name, weir_str holder, int64_t since_us, weir_error *err);
 /* ELOST. */
 weir_status weir__lock_fail_lost(const char *why, weir_error *err);

@@ -47,8 +47,9 @@ weir_status weir__once_begin(once_run *r, weir_error *err)
 {
     const int64_t now_us = weir__clock_boot();
     weir__arena_reset(&r->arena);
-    const weir_status status = r->store->ops->lock_take(r->store, STORE_ONCE, r->key, r->holder,
-                                                        r->lease_us, &r->arena, &r->is, err);
+    const weir_status status = r->store->locks->take(
+        r->store, &(store_lock_request){ STORE_ONCE, r->key, r->holder, r->lease_us }, &r->arena,
+        &r->is, err);
     if (status == WEIR_OK) {
         r->known_us = now_us;
         r->due_us = now_us + r->check_us / LOCK_CHECKS;
@@ -81,7 +82,7 @@ void weir__once_close(once_run *r)
         return;
     }
     if (r->store != NULL) {
-        r->store->ops->close(r->store);
+        r->store->about->close(r->store);
     }
     weir__arena_free(&r->arena);
     weir__url_free(&r->url);
@@ -103,8 +104,8 @@ weir_status weir__once_watch(once_run *r, int64_t *known_us, weir_error *err)
     const int64_t now_us = weir__clock_boot();
     weir_status status = WEIR_OK;
     if (now_us >= r->due_us) {
-        status = r->store->ops->lock_extend(r->store, STORE_ONCE, r->key, r->is.fence, r->is.token,
-                                            r->lease_us, err);
+        status = r->store->locks->extend(r->store, STORE_ONCE, r->key, r->is.fence, r->is.token,
+                                         r->lease_us, err);
         if (status == WEIR_OK) {
             r->known_us = now_us;
         }
@@ -133,8 +134,8 @@ weir_status weir__once_finish(once_run *r, int exit_status, weir_str output, boo
     *kept = true;
     for (;;) {
         /* Finishing what is finished is no mistake: one whose answer was lost is repeated. */
-        status = r->store->ops->once_finish(r->store, r->key, r->is.fence, r->is.token, exit_status,
-                                            *kept ? output : (weir_str){ 0 }, err);
+        status = r->store->locks->finish(r->store, r->key, r->is.fence, r->is.token, exit_status,
+                                         *kept ? output : (weir_str){ 0 }, err);
         if (status == WEIR_OK || status == WEIR_ELOST) {
             return status;
         }

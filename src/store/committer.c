@@ -1,7 +1,7 @@
 /* committer.c - see committer.h.
  *
  * INVARIANTS
- *   (1) At most ops->group_commit callers lead at once; each leader has a flight of its own, the
+ *   (1) At most log->group_commit callers lead at once; each leader has a flight of its own, the
  *       transaction that it runs. Whenever somebody is queued, somebody leads.
  *   (2) No two flights name the same stream or key, so that no flight meets what another one holds.
  *       The queue is in arrival order; a leader takes from its front and steps over those who have
@@ -27,7 +27,7 @@
  * two take turns.
  *
  * Names are compared by hash, NAME_BITS apart: a false match only makes a caller wait for the next
- * batch, or lets a batch have a name more than the store likes (ops->batch_names_max), which then
+ * batch, or lets a batch have a name more than the store likes (log->batch_names_max), which then
  * makes two transactions of it.
  *
  * THREADS  `mu` guards everything below it. It is never held over a store call, nor while anybody
@@ -163,7 +163,7 @@ weir_status weir__committer_open(committer **out, weir_store *store, weir_error 
         weir__free(c);
         return weir__fail(err, WEIR_ENOMEM, "could not allocate the committer");
     }
-    WEIR_ASSERT(store->ops->group_commit <= FLIGHTS_MAX);
+    WEIR_ASSERT(store->log->group_commit <= FLIGHTS_MAX);
     c->store = store;
     *out = c;
     return WEIR_OK;
@@ -228,9 +228,9 @@ void weir__committer_counts(committer *c, committer_counts *out)
 static void run_alone(committer *c, store_append *append)
 {
     append->alone = false;
-    weir_status status = c->store->ops->append(c->store, &append, 1, append->err);
+    weir_status status = c->store->log->append(c->store, &append, 1, append->err);
     if (status == WEIR_EUNKNOWN && append->key.len > 0) {
-        status = c->store->ops->append(c->store, &append, 1, append->err);
+        status = c->store->log->append(c->store, &append, 1, append->err);
     }
     if (status != WEIR_OK) {
         append->status = status;
@@ -265,7 +265,7 @@ static size_t run_batch(committer *c, store_append *const *batch, size_t count)
         run_alone(c, batch[0]);
         return count;
     }
-    const weir_status status = c->store->ops->append(c->store, batch, count, &err);
+    const weir_status status = c->store->log->append(c->store, batch, count, &err);
     if (status == WEIR_OK) {
         count_transaction(c, count);
         return count;
@@ -361,7 +361,7 @@ static waiter *appoint_locked(committer *c) WEIR_REQUIRES(c->mu)
     flight *mine = NULL;
     size_t leading = 0;
     size_t under_way = 0;
-    for (size_t i = 0; i < c->store->ops->group_commit; i++) {
+    for (size_t i = 0; i < c->store->log->group_commit; i++) {
         if (c->flights[i].taken) {
             leading++;
             under_way += c->flights[i].count;
@@ -392,11 +392,11 @@ static bool names_fit_locked(const committer *c, const name_set *names, const wa
     WEIR_REQUIRES(c->mu)
 {
     name_set both = *names;
-    if (c->store->ops->batch_names_max == 0) {
+    if (c->store->log->batch_names_max == 0) {
         return true;
     }
     names_add(&both, w);
-    return names_count(&both) <= c->store->ops->batch_names_max;
+    return names_count(&both) <= c->store->log->batch_names_max;
 }
 
 /* The leader's batch: itself and whom it may take. */
@@ -472,13 +472,13 @@ weir_status weir__committer_append(committer *c, store_append *append)
 {
     waiter self = { .append = append };
     append->alone = false;
-    if (c->store->ops->group_commit == 0) {
+    if (c->store->log->group_commit == 0) {
         run_alone(c, append);
         count_append(c, append);
         return append->status;
     }
     append->flags |= STORE_APPEND_NOWAIT;
-    if (c->store->ops->group_commit > 1 || c->store->ops->batch_names_max > 0) {
+    if (c->store->log->group_commit > 1 || c->store->log->batch_names_max > 0) {
         waiter_names(&self);
     }
     weir__lock(&c->mu);

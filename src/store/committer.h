@@ -2,7 +2,7 @@
  *
  * The first caller becomes the leader: it takes what waits (itself included), runs one
  * transaction, and wakes each of the others with its own result. Callers that have a stream or a
- * key in common are judged in arrival order; others may go side by side (ops->group_commit). A
+ * key in common are judged in arrival order; others may go side by side (log->group_commit). A
  * transaction that fails as a whole is undone and each caller is run alone, once, so that one
  * caller's trouble is not its neighbours'. Only a store that was busy is not asked again for
  * those whose time to wait is up (store_append.deadline_us). A caller whose stream or key

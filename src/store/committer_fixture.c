@@ -241,17 +241,11 @@ static weir_status gate_append(weir_store *base, store_append *const *appends, s
     return status;
 }
 
-static const weir_store_ops gate_ops_1 = {
-    .version = STORE_OPS_VERSION, .scheme = "gate", .group_commit = 1, .append = gate_append
-};
-static const weir_store_ops gate_ops_2 = {
-    .version = STORE_OPS_VERSION, .scheme = "gate", .group_commit = 2, .append = gate_append
-};
-static const weir_store_ops gate_ops_few = { .version = STORE_OPS_VERSION,
-                                             .scheme = "gate",
-                                             .group_commit = 1,
-                                             .batch_names_max = 4,
-                                             .append = gate_append };
+static const store_log_ops gate_log_1 = { .group_commit = 1, .append = gate_append };
+static const store_log_ops gate_log_2 = { .group_commit = 2, .append = gate_append };
+static const store_log_ops gate_log_few = { .group_commit = 1,
+                                            .batch_names_max = 4,
+                                            .append = gate_append };
 
 void gate_set(gate_store *g, bool closed)
 {
@@ -279,11 +273,11 @@ static uint64_t gate_waiting(gate_store *g)
 
 /* ---- the fixture -------------------------------------------------------------------------- */
 
-static int setup_with(void **state, const weir_store_ops *ops)
+static int setup_with(void **state, const store_log_ops *log)
 {
     fixture *f = weir__calloc(1, sizeof *f);
     names_fill();
-    f->gate.base.ops = ops;
+    f->gate.base.log = log;
     f->gate.closed = true;
     assert_true(weir__mutex_init(&f->gate.mu) && weir__cond_init(&f->gate.opened));
     assert_int_equal(weir__committer_open(&f->c, &f->gate.base, NULL), WEIR_OK);
@@ -293,17 +287,17 @@ static int setup_with(void **state, const weir_store_ops *ops)
 
 int fixture_setup_1(void **state)
 {
-    return setup_with(state, &gate_ops_1);
+    return setup_with(state, &gate_log_1);
 }
 
 int fixture_setup_2(void **state)
 {
-    return setup_with(state, &gate_ops_2);
+    return setup_with(state, &gate_log_2);
 }
 
 int fixture_setup_few(void **state)
 {
-    return setup_with(state, &gate_ops_few);
+    return setup_with(state, &gate_log_few);
 }
 
 static void *caller_run(void *arg)

@@ -80,7 +80,7 @@ typedef struct fixture {
     caller callers[COMMITTER_WAITING_MAX + 2];
 } fixture;
 
-/* cmocka's setup and teardown: *state is the fixture. The number is ops->group_commit. */
+/* cmocka's setup and teardown: *state is the fixture. The number is log->group_commit. */
 int fixture_setup_1(void **state);
 int fixture_setup_2(void **state);
 int fixture_setup_few(void **state); /* one transaction at a time, with at most four names */

@@ -8,19 +8,19 @@
 
 /* Makes the next position of the log base + 1, and the next version of a stream that has no event
  * version_base. Only on an empty store: else EMISUSE. */
-weir_status weir__memory_seed(weir_store *s, int64_t position_base, int64_t version_base,
+weir_status weir__memory_seed(weir_store *base, int64_t position_base, int64_t version_base,
                               weir_error *err);
-weir_status weir__sqlite_seed(weir_store *s, int64_t position_base, int64_t version_base,
+weir_status weir__sqlite_seed(weir_store *base, int64_t position_base, int64_t version_base,
                               weir_error *err);
-weir_status weir__postgres_seed(weir_store *s, int64_t position_base, int64_t version_base,
+weir_status weir__postgres_seed(weir_store *base, int64_t position_base, int64_t version_base,
                                 weir_error *err);
 
 static inline weir_status weir__store_seed(weir_store *s, int64_t position_base,
                                            int64_t version_base, weir_error *err)
 {
-    return strcmp(s->ops->scheme, "memory") == 0
+    return strcmp(s->about->scheme, "memory") == 0
                ? weir__memory_seed(s, position_base, version_base, err)
-           : strcmp(s->ops->scheme, "sqlite") == 0
+           : strcmp(s->about->scheme, "sqlite") == 0
                ? weir__sqlite_seed(s, position_base, version_base, err)
                : weir__postgres_seed(s, position_base, version_base, err);
 }

@@ -15,7 +15,7 @@ typedef struct store_url {
 weir_status weir__url_parse(store_url *out, const char *url, weir_error *err);
 void weir__url_free(store_url *url); /* zeroed is fine */
 
-/* Opens the store a URL names. *out: owned, ended by ops->close. */
+/* Opens the store a URL names. *out: owned, ended by about->close. */
 weir_status weir__store_open(weir_store **out, const store_url *url, weir_error *err);
 
 #endif

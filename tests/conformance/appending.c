@@ -77,7 +77,7 @@ static void the_time_of_an_append_is_returned_and_is_its_events_created(void **s
     kit_append_event(&b, kit_append_stream(&b, "y", WEIR_EXPECT_ANY, 0), "C", "{}");
     a.append.flags = b.append.flags = STORE_APPEND_NOWAIT;
     store_append *both[] = { &a.append, &b.append };
-    KIT_OK(k, k->store->ops->append(k->store, both, 2, &k->err));
+    KIT_OK(k, k->store->log->append(k->store, both, 2, &k->err));
     assert_int_equal(a.append.status, WEIR_OK);
     assert_int_equal(b.append.status, WEIR_OK);
     check_times(k, &a);
@@ -131,7 +131,7 @@ static void C05_a_stream_can_be_named_with_an_expectation_and_no_events(void **s
     assert_int_equal(kit_version(k, "absent"), -1);
     store_streams_chunk chunk = { 0 };
     const store_streams_query all = { .limit = 100 };
-    KIT_OK(k, k->store->ops->streams(k->store, &all, &chunk, &k->err));
+    KIT_OK(k, k->store->log->streams(k->store, &all, &chunk, &k->err));
     assert_int_equal(chunk.streams_count, 2);
     weir__arena_free(&chunk.arena);
 }
@@ -437,7 +437,7 @@ static void C07_a_refused_append_between_others_leaves_no_trace(void **state)
         kit_append_event(&all[i], own, "A", "{}");
         kit_append_event(&all[i], both, "B", "{}");
     }
-    KIT_OK(k, k->store->ops->append(k->store, appends, 3, &k->err));
+    KIT_OK(k, k->store->log->append(k->store, appends, 3, &k->err));
     assert_int_equal(all[0].append.status, WEIR_OK);
     assert_int_equal(all[1].append.status, WEIR_ECONFLICT);
     assert_int_equal(all[1].err.actual, 0); /* it has seen the one before it */

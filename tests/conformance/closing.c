@@ -23,7 +23,7 @@ static weir_status close_stream(kit *k, const char *stream, kit_append *a)
 static bool is_closed(kit *k, const char *stream)
 {
     store_stream_info info = { 0 };
-    KIT_OK(k, k->store->ops->stream_info(k->store, weir__str(stream), &k->arena, &info, &k->err));
+    KIT_OK(k, k->store->log->stream_info(k->store, weir__str(stream), &k->arena, &info, &k->err));
     return info.closed;
 }
 
@@ -85,7 +85,7 @@ static void C11_later_appends_are_refused_by_any_path(void **state)
     settle.appends_count = 1;
     settle.advances = &advance;
     settle.advances_count = 1;
-    KIT_IS(k, k->store->ops->settle(k->store, &settle, &k->err), WEIR_ECLOSED);
+    KIT_IS(k, k->store->work->settle(k->store, &settle, &k->err), WEIR_ECLOSED);
     kit_reopen(k);
     KIT_IS(k, kit_try(k->store, "s", WEIR_EXPECT_ANY, 0, &a), WEIR_ECLOSED);
     assert_int_equal(kit_version(k, "s"), 1);
@@ -239,7 +239,7 @@ static void C11_retired_reactions_and_history_before_them_hold_nothing(void **st
     kit_declare(k, "gone", "A", "*", STORE_RULE_STREAM);
     KIT_IS(k, close_stream(k, "s", &a), WEIR_EHELD);
     assert_null(strstr(a.err.message, "late"));
-    KIT_OK(k, k->store->ops->retire(k->store, weir__str("gone"), &k->err));
+    KIT_OK(k, k->store->work->retire(k->store, weir__str("gone"), &k->err));
     KIT_OK(k, close_stream(k, "s", &a));
 }
 

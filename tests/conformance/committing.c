@@ -158,7 +158,7 @@ static void gathering_run(kit *k, gathering *g)
 static void gathering_end(gathering *g)
 {
     weir__committer_close(g->committer);
-    g->store->ops->close(g->store);
+    g->store->about->close(g->store);
 }
 
 static void C13_concurrent_appends_share_transactions(void **state)
@@ -181,7 +181,7 @@ static void C13_concurrent_appends_share_transactions(void **state)
     }
     assert_int_equal(won, 12);
     assert_int_equal(kit_version(k, "shared"), 11);
-    if (g.store->ops->group_commit) {
+    if (g.store->log->group_commit) {
         /* All that asked while the first was in its transaction go together in the next; one that
          * had said so but was not in the queue yet costs one more. */
         assert_true(weir__fault_calls(g.store, FAULT_APPEND) < CALLERS);
@@ -223,7 +223,7 @@ static void C13_a_failing_transaction_fails_nobody_else(void **state)
         assert_true(g.status[i] == WEIR_EIO ||
                     g.status[i] == (i % 4 == 3 ? WEIR_ECONFLICT : WEIR_OK));
     }
-    if (g.store->ops->group_commit) {
+    if (g.store->log->group_commit) {
         assert_int_equal(weir__fault_hits(g.store), 1);
     }
     assert_true(failed <= 1);
@@ -251,7 +251,7 @@ static void C13_callers_are_judged_in_order_each_seeing_those_before(void **stat
     kit_append_event(&all[4], kit_append_stream(&all[4], "s", WEIR_EXPECT_ANY, 0), "$closed", "{}");
     all[4].append.flags = STORE_APPEND_CLOSE;
     kit_append_event(&all[5], kit_append_stream(&all[5], "s", WEIR_EXPECT_ANY, 0), "E", "{}");
-    KIT_OK(k, k->store->ops->append(k->store, appends, COUNT, &k->err));
+    KIT_OK(k, k->store->log->append(k->store, appends, COUNT, &k->err));
     static const weir_status expected[COUNT] = { WEIR_OK,     WEIR_OK, WEIR_ECONFLICT,
                                                  WEIR_ETAKEN, WEIR_OK, WEIR_ECLOSED };
     for (size_t i = 0; i < COUNT; i++) {
@@ -279,7 +279,7 @@ static void C13_a_chain_ends_with_the_first_refusal(void **state)
         all[i].append.flags = i == 0 || i == 4 ? 0 : STORE_APPEND_CHAIN;
         appends[i] = &all[i].append;
     }
-    KIT_OK(k, k->store->ops->append(k->store, appends, COUNT, &k->err));
+    KIT_OK(k, k->store->log->append(k->store, appends, COUNT, &k->err));
     assert_int_equal(all[0].append.status, WEIR_OK);
     assert_int_equal(all[1].append.status, WEIR_ECONFLICT);
     assert_int_equal(all[2].append.status, WEIR_EMISUSE);
@@ -309,7 +309,7 @@ static void C13_a_chain_of_different_streams_ends_with_the_first_refusal(void **
             all[i].append.flags = i == 0 ? 0 : STORE_APPEND_CHAIN;
             appends[i] = &all[i].append;
         }
-        KIT_OK(k, k->store->ops->append(k->store, appends, COUNT, &k->err));
+        KIT_OK(k, k->store->log->append(k->store, appends, COUNT, &k->err));
         assert_int_equal(all[0].append.status, WEIR_OK);
         assert_int_equal(all[1].append.status, WEIR_OK);
         assert_int_equal(all[1].append.streams[0].last, round);

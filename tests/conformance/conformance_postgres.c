@@ -254,7 +254,7 @@ static void C04_the_clock_of_the_database_is_the_only_one(void **state)
     const int64_t there = INT64_C(4133980800000001);
     store_options options = kit_options(k);
     options.clock = weir__clock_machine();
-    k->store->ops->close(k->store);
+    k->store->about->close(k->store);
     k->store = NULL;
     KIT_OK(k, k->adapter->open(k->place, &options, &k->store, &k->err));
     snprintf(sql, sizeof sql, put, k->place, 0);

@@ -8,7 +8,7 @@
 static store_positions positions_now(kit *k)
 {
     store_positions p = { 0 };
-    KIT_OK(k, k->store->ops->positions(k->store, &p, &k->err));
+    KIT_OK(k, k->store->log->positions(k->store, &p, &k->err));
     return p;
 }
 
@@ -16,7 +16,7 @@ static store_positions positions_now(kit *k)
 static store_holder_list holders_now(kit *k)
 {
     store_holder_list list = { 0 };
-    KIT_OK(k, k->store->ops->holders(k->store, &list, &k->err));
+    KIT_OK(k, k->store->about->holders(k->store, &list, &k->err));
     kit_keep(k, &list.arena);
     return list;
 }
@@ -27,7 +27,7 @@ static kit_events read_after(kit *k, int64_t after, bool *held)
 {
     const store_log_query q = { .after = after, .to = INT64_MAX, .limit = 100 };
     store_chunk chunk = { 0 };
-    KIT_OK(k, k->store->ops->read_log(k->store, &q, &chunk, &k->err));
+    KIT_OK(k, k->store->log->read_log(k->store, &q, &chunk, &k->err));
     assert_false(chunk.more);
     *held = chunk.held;
     weir__chunk_free(&chunk);
@@ -73,7 +73,7 @@ static void *own_begin(kit *k)
 static void own_end(kit *k, void *native, bool commit)
 {
     assert_true(k->adapter->own_end(native, commit));
-    k->store->ops->wake(k->store);
+    k->store->log->wake(k->store);
 }
 
 static weir_status own_append(kit *k, void *native, const char *stream, int32_t expect,
@@ -81,7 +81,7 @@ static weir_status own_append(kit *k, void *native, const char *stream, int32_t 
 {
     kit_append_init(a);
     kit_append_event(a, kit_append_stream(a, stream, expect, version), "Own", "{}");
-    const weir_status status = k->store->ops->append_in(k->store, native, &a->append, &a->err);
+    const weir_status status = k->store->log->append_in(k->store, native, &a->append, &a->err);
     k->err = a->err;
     return status != WEIR_OK ? status : a->append.status;
 }
@@ -140,7 +140,7 @@ static void C09_a_key_used_in_a_callers_transaction_is_used_with_its_commit(void
         kit_append_init(&a);
         kit_append_event(&a, kit_append_stream(&a, "s", WEIR_EXPECT_ANY, 0), "A", "{}");
         kit_append_key(&a, "key");
-        KIT_OK(k, k->store->ops->append_in(k->store, native, &a.append, &a.err));
+        KIT_OK(k, k->store->log->append_in(k->store, native, &a.append, &a.err));
         KIT_OK(k, a.append.status);
         assert_false(a.append.replayed);
         own_end(k, native, commit == 1);
@@ -260,7 +260,7 @@ static void C13_a_stream_held_by_a_caller_is_nobody_elses_wait(void **state)
         batch[i].append.flags = STORE_APPEND_NOWAIT;
         appends[i] = &batch[i].append;
     }
-    KIT_OK(k, k->store->ops->append(k->store, appends, 3, &k->err));
+    KIT_OK(k, k->store->log->append(k->store, appends, 3, &k->err));
     for (size_t i = 0; i < 3; i++) {
         assert_int_equal(batch[i].append.status, i == 1 ? WEIR_OK : WEIR_EBUSY);
         assert_true(batch[i].append.alone == (i != 1));
@@ -285,9 +285,9 @@ static void P06_the_caller_wakes_everybody_after_its_own_commit(void **state)
     store_watch *watches[WATCHES];
     bool woken = true;
     for (size_t i = 0; i < WATCHES; i++) {
-        KIT_OK(k, stores[i]->ops->watch_open(stores[i], &watches[i], &k->err));
+        KIT_OK(k, stores[i]->log->watch_open(stores[i], &watches[i], &k->err));
         for (int n = 0; n < 10 && woken; n++) { /* what is still on its way from opening */
-            KIT_OK(k, stores[i]->ops->watch_wait(watches[i], ECHO_MS, &woken, &k->err));
+            KIT_OK(k, stores[i]->log->watch_wait(watches[i], ECHO_MS, &woken, &k->err));
         }
         assert_false(woken);
         woken = true;
@@ -296,14 +296,14 @@ static void P06_the_caller_wakes_everybody_after_its_own_commit(void **state)
     KIT_OK(k, own_append(k, native, "s", WEIR_EXPECT_ANY, 0, &a));
     assert_true(k->adapter->own_end(native, true));
     for (size_t i = 0; i < WATCHES; i++) {
-        KIT_OK(k, stores[i]->ops->watch_wait(watches[i], ECHO_MS, &woken, &k->err));
+        KIT_OK(k, stores[i]->log->watch_wait(watches[i], ECHO_MS, &woken, &k->err));
         assert_false(woken);
     }
-    k->store->ops->wake(k->store);
+    k->store->log->wake(k->store);
     for (size_t i = 0; i < WATCHES; i++) {
-        KIT_OK(k, stores[i]->ops->watch_wait(watches[i], 10000, &woken, &k->err));
+        KIT_OK(k, stores[i]->log->watch_wait(watches[i], 10000, &woken, &k->err));
         assert_true(woken);
-        stores[i]->ops->watch_close(watches[i]);
+        stores[i]->log->watch_close(watches[i]);
     }
 }
 

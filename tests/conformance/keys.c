@@ -214,7 +214,7 @@ static void C09_repeats_in_one_transaction_run_once(void **state)
         kit_append_key(&all[i], "key");
         appends[i] = &all[i].append;
     }
-    KIT_OK(k, k->store->ops->append(k->store, appends, 3, &k->err));
+    KIT_OK(k, k->store->log->append(k->store, appends, 3, &k->err));
     assert_int_equal(all[0].append.status, WEIR_OK);
     assert_int_equal(all[1].append.status, WEIR_OK);
     assert_true(all[1].append.replayed && !all[0].append.replayed);

@@ -69,10 +69,10 @@ int kit_teardown(void **state)
 {
     kit *k = *state;
     for (size_t i = 0; i < k->others_count; i++) {
-        k->others[i]->ops->close(k->others[i]);
+        k->others[i]->about->close(k->others[i]);
     }
     if (k->store != NULL) {
-        k->store->ops->close(k->store);
+        k->store->about->close(k->store);
     }
     for (size_t i = 0; i < k->kept_count; i++) {
         weir__arena_free(&k->kept[i]);
@@ -115,7 +115,7 @@ void kit_close_other(kit *k, weir_store *s)
     for (size_t i = 0; i < k->others_count; i++) {
         if (k->others[i] == s) {
             k->others[i] = k->others[--k->others_count];
-            s->ops->close(s);
+            s->about->close(s);
             return;
         }
     }
@@ -127,13 +127,13 @@ void kit_reopen(kit *k)
     const store_options options = kit_options(k);
     weir_store *s = NULL;
     if ((k->adapter->features & KIT_DURABLE) != 0) {
-        k->store->ops->close(k->store);
+        k->store->about->close(k->store);
         k->store = NULL;
         KIT_OK(k, k->adapter->open(k->place, &options, &s, &k->err));
     } else {
         /* What such a store holds ends with its last handle, so the new one comes first. */
         KIT_OK(k, k->adapter->open(k->place, &options, &s, &k->err));
-        k->store->ops->close(k->store);
+        k->store->about->close(k->store);
     }
     k->store = s;
 }
@@ -159,14 +159,14 @@ void kit_wall_jump(kit *k, int64_t us)
 int64_t kit_now(kit *k)
 {
     int64_t now_us = 0;
-    KIT_OK(k, k->store->ops->now(k->store, &now_us, &k->err));
+    KIT_OK(k, k->store->about->now(k->store, &now_us, &k->err));
     return now_us;
 }
 
 int64_t kit_head(kit *k)
 {
     store_positions p = { 0 };
-    KIT_OK(k, k->store->ops->positions(k->store, &p, &k->err));
+    KIT_OK(k, k->store->log->positions(k->store, &p, &k->err));
     assert_true(p.safe <= p.head);
     return p.head;
 }
@@ -203,7 +203,7 @@ static void finding_report(void *ctx, const char *rule, const char *text, const 
 void kit_check(kit *k)
 {
     size_t findings = 0;
-    KIT_OK(k, k->store->ops->check(k->store, finding_report, &findings, &k->err));
+    KIT_OK(k, k->store->about->check(k->store, finding_report, &findings, &k->err));
     assert_int_equal(findings, 0);
 }
 
@@ -302,7 +302,7 @@ weir_status kit_append_run(weir_store *s, kit_append *a)
     store_append *one = &a->append;
     one->status = WEIR_EMISUSE; /* the store has to set it */
     one->replayed = false;
-    const weir_status status = s->ops->append(s, &one, 1, &a->err);
+    const weir_status status = s->log->append(s, &one, 1, &a->err);
     return status != WEIR_OK ? status : one->status;
 }
 
@@ -346,7 +346,7 @@ weir_status kit_request(kit *k, const weir_append_request *request)
     if (status == WEIR_OK) {
         store_append *one = &p.append;
         one->err = &k->err;
-        status = k->store->ops->append(k->store, &one, 1, &k->err);
+        status = k->store->log->append(k->store, &one, 1, &k->err);
         status = status != WEIR_OK ? status : one->status;
     }
     weir__prepared_free(&p);
@@ -415,7 +415,7 @@ kit_events kit_read_log(kit *k, weir_store *s, const store_log_query *query)
     store_log_query q = *query;
     bool more = q.limit > 0;
     while (more) {
-        KIT_OK(k, s->ops->read_log(s, &q, &chunk, &k->err));
+        KIT_OK(k, s->log->read_log(s, &q, &chunk, &k->err));
         log_chunk_check(&q, &chunk);
         for (size_t i = 0; i < chunk.events_count; i++) {
             events_add(k, &list, &capacity, &chunk.events[i]);
@@ -443,7 +443,7 @@ kit_events kit_stream(kit *k, const char *stream)
         .stream = weir__str(stream), .to = INT64_MAX, .limit = INT64_MAX, .until_us = INT64_MAX
     };
     do {
-        KIT_OK(k, k->store->ops->read_stream(k->store, &q, &chunk, &k->err));
+        KIT_OK(k, k->store->log->read_stream(k->store, &q, &chunk, &k->err));
         assert_true(chunk.events_count <= STORE_CHUNK_EVENTS_MAX);
         for (size_t i = 0; i < chunk.events_count; i++) {
             assert_true(chunk.events[i].version >= q.from);
@@ -462,7 +462,7 @@ int64_t kit_version(kit *k, const char *stream)
     store_stream_info info = { 0 };
     weir_error err;
     const weir_status status =
-        k->store->ops->stream_info(k->store, weir__str(stream), &k->arena, &info, &err);
+        k->store->log->stream_info(k->store, weir__str(stream), &k->arena, &info, &err);
     if (status == WEIR_ENOTFOUND) {
         return -1;
     }
@@ -490,7 +490,7 @@ void kit_check_log(kit *k, kit_events log)
         assert_true(log.events[i].id > log.events[i - 1].id);
         /* Transactions that run side by side take their time and their position one after the
          * other, each for itself. */
-        if (k->store->ops->group_commit <= 1) {
+        if (k->store->log->group_commit <= 1) {
             assert_true(log.events[i].created_us >= log.events[i - 1].created_us);
         }
     }

@@ -81,7 +81,7 @@ typedef struct kit_adapter {
     /* The same for workers, those that ended included. */
     int64_t (*workers_count)(const char *place, weir_store *s);
     /* A connection of the caller's own, named "a caller of its own", with a transaction begun on it
-     * in which it is now_us; and its end, false: it did not end so. For ops->append_in; both NULL:
+     * in which it is now_us; and its end, false: it did not end so. For log->append_in; both NULL:
      * the store has no such thing. Whatever is left is ended by destroy. */
     void *(*own_begin)(const char *place, int64_t now_us);
     bool (*own_end)(void *native, bool commit);

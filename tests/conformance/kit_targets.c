@@ -27,7 +27,7 @@ weir_status kit_declare_with(kit *k, store_reaction_declaration *d, const char *
         d->names = list;
         d->names_count = names_split(k, names, list, 16);
     }
-    const weir_status status = k->store->ops->declare(k->store, d, &k->arena, out, &k->err);
+    const weir_status status = k->store->work->declare(k->store, d, &k->arena, out, &k->err);
     d->names = NULL;
     return status;
 }
@@ -47,7 +47,7 @@ store_reaction kit_declare(kit *k, const char *name, const char *names, const ch
 store_reaction kit_reaction(kit *k, const char *name)
 {
     store_reaction_list list = { 0 };
-    KIT_OK(k, k->store->ops->reactions(k->store, &list, &k->err));
+    KIT_OK(k, k->store->work->reactions(k->store, &list, &k->err));
     store_reaction found = { 0 };
     for (size_t i = 0; i < list.reactions_count; i++) {
         if (weir__str_equal(list.reactions[i].name, weir__str(name))) {
@@ -155,7 +155,7 @@ weir_status kit_route(kit *k, weir_store *s, const char *reaction, const char *p
     const store_route route = {
         .steps = &step, .steps_count = 1, .marks = list.marks, .marks_count = list.count
     };
-    return s->ops->route(s, &route, NULL, &k->err);
+    return s->work->route(s, &route, NULL, &k->err);
 }
 
 weir_status kit_mark(kit *k, const char *reaction, const char *target, const char *lane,
@@ -178,7 +178,7 @@ weir_status kit_mark(kit *k, const char *reaction, const char *target, const cha
     const store_route route = {
         .steps = &step, .steps_count = 1, .marks = &mark, .marks_count = 1
     };
-    return k->store->ops->route(k->store, &route, NULL, &k->err);
+    return k->store->work->route(k->store, &route, NULL, &k->err);
 }
 
 /* ---- leases ------------------------------------------------------------------------------- */
@@ -196,7 +196,7 @@ weir_status kit_lease_with(kit *k, weir_store *s, const store_lease_request *r,
                            store_lease_list **out)
 {
     store_lease_list list = { 0 };
-    const weir_status status = s->ops->turn(s, NULL, 0, r, &list, &k->err);
+    const weir_status status = s->work->turn(s, NULL, 0, r, &list, &k->err);
     store_lease_list *kept = weir__arena_alloc(&k->arena, sizeof *kept);
     assert_non_null(kept);
     *kept = (store_lease_list){ .leases = list.leases, .leases_count = list.leases_count };
@@ -243,27 +243,27 @@ weir_status kit_settle(kit *k, const store_leased *l, int64_t reaction, int64_t 
     settle.advances = &advance;
     settle.advances_count = 1;
     settle.lease_us = KIT_LEASE_US;
-    return k->store->ops->settle(k->store, &settle, &k->err);
+    return k->store->work->settle(k->store, &settle, &k->err);
 }
 
 weir_status kit_defer(kit *k, const store_leased *l, int64_t until_us)
 {
     store_settle settle = kit_settle_of(l, STORE_END_DEFER);
     settle.until_us = until_us;
-    return k->store->ops->settle(k->store, &settle, &k->err);
+    return k->store->work->settle(k->store, &settle, &k->err);
 }
 
 weir_status kit_block(kit *k, const store_leased *l, const store_failure *why)
 {
     store_settle settle = kit_settle_of(l, STORE_END_BLOCK);
     settle.failure = *why;
-    return k->store->ops->settle(k->store, &settle, &k->err);
+    return k->store->work->settle(k->store, &settle, &k->err);
 }
 
 weir_status kit_release(kit *k, const store_leased *l)
 {
     store_fenced item = { .target = l->target, .fence = l->fence, .status = WEIR_EMISUSE };
-    const weir_status status = k->store->ops->extend(k->store, 0, &item, 1, &k->err);
+    const weir_status status = k->store->work->extend(k->store, 0, &item, 1, &k->err);
     return status != WEIR_OK ? status : item.status;
 }
 
@@ -274,7 +274,7 @@ const store_target *kit_target(kit *k, const char *name)
     const weir_str names[] = { weir__str(name) };
     const store_targets_query q = { .filter = { .names = names, .names_count = 1 }, .limit = 1 };
     store_targets_chunk chunk = { 0 };
-    KIT_OK(k, k->store->ops->targets(k->store, &q, &chunk, &k->err));
+    KIT_OK(k, k->store->work->targets(k->store, &q, &chunk, &k->err));
     assert_int_equal(chunk.targets_count, 1);
     const store_target *target = &chunk.targets[0];
     kit_keep(k, &chunk.arena);
@@ -308,7 +308,7 @@ store_operate kit_operate_of(kit *k, store_verb verb, const char *target)
 int64_t kit_operate(kit *k, store_verb verb, const char *target)
 {
     store_operate op = kit_operate_of(k, verb, target);
-    KIT_OK(k, k->store->ops->operate(k->store, &op, &k->err));
+    KIT_OK(k, k->store->work->operate(k->store, &op, &k->err));
     return op.changed;
 }
 
@@ -316,7 +316,7 @@ store_parked_chunk kit_parked(kit *k)
 {
     const store_parked_query q = { .limit = 1000 };
     store_parked_chunk chunk = { 0 };
-    KIT_OK(k, k->store->ops->parked(k->store, &q, &chunk, &k->err));
+    KIT_OK(k, k->store->work->parked(k->store, &q, &chunk, &k->err));
     assert_false(chunk.more);
     kit_keep(k, &chunk.arena);
     return chunk;
@@ -331,7 +331,7 @@ size_t kit_fetch(kit *k, int64_t target, int64_t reaction, int64_t after, int64_
                                     .up_to = up_to,
                                     .limit = (int64_t)ids_max };
     store_fetch_list list = { 0 };
-    KIT_OK(k, k->store->ops->fetch(k->store, &item, 1, &list, &k->err));
+    KIT_OK(k, k->store->work->fetch(k->store, &item, 1, &list, &k->err));
     const size_t count = list.events_count;
     assert_true(count <= ids_max);
     for (size_t i = 0; i < count; i++) {

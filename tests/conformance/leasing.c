@@ -68,11 +68,11 @@ static void C20_a_target_of_a_paused_lane_is_not_leased(void **state)
     bool changed = false;
     const weir_str lane = weir__str("lane");
     const weir_str by = weir__str("me");
-    KIT_OK(k, k->store->ops->lane_pause(k->store, lane, true, by, &changed, &k->err));
+    KIT_OK(k, k->store->work->lane_pause(k->store, lane, true, by, &changed, &k->err));
     assert_true(changed);
     assert_true(kit_nothing_to_lease(k, "lane"));
     assert_int_equal(kit_target(k, "t-000")->state, STORE_TARGET_PAUSED);
-    KIT_OK(k, k->store->ops->lane_pause(k->store, lane, false, by, &changed, &k->err));
+    KIT_OK(k, k->store->work->lane_pause(k->store, lane, false, by, &changed, &k->err));
     assert_true(changed);
     kit_lease_target(k, "lane", "t-000");
 }
@@ -230,7 +230,7 @@ static void lease_slice(void *ctx, size_t index)
     store_lease_list list = { 0 };
     weir_error err;
     const store_lease_request r = kit_lease_request("lane", SLICE);
-    w->status[index] = w->stores[index]->ops->turn(w->stores[index], NULL, 0, &r, &list, &err);
+    w->status[index] = w->stores[index]->work->turn(w->stores[index], NULL, 0, &r, &list, &err);
     w->counts[index] = list.leases_count;
     for (size_t i = 0; i < list.leases_count && i < SLICE; i++) {
         w->targets[index][i] = list.leases[i].target;
@@ -276,7 +276,7 @@ static void hold_and_release(void *ctx, size_t index)
         store_lease_list list = { 0 };
         weir_error err;
         const store_lease_request r = kit_lease_request("lane", 3);
-        if (s->ops->turn(s, NULL, 0, &r, &list, &err) != WEIR_OK) {
+        if (s->work->turn(s, NULL, 0, &r, &list, &err) != WEIR_OK) {
             atomic_fetch_add(&h->failed, 1);
         }
         for (size_t i = 0; i < list.leases_count; i++) {
@@ -289,7 +289,7 @@ static void hold_and_release(void *ctx, size_t index)
         for (size_t i = 0; i < list.leases_count; i++) {
             store_fenced item = { .target = list.leases[i].target, .fence = list.leases[i].fence };
             atomic_store(&h->holder[list.leases[i].target % HELD], 0);
-            if (s->ops->extend(s, 0, &item, 1, &err) != WEIR_OK || item.status != WEIR_OK) {
+            if (s->work->extend(s, 0, &item, 1, &err) != WEIR_OK || item.status != WEIR_OK) {
                 atomic_fetch_add(&h->failed, 1);
             }
         }
@@ -438,7 +438,7 @@ static void C22_the_order_inside_a_target_is_the_order_of_events(void **state)
     KIT_OK(k, kit_route(k, k->store, "r", "", "lane", 0));
     store_operate op = kit_operate_of(k, STORE_PRIORITIZE, "s");
     op.priority = 100;
-    KIT_OK(k, k->store->ops->operate(k->store, &op, &k->err));
+    KIT_OK(k, k->store->work->operate(k->store, &op, &k->err));
     int64_t at = 0;
     for (int i = 0; i < 5; i++) {
         const store_leased l = kit_lease_target(k, "lane", "s");
@@ -479,7 +479,7 @@ static uint64_t steps_now(kit *k, const store_leased *gauge)
     settle.lease_us = INT64_C(1000) * KIT_LEASE_US;
     settle.sql = read_steps;
     settle.sql_ctx = &m;
-    KIT_OK(k, k->store->ops->settle(k->store, &settle, &k->err));
+    KIT_OK(k, k->store->work->settle(k->store, &settle, &k->err));
     return m.native ? m.steps : k->adapter->steps(k->store, NULL);
 }
 
@@ -530,7 +530,7 @@ static void many_targets(kit *k, const store_reaction *r, size_t from, size_t co
         const store_route route = {
             .steps = &step, .steps_count = 1, .marks = marks, .marks_count = BATCH
         };
-        KIT_OK(k, k->store->ops->route(k->store, &route, NULL, &k->err));
+        KIT_OK(k, k->store->work->route(k->store, &route, NULL, &k->err));
     }
     free(names);
     free(marks);
@@ -562,7 +562,7 @@ static void cost_is_flat(kit *k, store_verb held, bool defer)
             } while (leased > 0);
         } else if (held != STORE_UNBLOCK) {
             op.filter.lane = weir__str("lane");
-            KIT_OK(k, k->store->ops->operate(k->store, &op, &k->err));
+            KIT_OK(k, k->store->work->operate(k->store, &op, &k->err));
         }
         if (k->adapter->tidy != NULL) {
             k->adapter->tidy(k->place);

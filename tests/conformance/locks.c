@@ -6,8 +6,9 @@
 static weir_status take_on(kit *k, weir_store *s, const char *name, const char *holder,
                            int64_t lease_us, store_lock *out)
 {
-    return s->ops->lock_take(s, STORE_LOCK, weir__str(name), weir__str(holder), lease_us, &k->arena,
-                             out, &k->err);
+    return s->locks->take(
+        s, &(store_lock_request){ STORE_LOCK, weir__str(name), weir__str(holder), lease_us },
+        &k->arena, out, &k->err);
 }
 
 static store_lock take(kit *k, const char *name, const char *holder, int64_t lease_us)
@@ -21,13 +22,13 @@ static store_lock take(kit *k, const char *name, const char *holder, int64_t lea
 
 static weir_status extend(kit *k, const store_lock *l, int64_t lease_us)
 {
-    return k->store->ops->lock_extend(k->store, STORE_LOCK, l->name, l->fence, l->token, lease_us,
-                                      &k->err);
+    return k->store->locks->extend(k->store, STORE_LOCK, l->name, l->fence, l->token, lease_us,
+                                   &k->err);
 }
 
 static weir_status release(kit *k, const store_lock *l)
 {
-    return k->store->ops->lock_release(k->store, l->name, l->fence, l->token, &k->err);
+    return k->store->locks->release(k->store, l->name, l->fence, l->token, &k->err);
 }
 
 /* Names and holders that are listed, in one text. */
@@ -35,7 +36,7 @@ static const char *listed(kit *k)
 {
     store_lock_list list = { 0 };
     const char *text = "";
-    KIT_OK(k, k->store->ops->locks(k->store, &list, &k->err));
+    KIT_OK(k, k->store->locks->list(k->store, &list, &k->err));
     for (size_t i = 0; i < list.locks_count; i++) {
         const store_lock *l = &list.locks[i];
         text = kit_text(k, "%s%.*s=%.*s ", text, (int)l->name.len, l->name.ptr, (int)l->holder.len,
@@ -173,7 +174,7 @@ static void C40_locks_are_listed_by_name(void **state)
     (void)take(k, "\xc3\xa4", "last", KIT_LEASE_US);
     (void)take(k, "B", "none", 0);
     assert_string_equal(listed(k), "B=none a=one c=three \xc3\xa4=last ");
-    KIT_OK(k, k->store->ops->locks(k->store, &list, &k->err));
+    KIT_OK(k, k->store->locks->list(k->store, &list, &k->err));
     assert_int_equal(list.locks[2].fence, c.fence);
     assert_int_equal(list.locks[2].since_us, c.since_us);
     assert_int_equal(list.locks[2].until_us, c.until_us);
@@ -205,15 +206,16 @@ static void take_many(void *ctx, size_t index)
         weir_arena arena = { 0 };
         weir_error err;
         store_lock l = { 0 };
-        weir_status status =
-            s->ops->lock_take(s, STORE_LOCK, name, weir__str("t"), KIT_LEASE_US, &arena, &l, &err);
+        weir_status status = s->locks->take(
+            s, &(store_lock_request){ STORE_LOCK, name, weir__str("t"), KIT_LEASE_US }, &arena, &l,
+            &err);
         if (status == WEIR_OK) {
             round++;
             t->taken++;
             t->doubled += t->holders++ != 0;
             t->backwards += atomic_exchange(&t->last_fence, l.fence) >= l.fence;
             t->holders--;
-            status = s->ops->lock_release(s, name, l.fence, l.token, &err);
+            status = s->locks->release(s, name, l.fence, l.token, &err);
         }
         t->status[index] = status == WEIR_EHELD ? WEIR_OK : status;
         weir__arena_free(&arena);

@@ -26,7 +26,7 @@ static bool take_target(kit *k, weir_store *s)
 static bool take_router(kit *k, weir_store *s)
 {
     store_router_lease lease = { .reaction = kit_reaction(k, "r").id };
-    KIT_OK(k, s->ops->router_lease(s, weir__str("router"), KIT_LEASE_US, &lease, 1, &k->err));
+    KIT_OK(k, s->work->router_lease(s, weir__str("router"), KIT_LEASE_US, &lease, 1, &k->err));
     return lease.fence != 0;
 }
 
@@ -39,16 +39,20 @@ static bool is_taken(weir_status status, weir_status held)
 static bool take_lock(kit *k, weir_store *s)
 {
     store_lock lock = { 0 };
-    return is_taken(s->ops->lock_take(s, STORE_LOCK, weir__str("name"), weir__str("me"),
-                                      KIT_LEASE_US, &k->arena, &lock, &k->err),
+    return is_taken(s->locks->take(s,
+                                   &(store_lock_request){ STORE_LOCK, weir__str("name"),
+                                                          weir__str("me"), KIT_LEASE_US },
+                                   &k->arena, &lock, &k->err),
                     WEIR_EHELD);
 }
 
 static bool take_once(kit *k, weir_store *s)
 {
     store_lock once = { 0 };
-    return is_taken(s->ops->lock_take(s, STORE_ONCE, weir__str("key"), weir__str("me"),
-                                      KIT_LEASE_US, &k->arena, &once, &k->err),
+    return is_taken(s->locks->take(s,
+                                   &(store_lock_request){ STORE_ONCE, weir__str("key"),
+                                                          weir__str("me"), KIT_LEASE_US },
+                                   &k->arena, &once, &k->err),
                     WEIR_EINFLIGHT);
 }
 
@@ -145,16 +149,18 @@ static void C04_what_is_extended_while_a_clock_is_ahead_ends_in_time(void **stat
     store_lock lock = { 0 };
     begin(k);
     store_leased lease = kit_lease_target(k, "lane", "s");
-    KIT_OK(k, k->store->ops->lock_take(k->store, STORE_LOCK, weir__str("name"), weir__str("me"),
-                                       KIT_LEASE_US, &k->arena, &lock, &k->err));
+    KIT_OK(k, k->store->locks->take(k->store,
+                                    &(store_lock_request){ STORE_LOCK, weir__str("name"),
+                                                           weir__str("me"), KIT_LEASE_US },
+                                    &k->arena, &lock, &k->err));
     kit_wall_jump(k, DAYS_US);
     kit_advance(k, KIT_LEASE_US - 1);
     store_fenced item = { .target = lease.target, .fence = lease.fence, .token = lease.token };
-    KIT_OK(k, k->store->ops->extend(k->store, KIT_LEASE_US, &item, 1, &k->err));
+    KIT_OK(k, k->store->work->extend(k->store, KIT_LEASE_US, &item, 1, &k->err));
     assert_int_equal(item.status, WEIR_OK);
     assert_int_equal(item.until_us, kit_now(k) + KIT_LEASE_US);
-    KIT_OK(k, k->store->ops->lock_extend(k->store, STORE_LOCK, lock.name, lock.fence, lock.token,
-                                         KIT_LEASE_US, &k->err));
+    KIT_OK(k, k->store->locks->extend(k->store, STORE_LOCK, lock.name, lock.fence, lock.token,
+                                      KIT_LEASE_US, &k->err));
     kit_wall_jump(k, -DAYS_US);
     kit_reopen(k);
     kit_advance(k, KIT_LEASE_US - 1);
@@ -174,22 +180,22 @@ static void C04_the_end_of_a_lease_is_told_in_store_time(void **state)
 
     begin(k);
     assert_string_equal(taken(k), EVERYTHING);
-    KIT_OK(k, k->store->ops->worker_beat(k->store, &me, KIT_LEASE_US, &k->err));
+    KIT_OK(k, k->store->about->worker_beat(k->store, &me, KIT_LEASE_US, &k->err));
     kit_wall_jump(k, DAYS_US);
     kit_advance(k, 1000);
     kit_put(k, "other", "B");
     const int64_t until_us = kit_now(k) + KIT_LEASE_US - 1000;
     assert_int_equal(kit_target(k, "s")->leased_until_us, until_us);
     assert_int_equal(kit_reaction(k, "r").router_until_us, until_us);
-    KIT_OK(k, k->store->ops->locks(k->store, &locks, &k->err));
+    KIT_OK(k, k->store->locks->list(k->store, &locks, &k->err));
     assert_int_equal(locks.locks_count, 1);
     assert_int_equal(locks.locks[0].until_us, until_us);
     kit_keep(k, &locks.arena);
-    KIT_OK(k, k->store->ops->workers(k->store, &workers, &k->err));
+    KIT_OK(k, k->store->about->workers(k->store, &workers, &k->err));
     assert_int_equal(workers.workers_count, 1);
     assert_int_equal(workers.workers[0].until_us, until_us);
     kit_keep(k, &workers.arena);
-    KIT_OK(k, k->store->ops->poll(k->store, &poll, &k->err));
+    KIT_OK(k, k->store->work->poll(k->store, &poll, &k->err));
     assert_false(poll.ready);
     assert_int_equal(poll.lease_end_us, until_us);
     assert_int_equal(poll.router_end_us, until_us);
@@ -207,7 +213,7 @@ static void C04_a_start_of_the_machine_ends_every_lease(void **state)
     kit_machine_start(k, "second");
     /* Before anybody has written, too. */
     assert_int_equal(kit_target(k, "s")->leased_until_us, 0);
-    KIT_OK(k, k->store->ops->poll(k->store, &poll, &k->err));
+    KIT_OK(k, k->store->work->poll(k->store, &poll, &k->err));
     assert_true(poll.ready);
     assert_string_equal(taken(k), EVERYTHING);
     assert_string_equal(taken(k), "");

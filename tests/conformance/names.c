@@ -268,8 +268,8 @@ static void numbers_past(kit *k, int64_t base)
                                  .version = base + 1,
                                  .data = weir__str("state") };
     store_snapshot got = { 0 };
-    KIT_OK(k, k->store->ops->snapshot_put(k->store, &put, &k->err));
-    KIT_OK(k, k->store->ops->snapshot_get(k->store, put.stream, put.revision, base + 1, &k->arena,
+    KIT_OK(k, k->store->log->snapshot_put(k->store, &put, &k->err));
+    KIT_OK(k, k->store->log->snapshot_get(k->store, put.stream, put.revision, base + 1, &k->arena,
                                           &got, &k->err));
     assert_int_equal(got.version, base + 1);
 }
@@ -304,7 +304,7 @@ static void C04_time_is_in_microseconds_and_never_goes_back(void **state)
     kit_put(k, "s", "B");
     weir_store *other = kit_open(k); /* which has never seen the later time itself */
     int64_t now_us = 0;
-    KIT_OK(k, other->ops->now(other, &now_us, &k->err));
+    KIT_OK(k, other->about->now(other, &now_us, &k->err));
     assert_true(now_us >= before + 1);
     kit_reopen(k);
     kit_put(k, "s", "C");

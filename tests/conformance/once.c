@@ -8,8 +8,9 @@
 static weir_status begin_on(kit *k, weir_store *s, const char *key, const char *holder,
                             store_lock *out)
 {
-    return s->ops->lock_take(s, STORE_ONCE, weir__str(key), weir__str(holder), KIT_LEASE_US,
-                             &k->arena, out, &k->err);
+    return s->locks->take(
+        s, &(store_lock_request){ STORE_ONCE, weir__str(key), weir__str(holder), KIT_LEASE_US },
+        &k->arena, out, &k->err);
 }
 
 /* A run that is the caller's. */
@@ -28,19 +29,19 @@ static store_lock begin(kit *k, const char *key, const char *holder)
 
 static weir_status finish(kit *k, const store_lock *o, int64_t exit_status, weir_str output)
 {
-    return k->store->ops->once_finish(k->store, o->name, o->fence, o->token, exit_status, output,
-                                      &k->err);
+    return k->store->locks->finish(k->store, o->name, o->fence, o->token, exit_status, output,
+                                   &k->err);
 }
 
 static weir_status extend(kit *k, const store_lock *o)
 {
-    return k->store->ops->lock_extend(k->store, STORE_ONCE, o->name, o->fence, o->token,
-                                      KIT_LEASE_US, &k->err);
+    return k->store->locks->extend(k->store, STORE_ONCE, o->name, o->fence, o->token, KIT_LEASE_US,
+                                   &k->err);
 }
 
 static weir_status forget(kit *k, const char *key)
 {
-    return k->store->ops->once_forget(k->store, weir__str(key), &k->err);
+    return k->store->locks->forget(k->store, weir__str(key), &k->err);
 }
 
 static void P10_a_key_that_was_done_is_not_begun_again(void **state)
@@ -188,16 +189,18 @@ static void P10_keys_and_names_of_locks_are_apart(void **state)
     store_lock lock = { 0 };
     store_lock_list list = { 0 };
     const store_lock once = begin(k, "same", "a run");
-    KIT_OK(k, k->store->ops->lock_take(k->store, STORE_LOCK, weir__str("same"), weir__str("a lock"),
-                                       KIT_LEASE_US, &k->arena, &lock, &k->err));
+    KIT_OK(k, k->store->locks->take(k->store,
+                                    &(store_lock_request){ STORE_LOCK, weir__str("same"),
+                                                           weir__str("a lock"), KIT_LEASE_US },
+                                    &k->arena, &lock, &k->err));
     assert_int_not_equal(lock.fence, once.fence);
-    KIT_IS(k, k->store->ops->lock_release(k->store, lock.name, once.fence, once.token, &k->err),
+    KIT_IS(k, k->store->locks->release(k->store, lock.name, once.fence, once.token, &k->err),
            WEIR_ELOST);
-    KIT_OK(k, k->store->ops->locks(k->store, &list, &k->err));
+    KIT_OK(k, k->store->locks->list(k->store, &list, &k->err));
     assert_int_equal(list.locks_count, 1);
     KIT_STR(list.locks[0].holder, "a lock");
     kit_keep(k, &list.arena);
-    KIT_OK(k, k->store->ops->lock_release(k->store, lock.name, lock.fence, lock.token, &k->err));
+    KIT_OK(k, k->store->locks->release(k->store, lock.name, lock.fence, lock.token, &k->err));
     KIT_OK(k, extend(k, &once));
 }
 
@@ -214,7 +217,7 @@ static const char *listed(kit *k, const char *pattern, int64_t limit)
     if (pattern != NULL) {
         KIT_OK(k, weir__pattern_open(&match, weir__str(pattern), &k->err));
     }
-    KIT_OK(k, k->store->ops->once_runs(k->store, match, limit, &list, &k->err));
+    KIT_OK(k, k->store->locks->runs(k->store, match, limit, &list, &k->err));
     for (size_t i = 0; i < list.runs_count; i++) {
         const store_lock *o = &list.runs[i];
         all = kit_text(k, "%s%s%.*s %s", all, i == 0 ? "" : ", ", (int)o->name.len, o->name.ptr,
@@ -232,8 +235,10 @@ static void P10_runs_are_listed_with_how_they_ended(void **state)
     store_once_list list = { 0 };
     store_lock lock = { 0 };
     assert_string_equal(listed(k, NULL, 10), "");
-    KIT_OK(k, k->store->ops->lock_take(k->store, STORE_LOCK, weir__str("a-lock"), weir__str("me"),
-                                       KIT_LEASE_US, &k->arena, &lock, &k->err));
+    KIT_OK(k, k->store->locks->take(k->store,
+                                    &(store_lock_request){ STORE_LOCK, weir__str("a-lock"),
+                                                           weir__str("me"), KIT_LEASE_US },
+                                    &k->arena, &lock, &k->err));
     const store_lock dead = begin(k, "dead", "me@there pid 1");
     kit_advance(k, 1000);
     const store_lock done = begin(k, "job-1", "me@here pid 2");
@@ -258,7 +263,7 @@ static void P10_runs_are_listed_with_how_they_ended(void **state)
     assert_string_equal(listed(k, "job-*", 3), "job-3 running, job-4 running, job-2 failed");
     assert_string_equal(listed(k, "/[12]$/", 1), "job-2 failed");
 
-    KIT_OK(k, k->store->ops->once_runs(k->store, NULL, 10, &list, &k->err));
+    KIT_OK(k, k->store->locks->runs(k->store, NULL, 10, &list, &k->err));
     const store_lock *o = &list.runs[3];
     KIT_STR(o->holder, "me@here pid 2");
     assert_int_equal(o->fence, done.fence);
@@ -298,15 +303,16 @@ static void run_keys(void *ctx, size_t index)
         weir_error err;
         store_lock o = { 0 };
         (void)snprintf(name, sizeof name, "key-%d", key);
-        weir_status status = s->ops->lock_take(s, STORE_ONCE, weir__str(name), weir__str("t"),
-                                               KIT_LEASE_US, &arena, &o, &err);
+        weir_status status = s->locks->take(
+            s, &(store_lock_request){ STORE_ONCE, weir__str(name), weir__str("t"), KIT_LEASE_US },
+            &arena, &o, &err);
         if (status == WEIR_OK && o.state == STORE_ONCE_DONE) {
             key++;
         } else if (status == WEIR_OK) {
             const bool last = ++r->begun[key] == TRIES;
             r->done[key] += last;
-            status = s->ops->once_finish(s, weir__str(name), o.fence, o.token, last ? 0 : 1,
-                                         weir__str("x"), &err);
+            status = s->locks->finish(s, weir__str(name), o.fence, o.token, last ? 0 : 1,
+                                      weir__str("x"), &err);
         }
         r->status[index] = status == WEIR_EINFLIGHT ? WEIR_OK : status;
         weir__arena_free(&arena);

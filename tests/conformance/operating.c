@@ -24,7 +24,7 @@ static void fail_at(kit *k, const store_leased *l, int64_t reaction, int64_t eve
     settle.failure =
         (store_failure){ .reaction = reaction, .event = event, .error = weir__str("broken") };
     settle.until_us = kit_now(k) + 1000 * SECOND;
-    KIT_OK(k, k->store->ops->settle(k->store, &settle, &k->err));
+    KIT_OK(k, k->store->work->settle(k->store, &settle, &k->err));
 }
 
 /* Nothing of a block, a deferral or a failure is left. */
@@ -91,13 +91,13 @@ static void C29_reset_goes_back_to_a_position_or_a_time(void **state)
     store_operate op = kit_operate_of(k, STORE_RESET, "s");
     op.reset_to = STORE_RESET_POSITION;
     op.position = ids[1]; /* the last that is not handled again */
-    KIT_OK(k, k->store->ops->operate(k->store, &op, &k->err));
+    KIT_OK(k, k->store->work->operate(k->store, &op, &k->err));
     assert_int_equal(op.changed, 1);
     assert_int_equal(kit_subscription(k, "s", r.id)->at, ids[1]);
-    KIT_OK(k, k->store->ops->operate(k->store, &op, &k->err));
+    KIT_OK(k, k->store->work->operate(k->store, &op, &k->err));
     assert_int_equal(op.changed, 0); /* it is not above it */
     op.position = ids[3];            /* never forwards */
-    KIT_OK(k, k->store->ops->operate(k->store, &op, &k->err));
+    KIT_OK(k, k->store->work->operate(k->store, &op, &k->err));
     assert_int_equal(op.changed, 0);
     assert_int_equal(kit_subscription(k, "s", r.id)->at, ids[1]);
 
@@ -105,7 +105,7 @@ static void C29_reset_goes_back_to_a_position_or_a_time(void **state)
     KIT_OK(k, kit_settle(k, &l, r.id, ids[3], STORE_END_RELEASE));
     op.reset_to = STORE_RESET_TIME;
     op.time_us = events.events[2].created_us; /* events at or after it */
-    KIT_OK(k, k->store->ops->operate(k->store, &op, &k->err));
+    KIT_OK(k, k->store->work->operate(k->store, &op, &k->err));
     assert_int_equal(op.changed, 1);
     l = kit_lease_target(k, "lane", "s");
     int64_t got[4];
@@ -124,17 +124,17 @@ static void reset_clears(kit *k, int64_t reaction, int64_t position)
     op.reset_to = STORE_RESET_POSITION;
     op.position = position;
     op.dry_run = true;
-    KIT_OK(k, k->store->ops->operate(k->store, &op, &k->err));
+    KIT_OK(k, k->store->work->operate(k->store, &op, &k->err));
     assert_int_equal(op.changed, 1);
     assert_int_equal(kit_target(k, "s")->fence, fence);
     op.dry_run = false;
-    KIT_OK(k, k->store->ops->operate(k->store, &op, &k->err));
+    KIT_OK(k, k->store->work->operate(k->store, &op, &k->err));
     assert_int_equal(op.changed, 1);
     is_clean(k, reaction);
     assert_int_equal(kit_subscription(k, "s", reaction)->at, at);
     assert_int_equal(kit_target(k, "s")->fence, fence + 1);
     assert_int_equal(kit_target(k, "s")->state, STORE_TARGET_READY);
-    KIT_OK(k, k->store->ops->operate(k->store, &op, &k->err)); /* nothing is left to change */
+    KIT_OK(k, k->store->work->operate(k->store, &op, &k->err)); /* nothing is left to change */
     assert_int_equal(op.changed, 0);
     assert_int_equal(kit_target(k, "s")->fence, fence + 1);
 }
@@ -200,7 +200,7 @@ static void C29_reset_of_work_rows_routes_them_again(void **state)
     store_operate op = kit_operate_of(k, STORE_RESET, "s");
     op.reset_to = STORE_RESET_POSITION;
     op.position = ids[1];
-    KIT_OK(k, k->store->ops->operate(k->store, &op, &k->err));
+    KIT_OK(k, k->store->work->operate(k->store, &op, &k->err));
     assert_int_equal(op.changed, 1);
     assert_int_equal(kit_subscription(k, "s", r.id)->at, ids[1]);
     assert_int_equal(kit_subscription(k, "s", r.id)->mark, ids[1]);
@@ -328,12 +328,12 @@ static void C29_prioritize_lets_the_running_batch_finish(void **state)
     const store_leased l = kit_lease_target(k, "lane", "s");
     store_operate op = kit_operate_of(k, STORE_PRIORITIZE, "s");
     op.priority = 0; /* what it is, but now said by an operator */
-    KIT_OK(k, k->store->ops->operate(k->store, &op, &k->err));
+    KIT_OK(k, k->store->work->operate(k->store, &op, &k->err));
     assert_int_equal(op.changed, 1);
-    KIT_OK(k, k->store->ops->operate(k->store, &op, &k->err));
+    KIT_OK(k, k->store->work->operate(k->store, &op, &k->err));
     assert_int_equal(op.changed, 0);
     op.priority = 8;
-    KIT_OK(k, k->store->ops->operate(k->store, &op, &k->err));
+    KIT_OK(k, k->store->work->operate(k->store, &op, &k->err));
     assert_int_equal(op.changed, 1);
     KIT_OK(k, kit_settle(k, &l, r.id, ids[1], STORE_END_RELEASE));
     assert_int_equal(kit_target(k, "s")->priority, 8);
@@ -360,24 +360,23 @@ static void C29_pause_lets_the_running_batch_finish(void **state)
 static void C29_a_holder_is_told_of_a_pause_when_it_settles(void **state)
 {
     kit *k = *state;
-    const weir_store_ops *o = k->store->ops;
     const weir_str lane = weir__str("lane"), by = weir__str("ann");
     int64_t ids[2];
     bool changed = false;
     target_with(k, STORE_RULE_STREAM, 2, ids);
     const store_leased l = kit_lease_target(k, "lane", "s");
     store_settle settle = kit_settle_of(&l, STORE_END_KEEP);
-    KIT_OK(k, o->settle(k->store, &settle, &k->err));
+    KIT_OK(k, k->store->work->settle(k->store, &settle, &k->err));
     assert_true(settle.behind);
     assert_int_equal(kit_operate(k, STORE_PAUSE, "s"), 1);
-    KIT_OK(k, o->settle(k->store, &settle, &k->err));
+    KIT_OK(k, k->store->work->settle(k->store, &settle, &k->err));
     assert_false(settle.behind);
     assert_int_equal(kit_operate(k, STORE_RESUME, "s"), 1);
-    KIT_OK(k, o->lane_pause(k->store, lane, true, by, &changed, &k->err));
-    KIT_OK(k, o->settle(k->store, &settle, &k->err));
+    KIT_OK(k, k->store->work->lane_pause(k->store, lane, true, by, &changed, &k->err));
+    KIT_OK(k, k->store->work->settle(k->store, &settle, &k->err));
     assert_false(settle.behind);
-    KIT_OK(k, o->lane_pause(k->store, lane, false, by, &changed, &k->err));
-    KIT_OK(k, o->settle(k->store, &settle, &k->err));
+    KIT_OK(k, k->store->work->lane_pause(k->store, lane, false, by, &changed, &k->err));
+    KIT_OK(k, k->store->work->settle(k->store, &settle, &k->err));
     assert_true(settle.behind);
     assert_true(kit_target(k, "s")->behind);
 }
@@ -385,21 +384,21 @@ static void C29_a_holder_is_told_of_a_pause_when_it_settles(void **state)
 static void C29_pause_and_resume_hold_a_lane(void **state)
 {
     kit *k = *state;
-    const weir_store_ops *o = k->store->ops;
     int64_t id;
     target_with(k, STORE_RULE_STREAM, 1, &id);
     const weir_str lane = weir__str("lane");
     const weir_str by = weir__str("ann");
     bool changed = false;
-    KIT_OK(k, o->lane_pause(k->store, lane, true, by, &changed, &k->err));
+    KIT_OK(k, k->store->work->lane_pause(k->store, lane, true, by, &changed, &k->err));
     assert_true(changed);
-    KIT_OK(k, o->lane_pause(k->store, lane, true, by, &changed, &k->err));
+    KIT_OK(k, k->store->work->lane_pause(k->store, lane, true, by, &changed, &k->err));
     assert_false(changed);
-    KIT_OK(k, o->lane_pause(k->store, weir__str("empty"), true, by, &changed, &k->err));
+    KIT_OK(k,
+           k->store->work->lane_pause(k->store, weir__str("empty"), true, by, &changed, &k->err));
     assert_true(changed); /* a lane needs no target */
     kit_reopen(k);
     store_lane_list list = { 0 };
-    KIT_OK(k, k->store->ops->lanes(k->store, &list, &k->err));
+    KIT_OK(k, k->store->work->lanes(k->store, &list, &k->err));
     assert_int_equal(list.lanes_count, 2);
     KIT_STR(list.lanes[0].lane, "empty");
     assert_true(list.lanes[0].paused);
@@ -410,7 +409,7 @@ static void C29_pause_and_resume_hold_a_lane(void **state)
     weir__arena_free(&list.arena);
     assert_false(kit_target(k, "s")->paused); /* the lane is, not the target */
     assert_true(kit_nothing_to_lease(k, "lane"));
-    KIT_OK(k, k->store->ops->lane_pause(k->store, lane, false, by, &changed, &k->err));
+    KIT_OK(k, k->store->work->lane_pause(k->store, lane, false, by, &changed, &k->err));
     assert_true(changed);
     kit_lease_target(k, "lane", "s");
 }
@@ -450,7 +449,7 @@ static const char *target_names(kit *k, const store_target_filter *filter, bool 
     store_targets_chunk chunk = { 0 };
     store_targets_query q = { .filter = *filter, .limit = 2 };
     do {
-        KIT_OK(k, k->store->ops->targets(k->store, &q, &chunk, &k->err));
+        KIT_OK(k, k->store->work->targets(k->store, &q, &chunk, &k->err));
         assert_true(chunk.targets_count <= 2);
         for (size_t i = 0; i < chunk.targets_count; i++) {
             if (!paused_only || chunk.targets[i].paused) {
@@ -497,15 +496,15 @@ static void C29_verbs_take_names_or_a_filter_and_answer_with_the_count(void **st
                              .dry_run = true,
                              .by = weir__str("me"),
                              .changed = -1 };
-        KIT_OK(k, k->store->ops->operate(k->store, &op, &k->err)); /* says, does not do */
+        KIT_OK(k, k->store->work->operate(k->store, &op, &k->err)); /* says, does not do */
         assert_int_equal(op.changed, cases[i].count);
         assert_string_equal(target_names(k, &all, true), "");
         op.dry_run = false;
-        KIT_OK(k, k->store->ops->operate(k->store, &op, &k->err));
+        KIT_OK(k, k->store->work->operate(k->store, &op, &k->err));
         assert_int_equal(op.changed, cases[i].count);
         assert_string_equal(target_names(k, &all, true), cases[i].names);
         op.verb = STORE_RESUME;
-        KIT_OK(k, k->store->ops->operate(k->store, &op, &k->err));
+        KIT_OK(k, k->store->work->operate(k->store, &op, &k->err));
         assert_int_equal(op.changed, cases[i].count);
     }
     weir__pattern_close(b);
@@ -523,7 +522,7 @@ static void C29_a_name_that_is_no_target_changes_nothing(void **state)
                              .filter = { .names = names, .names_count = 2 },
                              .by = weir__str("me"),
                              .priority = 4 };
-        KIT_IS(k, k->store->ops->operate(k->store, &op, &k->err), WEIR_ENOTFOUND);
+        KIT_IS(k, k->store->work->operate(k->store, &op, &k->err), WEIR_ENOTFOUND);
         assert_non_null(strstr(k->err.message, "nobody"));
     }
     assert_int_equal(kit_target(k, "a-1")->priority, 0);
@@ -541,7 +540,7 @@ static void C29_a_dry_run_of_any_verb_changes_nothing(void **state)
     };
     for (store_verb verb = STORE_UNBLOCK; verb <= STORE_RESUME; verb++) {
         store_operate op = { .verb = verb, .dry_run = true, .by = weir__str("me"), .priority = 3 };
-        KIT_OK(k, k->store->ops->operate(k->store, &op, &k->err));
+        KIT_OK(k, k->store->work->operate(k->store, &op, &k->err));
         assert_int_equal(op.changed, counts[verb]);
     }
     static const char *const names[] = { "a-1", "a-2", "b-1", "b-2", "c-1", "c-2" };
@@ -558,7 +557,7 @@ static void C29_a_dry_run_of_any_verb_changes_nothing(void **state)
                                         STORE_PAUSE };
     for (size_t i = 0; i < 5; i++) {
         store_operate op = { .verb = order[i], .by = weir__str("me"), .priority = 3 };
-        KIT_OK(k, k->store->ops->operate(k->store, &op, &k->err));
+        KIT_OK(k, k->store->work->operate(k->store, &op, &k->err));
         assert_int_equal(op.changed, counts[order[i]]);
     }
     assert_int_equal(kit_parked(k).parked_count, 6);
@@ -584,13 +583,13 @@ static void C29_mass_verbs_reach_every_target(void **state)
     const store_route route = {
         .steps = &step, .steps_count = 1, .marks = marks, .marks_count = COUNT
     };
-    KIT_OK(k, k->store->ops->route(k->store, &route, NULL, &k->err));
+    KIT_OK(k, k->store->work->route(k->store, &route, NULL, &k->err));
     store_operate op = { .verb = STORE_PAUSE, .by = weir__str("me") };
-    KIT_OK(k, k->store->ops->operate(k->store, &op, &k->err));
+    KIT_OK(k, k->store->work->operate(k->store, &op, &k->err));
     assert_int_equal(op.changed, COUNT);
     assert_true(kit_nothing_to_lease(k, "lane"));
     op.verb = STORE_RESUME;
-    KIT_OK(k, k->store->ops->operate(k->store, &op, &k->err));
+    KIT_OK(k, k->store->work->operate(k->store, &op, &k->err));
     assert_int_equal(op.changed, COUNT);
     assert_int_equal(kit_lease(k, "lane", STORE_LEASE_TARGETS_MAX)->leases_count,
                      STORE_LEASE_TARGETS_MAX);

@@ -19,7 +19,7 @@ static store_reaction one_parked(kit *k, size_t count, int64_t *ids, int64_t *pa
     settle.parks_count = 1;
     settle.advances = &advance;
     settle.advances_count = 1;
-    KIT_OK(k, k->store->ops->settle(k->store, &settle, &k->err));
+    KIT_OK(k, k->store->work->settle(k->store, &settle, &k->err));
     assert_false(settle.behind);
     const store_parked_chunk chunk = kit_parked(k);
     assert_int_equal(chunk.parked_count, 1);
@@ -34,9 +34,9 @@ static void C20_a_parked_event_that_was_sent_back_is_work(void **state)
     int64_t parked;
     const store_reaction r = one_parked(k, 3, ids, &parked);
     assert_true(kit_nothing_to_lease(k, "lane"));
-    KIT_OK(k, k->store->ops->parked_change(k->store, parked, STORE_PARKED_RETRY, &k->err));
-    KIT_OK(k, k->store->ops->parked_change(k->store, parked, STORE_PARKED_RETRY,
-                                           &k->err)); /* twice is nothing */
+    KIT_OK(k, k->store->work->parked_change(k->store, parked, STORE_PARKED_RETRY, &k->err));
+    KIT_OK(k, k->store->work->parked_change(k->store, parked, STORE_PARKED_RETRY,
+                                            &k->err)); /* twice is nothing */
     assert_true(kit_parked(k).parked[0].sent_back);
     assert_true(kit_target(k, "s")->behind);
     kit_reopen(k);
@@ -51,7 +51,7 @@ static void C20_a_parked_event_that_was_sent_back_is_work(void **state)
     store_settle settle = kit_settle_of(&l, STORE_END_RELEASE);
     settle.parked_done = &parked;
     settle.parked_done_count = 1;
-    KIT_OK(k, k->store->ops->settle(k->store, &settle, &k->err));
+    KIT_OK(k, k->store->work->settle(k->store, &settle, &k->err));
     assert_false(settle.behind);
     assert_int_equal(kit_parked(k).parked_count, 0);
     assert_true(kit_nothing_to_lease(k, "lane"));
@@ -65,7 +65,7 @@ static void C20_a_sent_back_event_is_for_those_who_know_its_reaction(void **stat
     int64_t ids[2];
     int64_t parked;
     const store_reaction r = one_parked(k, 2, ids, &parked);
-    KIT_OK(k, k->store->ops->parked_change(k->store, parked, STORE_PARKED_RETRY, &k->err));
+    KIT_OK(k, k->store->work->parked_change(k->store, parked, STORE_PARKED_RETRY, &k->err));
     store_lease_request request = kit_lease_request("lane", 1);
     store_lease_list *list = NULL;
     store_known_reaction known = { .reaction = r.id + 1, .number = 1 };
@@ -86,7 +86,7 @@ static void C29_skip_parks_a_sent_back_event_again(void **state)
     int64_t ids[2];
     int64_t parked;
     one_parked(k, 2, ids, &parked);
-    KIT_OK(k, k->store->ops->parked_change(k->store, parked, STORE_PARKED_RETRY, &k->err));
+    KIT_OK(k, k->store->work->parked_change(k->store, parked, STORE_PARKED_RETRY, &k->err));
     assert_int_equal(kit_operate(k, STORE_SKIP, "s"), 1);
     assert_true(kit_nothing_to_lease(k, "lane"));
     const store_parked_chunk chunk = kit_parked(k);
@@ -103,13 +103,13 @@ static void C27_a_parked_event_can_be_dropped(void **state)
     int64_t ids[2];
     int64_t parked;
     one_parked(k, 2, ids, &parked);
-    KIT_OK(k, k->store->ops->parked_change(k->store, parked, STORE_PARKED_RETRY, &k->err));
-    KIT_OK(k, k->store->ops->parked_change(k->store, parked, STORE_PARKED_DROP, &k->err));
+    KIT_OK(k, k->store->work->parked_change(k->store, parked, STORE_PARKED_RETRY, &k->err));
+    KIT_OK(k, k->store->work->parked_change(k->store, parked, STORE_PARKED_DROP, &k->err));
     assert_int_equal(kit_parked(k).parked_count, 0);
     assert_true(kit_nothing_to_lease(k, "lane")); /* the work went with it */
-    KIT_IS(k, k->store->ops->parked_change(k->store, parked, STORE_PARKED_DROP, &k->err),
+    KIT_IS(k, k->store->work->parked_change(k->store, parked, STORE_PARKED_DROP, &k->err),
            WEIR_ENOTFOUND);
-    KIT_IS(k, k->store->ops->parked_change(k->store, parked, STORE_PARKED_RETRY, &k->err),
+    KIT_IS(k, k->store->work->parked_change(k->store, parked, STORE_PARKED_RETRY, &k->err),
            WEIR_ENOTFOUND);
     kit_check(k);
 }
@@ -124,7 +124,7 @@ static void C27_an_event_parked_while_routing_has_no_target(void **state)
     const store_route route = {
         .steps = &step, .steps_count = 1, .parks = &park, .parks_count = 1
     };
-    KIT_OK(k, k->store->ops->route(k->store, &route, NULL, &k->err));
+    KIT_OK(k, k->store->work->route(k->store, &route, NULL, &k->err));
     assert_int_equal(kit_reaction(k, "r").routed, id);
     const store_parked_chunk chunk = kit_parked(k);
     assert_int_equal(chunk.parked_count, 1);
@@ -132,10 +132,10 @@ static void C27_an_event_parked_while_routing_has_no_target(void **state)
     KIT_STR(chunk.parked[0].error, "no such member: region");
     assert_int_equal(chunk.parked[0].event, id);
     KIT_IS(k,
-           k->store->ops->parked_change(k->store, chunk.parked[0].id, STORE_PARKED_RETRY, &k->err),
+           k->store->work->parked_change(k->store, chunk.parked[0].id, STORE_PARKED_RETRY, &k->err),
            WEIR_EMISUSE);
     KIT_OK(k,
-           k->store->ops->parked_change(k->store, chunk.parked[0].id, STORE_PARKED_DROP, &k->err));
+           k->store->work->parked_change(k->store, chunk.parked[0].id, STORE_PARKED_DROP, &k->err));
     kit_check(k);
 }
 
@@ -156,7 +156,7 @@ static void C27_parked_events_are_listed_by_target_and_reaction(void **state)
         store_settle settle = kit_settle_of(&list->leases[i], STORE_END_RELEASE);
         settle.parks = parks;
         settle.parks_count = 2;
-        KIT_OK(k, k->store->ops->settle(k->store, &settle, &k->err));
+        KIT_OK(k, k->store->work->settle(k->store, &settle, &k->err));
     }
     const struct {
         store_parked_query q;
@@ -171,7 +171,7 @@ static void C27_parked_events_are_listed_by_target_and_reaction(void **state)
     };
     for (size_t i = 0; i < sizeof cases / sizeof cases[0]; i++) {
         store_parked_chunk chunk = { 0 };
-        KIT_OK(k, k->store->ops->parked(k->store, &cases[i].q, &chunk, &k->err));
+        KIT_OK(k, k->store->work->parked(k->store, &cases[i].q, &chunk, &k->err));
         assert_int_equal(chunk.parked_count, cases[i].count);
         assert_int_equal(chunk.more, i == 1);
         for (size_t j = 1; j < chunk.parked_count; j++) {
@@ -179,7 +179,7 @@ static void C27_parked_events_are_listed_by_target_and_reaction(void **state)
         }
         if (i == 1) {
             const store_parked_query rest = { .after = chunk.parked[2].id, .limit = 100 };
-            KIT_OK(k, k->store->ops->parked(k->store, &rest, &chunk, &k->err));
+            KIT_OK(k, k->store->work->parked(k->store, &rest, &chunk, &k->err));
             assert_int_equal(chunk.parked_count, 1);
         }
         weir__arena_free(&chunk.arena);

@@ -90,7 +90,7 @@ static int child_lease(weir_store *s, const char *arg)
     store_lease_list list = { 0 };
     weir_error err;
     const store_lease_request r = kit_lease_request(arg, 100);
-    if (s->ops->turn(s, NULL, 0, &r, &list, &err) != WEIR_OK) {
+    if (s->work->turn(s, NULL, 0, &r, &list, &err) != WEIR_OK) {
         return 1;
     }
     for (size_t i = 0; i < list.leases_count; i++) {
@@ -161,7 +161,7 @@ int kit_child(const kit_adapter *adapter, const char *role, const char *place, c
             result = roles[i].run(s, arg);
         }
     }
-    s->ops->close(s);
+    s->about->close(s);
     return result;
 }
 
@@ -336,25 +336,25 @@ static void P06_an_append_of_another_process_wakes_a_watch(void **state)
     kit *k = *state;
     store_watch *watch = NULL;
     const bool echoes = (k->adapter->features & KIT_ECHOES) != 0;
-    KIT_OK(k, k->store->ops->watch_open(k->store, &watch, &k->err));
+    KIT_OK(k, k->store->log->watch_open(k->store, &watch, &k->err));
     for (int i = 0; i < 3; i++) {
         bool woken = true;
-        KIT_OK(k, k->store->ops->watch_wait(watch, 0, &woken, &k->err));
+        KIT_OK(k, k->store->log->watch_wait(watch, 0, &woken, &k->err));
         assert_true(echoes || !woken);
         child c = child_start(k, "once", "s");
         /* Where one is woken now and then for nothing, the one that counts still has to come. */
         for (int n = 0; n < 10 && (n == 0 || (echoes && kit_version(k, "s") < i)); n++) {
-            KIT_OK(k, k->store->ops->watch_wait(watch, 30000, &woken, &k->err));
+            KIT_OK(k, k->store->log->watch_wait(watch, 30000, &woken, &k->err));
             assert_true(woken);
         }
         assert_int_equal(kit_version(k, "s"), i); /* what it wakes for can be read */
         assert_int_equal(child_end(&c, 0), 0);
         /* A child may announce more than once; what it has to say has been said by now. */
         do {
-            KIT_OK(k, k->store->ops->watch_wait(watch, 0, &woken, &k->err));
+            KIT_OK(k, k->store->log->watch_wait(watch, 0, &woken, &k->err));
         } while (woken);
     }
-    k->store->ops->watch_close(watch);
+    k->store->log->watch_close(watch);
 }
 
 static void C04_time_is_one_for_all_processes(void **state)

@@ -156,13 +156,13 @@ static void C13_threads_of_one_handle_share_transactions(void **state)
     weir_store *s = weir__store(c.w);
     store_stats before;
     store_stats after;
-    KIT_OK(k, s->ops->stats(s, &before, &k->err));
+    KIT_OK(k, s->about->stats(s, &before, &k->err));
     kit_threads(THREADS, crowd_append, &c);
-    KIT_OK(k, s->ops->stats(s, &after, &k->err));
+    KIT_OK(k, s->about->stats(s, &after, &k->err));
     assert_int_equal(atomic_load(&c.wrong), 0);
     assert_int_equal(atomic_load(&c.ok), THREADS * APPENDS * 4 / 5);
     assert_int_equal(atomic_load(&c.conflicts), THREADS * APPENDS / 5);
-    if (s->ops->group_commit) {
+    if (s->log->group_commit) {
         assert_true(after.transactions - before.transactions < THREADS * APPENDS);
     }
     weir_close(c.w);

@@ -121,7 +121,7 @@ static void target_block(kit *k, const char *target)
             s.failure = (store_failure){ .reaction = l->subscriptions[0].reaction,
                                          .event = l->subscriptions[0].mark,
                                          .error = weir__str("broken") };
-            KIT_OK(k, k->store->ops->settle(k->store, &s, &k->err));
+            KIT_OK(k, k->store->work->settle(k->store, &s, &k->err));
         } else {
             KIT_OK(k, kit_release(k, l));
         }

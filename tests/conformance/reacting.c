@@ -13,13 +13,13 @@ static weir_status mark_by_hand(kit *k, const store_reaction *r, const store_mar
         .reaction = r->id, .number = r->number, .from = routed, .to = routed
     };
     const store_route route = { .steps = &step, .steps_count = 1, .marks = mark, .marks_count = 1 };
-    return k->store->ops->route(k->store, &route, NULL, &k->err);
+    return k->store->work->route(k->store, &route, NULL, &k->err);
 }
 
 static size_t targets_count(kit *k)
 {
     store_stats stats = { 0 };
-    KIT_OK(k, k->store->ops->stats(k->store, &stats, &k->err));
+    KIT_OK(k, k->store->about->stats(k->store, &stats, &k->err));
     return (size_t)stats.targets;
 }
 
@@ -91,7 +91,7 @@ static void C19_priority_is_the_greatest_declared(void **state)
     assert_int_equal(kit_target(k, "t")->priority, -5);
     KIT_OK(k, kit_mark(k, "b", "t", "lane", 12, 1, 1));
     assert_int_equal(kit_target(k, "t")->priority, 12);
-    KIT_OK(k, k->store->ops->retire(k->store, weir__str("b"), &k->err));
+    KIT_OK(k, k->store->work->retire(k->store, weir__str("b"), &k->err));
     assert_int_equal(kit_target(k, "t")->priority, -5);
     kit_check(k);
 }
@@ -104,18 +104,18 @@ static void C19_prioritize_overrides_until_cleared(void **state)
     KIT_OK(k, kit_mark(k, "a", "t", "lane", 3, 1, 1));
     store_operate op = kit_operate_of(k, STORE_PRIORITIZE, "t");
     op.priority = -1;
-    KIT_OK(k, k->store->ops->operate(k->store, &op, &k->err));
+    KIT_OK(k, k->store->work->operate(k->store, &op, &k->err));
     assert_int_equal(op.changed, 1);
     assert_int_equal(kit_target(k, "t")->priority, -1);
     assert_true(kit_target(k, "t")->prioritized);
     KIT_OK(k, kit_mark(k, "a", "t", "lane", 60, 1, 1));
     assert_int_equal(kit_target(k, "t")->priority, -1);
     op.clear = true;
-    KIT_OK(k, k->store->ops->operate(k->store, &op, &k->err));
+    KIT_OK(k, k->store->work->operate(k->store, &op, &k->err));
     assert_int_equal(op.changed, 1);
     assert_int_equal(kit_target(k, "t")->priority, 60);
     assert_false(kit_target(k, "t")->prioritized);
-    KIT_OK(k, k->store->ops->operate(k->store, &op, &k->err));
+    KIT_OK(k, k->store->work->operate(k->store, &op, &k->err));
     assert_int_equal(op.changed, 0);
 }
 
@@ -158,7 +158,7 @@ static void C19_two_lanes_for_one_target_are_refused(void **state)
         .steps = &step, .steps_count = 1, .marks = marks, .marks_count = 3
     };
     size_t bad_mark = 77;
-    KIT_IS(k, k->store->ops->route(k->store, &route, &bad_mark, &k->err), WEIR_EINVAL);
+    KIT_IS(k, k->store->work->route(k->store, &route, &bad_mark, &k->err), WEIR_EINVAL);
     assert_int_equal(bad_mark, 2);
     assert_int_equal(targets_count(k), 1);
     assert_int_equal(kit_reaction(k, "a").routed, routed);
@@ -394,9 +394,9 @@ static void C31_a_retired_reaction_comes_back_where_it_was(void **state)
     kit_put(k, "s", "A");
     const int64_t second = kit_put(k, "s", "A");
     KIT_OK(k, kit_route(k, k->store, "r", "", "lane", 0));
-    KIT_OK(k, k->store->ops->retire(k->store, weir__str("r"), &k->err));
-    KIT_OK(k, k->store->ops->retire(k->store, weir__str("r"), &k->err)); /* twice is nothing */
-    KIT_IS(k, k->store->ops->retire(k->store, weir__str("nobody"), &k->err), WEIR_ENOTFOUND);
+    KIT_OK(k, k->store->work->retire(k->store, weir__str("r"), &k->err));
+    KIT_OK(k, k->store->work->retire(k->store, weir__str("r"), &k->err)); /* twice is nothing */
+    KIT_IS(k, k->store->work->retire(k->store, weir__str("nobody"), &k->err), WEIR_ENOTFOUND);
     assert_true(kit_reaction(k, "r").retired);
     assert_true(kit_nothing_to_lease(k, "lane"));
     assert_false(kit_target(k, "s")->behind);
@@ -570,7 +570,7 @@ static void blocked_until_it_is_reset(kit *k, store_rule rule)
     assert_true(kit_nothing_to_lease(k, "lane"));
     /* Neither of these would bring back what was passed over. */
     op.dry_run = true;
-    KIT_OK(k, k->store->ops->operate(k->store, &op, &k->err));
+    KIT_OK(k, k->store->work->operate(k->store, &op, &k->err));
     assert_int_equal(op.changed, 0);
     assert_int_equal(kit_operate(k, STORE_UNBLOCK, "ts"), 0);
     assert_int_equal(kit_operate(k, STORE_SKIP, "ts"), 0);
@@ -615,11 +615,11 @@ static void C16_a_mark_beyond_the_log_blocks_and_takes_the_lease(void **state)
     const store_route route = {
         .steps = &step, .steps_count = 1, .marks = &mark, .marks_count = 1, .beyond = beyond
     };
-    KIT_OK(k, k->store->ops->route(k->store, &route, NULL, &k->err)); /* marked, not routed */
+    KIT_OK(k, k->store->work->route(k->store, &route, NULL, &k->err)); /* marked, not routed */
     const store_leased l = kit_lease_target(k, "lane", "ts");
     mark.last = last;
     step.to = last;
-    KIT_OK(k, k->store->ops->route(k->store, &route, NULL, &k->err));
+    KIT_OK(k, k->store->work->route(k->store, &route, NULL, &k->err));
     assert_true(beyond[0]);
     assert_true(weir__target_is_passed(kit_target(k, "ts")));
     KIT_IS(k, kit_settle(k, &l, r.id, further, STORE_END_RELEASE), WEIR_ELOST);
@@ -627,7 +627,7 @@ static void C16_a_mark_beyond_the_log_blocks_and_takes_the_lease(void **state)
     store_operate op = kit_operate_of(k, STORE_RESET, "ts");
     op.reset_to = STORE_RESET_POSITION;
     op.position = further;
-    KIT_OK(k, k->store->ops->operate(k->store, &op, &k->err));
+    KIT_OK(k, k->store->work->operate(k->store, &op, &k->err));
     assert_int_equal(op.changed, 1);
     assert_int_equal(kit_subscription(k, "ts", r.id)->mark, last);
     assert_int_equal(kit_subscription(k, "ts", r.id)->routed, last);
@@ -644,10 +644,10 @@ static void C16_a_reset_leaves_no_position_beyond_what_was_routed(void **state)
     op.reset_to = STORE_RESET_POSITION;
     op.position = at + 10;
     op.dry_run = true;
-    KIT_OK(k, k->store->ops->operate(k->store, &op, &k->err));
+    KIT_OK(k, k->store->work->operate(k->store, &op, &k->err));
     assert_int_equal(op.changed, 1);
     op.dry_run = false;
-    KIT_OK(k, k->store->ops->operate(k->store, &op, &k->err));
+    KIT_OK(k, k->store->work->operate(k->store, &op, &k->err));
     assert_int_equal(op.changed, 1);
     assert_int_equal(kit_subscription(k, "ts", r.id)->at, r.routed);
     assert_int_equal(kit_subscription(k, "ts", r.id)->mark, r.routed);
@@ -695,19 +695,19 @@ static void P05_routing_from_where_somebody_else_was_writes_nothing(void **state
         .steps = steps, .steps_count = 2, .marks = &mark, .marks_count = 1
     };
     steps[1].from = 5; /* not where it is */
-    KIT_IS(k, k->store->ops->route(k->store, &route, NULL, &k->err), WEIR_ECONFLICT);
+    KIT_IS(k, k->store->work->route(k->store, &route, NULL, &k->err), WEIR_ECONFLICT);
     steps[1].from = 0;
     steps[1].number = 2; /* not the current definition */
-    KIT_IS(k, k->store->ops->route(k->store, &route, NULL, &k->err), WEIR_ECONFLICT);
+    KIT_IS(k, k->store->work->route(k->store, &route, NULL, &k->err), WEIR_ECONFLICT);
     assert_int_equal(kit_reaction(k, "q").routed, 0);
     assert_int_equal(targets_count(k), 0);
     steps[1].number = 1;
-    KIT_OK(k, k->store->ops->route(k->store, &route, NULL, &k->err));
-    KIT_IS(k, k->store->ops->route(k->store, &route, NULL, &k->err), WEIR_ECONFLICT); /* once */
+    KIT_OK(k, k->store->work->route(k->store, &route, NULL, &k->err));
+    KIT_IS(k, k->store->work->route(k->store, &route, NULL, &k->err), WEIR_ECONFLICT); /* once */
     kit_declare(k, "r", "A", "*", STORE_RULE_STREAM);
     steps[0] = (store_route_step){ .reaction = r.id, .number = 1, .from = 1, .to = 1 };
     const store_route stale = { .steps = steps, .steps_count = 1 };
-    KIT_IS(k, k->store->ops->route(k->store, &stale, NULL, &k->err), WEIR_ECONFLICT);
+    KIT_IS(k, k->store->work->route(k->store, &stale, NULL, &k->err), WEIR_ECONFLICT);
 }
 
 static void C25_a_mark_behind_the_position_is_not_written(void **state)
@@ -745,37 +745,35 @@ static void P05_a_routers_lease_has_one_holder(void **state)
 {
     kit *k = *state;
     const store_reaction r = kit_declare(k, "r", "*", "*", STORE_RULE_STREAM);
-    const weir_store_ops *o = k->store->ops;
     const weir_str me = weir__str("me");
     const weir_str you = weir__str("you");
     store_router_lease mine = { .reaction = r.id };
-    KIT_OK(k, o->router_lease(k->store, me, KIT_LEASE_US, &mine, 1, &k->err));
+    KIT_OK(k, k->store->work->router_lease(k->store, me, KIT_LEASE_US, &mine, 1, &k->err));
     assert_true(mine.fence > 0);
     assert_int_equal(mine.until_us, kit_now(k) + KIT_LEASE_US);
     store_router_lease yours = { .reaction = r.id };
-    KIT_OK(k, o->router_lease(k->store, you, KIT_LEASE_US, &yours, 1, &k->err));
+    KIT_OK(k, k->store->work->router_lease(k->store, you, KIT_LEASE_US, &yours, 1, &k->err));
     assert_int_equal(yours.fence, 0);
     yours.fence = mine.fence - 1; /* a stale fence is no key */
-    KIT_OK(k, o->router_lease(k->store, you, KIT_LEASE_US, &yours, 1, &k->err));
+    KIT_OK(k, k->store->work->router_lease(k->store, you, KIT_LEASE_US, &yours, 1, &k->err));
     assert_int_equal(yours.fence, 0);
     KIT_STR(kit_reaction(k, "r").router, "me");
     /* Renewing keeps the fence. */
     kit_advance(k, KIT_LEASE_US / 2);
     const int64_t fence = mine.fence;
-    KIT_OK(k, o->router_lease(k->store, me, KIT_LEASE_US, &mine, 1, &k->err));
+    KIT_OK(k, k->store->work->router_lease(k->store, me, KIT_LEASE_US, &mine, 1, &k->err));
     assert_int_equal(mine.fence, fence);
     assert_int_equal(mine.until_us, kit_now(k) + KIT_LEASE_US);
     /* It ends by itself, or is given back; whoever takes it then has a higher fence. */
     kit_advance(k, KIT_LEASE_US);
     kit_reopen(k);
-    o = k->store->ops;
-    KIT_OK(k, o->router_lease(k->store, you, KIT_LEASE_US, &yours, 1, &k->err));
+    KIT_OK(k, k->store->work->router_lease(k->store, you, KIT_LEASE_US, &yours, 1, &k->err));
     assert_true(yours.fence > fence);
-    KIT_OK(k, o->router_lease(k->store, me, KIT_LEASE_US, &mine, 1, &k->err));
+    KIT_OK(k, k->store->work->router_lease(k->store, me, KIT_LEASE_US, &mine, 1, &k->err));
     assert_int_equal(mine.fence, 0);
     const int64_t second = yours.fence;
-    KIT_OK(k, o->router_lease(k->store, you, 0, &yours, 1, &k->err));
-    KIT_OK(k, o->router_lease(k->store, me, KIT_LEASE_US, &mine, 1, &k->err));
+    KIT_OK(k, k->store->work->router_lease(k->store, you, 0, &yours, 1, &k->err));
+    KIT_OK(k, k->store->work->router_lease(k->store, me, KIT_LEASE_US, &mine, 1, &k->err));
     assert_true(mine.fence > second);
     assert_int_equal(kit_reaction(k, "r").router_fence, mine.fence);
 }

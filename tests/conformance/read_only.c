@@ -25,13 +25,13 @@ static void refuse_writers(kit *k, weir_store *s)
 
     kit_append_init(&a);
     kit_append_event(&a, kit_append_stream(&a, "t-1", WEIR_EXPECT_ANY, 0), "A", "{}");
-    REFUSED(k, s->ops->append(s, &append, 1, &k->err));
-    if (s->ops->append_in != NULL) {
+    REFUSED(k, s->log->append(s, &append, 1, &k->err));
+    if (s->log->append_in != NULL) {
         int nobody = 0; /* a connection that must not be touched */
-        REFUSED(k, s->ops->append_in(s, &nobody, append, &k->err));
+        REFUSED(k, s->log->append_in(s, &nobody, append, &k->err));
     }
-    REFUSED(k, s->ops->snapshot_put(s, &snapshot, &k->err));
-    REFUSED(k, s->ops->snapshot_drop(s, weir__str("t"), weir__str("1"), NULL, &k->err));
+    REFUSED(k, s->log->snapshot_put(s, &snapshot, &k->err));
+    REFUSED(k, s->log->snapshot_drop(s, weir__str("t"), weir__str("1"), NULL, &k->err));
 }
 
 static void refuse_routers(kit *k, weir_store *s, const store_reaction *r)
@@ -46,10 +46,10 @@ static void refuse_routers(kit *k, weir_store *s, const store_reaction *r)
     };
     const store_route route = { .steps = &step, .steps_count = 1 };
 
-    REFUSED(k, s->ops->declare(s, &d, &k->arena, &out, &k->err));
-    REFUSED(k, s->ops->retire(s, r->name, &k->err));
-    REFUSED(k, s->ops->router_lease(s, weir__str("me"), KIT_LEASE_US, &item, 1, &k->err));
-    REFUSED(k, s->ops->route(s, &route, NULL, &k->err));
+    REFUSED(k, s->work->declare(s, &d, &k->arena, &out, &k->err));
+    REFUSED(k, s->work->retire(s, r->name, &k->err));
+    REFUSED(k, s->work->router_lease(s, weir__str("me"), KIT_LEASE_US, &item, 1, &k->err));
+    REFUSED(k, s->work->route(s, &route, NULL, &k->err));
 }
 
 static void refuse_workers(kit *k, weir_store *s, const store_leased *l)
@@ -60,14 +60,14 @@ static void refuse_workers(kit *k, weir_store *s, const store_leased *l)
     store_fenced item = { .target = l->target, .fence = l->fence };
     const store_worker worker = { .name = weir__str("w"), .host = weir__str("h") };
 
-    REFUSED(k, s->ops->turn(s, NULL, 0, &request, &list, &k->err));
-    REFUSED(k, s->ops->settle(s, &settle, &k->err));
-    REFUSED(k, s->ops->extend(s, KIT_LEASE_US, &item, 1, &k->err));
-    REFUSED(k, s->ops->extend(s, 0, &item, 1, &k->err));
-    REFUSED(k, s->ops->worker_beat(s, &worker, KIT_LEASE_US, &k->err));
-    REFUSED(k, s->ops->worker_beat(s, &worker, 0, &k->err));
+    REFUSED(k, s->work->turn(s, NULL, 0, &request, &list, &k->err));
+    REFUSED(k, s->work->settle(s, &settle, &k->err));
+    REFUSED(k, s->work->extend(s, KIT_LEASE_US, &item, 1, &k->err));
+    REFUSED(k, s->work->extend(s, 0, &item, 1, &k->err));
+    REFUSED(k, s->about->worker_beat(s, &worker, KIT_LEASE_US, &k->err));
+    REFUSED(k, s->about->worker_beat(s, &worker, 0, &k->err));
     store_settle *const settles[] = { &settle };
-    REFUSED(k, s->ops->turn(s, settles, 1, &request, &list, &k->err));
+    REFUSED(k, s->work->turn(s, settles, 1, &request, &list, &k->err));
     weir__arena_free(&list.arena);
 }
 
@@ -77,13 +77,15 @@ static void refuse_locks(kit *k, weir_store *s)
     const weir_str me = weir__str("me");
     store_lock lock = { 0 };
     store_lock once = { 0 };
-    REFUSED(k, s->ops->lock_take(s, STORE_LOCK, name, me, KIT_LEASE_US, &k->arena, &lock, &k->err));
-    REFUSED(k, s->ops->lock_extend(s, STORE_LOCK, name, 1, 0, KIT_LEASE_US, &k->err));
-    REFUSED(k, s->ops->lock_release(s, name, 1, 0, &k->err));
-    REFUSED(k, s->ops->lock_take(s, STORE_ONCE, name, me, KIT_LEASE_US, &k->arena, &once, &k->err));
-    REFUSED(k, s->ops->lock_extend(s, STORE_ONCE, name, 1, 0, KIT_LEASE_US, &k->err));
-    REFUSED(k, s->ops->once_finish(s, name, 1, 0, 0, me, &k->err));
-    REFUSED(k, s->ops->once_forget(s, name, &k->err));
+    REFUSED(k, s->locks->take(s, &(store_lock_request){ STORE_LOCK, name, me, KIT_LEASE_US },
+                              &k->arena, &lock, &k->err));
+    REFUSED(k, s->locks->extend(s, STORE_LOCK, name, 1, 0, KIT_LEASE_US, &k->err));
+    REFUSED(k, s->locks->release(s, name, 1, 0, &k->err));
+    REFUSED(k, s->locks->take(s, &(store_lock_request){ STORE_ONCE, name, me, KIT_LEASE_US },
+                              &k->arena, &once, &k->err));
+    REFUSED(k, s->locks->extend(s, STORE_ONCE, name, 1, 0, KIT_LEASE_US, &k->err));
+    REFUSED(k, s->locks->finish(s, name, 1, 0, 0, me, &k->err));
+    REFUSED(k, s->locks->forget(s, name, &k->err));
 }
 
 static void refuse_operators(kit *k, weir_store *s, int64_t parked)
@@ -92,11 +94,11 @@ static void refuse_operators(kit *k, weir_store *s, int64_t parked)
                                         STORE_PRIORITIZE, STORE_PAUSE, STORE_RESUME };
     for (size_t i = 0; i < sizeof verbs / sizeof verbs[0]; i++) {
         store_operate op = kit_operate_of(k, verbs[i], "t-1");
-        REFUSED(k, s->ops->operate(s, &op, &k->err));
+        REFUSED(k, s->work->operate(s, &op, &k->err));
     }
-    REFUSED(k, s->ops->lane_pause(s, weir__str("lane"), true, weir__str("me"), NULL, &k->err));
-    REFUSED(k, s->ops->parked_change(s, parked, STORE_PARKED_RETRY, &k->err));
-    REFUSED(k, s->ops->parked_change(s, parked, STORE_PARKED_DROP, &k->err));
+    REFUSED(k, s->work->lane_pause(s, weir__str("lane"), true, weir__str("me"), NULL, &k->err));
+    REFUSED(k, s->work->parked_change(s, parked, STORE_PARKED_RETRY, &k->err));
+    REFUSED(k, s->work->parked_change(s, parked, STORE_PARKED_DROP, &k->err));
 }
 
 /* What an operator sees, in one text. */
@@ -151,17 +153,19 @@ static void P09_a_handle_for_reading_reads(void **state)
     kit_declare(k, "r", "*", "*", STORE_RULE_STREAM);
     kit_put(k, "t-1", "A");
     KIT_OK(k, kit_route(k, k->store, "r", "", "lane", 0));
-    KIT_OK(k, k->store->ops->worker_beat(k->store, &worker, KIT_LEASE_US, &k->err));
-    KIT_OK(k, k->store->ops->lock_take(k->store, STORE_LOCK, weir__str("n"), weir__str("me"),
-                                       KIT_LEASE_US, &k->arena, &lock, &k->err));
+    KIT_OK(k, k->store->about->worker_beat(k->store, &worker, KIT_LEASE_US, &k->err));
+    KIT_OK(k, k->store->locks->take(k->store,
+                                    &(store_lock_request){ STORE_LOCK, weir__str("n"),
+                                                           weir__str("me"), KIT_LEASE_US },
+                                    &k->arena, &lock, &k->err));
     weir_store *s = reader_of(k);
-    KIT_OK(k, s->ops->read_log(s, &q, &chunk, &k->err));
+    KIT_OK(k, s->log->read_log(s, &q, &chunk, &k->err));
     assert_int_equal(chunk.events_count, 1);
-    KIT_OK(k, s->ops->workers(s, &workers, &k->err));
+    KIT_OK(k, s->about->workers(s, &workers, &k->err));
     assert_int_equal(workers.workers_count, 1);
-    KIT_OK(k, s->ops->lanes(s, &lanes, &k->err));
+    KIT_OK(k, s->work->lanes(s, &lanes, &k->err));
     assert_int_equal(lanes.lanes_count, 1);
-    KIT_OK(k, s->ops->locks(s, &locks, &k->err));
+    KIT_OK(k, s->locks->list(s, &locks, &k->err));
     assert_int_equal(locks.locks_count, 1);
     weir__chunk_free(&chunk);
     weir__arena_free(&locks.arena);

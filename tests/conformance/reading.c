@@ -18,7 +18,7 @@ static size_t stream_versions(kit *k, store_stream_query q, int64_t limit, int64
     q.stream = weir__str("s");
     while (more) {
         q.limit = limit - (int64_t)count < 3 ? limit - (int64_t)count : 3;
-        KIT_OK(k, k->store->ops->read_stream(k->store, &q, &chunk, &k->err));
+        KIT_OK(k, k->store->log->read_stream(k->store, &q, &chunk, &k->err));
         assert_true((int64_t)chunk.events_count <= q.limit);
         for (size_t i = 0; i < chunk.events_count; i++) {
             assert_true(count < max);
@@ -88,12 +88,12 @@ static void C15_a_stream_that_is_not_there_is_not_found(void **state)
     const store_stream_query q = {
         .stream = weir__str("s"), .to = INT64_MAX, .limit = 10, .until_us = INT64_MAX
     };
-    KIT_IS(k, k->store->ops->read_stream(k->store, &q, &chunk, &k->err), WEIR_ENOTFOUND);
+    KIT_IS(k, k->store->log->read_stream(k->store, &q, &chunk, &k->err), WEIR_ENOTFOUND);
     weir__chunk_free(&chunk);
     store_stream_info info;
-    KIT_IS(k, k->store->ops->stream_info(k->store, weir__str("S-1"), &k->arena, &info, &k->err),
+    KIT_IS(k, k->store->log->stream_info(k->store, weir__str("S-1"), &k->arena, &info, &k->err),
            WEIR_ENOTFOUND);
-    KIT_OK(k, k->store->ops->stream_info(k->store, weir__str("s-1"), &k->arena, &info, &k->err));
+    KIT_OK(k, k->store->log->stream_info(k->store, weir__str("s-1"), &k->arena, &info, &k->err));
     KIT_STR(info.stream, "s-1");
     assert_int_equal(info.version, 0);
     assert_false(info.closed);
@@ -389,7 +389,7 @@ static void C15_streams_are_listed_by_name(void **state)
         store_streams_chunk chunk = { 0 };
         store_streams_query q = cases[i].q;
         do {
-            KIT_OK(k, k->store->ops->streams(k->store, &q, &chunk, &k->err));
+            KIT_OK(k, k->store->log->streams(k->store, &q, &chunk, &k->err));
             assert_true((int64_t)chunk.streams_count <= q.limit);
             for (size_t j = 0; j < chunk.streams_count; j++) {
                 const store_stream_info *s = &chunk.streams[j];
@@ -416,7 +416,7 @@ static void C15_stream_information_has_its_times_and_positions(void **state)
     kit_advance(k, 5 * SECOND);
     const int64_t id = kit_put(k, "s", "B");
     store_stream_info info;
-    KIT_OK(k, k->store->ops->stream_info(k->store, weir__str("s"), &k->arena, &info, &k->err));
+    KIT_OK(k, k->store->log->stream_info(k->store, weir__str("s"), &k->arena, &info, &k->err));
     assert_int_equal(info.version, 1);
     assert_int_equal(info.id, id);
     assert_int_equal(info.created_us, created);
@@ -442,7 +442,7 @@ static void follow(followers *f, size_t reader, weir_store *s)
     bool last = false;
     for (;;) {
         weir_error err;
-        if (s->ops->read_log(s, &q, &chunk, &err) != WEIR_OK) {
+        if (s->log->read_log(s, &q, &chunk, &err) != WEIR_OK) {
             atomic_fetch_add(&f->failed, 1);
             break;
         }
@@ -513,23 +513,23 @@ static void C16_the_end_of_the_log_is_where_reading_goes_on(void **state)
     f.names = names;
     f.names_count = 1;
     store_log_query q = { .to = INT64_MAX, .limit = 10, .filter = &f };
-    KIT_OK(k, k->store->ops->read_log(k->store, &q, &chunk, &k->err)); /* an empty log */
+    KIT_OK(k, k->store->log->read_log(k->store, &q, &chunk, &k->err)); /* an empty log */
     assert_int_equal(chunk.events_count, 0);
     assert_false(chunk.more);
     for (int i = 0; i < 5; i++) {
         kit_put(k, "s", "Other");
     }
     const int64_t head = kit_head(k);
-    KIT_OK(k, k->store->ops->read_log(k->store, &q, &chunk, &k->err));
+    KIT_OK(k, k->store->log->read_log(k->store, &q, &chunk, &k->err));
     assert_int_equal(chunk.events_count, 0);
     assert_false(chunk.more);
     assert_int_equal(chunk.scanned_to, head); /* nothing up to here will be looked at again */
     q.to = head - 2;
-    KIT_OK(k, k->store->ops->read_log(k->store, &q, &chunk, &k->err));
+    KIT_OK(k, k->store->log->read_log(k->store, &q, &chunk, &k->err));
     assert_int_equal(chunk.scanned_to, head - 2);
     q = (store_log_query){ .after = head, .to = INT64_MAX, .limit = 10, .filter = &f };
     const int64_t id = kit_put(k, "s", "Wanted");
-    KIT_OK(k, k->store->ops->read_log(k->store, &q, &chunk, &k->err));
+    KIT_OK(k, k->store->log->read_log(k->store, &q, &chunk, &k->err));
     assert_int_equal(chunk.events_count, 1);
     assert_int_equal(chunk.events[0].id, id);
     weir__chunk_free(&chunk);
@@ -540,13 +540,13 @@ static void C16_the_epoch_stays_while_the_log_is_the_same(void **state)
     kit *k = *state;
     store_positions before;
     store_positions after;
-    KIT_OK(k, k->store->ops->positions(k->store, &before, &k->err));
+    KIT_OK(k, k->store->log->positions(k->store, &before, &k->err));
     assert_int_equal(before.head, 0);
     assert_int_equal(before.safe, 0);
     assert_true(before.epoch[0] != '\0');
     const int64_t id = kit_put(k, "s", "A");
     kit_reopen(k);
-    KIT_OK(k, k->store->ops->positions(k->store, &after, &k->err));
+    KIT_OK(k, k->store->log->positions(k->store, &after, &k->err));
     assert_string_equal(before.epoch, after.epoch);
     assert_int_equal(after.head, id);
     assert_int_equal(after.safe, id);
@@ -570,13 +570,13 @@ static void C18_a_chunk_is_bounded_in_events(void **state)
     }
     store_chunk chunk = { 0 };
     const store_log_query q = { .to = INT64_MAX, .limit = INT64_MAX };
-    KIT_OK(k, k->store->ops->read_log(k->store, &q, &chunk, &k->err));
+    KIT_OK(k, k->store->log->read_log(k->store, &q, &chunk, &k->err));
     assert_true(chunk.events_count > 0 && chunk.events_count <= STORE_CHUNK_EVENTS_MAX);
     assert_true(chunk.more);
     const store_stream_query sq = {
         .stream = weir__str("s"), .to = INT64_MAX, .limit = INT64_MAX, .until_us = INT64_MAX
     };
-    KIT_OK(k, k->store->ops->read_stream(k->store, &sq, &chunk, &k->err));
+    KIT_OK(k, k->store->log->read_stream(k->store, &sq, &chunk, &k->err));
     assert_true(chunk.events_count > 0 && chunk.events_count <= STORE_CHUNK_EVENTS_MAX);
     assert_true(chunk.more);
 
@@ -585,7 +585,7 @@ static void C18_a_chunk_is_bounded_in_events(void **state)
     store_filter f = everything;
     f.correlation = weir__str("nobody");
     const store_log_query nothing = { .to = INT64_MAX, .limit = INT64_MAX, .filter = &f };
-    KIT_OK(k, k->store->ops->read_log(k->store, &nothing, &chunk, &k->err));
+    KIT_OK(k, k->store->log->read_log(k->store, &nothing, &chunk, &k->err));
     assert_int_equal(chunk.events_count, 0);
     assert_true(chunk.more);
     assert_true(chunk.scanned_to > 0 && chunk.scanned_to <= STORE_CHUNK_EVENTS_MAX);
@@ -657,7 +657,7 @@ static void C18_bare_events_have_no_payload_and_come_in_greater_chunks(void **st
     store_chunk chunk = { 0 };
     const store_log_query q = { .to = INT64_MAX, .limit = 1700, .bare = true };
     for (int tries = 0; tries < 100 && chunk.events_count <= STORE_CHUNK_EVENTS_MAX; tries++) {
-        KIT_OK(k, k->store->ops->read_log(k->store, &q, &chunk, &k->err));
+        KIT_OK(k, k->store->log->read_log(k->store, &q, &chunk, &k->err));
         assert_true(chunk.events_count <= 1700);
         assert_true(chunk.more);
     }
@@ -671,7 +671,7 @@ static void see_ids_and_names(kit *k, store_log_query q, const kit_events *whole
     store_chunk chunk = { 0 };
     size_t count = 0;
     do {
-        KIT_OK(k, k->store->ops->read_log(k->store, &q, &chunk, &k->err));
+        KIT_OK(k, k->store->log->read_log(k->store, &q, &chunk, &k->err));
         assert_true((int64_t)chunk.events_count <= q.limit);
         for (size_t i = 0; i < chunk.events_count; i++, count++) {
             assert_true(count < whole->count);
@@ -750,7 +750,7 @@ static void C18_a_chunk_is_bounded_in_bytes(void **state)
     size_t count = 0;
     size_t bytes_max = 0;
     do {
-        KIT_OK(k, k->store->ops->read_log(k->store, &q, &chunk, &k->err));
+        KIT_OK(k, k->store->log->read_log(k->store, &q, &chunk, &k->err));
         assert_true(chunk.events_count <= 3);
         count += chunk.events_count;
         q.after = chunk.scanned_to;
@@ -763,7 +763,7 @@ static void C18_a_chunk_is_bounded_in_bytes(void **state)
                                     .backward = true,
                                     .limit = INT64_MAX,
                                     .until_us = INT64_MAX };
-    KIT_OK(k, k->store->ops->read_stream(k->store, &sq, &chunk, &k->err));
+    KIT_OK(k, k->store->log->read_stream(k->store, &sq, &chunk, &k->err));
     assert_true(chunk.events_count <= 3 && chunk.more);
     weir__chunk_free(&chunk);
 }
@@ -776,7 +776,7 @@ static void C18_a_reader_that_stops_holds_nothing(void **state)
     }
     store_chunk chunk = { 0 };
     const store_log_query q = { .to = INT64_MAX, .limit = 5 };
-    KIT_OK(k, k->store->ops->read_log(k->store, &q, &chunk, &k->err));
+    KIT_OK(k, k->store->log->read_log(k->store, &q, &chunk, &k->err));
     assert_true(chunk.more);
     /* The chunk is in our hands and stays as it is, while others write as if we were not there. */
     store_options impatient = kit_options(k);

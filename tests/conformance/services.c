@@ -11,7 +11,7 @@ enum { WATCHES = 3, ECHOES_MAX = 4, ECHO_MS = 50 };
 static bool woken(kit *k, weir_store *s, store_watch *watch, int32_t timeout_ms)
 {
     bool answer = false;
-    KIT_OK(k, s->ops->watch_wait(watch, timeout_ms, &answer, &k->err));
+    KIT_OK(k, s->log->watch_wait(watch, timeout_ms, &answer, &k->err));
     return answer;
 }
 
@@ -28,7 +28,7 @@ static void silent(kit *k, weir_store *s, store_watch *watch)
 static void wakes(kit *k, weir_store *const *stores, store_watch *const *watches)
 {
     for (size_t i = 0; i < WATCHES; i++) {
-        struct pollfd fd = { .fd = stores[i]->ops->watch_fd(watches[i]), .events = POLLIN };
+        struct pollfd fd = { .fd = stores[i]->log->watch_fd(watches[i]), .events = POLLIN };
         assert_int_equal(poll(&fd, 1, 10000), 1); /* readable when wait would not block */
         assert_true(woken(k, stores[i], watches[i], 10000));
     }
@@ -40,12 +40,11 @@ static void wakes(kit *k, weir_store *const *stores, store_watch *const *watches
 static void P06_whatever_may_give_work_wakes_every_watch(void **state)
 {
     kit *k = *state;
-    const weir_store_ops *o = k->store->ops;
     weir_store *stores[WATCHES] = { k->store, k->store, kit_open(k) };
     store_watch *watches[WATCHES];
     const store_reaction r = kit_declare(k, "r", "*", "*", STORE_RULE_STREAM);
     for (size_t i = 0; i < WATCHES; i++) {
-        KIT_OK(k, stores[i]->ops->watch_open(stores[i], &watches[i], &k->err));
+        KIT_OK(k, stores[i]->log->watch_open(stores[i], &watches[i], &k->err));
         silent(k, stores[i], watches[i]); /* counts from when it was opened */
     }
     const int64_t id = kit_put(k, "s", "A");
@@ -68,7 +67,7 @@ static void P06_whatever_may_give_work_wakes_every_watch(void **state)
         }
         store_operate op = kit_operate_of(k, verb, "s");
         op.priority = 3;
-        KIT_OK(k, o->operate(k->store, &op, &k->err));
+        KIT_OK(k, k->store->work->operate(k->store, &op, &k->err));
         assert_int_equal(op.changed, 1);
         wakes(k, stores, watches);
     }
@@ -83,12 +82,13 @@ static void P06_whatever_may_give_work_wakes_every_watch(void **state)
     wakes(k, stores, watches);
     const store_parked_chunk parked = kit_parked(k);
     assert_int_equal(parked.parked_count, 1);
-    KIT_OK(k, o->parked_change(k->store, parked.parked[0].id, STORE_PARKED_RETRY, &k->err));
+    KIT_OK(k, k->store->work->parked_change(k->store, parked.parked[0].id, STORE_PARKED_RETRY,
+                                            &k->err));
     wakes(k, stores, watches);
     for (size_t i = 0; i < WATCHES; i++) {
-        stores[i]->ops->watch_close(watches[i]);
+        stores[i]->log->watch_close(watches[i]);
     }
-    o->watch_close(NULL);
+    k->store->log->watch_close(NULL);
 }
 
 /* Waking everybody for nothing is what a busy worker must not do. */
@@ -106,9 +106,9 @@ static void P06_a_turn_wakes_for_what_it_leaves_and_for_nothing_else(void **stat
     KIT_OK(k, kit_route(k, k->store, "r", "", "lane", 0));
     store_lease_list list = { 0 };
     store_lease_request lease = kit_lease_request("lane", 2);
-    KIT_OK(k, k->store->ops->turn(k->store, NULL, 0, &lease, &list, &k->err));
+    KIT_OK(k, k->store->work->turn(k->store, NULL, 0, &lease, &list, &k->err));
     assert_int_equal(list.leases_count, 2);
-    KIT_OK(k, s->ops->watch_open(s, &watch, &k->err));
+    KIT_OK(k, s->log->watch_open(s, &watch, &k->err));
     silent(k, s, watch);
 
     store_advance advances[] = { { .reaction = r.id, .to = ids[0] },
@@ -122,7 +122,7 @@ static void P06_a_turn_wakes_for_what_it_leaves_and_for_nothing_else(void **stat
             settles[i].advances_count = 1;
         }
         lease.limit = round == 1 ? 1 : 2;
-        KIT_OK(k, k->store->ops->turn(k->store, pointers, 2, &lease, &list, &k->err));
+        KIT_OK(k, k->store->work->turn(k->store, pointers, 2, &lease, &list, &k->err));
         if (round == 0) {
             assert_int_equal(list.leases_count, 2); /* both have more, and both are ours again */
             silent(k, s, watch);
@@ -132,7 +132,7 @@ static void P06_a_turn_wakes_for_what_it_leaves_and_for_nothing_else(void **stat
             silent(k, s, watch);
             lease.limit = 1;
             store_lease_list rest = { 0 };
-            KIT_OK(k, k->store->ops->turn(k->store, NULL, 0, &lease, &rest, &k->err));
+            KIT_OK(k, k->store->work->turn(k->store, NULL, 0, &lease, &rest, &k->err));
             assert_int_equal(rest.leases_count, 1);
             store_leased *both = weir__arena_alloc(&k->arena, 2 * sizeof *both);
             assert_non_null(both);
@@ -147,7 +147,7 @@ static void P06_a_turn_wakes_for_what_it_leaves_and_for_nothing_else(void **stat
             silent(k, s, watch);
         }
     }
-    s->ops->watch_close(watch);
+    s->log->watch_close(watch);
     weir__arena_free(&list.arena);
 }
 
@@ -155,13 +155,13 @@ static void P06_a_wake_up_between_two_waits_is_not_lost(void **state)
 {
     kit *k = *state;
     store_watch *watch = NULL;
-    KIT_OK(k, k->store->ops->watch_open(k->store, &watch, &k->err));
+    KIT_OK(k, k->store->log->watch_open(k->store, &watch, &k->err));
     kit_put(k, "s", "A");
     kit_put(k, "s", "B");
     assert_true(woken(k, k->store, watch, -1));
     kit_put(k, "s", "C");
     assert_true(woken(k, k->store, watch, -1));
-    k->store->ops->watch_close(watch);
+    k->store->log->watch_close(watch);
 }
 
 typedef struct waiter {
@@ -177,7 +177,7 @@ static void wait_or_append(void *ctx, size_t index)
     weir_error err;
     kit_append a;
     if (index == 0) {
-        w->status = w->store->ops->watch_wait(w->watch, 30000, &w->answer, &err);
+        w->status = w->store->log->watch_wait(w->watch, 30000, &w->answer, &err);
     } else if (kit_try(w->store, "s", WEIR_EXPECT_ANY, 0, &a) != WEIR_OK) {
         w->status = WEIR_EMISUSE;
     }
@@ -188,12 +188,12 @@ static void P06_a_waiting_thread_is_woken(void **state)
     kit *k = *state;
     waiter w = { .store = k->store };
     for (int i = 0; i < 10; i++) {
-        KIT_OK(k, k->store->ops->watch_open(k->store, &w.watch, &k->err));
+        KIT_OK(k, k->store->log->watch_open(k->store, &w.watch, &k->err));
         w.answer = false;
         kit_threads(2, wait_or_append, &w);
         assert_int_equal(w.status, WEIR_OK);
         assert_true(w.answer);
-        k->store->ops->watch_close(w.watch);
+        k->store->log->watch_close(w.watch);
     }
 }
 
@@ -202,7 +202,7 @@ static void P06_a_waiting_thread_is_woken(void **state)
 static store_poll poll_now(kit *k, const char *lane)
 {
     store_poll p = { .lane = weir__str(lane) };
-    KIT_OK(k, k->store->ops->poll(k->store, &p, &k->err));
+    KIT_OK(k, k->store->work->poll(k->store, &p, &k->err));
     return p;
 }
 
@@ -268,12 +268,12 @@ static void C20_polling_says_when_there_will_be_work(void **state)
     assert_false(poll_now(k, "lane").ready);
     kit_operate(k, STORE_RESUME, "s");
     bool changed;
-    KIT_OK(k, k->store->ops->lane_pause(k->store, weir__str("lane"), true, weir__str("me"),
-                                        &changed, &k->err));
+    KIT_OK(k, k->store->work->lane_pause(k->store, weir__str("lane"), true, weir__str("me"),
+                                         &changed, &k->err));
     assert_false(poll_now(k, "lane").ready);
     store_router_lease router = { .reaction = r.id };
-    KIT_OK(k, k->store->ops->router_lease(k->store, weir__str("me"), KIT_LEASE_US, &router, 1,
-                                          &k->err));
+    KIT_OK(k, k->store->work->router_lease(k->store, weir__str("me"), KIT_LEASE_US, &router, 1,
+                                           &k->err));
     assert_int_equal(poll_now(k, "").router_end_us, router.until_us);
 }
 
@@ -293,9 +293,9 @@ static void C20_lanes_are_counted(void **state)
     store_settle failed = kit_settle_of(&list->leases[2], STORE_END_DEFER);
     failed.until_us = INT64_MAX / 2;
     failed.failure = (store_failure){ .reaction = r.id, .event = last, .error = weir__str("x") };
-    KIT_OK(k, k->store->ops->settle(k->store, &failed, &k->err));
+    KIT_OK(k, k->store->work->settle(k->store, &failed, &k->err));
     store_lane_list lanes = { 0 };
-    KIT_OK(k, k->store->ops->lanes(k->store, &lanes, &k->err));
+    KIT_OK(k, k->store->work->lanes(k->store, &lanes, &k->err));
     assert_int_equal(lanes.lanes_count, 1);
     KIT_STR(lanes.lanes[0].lane, "lane");
     assert_int_equal(lanes.lanes[0].targets, 6);
@@ -306,7 +306,7 @@ static void C20_lanes_are_counted(void **state)
     assert_int_equal(lanes.lanes[0].ready, 2);
     weir__arena_free(&lanes.arena);
     store_stats stats;
-    KIT_OK(k, k->store->ops->stats(k->store, &stats, &k->err));
+    KIT_OK(k, k->store->about->stats(k->store, &stats, &k->err));
     assert_int_equal(stats.streams, 6);
     assert_int_equal(stats.targets, 6);
     assert_int_equal(stats.blocked, 1);
@@ -323,14 +323,14 @@ static weir_status put(kit *k, const char *stream, const char *revision, int64_t
                                .revision = weir__str(revision),
                                .version = version,
                                .data = weir__str(data) };
-    return k->store->ops->snapshot_put(k->store, &s, &k->err);
+    return k->store->log->snapshot_put(k->store, &s, &k->err);
 }
 
 /* The data of a snapshot, or NULL. */
 static const char *get(kit *k, const char *stream, const char *revision, int64_t at_most)
 {
     store_snapshot s = { 0 };
-    const weir_status status = k->store->ops->snapshot_get(
+    const weir_status status = k->store->log->snapshot_get(
         k->store, weir__str(stream), weir__str(revision), at_most, &k->arena, &s, &k->err);
     if (status == WEIR_ENOTFOUND) {
         return NULL;
@@ -374,8 +374,8 @@ static void P01_a_snapshot_can_hold_any_bytes(void **state)
                                .data = { .ptr = bytes, .len = sizeof bytes } };
     store_snapshot got = { 0 };
     kit_put(k, "s", "A");
-    KIT_OK(k, k->store->ops->snapshot_put(k->store, &s, &k->err));
-    KIT_OK(k, k->store->ops->snapshot_get(k->store, s.stream, s.revision, 0, &k->arena, &got,
+    KIT_OK(k, k->store->log->snapshot_put(k->store, &s, &k->err));
+    KIT_OK(k, k->store->log->snapshot_get(k->store, s.stream, s.revision, 0, &k->arena, &got,
                                           &k->err));
     assert_int_equal(got.data.len, sizeof bytes);
     assert_memory_equal(got.data.ptr, bytes, sizeof bytes);
@@ -393,14 +393,14 @@ static void P01_snapshots_of_old_code_are_dropped_by_category(void **state)
     KIT_OK(k, put(k, "order", "1", 0, "c"));
     KIT_OK(k, put(k, "orders-1", "1", 0, "d"));
     int64_t dropped = -1;
-    KIT_OK(k, k->store->ops->snapshot_drop(k->store, weir__str("order"), weir__str("2"), &dropped,
+    KIT_OK(k, k->store->log->snapshot_drop(k->store, weir__str("order"), weir__str("2"), &dropped,
                                            &k->err));
     assert_int_equal(dropped, 2);
     assert_null(get(k, "order-1", "1", 0));
     assert_null(get(k, "order", "1", 0));
     assert_string_equal(get(k, "order-2", "2", 0), "b");
     assert_string_equal(get(k, "orders-1", "1", 0), "d");
-    KIT_OK(k, k->store->ops->snapshot_drop(k->store, weir__str("order"), weir__str("2"), NULL,
+    KIT_OK(k, k->store->log->snapshot_drop(k->store, weir__str("order"), weir__str("2"), NULL,
                                            &k->err));
 }
 
@@ -410,17 +410,17 @@ static void P07_a_failed_verb_leaves_its_outputs_alone(void **state)
 {
     kit *k = *state;
     store_stream_info info = { .version = 77 };
-    KIT_IS(k, k->store->ops->stream_info(k->store, weir__str("s"), &k->arena, &info, &k->err),
+    KIT_IS(k, k->store->log->stream_info(k->store, weir__str("s"), &k->arena, &info, &k->err),
            WEIR_ENOTFOUND);
     assert_int_equal(info.version, 77);
     store_snapshot snapshot = { .version = 77 };
     KIT_IS(k,
-           k->store->ops->snapshot_get(k->store, weir__str("s"), weir__str("1"), 5, &k->arena,
+           k->store->log->snapshot_get(k->store, weir__str("s"), weir__str("1"), 5, &k->arena,
                                        &snapshot, &k->err),
            WEIR_ENOTFOUND);
     assert_int_equal(snapshot.version, 77);
     /* And an error may be of no interest. */
-    KIT_IS(k, k->store->ops->stream_info(k->store, weir__str("s"), &k->arena, &info, NULL),
+    KIT_IS(k, k->store->log->stream_info(k->store, weir__str("s"), &k->arena, &info, NULL),
            WEIR_ENOTFOUND);
 }
 

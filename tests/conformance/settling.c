@@ -49,7 +49,7 @@ static void C24_fences_grow_through_everything(void **state)
             break;
         case 6: {
             store_operate op = kit_operate_of(k, STORE_RESET, "s");
-            KIT_OK(k, k->store->ops->operate(k->store, &op, &k->err));
+            KIT_OK(k, k->store->work->operate(k->store, &op, &k->err));
             assert_int_equal(op.changed, 1);
             break;
         }
@@ -63,7 +63,6 @@ static void C24_fences_grow_through_everything(void **state)
 /* Everything that names a fence, with one that is not the holder's; nothing may change. */
 static void stale_is_lost(kit *k, int64_t target, int64_t fence, int64_t reaction)
 {
-    const weir_store_ops *o = k->store->ops;
     const store_target *before = kit_target(k, "s");
     const int64_t head = kit_head(k);
     const store_leased l = { .target = target, .fence = fence };
@@ -83,13 +82,13 @@ static void stale_is_lost(kit *k, int64_t target, int64_t fence, int64_t reactio
         settle.parks_count = 1;
         settle.lease_us = KIT_LEASE_US;
         settle.failure = (store_failure){ .reaction = reaction, .event = head };
-        KIT_IS(k, o->settle(k->store, &settle, &k->err), WEIR_ELOST);
+        KIT_IS(k, k->store->work->settle(k->store, &settle, &k->err), WEIR_ELOST);
     }
     store_fenced item = { .target = target, .fence = fence };
-    KIT_OK(k, o->extend(k->store, KIT_LEASE_US, &item, 1, &k->err));
+    KIT_OK(k, k->store->work->extend(k->store, KIT_LEASE_US, &item, 1, &k->err));
     assert_int_equal(item.status, WEIR_ELOST);
     item.status = WEIR_OK;
-    KIT_OK(k, o->extend(k->store, 0, &item, 1, &k->err));
+    KIT_OK(k, k->store->work->extend(k->store, 0, &item, 1, &k->err));
     assert_int_equal(item.status, WEIR_ELOST);
     const store_failure why = { .reaction = reaction, .event = head, .error = weir__str("x") };
     const store_leased stale = { .target = target, .fence = fence };
@@ -147,7 +146,7 @@ static void C24_the_fence_decides_not_the_clock(void **state)
     KIT_OK(k, kit_settle(k, &l, r.id, ids[0], STORE_END_KEEP));
     kit_advance(k, 10 * KIT_LEASE_US);
     store_fenced item = { .target = l.target, .fence = l.fence, .status = WEIR_EMISUSE };
-    KIT_OK(k, k->store->ops->extend(k->store, KIT_LEASE_US, &item, 1, &k->err));
+    KIT_OK(k, k->store->work->extend(k->store, KIT_LEASE_US, &item, 1, &k->err));
     assert_int_equal(item.status, WEIR_OK);
     assert_int_equal(item.until_us, kit_now(k) + KIT_LEASE_US);
     assert_true(kit_nothing_to_lease(k, "lane"));
@@ -173,7 +172,7 @@ static void C24_extending_answers_each_by_its_own_fence(void **state)
         { .target = list->leases[2].target, .fence = list->leases[2].fence },
     };
     kit_advance(k, 100);
-    KIT_OK(k, k->store->ops->extend(k->store, 2 * KIT_LEASE_US, items, 4, &k->err));
+    KIT_OK(k, k->store->work->extend(k->store, 2 * KIT_LEASE_US, items, 4, &k->err));
     assert_int_equal(items[0].status, WEIR_OK);
     assert_int_equal(items[0].until_us, kit_now(k) + 2 * KIT_LEASE_US);
     assert_int_equal(items[1].status, WEIR_ELOST);
@@ -181,7 +180,7 @@ static void C24_extending_answers_each_by_its_own_fence(void **state)
     assert_int_equal(items[3].status, WEIR_OK);
     kit_advance(k, KIT_LEASE_US); /* only the one that was not extended is over */
     assert_int_equal(kit_lease(k, "lane", 3)->leases_count, 1);
-    KIT_OK(k, k->store->ops->extend(k->store, 0, items, 4, &k->err));
+    KIT_OK(k, k->store->work->extend(k->store, 0, items, 4, &k->err));
     assert_int_equal(items[0].status, WEIR_OK);
     assert_int_equal(items[1].status, WEIR_OK); /* the next fence: the one just given */
     assert_int_equal(items[2].status, WEIR_ENOTFOUND);
@@ -233,7 +232,7 @@ static void C25_settling_can_go_part_of_the_way(void **state)
     const store_advance advance = { .reaction = r.id, .to = ids[0] };
     settle.advances = &advance;
     settle.advances_count = 1;
-    KIT_OK(k, k->store->ops->settle(k->store, &settle, &k->err));
+    KIT_OK(k, k->store->work->settle(k->store, &settle, &k->err));
     assert_true(settle.behind);
     l = kit_lease_target(k, "lane", "s");
     assert_int_equal(l.subscriptions[0].at, ids[0]);
@@ -242,7 +241,7 @@ static void C25_settling_can_go_part_of_the_way(void **state)
     const store_advance rest = { .reaction = r.id, .to = ids[2] };
     settle.advances = &rest;
     settle.advances_count = 1;
-    KIT_OK(k, k->store->ops->settle(k->store, &settle, &k->err));
+    KIT_OK(k, k->store->work->settle(k->store, &settle, &k->err));
     assert_false(settle.behind);
     assert_true(kit_nothing_to_lease(k, "lane"));
 }
@@ -259,7 +258,7 @@ static void C25_settling_can_keep_the_lease(void **state)
     settle.advances = &advance;
     settle.advances_count = 1;
     settle.lease_us = 3 * KIT_LEASE_US;
-    KIT_OK(k, k->store->ops->settle(k->store, &settle, &k->err));
+    KIT_OK(k, k->store->work->settle(k->store, &settle, &k->err));
     assert_int_equal(settle.lease_until_us, kit_now(k) + 3 * KIT_LEASE_US);
     assert_int_equal(kit_target(k, "s")->leased_until_us, settle.lease_until_us);
     assert_int_equal(kit_target(k, "s")->fence, l.fence);
@@ -278,7 +277,7 @@ static void C25_settling_can_defer_in_the_same_step(void **state)
     settle.advances = &advance;
     settle.advances_count = 1;
     settle.until_us = kit_now(k) + 500;
-    KIT_OK(k, k->store->ops->settle(k->store, &settle, &k->err));
+    KIT_OK(k, k->store->work->settle(k->store, &settle, &k->err));
     assert_int_equal(kit_subscription(k, "s", r.id)->at, ids[0]);
     assert_int_equal(kit_target(k, "s")->state, STORE_TARGET_DEFERRED);
     assert_true(kit_nothing_to_lease(k, "lane"));
@@ -298,7 +297,7 @@ static void C25_advancing_clears_retries_and_lost_leases(void **state)
     settle.lease_us = KIT_LEASE_US;
     settle.failure =
         (store_failure){ .reaction = r.id, .event = ids[0], .error = weir__str("no luck") };
-    KIT_OK(k, k->store->ops->settle(k->store, &settle, &k->err));
+    KIT_OK(k, k->store->work->settle(k->store, &settle, &k->err));
     assert_int_equal(kit_subscription(k, "s", r.id)->retries, 1);
     assert_int_equal(kit_target(k, "s")->lost, 1); /* a failure is no progress */
     KIT_STR(kit_target(k, "s")->error, "no luck");
@@ -319,7 +318,7 @@ static void C26_lost_leases_are_counted_and_block_at_the_limit(void **state)
     KIT_OK(k, kit_route(k, k->store, "r", "", "lane", 0));
     store_operate op = kit_operate_of(k, STORE_PRIORITIZE, "s"); /* taken before u */
     op.priority = 1;
-    KIT_OK(k, k->store->ops->operate(k->store, &op, &k->err));
+    KIT_OK(k, k->store->work->operate(k->store, &op, &k->err));
     store_lease_request request = kit_lease_request("lane", 1);
     request.lost_max = 3;
     store_lease_list *list = NULL;
@@ -356,7 +355,7 @@ static void C27_a_failure_costs_one_retry_and_defers(void **state)
         settle.failure =
             (store_failure){ .reaction = r.id, .event = ids[0], .error = weir__str("timeout") };
         settle.until_us = kit_now(k) + attempt * 1000;
-        KIT_OK(k, k->store->ops->settle(k->store, &settle, &k->err));
+        KIT_OK(k, k->store->work->settle(k->store, &settle, &k->err));
         const store_target *t = kit_target(k, "s");
         assert_int_equal(t->state, STORE_TARGET_DEFERRED);
         KIT_STR(t->error, "timeout");
@@ -381,11 +380,11 @@ static void C27_a_block_keeps_the_error_the_event_and_the_attempts(void **state)
     settle.lease_us = KIT_LEASE_US;
     settle.failure =
         (store_failure){ .reaction = r.id, .event = ids[0], .error = weir__str("one") };
-    KIT_OK(k, k->store->ops->settle(k->store, &settle, &k->err));
+    KIT_OK(k, k->store->work->settle(k->store, &settle, &k->err));
     settle.end = STORE_END_BLOCK;
     settle.failure.error = weir__str("two: \"quoted\"");
     kit_advance(k, 77);
-    KIT_OK(k, k->store->ops->settle(k->store, &settle, &k->err));
+    KIT_OK(k, k->store->work->settle(k->store, &settle, &k->err));
     kit_reopen(k);
     const store_target *t = kit_target(k, "s");
     assert_int_equal(t->state, STORE_TARGET_BLOCKED);
@@ -415,7 +414,7 @@ static void C27_a_parked_event_lets_its_target_go_on(void **state)
     settle.parks_count = 1;
     settle.advances = &advance;
     settle.advances_count = 1;
-    KIT_OK(k, k->store->ops->settle(k->store, &settle, &k->err));
+    KIT_OK(k, k->store->work->settle(k->store, &settle, &k->err));
     const store_parked_chunk parked = kit_parked(k);
     assert_int_equal(parked.parked_count, 1);
     assert_int_equal(parked.parked[0].reaction, r.id);
@@ -439,7 +438,7 @@ static void C28_progress_before_a_failure_is_kept(void **state)
     store_leased l = kit_lease_target(k, "lane", "s");
     store_settle settle = kit_settle_of(&l, STORE_END_RELEASE);
     settle.failure = (store_failure){ .reaction = r.id, .event = ids[0], .error = weir__str("x") };
-    KIT_OK(k, k->store->ops->settle(k->store, &settle, &k->err));
+    KIT_OK(k, k->store->work->settle(k->store, &settle, &k->err));
     assert_int_equal(kit_subscription(k, "s", r.id)->retries, 1);
     /* Two are done, the third fails: its first attempt. */
     l = kit_lease_target(k, "lane", "s");
@@ -448,7 +447,7 @@ static void C28_progress_before_a_failure_is_kept(void **state)
     settle.advances = &advance;
     settle.advances_count = 1;
     settle.failure = (store_failure){ .reaction = r.id, .event = ids[2], .error = weir__str("y") };
-    KIT_OK(k, k->store->ops->settle(k->store, &settle, &k->err));
+    KIT_OK(k, k->store->work->settle(k->store, &settle, &k->err));
     assert_int_equal(kit_subscription(k, "s", r.id)->at, ids[1]);
     assert_int_equal(kit_subscription(k, "s", r.id)->retries, 1);
     assert_int_equal(kit_target(k, "s")->event, ids[2]);
@@ -512,7 +511,7 @@ static void C33_effects_and_the_position_happen_together(void **state)
     settle.advances_count = 1;
     settle.sql = run_own_sql;
     settle.sql_ctx = &own;
-    KIT_OK(k, k->store->ops->settle(k->store, &settle, &k->err));
+    KIT_OK(k, k->store->work->settle(k->store, &settle, &k->err));
     assert_int_equal(own.calls, 1);
     assert_int_equal(a[0].append.status, WEIR_OK);
     assert_int_equal(a[0].streams[0].last, 0);
@@ -523,7 +522,7 @@ static void C33_effects_and_the_position_happen_together(void **state)
     assert_int_equal(kit_subscription(k, "s", r.id)->at, ids[0]);
 
     /* However often it is run: the same settle again is the settle of somebody who lost. */
-    KIT_IS(k, k->store->ops->settle(k->store, &settle, &k->err), WEIR_ELOST);
+    KIT_IS(k, k->store->work->settle(k->store, &settle, &k->err), WEIR_ELOST);
     assert_int_equal(kit_stream(k, "mail").count, 1);
     own_writes_are(k, 1);
 }
@@ -572,7 +571,7 @@ static void settle_fails_whole(kit *k, weir_status refusal)
     settle.parks_count = 1;
     settle.sql = run_own_sql;
     settle.sql_ctx = &own;
-    KIT_IS(k, k->store->ops->settle(k->store, &settle, &k->err), refusal);
+    KIT_IS(k, k->store->work->settle(k->store, &settle, &k->err), refusal);
     assert_int_equal(k->err.code, refusal);
     assert_int_equal(own.calls, 1);
     own_writes_are(k, 0);
@@ -625,9 +624,9 @@ static void C33_sql_runs_first_and_not_without_the_lease(void **state)
     settle.fence = l.fence + 1;
     settle.sql = run_own_sql;
     settle.sql_ctx = &own;
-    KIT_IS(k, k->store->ops->settle(k->store, &settle, &k->err), WEIR_EHELD);
+    KIT_IS(k, k->store->work->settle(k->store, &settle, &k->err), WEIR_EHELD);
     own.status = WEIR_OK;
-    KIT_IS(k, k->store->ops->settle(k->store, &settle, &k->err), WEIR_ELOST);
+    KIT_IS(k, k->store->work->settle(k->store, &settle, &k->err), WEIR_ELOST);
     assert_int_equal(own.calls, 2);
     own_writes_are(k, 0);
 }
@@ -648,7 +647,7 @@ static void C33_what_effects_append_is_work_like_any_other(void **state)
     settle.appends_count = 1;
     settle.advances = &advance;
     settle.advances_count = 1;
-    KIT_OK(k, k->store->ops->settle(k->store, &settle, &k->err));
+    KIT_OK(k, k->store->work->settle(k->store, &settle, &k->err));
     assert_false(settle.behind); /* until it is routed */
     KIT_OK(k, kit_route(k, k->store, "r", "", "lane", 0));
     l = kit_lease_target(k, "lane", "s");
@@ -667,7 +666,7 @@ static void C33_work_rows_go_with_what_was_handled(void **state)
     KIT_OK(k, kit_route(k, k->store, "r", "", "lane", 0));
     store_operate op = kit_operate_of(k, STORE_PRIORITIZE, "s");
     op.priority = 1;
-    KIT_OK(k, k->store->ops->operate(k->store, &op, &k->err));
+    KIT_OK(k, k->store->work->operate(k->store, &op, &k->err));
     store_leased l = kit_lease_target(k, "lane", "s");
     int64_t got[8];
     const int64_t at = l.subscriptions[0].at;
@@ -694,10 +693,10 @@ static void C33_fetching_needs_a_subscription(void **state)
         { .target = l.target, .reaction = r.id + 1, .up_to = INT64_MAX, .limit = 10 },
     };
     store_fetch_list list = { 0 };
-    KIT_IS(k, k->store->ops->fetch(k->store, items, 2, &list, &k->err), WEIR_ENOTFOUND);
+    KIT_IS(k, k->store->work->fetch(k->store, items, 2, &list, &k->err), WEIR_ENOTFOUND);
     items[1].reaction = r.id;
     items[1].after = ids[0];
-    KIT_OK(k, k->store->ops->fetch(k->store, items, 2, &list, &k->err));
+    KIT_OK(k, k->store->work->fetch(k->store, items, 2, &list, &k->err));
     assert_int_equal(list.events_count, 3); /* by item, then position */
     assert_int_equal(list.events[0].item_index, 0);
     assert_int_equal(list.events[1].item_index, 0);
@@ -729,7 +728,7 @@ static void C28_fetching_says_of_which_items_nothing_is_left(void **state)
     items[WHOLE + 1].after =
         ids[MANY - WHOLE]; /* as many left as asked for, and the list is full */
     items[WHOLE + 1].limit = WHOLE - 1;
-    KIT_OK(k, k->store->ops->fetch(k->store, items, WHOLE + 3, &list, &k->err));
+    KIT_OK(k, k->store->work->fetch(k->store, items, WHOLE + 3, &list, &k->err));
     assert_int_equal(list.events_count, STORE_FETCH_EVENTS_MAX);
     for (size_t i = 0; i <= WHOLE; i++) {
         assert_true(list.exhausted[i]);
@@ -737,7 +736,7 @@ static void C28_fetching_says_of_which_items_nothing_is_left(void **state)
     assert_false(list.exhausted[WHOLE + 1]);
     assert_false(list.exhausted[WHOLE + 2]); /* got nothing, and has everything left */
     items[0].limit = MANY;
-    KIT_OK(k, k->store->ops->fetch(k->store, items, 1, &list, &k->err));
+    KIT_OK(k, k->store->work->fetch(k->store, items, 1, &list, &k->err));
     assert_int_equal(list.events_count, MANY);
     assert_false(list.exhausted[0]); /* as many as asked for: nobody has looked further */
     weir__arena_free(&list.arena);
@@ -755,22 +754,22 @@ static void C28_a_fetch_ends_with_the_bytes_it_was_asked_for(void **state)
         { .target = l.target, .reaction = r.id, .after = ids[4], .up_to = INT64_MAX, .limit = 2 },
     };
     store_fetch_list list = { 0 };
-    KIT_OK(k, k->store->ops->fetch(k->store, items, 1, &list, &k->err));
+    KIT_OK(k, k->store->work->fetch(k->store, items, 1, &list, &k->err));
     assert_int_equal(list.events_count, EVENTS);
     size_t three = 0;
     for (size_t i = 0; i < 3; i++) {
         three += list.events[i].event->data.len + list.events[i].event->meta.len;
     }
     list.bytes_soft = three;
-    KIT_OK(k, k->store->ops->fetch(k->store, items, 2, &list, &k->err));
+    KIT_OK(k, k->store->work->fetch(k->store, items, 2, &list, &k->err));
     assert_int_equal(list.events_count, 3);
     assert_false(list.exhausted[0]);
     assert_false(list.exhausted[1]); /* has one left, but there was no room */
     list.bytes_soft = three + 1;
-    KIT_OK(k, k->store->ops->fetch(k->store, items, 2, &list, &k->err));
+    KIT_OK(k, k->store->work->fetch(k->store, items, 2, &list, &k->err));
     assert_int_equal(list.events_count, 4); /* the one that goes beyond it is given */
     list.bytes_soft = 1;
-    KIT_OK(k, k->store->ops->fetch(k->store, items, 2, &list, &k->err));
+    KIT_OK(k, k->store->work->fetch(k->store, items, 2, &list, &k->err));
     assert_int_equal(list.events_count, 1); /* so there is always one */
     weir__arena_free(&list.arena);
 }

@@ -33,7 +33,7 @@ static store_settle *turn_add(turn *t, const store_leased *l, int64_t reaction, 
 static weir_status turn_run(kit *k, weir_store *s, turn *t, const store_lease_request *lease)
 {
     store_lease_list list = { 0 };
-    const weir_status status = s->ops->turn(s, t->pointers, t->count, lease, &list, &k->err);
+    const weir_status status = s->work->turn(s, t->pointers, t->count, lease, &list, &k->err);
     t->list = (store_lease_list){ .leases = list.leases, .leases_count = list.leases_count };
     kit_keep(k, &list.arena);
     return status;
@@ -124,8 +124,8 @@ static void C20_a_turn_leases_nothing_that_leasing_would_not(void **state)
     leased_are(&t, "t-00 "); /* t-01 is paused, t-02 and t-03 are held */
 
     bool changed = false;
-    KIT_OK(k, k->store->ops->lane_pause(k->store, weir__str("lane"), true, weir__str("me"),
-                                        &changed, &k->err));
+    KIT_OK(k, k->store->work->lane_pause(k->store, weir__str("lane"), true, weir__str("me"),
+                                         &changed, &k->err));
     const store_leased last = t.list.leases[0];
     const store_settle *settle = turn_add(&t, &last, r.id, ids[0]);
     KIT_OK(k, turn_run(k, k->store, &t, &lease));
@@ -235,7 +235,7 @@ static void take_turns(void *ctx, size_t index)
         weir_error err;
         for (size_t i = 0; i < list.leases_count; i++) {
             store_fenced item = { .target = list.leases[i].target, .fence = list.leases[i].fence };
-            if (s->ops->extend(s, KIT_LEASE_US, &item, 1, &err) != WEIR_OK ||
+            if (s->work->extend(s, KIT_LEASE_US, &item, 1, &err) != WEIR_OK ||
                 item.status != WEIR_OK) {
                 atomic_fetch_add(&w->lost, 1);
             }
@@ -243,11 +243,11 @@ static void take_turns(void *ctx, size_t index)
         }
         if (t.count > 0 && n % 3 == 0) {
             t.count--;
-            if (s->ops->settle(s, t.pointers[t.count], &err) != WEIR_OK) {
+            if (s->work->settle(s, t.pointers[t.count], &err) != WEIR_OK) {
                 atomic_fetch_add(&w->lost, 1);
             }
         }
-        if (s->ops->turn(s, t.pointers, t.count, n == TURNS ? NULL : &lease, &list, &err) !=
+        if (s->work->turn(s, t.pointers, t.count, n == TURNS ? NULL : &lease, &list, &err) !=
             WEIR_OK) {
             atomic_fetch_add(&w->failed, 1);
         }
@@ -403,7 +403,7 @@ static void C25_a_turn_advances_as_settling_does(void **state)
     store_settle failing = kit_settle_of(&l, STORE_END_DEFER);
     failing.failure =
         (store_failure){ .reaction = r.id, .event = ids[0], .error = weir__str("no") };
-    KIT_OK(k, k->store->ops->settle(k->store, &failing, &k->err));
+    KIT_OK(k, k->store->work->settle(k->store, &failing, &k->err));
     l = kit_lease_target(k, "lane", "t-00");
     kit_advance(k, KIT_LEASE_US);
     l = kit_lease_target(k, "lane", "t-00"); /* lost once, failed once */
@@ -466,7 +466,7 @@ static void C25_what_a_turn_does_not_advance_keeps_its_failure(void **state)
     store_settle failed = kit_settle_of(&held->leases[1], STORE_END_DEFER);
     failed.failure =
         (store_failure){ .reaction = r.id, .event = ids[1], .error = weir__str("why") };
-    KIT_OK(k, k->store->ops->settle(k->store, &failed, &k->err));
+    KIT_OK(k, k->store->work->settle(k->store, &failed, &k->err));
     const store_lease_list *again = kit_lease(k, "lane", 10);
     assert_int_equal(again->leases_count, 1);
 

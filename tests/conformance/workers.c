@@ -13,7 +13,7 @@ static store_worker worker_of(const char *name)
 
 static void beat(kit *k, const store_worker *worker, int64_t lease_us)
 {
-    KIT_OK(k, k->store->ops->worker_beat(k->store, worker, lease_us, &k->err));
+    KIT_OK(k, k->store->about->worker_beat(k->store, worker, lease_us, &k->err));
 }
 
 static void beat_name(kit *k, const char *name, int64_t lease_us)
@@ -26,7 +26,7 @@ static void beat_name(kit *k, const char *name, int64_t lease_us)
 static store_worker_list workers_of(kit *k, weir_store *s)
 {
     store_worker_list list = { 0 };
-    KIT_OK(k, s->ops->workers(s, &list, &k->err));
+    KIT_OK(k, s->about->workers(s, &list, &k->err));
     const store_worker_list out = list;
     kit_keep(k, &list.arena);
     return out;
@@ -203,7 +203,7 @@ static int64_t holds(kit *k, const char *name, bool count)
 {
     store_worker_list list = { .count_holds = count };
     int64_t found = -1;
-    KIT_OK(k, k->store->ops->workers(k->store, &list, &k->err));
+    KIT_OK(k, k->store->about->workers(k->store, &list, &k->err));
     for (size_t i = 0; i < list.workers_count; i++) {
         if (weir__str_equal(list.workers[i].name, weir__str(name))) {
             found = list.workers[i].holds;
@@ -255,17 +255,17 @@ static void P08_a_beat_gives_nobody_work(void **state)
     kit *k = *state;
     store_watch *watch = NULL;
     bool woken = true;
-    KIT_OK(k, k->store->ops->watch_open(k->store, &watch, &k->err));
+    KIT_OK(k, k->store->log->watch_open(k->store, &watch, &k->err));
     /* Something else may wake us meanwhile, such as a listener that has just connected; but not
      * every time. */
     for (int i = 0; i < 20 && woken; i++) {
-        KIT_OK(k, k->store->ops->watch_wait(watch, 0, &woken, &k->err));
+        KIT_OK(k, k->store->log->watch_wait(watch, 0, &woken, &k->err));
         beat_name(k, "w", LEASE_US);
         beat_name(k, "w", 0);
-        KIT_OK(k, k->store->ops->watch_wait(watch, 100, &woken, &k->err));
+        KIT_OK(k, k->store->log->watch_wait(watch, 100, &woken, &k->err));
     }
     assert_false(woken);
-    k->store->ops->watch_close(watch);
+    k->store->log->watch_close(watch);
     assert_true(k->adapter->quiet == NULL || k->adapter->quiet(k->place));
 }
 
@@ -275,7 +275,7 @@ static store_lane lane_of(kit *k, const char *name)
 {
     store_lane_list list = { 0 };
     store_lane found = { 0 };
-    KIT_OK(k, k->store->ops->lanes(k->store, &list, &k->err));
+    KIT_OK(k, k->store->work->lanes(k->store, &list, &k->err));
     for (size_t i = 0; i < list.lanes_count; i++) {
         if (weir__str_equal(list.lanes[i].lane, weir__str(name))) {
             found = list.lanes[i];
@@ -302,8 +302,8 @@ static void P08_a_lane_tells_how_far_it_lags(void **state)
     KIT_OK(k, kit_mark(k, "r", "t-2", "slow", 0, ids[4], ids[4]));
     KIT_OK(k, kit_mark(k, "r", "t-3", "fast", 0, ids[4], ids[4]));
     KIT_OK(k, kit_mark(k, "old", "t-3", "fast", 0, ids[0], ids[4]));
-    KIT_OK(k, k->store->ops->retire(k->store, old.name, &k->err)); /* does not count any more */
-    assert_int_equal(lane_of(k, "slow").lag, 4);                   /* of t-1, not of both */
+    KIT_OK(k, k->store->work->retire(k->store, old.name, &k->err)); /* does not count any more */
+    assert_int_equal(lane_of(k, "slow").lag, 4);                    /* of t-1, not of both */
     assert_int_equal(lane_of(k, "slow").oldest_us, fifth_us - 4000);
     assert_int_equal(lane_of(k, "fast").lag, 1);
     assert_int_equal(lane_of(k, "fast").oldest_us, fifth_us);
@@ -379,12 +379,12 @@ static void beat_many(void *ctx, size_t index)
         const store_worker worker = worker_of(i % 2 == 0 ? name : "shared");
         const int64_t lease_us = i % 8 == 3 ? 0 : LEASE_US;
         b->status[index] =
-            b->stores[index]->ops->worker_beat(b->stores[index], &worker, lease_us, &err);
+            b->stores[index]->about->worker_beat(b->stores[index], &worker, lease_us, &err);
     }
     if (b->status[index] == WEIR_OK) {
         const store_worker worker = worker_of("shared");
         b->status[index] =
-            b->stores[index]->ops->worker_beat(b->stores[index], &worker, LEASE_US, &err);
+            b->stores[index]->about->worker_beat(b->stores[index], &worker, LEASE_US, &err);
     }
 }
 

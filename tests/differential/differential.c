@@ -70,7 +70,7 @@ static void watches_check(world *w)
         weir_error err;
         /* A database tells everybody in its own time. */
         const int32_t wait_ms = w->must_wake && w->kinds[store] == KIND_POSTGRES ? WAKE_MS_MAX : 0;
-        if (w->stores[store]->ops->watch_wait(w->watches[store], wait_ms, &woken, &err) !=
+        if (w->stores[store]->log->watch_wait(w->watches[store], wait_ms, &woken, &err) !=
             WEIR_OK) {
             wrong(w, "store %d: could not wait: %s", store, err.message);
         }
@@ -107,7 +107,7 @@ static bool operation_run(world *w, int index, void (*run)(world *w), bool verbo
         printf("# seed %llu, operation %d: %s\n", (unsigned long long)w->seed, index,
                w->wrong[0] == '\0' ? "the stores differ" : w->wrong);
         for (int i = 0; i < w->stores_count; i++) {
-            printf("# %s:\n", w->stores[i]->ops->scheme);
+            printf("# %s:\n", w->stores[i]->about->scheme);
             print_text(&w->text[i]);
         }
         printf("# again: differential --stores ");

@@ -188,7 +188,7 @@ static void op_append(world *w)
             appends[i] = &run[i].append;
         }
         weir_store *s = w->stores[store];
-        const weir_status status = s->ops->append(s, appends, count, &err);
+        const weir_status status = s->log->append(s, appends, count, &err);
         say_status(w, store, status, &err);
         for (size_t i = 0; i < count && status == WEIR_OK; i++) {
             some_append_say(w, store, &run[i]);
@@ -220,7 +220,7 @@ static void op_read_stream(world *w)
         store_chunk chunk = { 0 };
         weir_error err;
         const weir_status status =
-            w->stores[store]->ops->read_stream(w->stores[store], &q, &chunk, &err);
+            w->stores[store]->log->read_stream(w->stores[store], &q, &chunk, &err);
         say_status(w, store, status, &err);
         for (size_t i = 0; i < chunk.events_count; i++) {
             say_event(w, store, &chunk.events[i]);
@@ -241,7 +241,7 @@ static void read_log_whole(world *w, int store, store_log_query q)
     bool more = true;
     while (more) {
         const weir_status status =
-            w->stores[store]->ops->read_log(w->stores[store], &q, &chunk, &err);
+            w->stores[store]->log->read_log(w->stores[store], &q, &chunk, &err);
         if (status != WEIR_OK) {
             say_status(w, store, status, &err);
             break;
@@ -308,7 +308,7 @@ static void op_stream_info(world *w)
     for (int store = 0; store < w->stores_count; store++) {
         store_stream_info info = { 0 };
         weir_error err;
-        const weir_status status = w->stores[store]->ops->stream_info(
+        const weir_status status = w->stores[store]->log->stream_info(
             w->stores[store], weir__str(stream_name(index)), &w->arena, &info, &err);
         say_status(w, store, status, &err);
         if (status == WEIR_OK) {
@@ -340,7 +340,7 @@ static void op_streams(world *w)
         bool more = true;
         while (more) {
             const weir_status status =
-                w->stores[store]->ops->streams(w->stores[store], &q, &chunk, &err);
+                w->stores[store]->log->streams(w->stores[store], &q, &chunk, &err);
             if (status != WEIR_OK) {
                 say_status(w, store, status, &err);
                 break;
@@ -380,7 +380,7 @@ static void op_key_owner(world *w)
                              .key_changes_count = 1,
                              .err = &err };
         store_append *const list[] = { &ask };
-        const weir_status status = w->stores[store]->ops->append(w->stores[store], list, 1, &err);
+        const weir_status status = w->stores[store]->log->append(w->stores[store], list, 1, &err);
         say_status(w, store, status == WEIR_OK ? ask.status : status, &err);
     }
 }
@@ -394,9 +394,9 @@ static void op_positions(world *w)
         int64_t now_us = 0;
         weir_error err;
         weir_store *s = w->stores[store];
-        say_status(w, store, s->ops->positions(s, &p, &err), &err);
-        say_status(w, store, s->ops->now(s, &now_us, &err), &err);
-        say_status(w, store, s->ops->holders(s, &holders, &err), &err);
+        say_status(w, store, s->log->positions(s, &p, &err), &err);
+        say_status(w, store, s->about->now(s, &now_us, &err), &err);
+        say_status(w, store, s->about->holders(s, &holders, &err), &err);
         say(w, store, "  holders %zu\n", holders.holders_count);
         weir__arena_free(&holders.arena);
         say(w, store, "  head %lld safe %lld now %lld\n", (long long)p.head, (long long)p.safe,
@@ -425,7 +425,7 @@ void compare_logs(world *w)
         versions[i] = w->first_version - 1;
     }
     do {
-        if (s->ops->read_log(s, &next, &chunk, &err) != WEIR_OK) {
+        if (s->log->read_log(s, &next, &chunk, &err) != WEIR_OK) {
             wrong(w, "the log cannot be read: %s", err.message);
             break;
         }

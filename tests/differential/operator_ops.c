@@ -79,7 +79,7 @@ static void op_operate(world *w)
     for (int store = 0; store < w->stores_count; store++) {
         store_operate op = made;
         weir_error err;
-        const weir_status status = w->stores[store]->ops->operate(w->stores[store], &op, &err);
+        const weir_status status = w->stores[store]->work->operate(w->stores[store], &op, &err);
         say_status(w, store, status, &err);
         say(w, store, "  changed %lld\n", status == WEIR_OK ? (long long)op.changed : -1LL);
         w->must_wake = w->must_wake || (status == WEIR_OK && op.changed > 0 && !op.dry_run);
@@ -98,8 +98,8 @@ static void op_lane_pause(world *w)
         bool changed = false;
         weir_error err;
         say_status(w, store,
-                   w->stores[store]->ops->lane_pause(w->stores[store], weir__str(lane), paused,
-                                                     weir__str("ann"), &changed, &err),
+                   w->stores[store]->work->lane_pause(w->stores[store], weir__str(lane), paused,
+                                                      weir__str("ann"), &changed, &err),
                    &err);
         say(w, store, "  changed %d\n", changed);
     }
@@ -157,7 +157,7 @@ static void op_targets(world *w)
         bool more = true;
         while (more) {
             const weir_status status =
-                w->stores[store]->ops->targets(w->stores[store], &q, &chunk, &err);
+                w->stores[store]->work->targets(w->stores[store], &q, &chunk, &err);
             if (status != WEIR_OK) {
                 say_status(w, store, status, &err);
                 break;
@@ -180,7 +180,7 @@ static void op_lanes(world *w)
     for (int store = 0; store < w->stores_count; store++) {
         store_lane_list list = { 0 };
         weir_error err;
-        say_status(w, store, w->stores[store]->ops->lanes(w->stores[store], &list, &err), &err);
+        say_status(w, store, w->stores[store]->work->lanes(w->stores[store], &list, &err), &err);
         for (size_t i = 0; i < list.lanes_count; i++) {
             const store_lane *l = &list.lanes[i];
             say(w, store, "  lane %.*s paused %d by %.*s: %lld %lld %lld %lld %lld %lld\n",
@@ -201,7 +201,7 @@ static void op_poll(world *w)
     for (int store = 0; store < w->stores_count; store++) {
         store_poll p = { .lane = weir__str(lane) };
         weir_error err;
-        say_status(w, store, w->stores[store]->ops->poll(w->stores[store], &p, &err), &err);
+        say_status(w, store, w->stores[store]->work->poll(w->stores[store], &p, &err), &err);
         say(w, store,
             "  head %lld safe %lld now %lld routed %lld ready %d due %lld lease %lld router %lld\n",
             (long long)p.head, (long long)p.safe, (long long)p.now_us, (long long)p.routed_least,
@@ -217,7 +217,7 @@ static size_t parked_list(world *w, int store, const store_parked_query *q, int6
 {
     store_parked_chunk chunk = { 0 };
     weir_error err;
-    say_status(w, store, w->stores[store]->ops->parked(w->stores[store], q, &chunk, &err), &err);
+    say_status(w, store, w->stores[store]->work->parked(w->stores[store], q, &chunk, &err), &err);
     const size_t count = chunk.parked_count < PARKED_MAX ? chunk.parked_count : PARKED_MAX;
     for (size_t i = 0; i < count; i++) {
         const store_parked *p = &chunk.parked[i];
@@ -261,7 +261,7 @@ static void parked_one(world *w, bool retry)
         weir_store *s = w->stores[store];
         weir_error err;
         const weir_status status =
-            s->ops->parked_change(s, id, retry ? STORE_PARKED_RETRY : STORE_PARKED_DROP, &err);
+            s->work->parked_change(s, id, retry ? STORE_PARKED_RETRY : STORE_PARKED_DROP, &err);
         say_status(w, store, status, &err);
     }
 }
@@ -284,7 +284,7 @@ static void op_snapshot(world *w)
     const char *revision = text(w, "rev-%u", (unsigned)chance(w, 2));
     const weir_str stream = weir__str(stream_name((int)chance(w, STREAMS)));
     store_stream_info info = { 0 };
-    if (w->stores[0]->ops->stream_info(w->stores[0], stream, &w->arena, &info, NULL) != WEIR_OK) {
+    if (w->stores[0]->log->stream_info(w->stores[0], stream, &w->arena, &info, NULL) != WEIR_OK) {
         return; /* one that is not there has no version to keep */
     }
     const store_snapshot put = {
@@ -304,12 +304,12 @@ static void op_snapshot(world *w)
         weir_error err;
         weir_status status = WEIR_OK;
         if (kind < 2) {
-            status = s->ops->snapshot_put(s, &put, &err);
+            status = s->log->snapshot_put(s, &put, &err);
         } else if (kind < 4) {
-            status = s->ops->snapshot_get(s, put.stream, put.revision, put.version, &w->arena, &got,
+            status = s->log->snapshot_get(s, put.stream, put.revision, put.version, &w->arena, &got,
                                           &err);
         } else {
-            status = s->ops->snapshot_drop(s, weir__str(category), put.revision, &dropped, &err);
+            status = s->log->snapshot_drop(s, weir__str(category), put.revision, &dropped, &err);
         }
         say_status(w, store, status, &err);
         say(w, store, "  version %lld data %.*s dropped %lld\n", (long long)got.version,
@@ -342,7 +342,7 @@ static void op_workers(world *w)
     for (int store = 0; store < w->stores_count; store++) {
         store_worker_list list = { .count_holds = count };
         weir_error err;
-        say_status(w, store, w->stores[store]->ops->workers(w->stores[store], &list, &err), &err);
+        say_status(w, store, w->stores[store]->about->workers(w->stores[store], &list, &err), &err);
         for (size_t i = 0; i < list.workers_count; i++) {
             worker_say(w, store, &list.workers[i]);
         }
@@ -370,7 +370,7 @@ static void op_worker_beat(world *w)
     for (int store = 0; store < w->stores_count; store++) {
         weir_error err;
         say_status(w, store,
-                   w->stores[store]->ops->worker_beat(w->stores[store], &worker, lease_us, &err),
+                   w->stores[store]->about->worker_beat(w->stores[store], &worker, lease_us, &err),
                    &err);
     }
 }
@@ -403,8 +403,8 @@ static void time_keep(world *w)
         int64_t now_us = 0;
         weir_error err;
         weir_store *s = w->stores[store];
-        if (s->ops->worker_beat(s, &clock, 1, &err) != WEIR_OK ||
-            s->ops->now(s, &now_us, &err) != WEIR_OK) {
+        if (s->about->worker_beat(s, &clock, 1, &err) != WEIR_OK ||
+            s->about->now(s, &now_us, &err) != WEIR_OK) {
             wrong(w, "store %d: %s", store, err.message);
         }
         say(w, store, "now %lld\n", (long long)now_us);
@@ -438,7 +438,7 @@ static void op_clock(world *w)
     for (int store = 0; store < w->stores_count; store++) {
         int64_t now_us = 0;
         weir_error err;
-        say_status(w, store, w->stores[store]->ops->now(w->stores[store], &now_us, &err), &err);
+        say_status(w, store, w->stores[store]->about->now(w->stores[store], &now_us, &err), &err);
         say(w, store, "now %lld\n", (long long)now_us);
         if (store == 0) {
             world_realign(w); /* the database's clock goes with it */
@@ -470,11 +470,11 @@ static void op_check(world *w)
         store_stats stats = { 0 };
         weir_error err;
         weir_store *s = w->stores[store];
-        say_status(w, store, s->ops->stats(s, &stats, &err), &err);
+        say_status(w, store, s->about->stats(s, &stats, &err), &err);
         say(w, store, "  streams %lld targets %lld blocked %lld parked %lld\n",
             (long long)stats.streams, (long long)stats.targets, (long long)stats.blocked,
             (long long)stats.parked);
-        say_status(w, store, s->ops->check(s, finding, w, &err), &err);
+        say_status(w, store, s->about->check(s, finding, w, &err), &err);
     }
 }
 

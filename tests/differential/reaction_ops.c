@@ -56,7 +56,7 @@ void reactions_look(world *w)
     for (int store = 0; store < w->stores_count; store++) {
         store_reaction_list list = { 0 };
         weir_error err;
-        const weir_status status = w->stores[store]->ops->reactions(w->stores[store], &list, &err);
+        const weir_status status = w->stores[store]->work->reactions(w->stores[store], &list, &err);
         say_status(w, store, status, &err);
         if (list.reactions_count > 0) {
             qsort(list.reactions, list.reactions_count, sizeof *list.reactions, by_name);
@@ -111,7 +111,7 @@ void op_declare(world *w)
         store_reaction out = { 0 };
         weir_error err;
         const weir_status status =
-            w->stores[store]->ops->declare(w->stores[store], &d, &w->arena, &out, &err);
+            w->stores[store]->work->declare(w->stores[store], &d, &w->arena, &out, &err);
         say_status(w, store, status, &err);
         if (status == WEIR_OK) {
             say(w, store, "  number %lld current %lld since %lld routed %lld retired %d\n",
@@ -130,7 +130,7 @@ static void op_retire(world *w)
         weir_error err;
         say_status(
             w, store,
-            w->stores[store]->ops->retire(w->stores[store], weir__str(reaction_name(index)), &err),
+            w->stores[store]->work->retire(w->stores[store], weir__str(reaction_name(index)), &err),
             &err);
     }
     reactions_look(w);
@@ -154,7 +154,7 @@ static void op_router_lease(world *w)
         store_router_lease item = { .reaction = n->id[store],
                                     .fence = held ? n->router_fence[store] - stale : 0 };
         weir_error err;
-        const weir_status status = w->stores[store]->ops->router_lease(
+        const weir_status status = w->stores[store]->work->router_lease(
             w->stores[store], weir__str(holder), lease_us, &item, 1, &err);
         say_status(w, store, status, &err);
         say(w, store, "  fence %lld until %lld\n", (long long)item.fence,
@@ -267,7 +267,7 @@ static void plan_step(world *w, route_plan *p, int reaction)
         return;
     }
     const store_log_query q = { .after = n->routed, .to = to, .limit = STORE_CHUNK_EVENTS_MAX };
-    if (to > n->routed && w->stores[0]->ops->read_log(w->stores[0], &q, &chunk, &err) == WEIR_OK) {
+    if (to > n->routed && w->stores[0]->log->read_log(w->stores[0], &q, &chunk, &err) == WEIR_OK) {
         for (size_t i = 0; i < chunk.events_count; i++) {
             if (listens(n, source, &chunk.events[i])) {
                 plan_event(w, p, index, &chunk.events[i]);
@@ -335,7 +335,7 @@ static void op_route(world *w)
                                     .parks_count = p.parks_count,
                                     .beyond = beyond };
         const weir_status status =
-            w->stores[store]->ops->route(w->stores[store], &route, &bad_mark, &err);
+            w->stores[store]->work->route(w->stores[store], &route, &bad_mark, &err);
         for (size_t i = 0; i < p.marks_count && status == WEIR_OK; i++) {
             beyond_count += beyond[i];
         }
@@ -385,7 +385,7 @@ static void op_mark(world *w)
             .steps = &step, .steps_count = 1, .marks = &mark, .marks_count = 1
         };
         const weir_status status =
-            w->stores[store]->ops->route(w->stores[store], &route, NULL, &err);
+            w->stores[store]->work->route(w->stores[store], &route, NULL, &err);
         say(w, store, "%s\n", weir_status_text(status));
         w->must_wake = w->must_wake || status == WEIR_OK;
     }

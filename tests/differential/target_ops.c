@@ -118,7 +118,7 @@ static void op_lease(world *w)
         weir_error err;
         weir_store *s = w->stores[store];
         const weir_status status =
-            s->ops->turn(s, NULL, 0, lease_plan_of(w, store, &p), &list, &err);
+            s->work->turn(s, NULL, 0, lease_plan_of(w, store, &p), &list, &err);
         say_status(w, store, status, &err);
         leases_take(w, store, &p, &list);
         weir__arena_free(&list.arena);
@@ -205,7 +205,7 @@ static void op_fetch(world *w)
             items[i].reaction = w->reactions[reactions[i]].id[store];
         }
         const weir_status status =
-            w->stores[store]->ops->fetch(w->stores[store], items, count, &list, &err);
+            w->stores[store]->work->fetch(w->stores[store], items, count, &list, &err);
         say_status(w, store, status, &err);
         for (size_t i = 0; i < list.events_count; i++) {
             say(w, store, "  item %u", list.events[i].item_index);
@@ -360,7 +360,7 @@ static bool settle_run(world *w, int store, settle_plan *p)
         .lease_us = p->lease_us,
         .until_us = p->until_us,
     };
-    const weir_status status = w->stores[store]->ops->settle(w->stores[store], &settle, &err);
+    const weir_status status = w->stores[store]->work->settle(w->stores[store], &settle, &err);
     say_status(w, store, status, &err);
     say(w, store, "  sql %d\n", own.calls);
     if (status != WEIR_OK) {
@@ -468,7 +468,7 @@ static void turn_run(world *w, int store, turn_plan *p)
         pointers[i] = &settles[i];
     }
     const store_lease_request *lease = p->leases ? lease_plan_of(w, store, &p->lease) : NULL;
-    const weir_status status = s->ops->turn(s, pointers, p->count, lease, &list, &err);
+    const weir_status status = s->work->turn(s, pointers, p->count, lease, &list, &err);
     say_status(w, store, status, &err);
     for (size_t i = 0; i < p->count; i++) {
         say(w, store, "  %s behind %d\n", weir_status_text(settles[i].status),
@@ -520,7 +520,7 @@ static void fenced(world *w, bool extend)
                                        .fence = fence_of(notes[i], store, wrong_fence[i]),
                                        .status = WEIR_EMISUSE };
         }
-        const weir_status status = s->ops->extend(s, extend ? lease_us : 0, items, count, &err);
+        const weir_status status = s->work->extend(s, extend ? lease_us : 0, items, count, &err);
         say_status(w, store, status, &err);
         for (size_t i = 0; i < count; i++) {
             say(w, store, "  %s until %lld\n", weir_status_text(items[i].status),
@@ -561,7 +561,7 @@ static void op_block(world *w)
                                 .fence = fence_of(n, store, wrong_fence),
                                 .failure = why,
                                 .end = STORE_END_BLOCK };
-        const weir_status status = w->stores[store]->ops->settle(w->stores[store], &settle, &err);
+        const weir_status status = w->stores[store]->work->settle(w->stores[store], &settle, &err);
         say_status(w, store, status, &err);
         w->must_wake = w->must_wake || status == WEIR_OK;
     }
@@ -584,7 +584,7 @@ static void op_defer(world *w)
                                 .fence = fence_of(n, store, wrong_fence),
                                 .end = STORE_END_DEFER,
                                 .until_us = until_us };
-        const weir_status status = w->stores[store]->ops->settle(w->stores[store], &settle, &err);
+        const weir_status status = w->stores[store]->work->settle(w->stores[store], &settle, &err);
         say_status(w, store, status, &err);
         w->must_wake = w->must_wake || status == WEIR_OK;
     }

@@ -109,7 +109,7 @@ bool world_open(world *w, uint64_t seed, const store_kind *kinds, int count, wei
     memcpy(w->kinds, kinds, (size_t)count * sizeof *kinds);
     for (int i = 0; i < count; i++) {
         if (!place_make(w, i, err) || store_open_one(w, i, &w->stores[i], err) != WEIR_OK ||
-            w->stores[i]->ops->watch_open(w->stores[i], &w->watches[i], err) != WEIR_OK) {
+            w->stores[i]->log->watch_open(w->stores[i], &w->watches[i], err) != WEIR_OK) {
             return false;
         }
     }
@@ -137,7 +137,7 @@ void world_realign(world *w)
     weir_error err;
     if (w->kinds[0] == KIND_POSTGRES) {
         now_us = w->wall_us > atomic_load(&w->kept_us) ? w->wall_us : atomic_load(&w->kept_us);
-    } else if (w->stores[0]->ops->now(w->stores[0], &now_us, &err) != WEIR_OK) {
+    } else if (w->stores[0]->about->now(w->stores[0], &now_us, &err) != WEIR_OK) {
         wrong(w, "what time it is: %s", err.message);
         return;
     }
@@ -182,8 +182,8 @@ void world_close(world *w)
 {
     for (int i = 0; i < w->stores_count; i++) {
         if (w->stores[i] != NULL) {
-            w->stores[i]->ops->watch_close(w->watches[i]);
-            w->stores[i]->ops->close(w->stores[i]);
+            w->stores[i]->log->watch_close(w->watches[i]);
+            w->stores[i]->about->close(w->stores[i]);
         }
         if (w->kinds[i] == KIND_SQLITE) {
             directory_remove(w->places[i]);
@@ -209,20 +209,20 @@ bool world_reopen(world *w, weir_error *err)
 {
     for (int i = 0; i < w->stores_count; i++) {
         weir_store *fresh = NULL;
-        w->stores[i]->ops->watch_close(w->watches[i]);
+        w->stores[i]->log->watch_close(w->watches[i]);
         w->watches[i] = NULL;
         if (w->kinds[i] != KIND_MEMORY) { /* which would end with its last handle */
-            w->stores[i]->ops->close(w->stores[i]);
+            w->stores[i]->about->close(w->stores[i]);
             w->stores[i] = NULL;
         }
         if (store_open_one(w, i, &fresh, err) != WEIR_OK) {
             return false;
         }
         if (w->stores[i] != NULL) {
-            w->stores[i]->ops->close(w->stores[i]);
+            w->stores[i]->about->close(w->stores[i]);
         }
         w->stores[i] = fresh;
-        if (fresh->ops->watch_open(fresh, &w->watches[i], err) != WEIR_OK) {
+        if (fresh->log->watch_open(fresh, &w->watches[i], err) != WEIR_OK) {
             return false;
         }
     }

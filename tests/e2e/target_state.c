@@ -66,7 +66,7 @@ static store_reaction_list reactions;
 
 static const store_reaction *reaction(const char *name)
 {
-    check(store->ops->reactions(store, &reactions, &failed), "reactions");
+    check(store->work->reactions(store, &reactions, &failed), "reactions");
     for (size_t i = 0; i < reactions.reactions_count; i++) {
         if (weir__str_equal(reactions.reactions[i].name, weir__str(name))) {
             return &reactions.reactions[i];
@@ -93,7 +93,7 @@ static void declare(int argc, char **argv)
     for (int i = 3; i < argc && i < 16; i++) {
         names[d.names_count++] = weir__str(argv[i]);
     }
-    check(store->ops->declare(store, &d, &arena, &out, &failed), "declare");
+    check(store->work->declare(store, &d, &arena, &out, &failed), "declare");
     weir__arena_free(&arena);
 }
 
@@ -126,7 +126,7 @@ static void route_to(const store_reaction *r, int64_t from, const weir_event *e,
         .steps = &step, .steps_count = 1, .marks = &mark, .marks_count = 1
     };
 
-    check(store->ops->route(store, &route, NULL, &failed), "route");
+    check(store->work->route(store, &route, NULL, &failed), "route");
 }
 
 static void route(const char *name, const char *lane, const char *prefix)
@@ -136,7 +136,7 @@ static void route(const char *name, const char *lane, const char *prefix)
     const store_log_query q = { .after = r->routed, .to = INT64_MAX, .limit = 1000 };
     int64_t from = r->routed;
 
-    check(store->ops->read_log(store, &q, &chunk, &failed), "read");
+    check(store->log->read_log(store, &q, &chunk, &failed), "read");
     for (size_t i = 0; i < chunk.events_count; i++) {
         route_to(r, from, &chunk.events[i], lane, prefix);
         from = chunk.events[i].id;
@@ -150,7 +150,7 @@ static void misroute(const char *name, const char *error)
     store_chunk chunk = { 0 };
     const store_log_query q = { .after = r->routed, .to = INT64_MAX, .limit = 1 };
 
-    check(store->ops->read_log(store, &q, &chunk, &failed), "read");
+    check(store->log->read_log(store, &q, &chunk, &failed), "read");
     if (chunk.events_count == 0) {
         give_up("nothing to route");
     }
@@ -162,7 +162,7 @@ static void misroute(const char *name, const char *error)
     const store_route with_park = {
         .steps = &step, .steps_count = 1, .parks = &park, .parks_count = 1
     };
-    check(store->ops->route(store, &with_park, NULL, &failed), "route");
+    check(store->work->route(store, &with_park, NULL, &failed), "route");
     weir__chunk_free(&chunk);
 }
 
@@ -170,7 +170,7 @@ static void router(const char *name, const char *holder, const char *length)
 {
     store_router_lease lease = { .reaction = reaction(name)->id };
 
-    check(store->ops->router_lease(store, weir__str(holder), seconds(length), &lease, 1, &failed),
+    check(store->work->router_lease(store, weir__str(holder), seconds(length), &lease, 1, &failed),
           "router_lease");
 }
 
@@ -189,7 +189,7 @@ static void worker(int argc, char **argv)
         const store_reaction *r = reaction(argv[i]);
         known[w.known_count++] = (store_known_reaction){ .reaction = r->id, .number = r->current };
     }
-    check(store->ops->worker_beat(store, &w, seconds(argv[2]), &failed), "worker_beat");
+    check(store->about->worker_beat(store, &w, seconds(argv[2]), &failed), "worker_beat");
 }
 
 /* ---- targets -------------------------------------------------------------------------------- */
@@ -203,7 +203,7 @@ static weir_str lane_of(const char *target, weir_arena *arena)
     const weir_str name = weir__str(target);
     const store_targets_query q = { .filter = { .names = &name, .names_count = 1 }, .limit = 1 };
 
-    check(store->ops->targets(store, &q, &chunk, &failed), "targets");
+    check(store->work->targets(store, &q, &chunk, &failed), "targets");
     if (chunk.targets_count == 0) {
         give_up("no such target");
     }
@@ -225,14 +225,14 @@ static const store_leased *lease(const char *target, const char *holder, int64_t
                                     .all_reactions = true,
                                     .lost_max = LOST_MAX };
 
-    check(store->ops->turn(store, NULL, 0, &r, &leases, &failed), "lease");
+    check(store->work->turn(store, NULL, 0, &r, &leases, &failed), "lease");
     for (size_t i = 0; i < leases.leases_count; i++) {
         const store_leased *l = &leases.leases[i];
         store_fenced item = { .target = l->target, .fence = l->fence };
         if (weir__str_equal(l->name, weir__str(target))) {
             found = l;
         } else {
-            check(store->ops->extend(store, 0, &item, 1, &failed), "release");
+            check(store->work->extend(store, 0, &item, 1, &failed), "release");
         }
     }
     weir__arena_free(&arena);
@@ -267,7 +267,7 @@ static int64_t next_event(const store_leased *l, int64_t *reaction_id)
         .target = l->target, .reaction = s->reaction, .after = s->at, .up_to = s->mark, .limit = 1
     };
 
-    check(store->ops->fetch(store, &item, 1, &list, &failed), "fetch");
+    check(store->work->fetch(store, &item, 1, &list, &failed), "fetch");
     const int64_t event = list.events_count == 0 ? 0 : list.events[0].event->id;
     *reaction_id = s->reaction;
     weir__arena_free(&list.arena);
@@ -283,9 +283,9 @@ static void fail(const char *target, store_end end, int64_t defer_us, const char
         settle.failure.event = next_event(l, &settle.failure.reaction);
         settle.failure.error = weir__str(error);
     }
-    check(store->ops->now(store, &settle.until_us, &failed), "now");
+    check(store->about->now(store, &settle.until_us, &failed), "now");
     settle.until_us += defer_us;
-    check(store->ops->settle(store, &settle, &failed), "settle");
+    check(store->work->settle(store, &settle, &failed), "settle");
 }
 
 static void park(const char *target, const char *error)
@@ -301,7 +301,7 @@ static void park(const char *target, const char *error)
                             .parks = &parked,
                             .parks_count = 1 };
 
-    check(store->ops->settle(store, &settle, &failed), "settle");
+    check(store->work->settle(store, &settle, &failed), "settle");
 }
 
 /* Everything that waits is handled, what was sent back included. */
@@ -322,7 +322,7 @@ static void finish(const char *target)
     for (size_t i = 0; i < l->sent_back_count && i < 16; i++) {
         sent_back[settle.parked_done_count++] = l->sent_back[i].parked;
     }
-    check(store->ops->settle(store, &settle, &failed), "settle");
+    check(store->work->settle(store, &settle, &failed), "settle");
 }
 
 static void hold(const char *target, const char *holder, const char *length)
@@ -341,12 +341,12 @@ static void extend(const char *target, const char *length)
     const weir_str name = weir__str(target);
     const store_targets_query q = { .filter = { .names = &name, .names_count = 1 }, .limit = 1 };
 
-    check(store->ops->targets(store, &q, &chunk, &failed), "targets");
+    check(store->work->targets(store, &q, &chunk, &failed), "targets");
     if (chunk.targets_count == 0) {
         give_up("no such target");
     }
     store_fenced item = { .target = chunk.targets[0].id, .fence = chunk.targets[0].fence };
-    check(store->ops->extend(store, seconds(length), &item, 1, &failed), "extend");
+    check(store->work->extend(store, seconds(length), &item, 1, &failed), "extend");
     if (item.status != WEIR_OK) {
         give_up("nobody holds the target");
     }

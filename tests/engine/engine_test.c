@@ -152,7 +152,7 @@ static void what_is_wrong_is_told_at_the_start_all_at_once(void **state)
     assert_non_null(strstr(here.err.detail, "retries"));
     assert_non_null(strstr(here.err.detail, "\"second\""));
     store_reaction_list list = { 0 };
-    WORLD_OK(here.store->ops->reactions(here.store, &list, &here.err));
+    WORLD_OK(here.store->work->reactions(here.store, &list, &here.err));
     assert_int_equal(list.reactions_count, 0);
     weir__arena_free(&list.arena);
 }
@@ -400,13 +400,13 @@ static void T16_a_parked_event_is_sent_back_once_and_moves_nothing_back(void **s
 
     store_parked_chunk chunk = { 0 };
     const store_parked_query query = { .limit = 10 };
-    WORLD_OK(here.store->ops->parked(here.store, &query, &chunk, &here.err));
+    WORLD_OK(here.store->work->parked(here.store, &query, &chunk, &here.err));
     atomic_store(&healed, true);
-    WORLD_OK(here.store->ops->parked_change(here.store, chunk.parked[0].id, STORE_PARKED_RETRY,
-                                            &here.err));
+    WORLD_OK(here.store->work->parked_change(here.store, chunk.parked[0].id, STORE_PARKED_RETRY,
+                                             &here.err));
     /* It may have been handled meanwhile. */
-    const weir_status again = here.store->ops->parked_change(here.store, chunk.parked[0].id,
-                                                             STORE_PARKED_RETRY, &here.err);
+    const weir_status again = here.store->work->parked_change(here.store, chunk.parked[0].id,
+                                                              STORE_PARKED_RETRY, &here.err);
     assert_true(again == WEIR_OK || again == WEIR_ENOTFOUND);
     weir__arena_free(&chunk.arena);
     wait_idle();
@@ -759,7 +759,7 @@ static int64_t routed(const char *name)
 {
     store_reaction_list list = { 0 };
     int64_t found = -1;
-    WORLD_OK(here.store->ops->reactions(here.store, &list, &here.err));
+    WORLD_OK(here.store->work->reactions(here.store, &list, &here.err));
     for (size_t i = 0; i < list.reactions_count; i++) {
         if (weir__str_equal(list.reactions[i].name, weir__str(name))) {
             found = list.reactions[i].routed;
@@ -802,7 +802,7 @@ static void T27_priorities_merge_by_maximum_and_an_operator_overrides(void **sta
         store_operate op = { .verb = STORE_PRIORITIZE,
                              .priority = 7,
                              .filter = { .names = names, .names_count = 1 } };
-        WORLD_OK(here.store->ops->operate(here.store, &op, &here.err));
+        WORLD_OK(here.store->work->operate(here.store, &op, &here.err));
     }
 }
 
@@ -909,7 +909,7 @@ static void appends_through_the_engines_handle_are_counted(void **state)
     }
     wait_idle();
     WORLD_OK(weir_engine_stop(engine, 10000, &here.err));
-    WORLD_OK(here.store->ops->workers(here.store, &list, &here.err));
+    WORLD_OK(here.store->about->workers(here.store, &list, &here.err));
     assert_int_equal(list.workers_count, 1);
     assert_true(weir__metrics_load(&counted, list.workers[0].metrics));
     assert_int_equal(weir__metric_get(&counted, METRIC_APPENDS), 5);

@@ -88,7 +88,7 @@ static bool all_is_routed_and_handled(const void *ctx)
 {
     store_poll poll = { 0 };
     (void)ctx;
-    WORLD_OK(here.store->ops->poll(here.store, &poll, &here.err));
+    WORLD_OK(here.store->work->poll(here.store, &poll, &here.err));
     return poll.routed_least >= poll.head && !poll.ready && poll.due_us == INT64_MAX &&
            poll.lease_end_us == INT64_MAX;
 }
@@ -124,7 +124,7 @@ static pid_t router_pid(void)
 {
     store_reaction_list list = { 0 };
     pid_t pid = 0;
-    WORLD_OK(here.store->ops->reactions(here.store, &list, &here.err));
+    WORLD_OK(here.store->work->reactions(here.store, &list, &here.err));
     if (list.reactions_count > 0 && list.reactions[0].router.len > 0) {
         const weir_str holder = list.reactions[0].router;
         const char *colon = memchr(holder.ptr, ':', holder.len);
@@ -319,7 +319,7 @@ static void act_8_1_C_C43_a_backoff_is_due_without_activity_after_a_restart_else
         due_us[i] = world_target(stream)->due_us;
     }
     int64_t store_us = 0;
-    WORLD_OK(here.store->ops->now(here.store, &store_us, &here.err));
+    WORLD_OK(here.store->about->now(here.store, &store_us, &here.err));
     const int64_t ahead_us = store_us - world_now_us();
     /* It looks every five seconds, and when something is due. */
     const pid_t b = world_worker("lane=default:4:300:10:5000", "reaction=r", "do=fail", NULL);
@@ -456,7 +456,7 @@ static uint64_t store_errors(void)
 {
     store_worker_list list = { 0 };
     metrics counted = { 0 };
-    WORLD_OK(here.store->ops->workers(here.store, &list, &here.err));
+    WORLD_OK(here.store->about->workers(here.store, &list, &here.err));
     assert_int_equal(list.workers_count, 1);
     assert_true(weir__metrics_load(&counted, list.workers[0].metrics));
     weir__arena_free(&list.arena);

@@ -275,7 +275,7 @@ static bool nothing_is_left(const void *ctx)
     store_poll poll = { 0 };
     (void)ctx;
     /* First whether all is routed: targets that were looked at before that may have work now. */
-    WORLD_OK(here.store->ops->poll(here.store, &poll, &here.err));
+    WORLD_OK(here.store->work->poll(here.store, &poll, &here.err));
     for (size_t i = 0; i < STREAMS; i++) {
         const store_target *t = world_target(stream_name(i));
         if (t == NULL || t->behind || t->holder.len > 0) {
@@ -486,7 +486,7 @@ static bool only_target_is_done(const void *ctx)
 {
     store_poll poll = { 0 };
     (void)ctx;
-    WORLD_OK(here.store->ops->poll(here.store, &poll, &here.err));
+    WORLD_OK(here.store->work->poll(here.store, &poll, &here.err));
     const store_target *t = world_target("in-0");
     return poll.routed_least >= poll.head && t != NULL && !t->behind && t->holder.len == 0;
 }

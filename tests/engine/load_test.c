@@ -192,7 +192,7 @@ static void act_8_1_G_a_holder_cannot_move_its_own_position_back(void **state)
                             .advances_count = 1,
                             .end = STORE_END_KEEP,
                             .lease_us = 5000000 };
-    const weir_status status = here.store->ops->settle(here.store, &settle, &here.err);
+    const weir_status status = here.store->work->settle(here.store, &settle, &here.err);
     assert_true(status == WEIR_OK || status == WEIR_EINVAL);
     assert_int_equal(world_target("one")->subscriptions[0].at, first);
     WORLD_OK(weir_settle(engines[0], d, WEIR_DONE, &here.err));

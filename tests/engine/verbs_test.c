@@ -210,7 +210,7 @@ static int64_t operate(store_operate op)
     const weir_str names[] = { weir__str("target") };
     op.filter = (store_target_filter){ .names = names, .names_count = 1 };
     op.by = weir__str("test");
-    WORLD_OK(here.store->ops->operate(here.store, &op, &here.err));
+    WORLD_OK(here.store->work->operate(here.store, &op, &here.err));
     return op.changed;
 }
 
@@ -325,8 +325,8 @@ static void C29_pause_lets_the_running_batch_finish_and_begins_no_other(void **s
 static void pause_lane(bool paused)
 {
     bool changed = false;
-    WORLD_OK(here.store->ops->lane_pause(here.store, weir__str("default"), paused,
-                                         weir__str("test"), &changed, &here.err));
+    WORLD_OK(here.store->work->lane_pause(here.store, weir__str("default"), paused,
+                                          weir__str("test"), &changed, &here.err));
     assert_true(changed);
 }
 
@@ -499,7 +499,7 @@ static int64_t parked_id(void)
 {
     store_parked_chunk chunk = { 0 };
     const store_parked_query query = { .limit = 10 };
-    WORLD_OK(here.store->ops->parked(here.store, &query, &chunk, &here.err));
+    WORLD_OK(here.store->work->parked(here.store, &query, &chunk, &here.err));
     assert_int_equal(chunk.parked_count, 1);
     const int64_t id = chunk.parked[0].id;
     weir__arena_free(&chunk.arena);
@@ -524,7 +524,7 @@ static void C27_a_parked_event_is_sent_back_into_a_running_batch_and_handled_onc
     const int64_t fence = begin(2);
     atomic_store(&poisonous, false);
     WORLD_OK(
-        here.store->ops->parked_change(here.store, parked_id(), STORE_PARKED_RETRY, &here.err));
+        here.store->work->parked_change(here.store, parked_id(), STORE_PARKED_RETRY, &here.err));
     assert_int_equal(world_target("target")->fence, fence);
     let_go();
     await_effects(EVENTS);
@@ -549,7 +549,7 @@ static int64_t begin_sent_back(void)
     atomic_store(&poisonous, false);
     atomic_store(&gate_version, 1);
     const int64_t id = parked_id();
-    WORLD_OK(here.store->ops->parked_change(here.store, id, STORE_PARKED_RETRY, &here.err));
+    WORLD_OK(here.store->work->parked_change(here.store, id, STORE_PARKED_RETRY, &here.err));
     world_await(somebody_inside, NULL, "the handler of what was sent back");
     return id;
 }
@@ -558,7 +558,7 @@ static void C27_sending_back_again_what_is_being_handled_does_it_once(void **sta
 {
     (void)state;
     const int64_t id = begin_sent_back();
-    WORLD_OK(here.store->ops->parked_change(here.store, id, STORE_PARKED_RETRY, &here.err));
+    WORLD_OK(here.store->work->parked_change(here.store, id, STORE_PARKED_RETRY, &here.err));
     let_go();
     wait_idle();
     see_no_more_than(EVENTS);
@@ -571,7 +571,7 @@ static void C27_dropping_what_is_being_handled_leaves_nothing_behind(void **stat
 {
     (void)state;
     const int64_t id = begin_sent_back();
-    WORLD_OK(here.store->ops->parked_change(here.store, id, STORE_PARKED_DROP, &here.err));
+    WORLD_OK(here.store->work->parked_change(here.store, id, STORE_PARKED_DROP, &here.err));
     let_go();
     wait_idle();
     assert_true(effects_of(ids[1]) <= 1);
@@ -600,7 +600,7 @@ static void a_reaction_that_is_retired_in_a_batch_comes_back_where_it_was(void *
     size_t next = 0;
     (void)state;
     (void)begin(2);
-    WORLD_OK(here.store->ops->retire(here.store, weir__str("r"), &here.err));
+    WORLD_OK(here.store->work->retire(here.store, weir__str("r"), &here.err));
     let_go();
     wait_idle();
     WORLD_OK(weir_engine_stop(engine, 10000, &here.err));

@@ -163,7 +163,7 @@ const store_target *world_target(const char *name)
     const weir_str names[] = { weir__str(name) };
     const store_targets_query query = { .filter = { .names = names, .names_count = 1 },
                                         .limit = 1 };
-    WORLD_OK(here.store->ops->targets(here.store, &query, &chunk, &here.err));
+    WORLD_OK(here.store->work->targets(here.store, &query, &chunk, &here.err));
     return chunk.targets_count == 1 ? &chunk.targets[0] : NULL;
 }
 
@@ -171,7 +171,7 @@ size_t world_parked(const char *reaction)
 {
     static store_parked_chunk chunk;
     const store_parked_query query = { .limit = 1000, .reaction = weir__str(reaction) };
-    WORLD_OK(here.store->ops->parked(here.store, &query, &chunk, &here.err));
+    WORLD_OK(here.store->work->parked(here.store, &query, &chunk, &here.err));
     return chunk.parked_count;
 }
 
@@ -181,7 +181,7 @@ void world_operate(store_verb verb, const char *target)
     store_operate op = { .verb = verb,
                          .filter = { .names = names, .names_count = 1 },
                          .by = weir__str("test") };
-    WORLD_OK(here.store->ops->operate(here.store, &op, &here.err));
+    WORLD_OK(here.store->work->operate(here.store, &op, &here.err));
     assert_int_equal(op.changed, 1);
 }
 

@@ -227,7 +227,7 @@ static void settle(writer *w, wide *x, weir_status status)
 static void run_one(writer *w, wide *x)
 {
     store_append *list[] = { &x->append };
-    settle(w, x, w->store->ops->append(w->store, list, 1, &x->err));
+    settle(w, x, w->store->log->append(w->store, list, 1, &x->err));
 }
 
 /* ---- ways to append ------------------------------------------------------------------------ */
@@ -255,7 +255,7 @@ static void run_batch(writer *w)
         x->append.flags |= STORE_APPEND_NOWAIT;
         list[i] = &x->append;
     }
-    const weir_status status = w->store->ops->append(w->store, list, (size_t)count, &err);
+    const weir_status status = w->store->log->append(w->store, list, (size_t)count, &err);
     if (status != WEIR_OK && !is_unknown(status)) {
         wrong(w, "batch", &err);
     }
@@ -283,7 +283,7 @@ static void run_shared_key(writer *w)
     x->append.key = weir__str(x->key);
     memset(x->append.fingerprint, 2, sizeof x->append.fingerprint);
     store_append *list[] = { &x->append };
-    const weir_status status = w->store->ops->append(w->store, list, 1, &x->err);
+    const weir_status status = w->store->log->append(w->store, list, 1, &x->err);
     if (status == WEIR_OK && x->append.status != WEIR_OK && x->append.status != WEIR_EBUSY &&
         x->append.status != WEIR_EINFLIGHT) {
         wrong(w, "shared key", &x->err);
@@ -299,7 +299,7 @@ static void run_closing(writer *w)
         x->events[0].name = weir__str("$closed");
         x->append.flags = STORE_APPEND_CLOSE | (chance(w, 2) == 0 ? STORE_APPEND_FORCE : 0);
         store_append *list[] = { &x->append };
-        const weir_status status = w->store->ops->append(w->store, list, 1, &x->err);
+        const weir_status status = w->store->log->append(w->store, list, 1, &x->err);
         if (status == WEIR_OK && x->append.status != WEIR_OK &&
             x->append.status != WEIR_ENOTFOUND && x->append.status != WEIR_EBUSY) {
             wrong(w, "closing", &x->err);
@@ -351,7 +351,7 @@ static void run_transaction(writer *w)
         if (undone) {
             PQclear(PQexec(w->conn, "SAVEPOINT s"));
         }
-        const weir_status status = w->store->ops->append_in(w->store, w->conn, &x->append, &x->err);
+        const weir_status status = w->store->log->append_in(w->store, w->conn, &x->append, &x->err);
         fine = status == WEIR_OK && x->append.status == WEIR_OK;
         if (status == WEIR_OK && x->append.status != WEIR_OK) {
             wrong(w, "in a transaction", &x->err);
@@ -516,7 +516,7 @@ static void *reader_run(void *arg)
     for (;;) {
         const store_log_query q = { .after = o->last, .to = INT64_MAX, .limit = 1000 };
         const bool going = o->storm->reading;
-        const weir_status status = o->store->ops->read_log(o->store, &q, &chunk, &err);
+        const weir_status status = o->store->log->read_log(o->store, &q, &chunk, &err);
         if (status != WEIR_OK && status != WEIR_EUNAVAILABLE) {
             snprintf(o->wrong, sizeof o->wrong, "%.200s", err.message);
             break;
@@ -729,7 +729,7 @@ static void the_log_is_what_everybody_was_told(void **state)
         assert_int_equal(others[i].count, test_number(t->conn, "SELECT count(*) FROM log"));
         assert_int_equal(others[i].sum, test_number(t->conn, "SELECT sum(id) FROM log"));
     }
-    TEST_OK(t, writers[0].store->ops->check(writers[0].store, finding, NULL, &t->err));
+    TEST_OK(t, writers[0].store->about->check(writers[0].store, finding, NULL, &t->err));
     assert_true(acknowledged > 100 && others[3].done > 0);
     for (int i = 0; i < WRITERS; i++) {
         free(writers[i].said);

@@ -47,7 +47,7 @@ weir_status run(weir_store *s, made *all, size_t count, uint32_t flags, weir_err
         all[i].append.flags |= flags;
         appends[i] = &all[i].append;
     }
-    return s->ops->append(s, appends, count, err);
+    return s->log->append(s, appends, count, err);
 }
 
 weir_status append_by(weir *w, PGconn *in, const char *stream, const char *key,

@@ -162,7 +162,7 @@ static int64_t many_events(pg_test *t, weir_store *s, size_t count, size_t first
                        .err = &t->err };
     store_append *appends[] = { &a };
     const int64_t start_us = test_mono_us();
-    TEST_OK(t, s->ops->append(s, appends, 1, &t->err));
+    TEST_OK(t, s->log->append(s, appends, 1, &t->err));
     const int64_t took_us = test_mono_us() - start_us;
     TEST_OK(t, a.status);
     assert_int_equal(streams[streams_count - 1].last - streams[streams_count - 1].first + 1,
@@ -224,7 +224,7 @@ static void C05_a_payload_of_a_mebibyte_and_names_of_500_bytes(void **state)
     memset(name, 'n', 500);
     memset(key, 'k', 500);
     stream[500] = name[500] = key[500] = '\0';
-    TEST_OK(t, s->ops->watch_open(s, &watch, &t->err));
+    TEST_OK(t, s->log->watch_open(s, &watch, &t->err));
     made m;
     for (int i = 0; i < 2; i++) { /* by both functions */
         make(&m, stream, i == 0 ? WEIR_EXPECT_NONE : WEIR_EXPECT_EXISTS, 0, name);
@@ -235,7 +235,7 @@ static void C05_a_payload_of_a_mebibyte_and_names_of_500_bytes(void **state)
         TEST_OK(t, run(s, &m, 1, 0, &t->err));
         assert_int_equal(m.append.status, WEIR_OK);
         assert_int_equal(m.streams[0].last, i);
-        TEST_OK(t, s->ops->watch_wait(watch, 5000, &woken, &t->err));
+        TEST_OK(t, s->log->watch_wait(watch, 5000, &woken, &t->err));
         assert_true(woken);
     }
     assert_int_equal(test_number(t->conn,
@@ -243,7 +243,7 @@ static void C05_a_payload_of_a_mebibyte_and_names_of_500_bytes(void **state)
                                  "WHERE octet_length(name) = 500 AND octet_length(stream) = 500",
                                  t->schema),
                      2 * PAYLOAD);
-    s->ops->watch_close(watch);
+    s->log->watch_close(watch);
     free(data);
 }
 
@@ -433,7 +433,7 @@ static void an_append_belongs_to_the_callers_transaction(void **state)
     TEST_OK(t, append_by(w, user, "s", "", NULL, &t->err));
     test_exec(user, "ROLLBACK");
     assert_int_equal(test_number(t->conn, "SELECT count(*) FROM %s.events", t->schema), 0);
-    TEST_OK(t, s->ops->watch_open(s, &watch, &t->err));
+    TEST_OK(t, s->log->watch_open(s, &watch, &t->err));
     test_exec(user, "BEGIN; INSERT INTO %s.mine VALUES (2)", t->schema);
     TEST_OK(t, append_by(w, user, "s", "", &result, &t->err));
     assert_int_equal(result->streams[0]->first, 0);
@@ -442,12 +442,12 @@ static void an_append_belongs_to_the_callers_transaction(void **state)
     assert_int_equal(test_number(t->conn, "SELECT count(*) FROM %s.events", t->schema), 0);
     test_exec(user, "COMMIT");
     do { /* what others said before */
-        TEST_OK(t, s->ops->watch_wait(watch, 0, &woken, &t->err));
+        TEST_OK(t, s->log->watch_wait(watch, 0, &woken, &t->err));
     } while (woken);
     weir_wake(w);
-    TEST_OK(t, s->ops->watch_wait(watch, 10000, &woken, &t->err));
+    TEST_OK(t, s->log->watch_wait(watch, 10000, &woken, &t->err));
     assert_true(woken);
-    s->ops->watch_close(watch);
+    s->log->watch_close(watch);
     assert_int_equal(
         test_number(t->conn, "SELECT count(*) FROM %s.events, %s.mine", t->schema, t->schema), 2);
 }

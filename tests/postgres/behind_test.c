@@ -40,7 +40,7 @@ static race race_begin(pg_test *t)
                             .advances_count = 1,
                             .end = STORE_END_KEEP,
                             .lease_us = INT64_C(10000000) };
-    TEST_OK(t, r.s->ops->settle(r.s, &settle, &t->err));
+    TEST_OK(t, r.s->work->settle(r.s, &settle, &t->err));
     assert_true(settle.behind);
     r.second = test_put(t, r.s, "order-1", "Placed");
     return r;
@@ -186,7 +186,7 @@ static void a_reaction_that_comes_back_while_a_target_settles_counts_again(void 
     char declare[SQL_BYTES];
     const race r = race_begin(t);
     give_mark(t, r.s, "two", "t", r.second, r.second);
-    TEST_OK(t, r.s->ops->retire(r.s, weir__str("two"), &t->err));
+    TEST_OK(t, r.s->work->retire(r.s, weir__str("two"), &t->err));
     settle_sql(t, &r, settle);
     (void)snprintf(declare, sizeof declare,
                    "SELECT * FROM %s.declare('two', NULL, '*', 0, '', 0, false, 0)", t->schema);
@@ -202,7 +202,7 @@ static void a_settle_that_waits_for_a_reaction_to_come_back_leaves_its_work(void
     char declare[SQL_BYTES];
     const race r = race_begin(t);
     give_mark(t, r.s, "two", "t", r.second, r.second);
-    TEST_OK(t, r.s->ops->retire(r.s, weir__str("two"), &t->err));
+    TEST_OK(t, r.s->work->retire(r.s, weir__str("two"), &t->err));
     settle_sql(t, &r, settle);
     (void)snprintf(declare, sizeof declare,
                    "SELECT * FROM %s.declare('two', NULL, '*', 0, '', 0, false, 0)", t->schema);
@@ -221,7 +221,7 @@ static void a_retire_that_waits_for_a_mark_takes_its_work_away(void **state)
     store_settle settle = {
         .target = r.lease.target, .fence = r.lease.fence, .advances = &advance, .advances_count = 1
     };
-    TEST_OK(t, r.s->ops->settle(r.s, &settle, &t->err));
+    TEST_OK(t, r.s->work->settle(r.s, &settle, &t->err));
     route_sql(t, &r, r.two, route);
     (void)snprintf(retire, sizeof retire, "SELECT %s.retire('two')", t->schema);
     assert_true(run_race(t, route, retire));

@@ -298,7 +298,7 @@ static void open_end(opener *o)
     if (o->status != WEIR_OK) {
         fail_msg("not opened: %s", o->err.message);
     }
-    o->store->ops->close(o->store);
+    o->store->about->close(o->store);
 }
 
 static void C41_opening_waits_for_a_server_that_is_away(void **state)

@@ -45,7 +45,7 @@ static void *mass_run(void *arg)
 {
     mass *m = arg;
     store_append *append = &m->append;
-    m->status = m->s->ops->append(m->s, &append, 1, &m->err);
+    m->status = m->s->log->append(m->s, &append, 1, &m->err);
     m->status = m->status == WEIR_OK ? m->append.status : m->status;
     return NULL;
 }
@@ -78,7 +78,7 @@ static void *one_run(void *arg)
 {
     one *o = arg;
     store_append *append = &o->append;
-    o->status = o->s->ops->append(o->s, &append, 1, &o->err);
+    o->status = o->s->log->append(o->s, &append, 1, &o->err);
     o->status = o->status == WEIR_OK ? o->append.status : o->status;
     return NULL;
 }
@@ -96,7 +96,7 @@ static void a_batch_waits_a_moment_at_most_for_who_creates_many_streams(void **s
     test_put(t, s, "there", "A");
     mass_make(&m, s, "m", false);
     test_exec(user, "BEGIN");
-    TEST_OK(t, s->ops->append_in(s, user, &m.append, &t->err));
+    TEST_OK(t, s->log->append_in(s, user, &m.append, &t->err));
     assert_int_equal(m.append.status, WEIR_OK);
 
     one_make(&meets, s, "m-100", PATIENCE_MS);
@@ -104,7 +104,7 @@ static void a_batch_waits_a_moment_at_most_for_who_creates_many_streams(void **s
     meets.append.flags = other.append.flags = STORE_APPEND_NOWAIT;
     store_append *batch[] = { &meets.append, &other.append };
     const int64_t start = test_mono_us();
-    TEST_OK(t, s->ops->append(s, batch, 2, &t->err));
+    TEST_OK(t, s->log->append(s, batch, 2, &t->err));
     assert_int_equal(meets.append.status, WEIR_EBUSY);
     assert_true(meets.append.alone);
     if (other.append.status != WEIR_OK) { /* goes alone as well, and need not wait there */
@@ -148,7 +148,7 @@ static void C13_a_batch_waits_a_moment_at_most_at_the_index(void **state)
         meets.append.flags = other.append.flags = STORE_APPEND_NOWAIT;
         store_append *batch[] = { &meets.append, &other.append };
         const int64_t start = test_mono_us();
-        TEST_OK(t, s->ops->append(s, batch, alone ? 1 : 2, &t->err));
+        TEST_OK(t, s->log->append(s, batch, alone ? 1 : 2, &t->err));
         assert_true(test_mono_us() - start < PATIENCE_MS * INT64_C(1000));
         assert_int_equal(meets.append.status, WEIR_EBUSY);
         assert_true(meets.append.alone);
@@ -181,7 +181,7 @@ static void C13_large_appends_hold_one_lock_of_their_own(void **state)
     mass_make(&m[0], s, "m", false);
     mass_make(&m[1], patient, "other", false);
     test_exec(user, "BEGIN");
-    TEST_OK(t, s->ops->append_in(s, user, &m[0].append, &t->err));
+    TEST_OK(t, s->log->append_in(s, user, &m[0].append, &t->err));
     assert_int_equal(m[0].append.status, WEIR_OK);
     assert_int_equal(pthread_create(&thread, NULL, mass_run, &m[1]), 0);
     assert_true(test_wait(t->conn, 60, "SELECT count(*) > 0 FROM pg_locks WHERE NOT granted"));
@@ -232,7 +232,7 @@ static void a_key_in_flight_is_so_for_who_finds_no_place_to_wait(void **state)
     one_make(&holder, s, "held", 10000);
     holder.append.key = weir__str("key");
     test_exec(user, "BEGIN");
-    TEST_OK(t, s->ops->append_in(s, user, &holder.append, &t->err));
+    TEST_OK(t, s->log->append_in(s, user, &holder.append, &t->err));
     for (int i = 0; i < WAITERS; i++) {
         one_make(&waiters[i], s, "free", 600);
         waiters[i].append.key = weir__str("key");

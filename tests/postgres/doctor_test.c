@@ -53,7 +53,7 @@ static const char *surveyed(pg_test *t, weir_store *s)
 {
     static told d;
     d.lines.len = 0;
-    TEST_OK(t, s->ops->survey(s, tell, &d, &t->err));
+    TEST_OK(t, s->about->survey(s, tell, &d, &t->err));
     return end(&d);
 }
 

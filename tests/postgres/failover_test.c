@@ -84,7 +84,7 @@ static weir_status settle_at(failover *f, weir_store *s, const store_leased *l, 
 {
     const store_advance advance = { .reaction = reaction, .to = to };
     store_settle settle = settle_of(l, &advance);
-    return s->ops->settle(s, &settle, &f->t->err);
+    return s->work->settle(s, &settle, &f->t->err);
 }
 
 static weir_status turn_at(failover *f, weir_store *s, const store_leased *l, int64_t reaction,
@@ -94,7 +94,7 @@ static weir_status turn_at(failover *f, weir_store *s, const store_leased *l, in
     store_settle settle = settle_of(l, &advance);
     store_settle *settles[] = { &settle };
     store_lease_list list = { 0 };
-    TEST_OK(f->t, s->ops->turn(s, settles, 1, NULL, &list, &f->t->err));
+    TEST_OK(f->t, s->work->turn(s, settles, 1, NULL, &list, &f->t->err));
     weir__arena_free(&list.arena);
     return settle.status;
 }
@@ -102,14 +102,14 @@ static weir_status turn_at(failover *f, weir_store *s, const store_leased *l, in
 static weir_status extend(failover *f, weir_store *s, const store_leased *l)
 {
     store_fenced item = { .target = l->target, .fence = l->fence, .token = l->token };
-    TEST_OK(f->t, s->ops->extend(s, LEASE_US, &item, 1, &f->t->err));
+    TEST_OK(f->t, s->work->extend(s, LEASE_US, &item, 1, &f->t->err));
     return item.status;
 }
 
 static weir_status release(failover *f, weir_store *s, const store_leased *l)
 {
     store_fenced item = { .target = l->target, .fence = l->fence, .token = l->token };
-    TEST_OK(f->t, s->ops->extend(s, 0, &item, 1, &f->t->err));
+    TEST_OK(f->t, s->work->extend(s, 0, &item, 1, &f->t->err));
     return item.status;
 }
 
@@ -136,7 +136,7 @@ static void assert_all_lost(failover *f, const store_leased *l, int64_t reaction
     TEST_IS(t, turn_at(f, f->after, l, reaction, to), WEIR_ELOST);
     TEST_IS(t, turn_at(f, f->after, l, reaction, 1), WEIR_ELOST); /* which is in both logs */
     TEST_IS(t, extend(f, f->after, l), WEIR_ELOST);
-    TEST_IS(t, f->after->ops->settle(f->after, &effects, &t->err), WEIR_ELOST);
+    TEST_IS(t, f->after->work->settle(f->after, &effects, &t->err), WEIR_ELOST);
 }
 
 /* A target with an event to do; the lease of a first one was given back, so fences are above 1. */
@@ -259,10 +259,10 @@ static void C16_a_dump_that_is_restored_in_place_is_another_log(void **state)
     put_many(t, f.before, 3);
     test_shell("$bin/pg_dump -h $dir -U postgres -Fc -n %s -f $dir/dump postgres", t->schema);
     put_many(t, f.before, 2);
-    TEST_OK(t, f.before->ops->positions(f.before, &at, &t->err));
+    TEST_OK(t, f.before->log->positions(f.before, &at, &t->err));
     assert_int_equal(at.safe, 5);
     test_shell("$bin/pg_restore -h $dir -U postgres --clean -d postgres $dir/dump");
-    TEST_OK(t, f.before->ops->positions(f.before, &again, &t->err));
+    TEST_OK(t, f.before->log->positions(f.before, &again, &t->err));
     assert_int_equal(again.safe, 3);
     assert_string_not_equal(at.epoch, again.epoch);
 }
@@ -281,7 +281,7 @@ static void C16_what_was_read_before_the_failover_is_not_routed_after_it(void **
     standby_make(&f);
     cut(&f);
     put_many(t, f.before, 5);
-    TEST_OK(t, f.before->ops->read_log(f.before, &q, &chunk, &t->err));
+    TEST_OK(t, f.before->log->read_log(f.before, &q, &chunk, &t->err));
     assert_int_equal(chunk.scanned_to, 6);
     promote(&f);
     const store_route_step step = { .reaction = reaction, .number = 1, .from = 0, .to = 6 };
@@ -293,13 +293,13 @@ static void C16_what_was_read_before_the_failover_is_not_routed_after_it(void **
     const store_route route = {
         .steps = &step, .steps_count = 1, .marks = &mark, .marks_count = 1, .place = chunk.place
     };
-    TEST_IS(t, f.after->ops->route(f.after, &route, NULL, &t->err), WEIR_ECONFLICT);
+    TEST_IS(t, f.after->work->route(f.after, &route, NULL, &t->err), WEIR_ECONFLICT);
     /* Also when the new log has become longer: the position is one of its own then. */
     put_many(t, f.after, 6);
     PGconn *conn = server_connect(t, "standby", "postgres");
     assert_true(test_number(conn, "SELECT max(id) FROM %s.events", t->schema) > step.to);
-    TEST_IS(t, f.after->ops->route(f.after, &route, NULL, &t->err), WEIR_ECONFLICT);
-    TEST_OK(t, f.before->ops->route(f.before, &route, NULL, &t->err));
+    TEST_IS(t, f.after->work->route(f.after, &route, NULL, &t->err), WEIR_ECONFLICT);
+    TEST_OK(t, f.before->work->route(f.before, &route, NULL, &t->err));
     assert_int_equal(test_number(conn, "SELECT routed FROM %s.reactions", t->schema), 0);
     weir__chunk_free(&chunk);
     server_remove("standby");
@@ -310,16 +310,20 @@ static void C16_what_was_read_before_the_failover_is_not_routed_after_it(void **
 static store_lock lock(failover *f, weir_store *s, weir_arena *arena)
 {
     store_lock taken = { 0 };
-    TEST_OK(f->t, s->ops->lock_take(s, STORE_LOCK, weir__str("n"), weir__str("me"), LEASE_US, arena,
-                                    &taken, &f->t->err));
+    TEST_OK(f->t,
+            s->locks->take(
+                s, &(store_lock_request){ STORE_LOCK, weir__str("n"), weir__str("me"), LEASE_US },
+                arena, &taken, &f->t->err));
     return taken;
 }
 
 static store_lock begin(failover *f, weir_store *s, weir_arena *arena)
 {
     store_lock begun = { 0 };
-    TEST_OK(f->t, s->ops->lock_take(s, STORE_ONCE, weir__str("k"), weir__str("me"), LEASE_US, arena,
-                                    &begun, &f->t->err));
+    TEST_OK(f->t,
+            s->locks->take(
+                s, &(store_lock_request){ STORE_ONCE, weir__str("k"), weir__str("me"), LEASE_US },
+                arena, &begun, &f->t->err));
     assert_int_equal(begun.state, STORE_ONCE_RUNNING);
     return begun;
 }
@@ -343,19 +347,17 @@ static void C40_a_lock_that_was_lost_with_the_log_is_lost_to_its_holder(void **s
     promote(&f);
     weir_store *s = f.after;
     /* Nobody has it: then its holder has not got it either. */
-    TEST_IS(t,
-            s->ops->lock_extend(s, STORE_LOCK, old.name, old.fence, old.token, LEASE_US, &t->err),
+    TEST_IS(t, s->locks->extend(s, STORE_LOCK, old.name, old.fence, old.token, LEASE_US, &t->err),
             WEIR_ELOST);
     fences_again(&f, old.fence);
     const store_lock again = lock(&f, s, &arena);
     assert_int_equal(again.fence, old.fence);
-    TEST_IS(t,
-            s->ops->lock_extend(s, STORE_LOCK, old.name, old.fence, old.token, LEASE_US, &t->err),
+    TEST_IS(t, s->locks->extend(s, STORE_LOCK, old.name, old.fence, old.token, LEASE_US, &t->err),
             WEIR_ELOST);
-    TEST_IS(t, s->ops->lock_release(s, old.name, old.fence, old.token, &t->err), WEIR_ELOST);
-    TEST_OK(t, s->ops->lock_extend(s, STORE_LOCK, again.name, again.fence, again.token, LEASE_US,
-                                   &t->err));
-    TEST_OK(t, s->ops->lock_release(s, again.name, again.fence, again.token, &t->err));
+    TEST_IS(t, s->locks->release(s, old.name, old.fence, old.token, &t->err), WEIR_ELOST);
+    TEST_OK(t, s->locks->extend(s, STORE_LOCK, again.name, again.fence, again.token, LEASE_US,
+                                &t->err));
+    TEST_OK(t, s->locks->release(s, again.name, again.fence, again.token, &t->err));
     weir__arena_free(&arena);
     server_remove("standby");
 }
@@ -372,17 +374,14 @@ static void C40_a_run_that_was_lost_with_the_log_is_not_done_on_the_new_one(void
     const store_lock old = begin(&f, f.before, &arena);
     promote(&f);
     weir_store *s = f.after;
-    TEST_IS(t, s->ops->once_finish(s, old.name, old.fence, old.token, 0, said, &t->err),
-            WEIR_ELOST);
+    TEST_IS(t, s->locks->finish(s, old.name, old.fence, old.token, 0, said, &t->err), WEIR_ELOST);
     fences_again(&f, old.fence);
     const store_lock again = begin(&f, s, &arena);
     assert_int_equal(again.fence, old.fence);
-    TEST_IS(t,
-            s->ops->lock_extend(s, STORE_ONCE, old.name, old.fence, old.token, LEASE_US, &t->err),
+    TEST_IS(t, s->locks->extend(s, STORE_ONCE, old.name, old.fence, old.token, LEASE_US, &t->err),
             WEIR_ELOST);
-    TEST_IS(t, s->ops->once_finish(s, old.name, old.fence, old.token, 0, said, &t->err),
-            WEIR_ELOST);
-    TEST_OK(t, s->ops->once_finish(s, again.name, again.fence, again.token, 0, said, &t->err));
+    TEST_IS(t, s->locks->finish(s, old.name, old.fence, old.token, 0, said, &t->err), WEIR_ELOST);
+    TEST_OK(t, s->locks->finish(s, again.name, again.fence, again.token, 0, said, &t->err));
     weir__arena_free(&arena);
     server_remove("standby");
 }
@@ -395,7 +394,7 @@ static bool reaches(failover *f, int64_t id)
     store_positions there = { 0 };
     const int64_t until_us = test_mono_us() + INT64_C(30000000);
     while (there.safe < id && test_mono_us() < until_us) {
-        TEST_OK(f->t, f->after->ops->positions(f->after, &there, &f->t->err));
+        TEST_OK(f->t, f->after->log->positions(f->after, &there, &f->t->err));
         usleep(20000);
     }
     return there.safe == id;

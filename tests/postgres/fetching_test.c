@@ -39,7 +39,7 @@ static int64_t declare_for(pg_test *t, weir_store *s, const char *name, const ch
         d.names_count++;
     }
     d.all_names = d.names_count == 0;
-    TEST_OK(t, s->ops->declare(s, &d, &arena, &r, &t->err));
+    TEST_OK(t, s->work->declare(s, &d, &arena, &r, &t->err));
     weir__arena_free(&arena);
     return r.id;
 }
@@ -64,7 +64,7 @@ static int64_t subscribe(pg_test *t, weir_store *s, const char *target, int64_t 
     const store_route route = {
         .steps = &step, .steps_count = 1, .marks = &mark, .marks_count = 1
     };
-    TEST_OK(t, s->ops->route(s, &route, NULL, &t->err));
+    TEST_OK(t, s->work->route(s, &route, NULL, &t->err));
     return test_number(t->conn, "SELECT id FROM %s.targets WHERE name = '%s'", t->schema, target);
 }
 
@@ -88,7 +88,7 @@ static void many_items_are_one_statement(void **state)
     }
     (void)snprintf(like, sizeof like, "%%%s%%", t->schema);
     test_statements_reset(t);
-    TEST_OK(t, s->ops->fetch(s, items, STREAMS, &list, &t->err));
+    TEST_OK(t, s->work->fetch(s, items, STREAMS, &list, &t->err));
     assert_int_equal(test_statements(t, like), 1);
     assert_int_equal(list.events_count, 5 * 4 + 5 * 10);
     for (size_t i = 0; i < list.events_count; i++) {
@@ -123,7 +123,7 @@ static void a_regular_expression_is_judged_exactly(void **state)
     static const int64_t wanted[] = {
         4, 8, 14, 18, 24, 28, 34, 14, 18, 24, 28, 34, 38, 44, 48
     }; /* then 291 ... 300, twice */
-    TEST_OK(t, s->ops->fetch(s, items, 5, &list, &t->err));
+    TEST_OK(t, s->work->fetch(s, items, 5, &list, &t->err));
     assert_int_equal(list.events_count, 15 + 20);
     for (size_t i = 0; i < list.events_count; i++) {
         const int64_t id = i < 15 ? wanted[i] : 291 + (int64_t)((i - 15) % 10);
@@ -157,7 +157,7 @@ static void a_list_ends_with_the_event_that_fills_it(void **state)
         { subscribe(t, s, "b", all, ""), all, 3, 12, 100 },
         { subscribe(t, s, "c", all, ""), all, 11, 12, 100 },
     };
-    TEST_OK(t, s->ops->fetch(s, items, 3, &list, &t->err));
+    TEST_OK(t, s->work->fetch(s, items, 3, &list, &t->err));
     assert_int_equal(list.events_count, 5); /* 900 KiB each: the fifth passes 4 MiB */
     assert_int_equal(list.events[4].item_index, 1);
     assert_int_equal(list.events[4].event->data.len, BIG + 2);
@@ -176,7 +176,7 @@ static void an_item_without_a_subscription_is_not_found(void **state)
     test_put(t, s, "s", "A");
     const int64_t target = subscribe(t, s, "a", all, "");
     const store_fetch_item items[] = { { target, all, 0, 1, 1 }, { target, all + 1, 0, 1, 1 } };
-    TEST_IS(t, s->ops->fetch(s, items, 2, &list, &t->err), WEIR_ENOTFOUND);
+    TEST_IS(t, s->work->fetch(s, items, 2, &list, &t->err), WEIR_ENOTFOUND);
     assert_string_equal(t->err.message, "target 1 has no subscription of reaction 2");
     /* All of one reaction, by each of its ways. */
     static const store_rule rules[] = { STORE_RULE_STREAM, STORE_RULE_CATEGORY, STORE_RULE_NAME,
@@ -186,7 +186,7 @@ static void an_item_without_a_subscription_is_not_found(void **state)
         (void)snprintf(name, sizeof name, "r%zu", i);
         const int64_t reaction = declare(t, s, name, "*", rules[i]);
         const store_fetch_item lone[] = { { target, reaction, 0, 1, 1 } };
-        TEST_IS(t, s->ops->fetch(s, lone, 1, &list, &t->err), WEIR_ENOTFOUND);
+        TEST_IS(t, s->work->fetch(s, lone, 1, &list, &t->err), WEIR_ENOTFOUND);
     }
     weir__arena_free(&list.arena);
 }
@@ -272,7 +272,7 @@ static void large_events_stand_where_they_belong(void **state)
     (void)snprintf(like, sizeof like, "%%%s%%", t->schema);
     for (int k = 0; k < 2; k++) {
         test_statements_reset(t);
-        TEST_OK(t, s->ops->fetch(s, items, 3, &list, &t->err));
+        TEST_OK(t, s->work->fetch(s, items, 3, &list, &t->err));
         assert_int_equal(test_statements(t, like), k == 0 ? 2 : 1);
         assert_int_equal(list.events_count, 12);
         for (size_t i = 0; i < 12; i++) {
@@ -316,7 +316,7 @@ static void more_than_one_answer_holds(void **state)
     }
     (void)snprintf(like, sizeof like, "%%%s%%", t->schema);
     test_statements_reset(t);
-    TEST_OK(t, s->ops->fetch(s, items, ITEMS, &list, &t->err));
+    TEST_OK(t, s->work->fetch(s, items, ITEMS, &list, &t->err));
     assert_int_equal(test_statements(t, like), 3);
     assert_int_equal(list.events_count, 9500);
     size_t at = 0;

@@ -269,7 +269,7 @@ static weir_status settle_with_effect(const work *job, char *data, weir_error *e
                             .appends_count = 1,
                             .advances = &advance,
                             .advances_count = 1 };
-    return job->s->ops->settle(job->s, &settle, err);
+    return job->s->work->settle(job->s, &settle, err);
 }
 
 static void C12_a_full_tablespace_refuses_and_loses_nothing(void **state)

@@ -82,7 +82,7 @@ static void a_locked_target_is_stepped_over_without_waiting(void **state)
     /* The first of every order: most current, most lagging, highest priority. */
     test_exec(holder, "BEGIN; SELECT FROM %s.targets WHERE name IN ('t1', 't20', 't4') FOR UPDATE",
               t->schema);
-    TEST_OK(t, s->ops->turn(s, NULL, 0, &request, &list, &t->err)); /* a wait would end as busy */
+    TEST_OK(t, s->work->turn(s, NULL, 0, &request, &list, &t->err)); /* a wait would end as busy */
     assert_int_equal(list.leases_count, 12);
     test_exec(holder, "COMMIT");
     assert_int_equal(look(t, "SELECT count(*) FROM %s.targets WHERE name IN ('t1', 't20', 't4') "
@@ -134,7 +134,7 @@ static void storm_round(storm *x, weir_store *s, store_lease_list *list, unsigne
     const store_lease_request request = request_of(SLICE, 1, 1);
     store_fenced items[SLICE + 1] = { 0 };
     weir_error err;
-    if (s->ops->turn(s, NULL, 0, &request, list, &err) != WEIR_OK) {
+    if (s->work->turn(s, NULL, 0, &request, list, &err) != WEIR_OK) {
         x->failed++;
         return;
     }
@@ -149,7 +149,7 @@ static void storm_round(storm *x, weir_store *s, store_lease_list *list, unsigne
         items[i] =
             (store_fenced){ .target = list->leases[i].target, .fence = list->leases[i].fence };
     }
-    if (s->ops->extend(s, 0, items, list->leases_count, &err) != WEIR_OK) {
+    if (s->work->extend(s, 0, items, list->leases_count, &err) != WEIR_OK) {
         x->failed++;
     }
 }
@@ -244,7 +244,7 @@ static void never_more_than_asked_for_under_a_nested_loop_and_stale_statistics(v
     bad_plans(t, true);
     weir_store *s = store_with_targets(t, 1);
     stale_statistics(t);
-    TEST_OK(t, s->ops->turn(s, NULL, 0, &one, &first, &t->err));
+    TEST_OK(t, s->work->turn(s, NULL, 0, &one, &first, &t->err));
     assert_int_equal(first.leases_count, 1);
     weir__arena_free(&first.arena);
     add_targets(t, 2, FEW);
@@ -252,7 +252,7 @@ static void never_more_than_asked_for_under_a_nested_loop_and_stale_statistics(v
     for (size_t i = 0; i < sizeof limits / sizeof limits[0]; i++) {
         store_lease_list list = { 0 };
         const store_lease_request request = request_of(limits[i], limits[i] / 3, limits[i] / 3);
-        TEST_OK(t, s->ops->turn(s, NULL, 0, &request, &list, &t->err));
+        TEST_OK(t, s->work->turn(s, NULL, 0, &request, &list, &t->err));
         assert_int_equal(list.leases_count, limits[i]);
         all += (int64_t)limits[i];
         assert_int_equal(leased_now(t), all);
@@ -274,7 +274,7 @@ static void lost_ones_are_blocked_and_replaced_however_many_there_are(void **sta
               "UPDATE %s.targets SET holder = 'dead', lease_until = 1, lost = 9 "
               " WHERE id NOT BETWEEN 20 AND 31",
               t->schema);
-    TEST_OK(t, s->ops->turn(s, NULL, 0, &request, &list, &t->err));
+    TEST_OK(t, s->work->turn(s, NULL, 0, &request, &list, &t->err));
     assert_int_equal(list.leases_count, TEN);
     for (size_t i = 0; i < list.leases_count; i++) {
         assert_in_range(list.leases[i].target, 20, 31);
@@ -305,7 +305,7 @@ static void a_lease_is_one_statement(void **state)
     char like[TEST_SCHEMA_BYTES + 8];
     (void)snprintf(like, sizeof like, "%%%s%%", t->schema);
     test_statements_reset(t);
-    TEST_OK(t, s->ops->turn(s, NULL, 0, &request, &list, &t->err));
+    TEST_OK(t, s->work->turn(s, NULL, 0, &request, &list, &t->err));
     assert_int_equal(list.leases_count, TEN);
     assert_int_equal(test_statements(t, like), 1);
     assert_int_equal(test_statements(t, "BEGIN%"), 0);
@@ -516,13 +516,13 @@ static void leases_are_hot_updates(void **state)
               t->schema);
     for (int i = 0; i < 100; i++) {
         store_fenced items[TEN];
-        TEST_OK(t, s->ops->turn(s, NULL, 0, &request, &list, &t->err));
+        TEST_OK(t, s->work->turn(s, NULL, 0, &request, &list, &t->err));
         assert_int_equal(list.leases_count, TEN);
         for (size_t j = 0; j < TEN; j++) {
             items[j] =
                 (store_fenced){ .target = list.leases[j].target, .fence = list.leases[j].fence };
         }
-        TEST_OK(t, s->ops->extend(s, 0, items, TEN, &t->err));
+        TEST_OK(t, s->work->extend(s, 0, items, TEN, &t->err));
     }
     weir__arena_free(&list.arena);
     test_store_close(t, s); /* the counters of a session are told when it ends */

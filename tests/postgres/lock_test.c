@@ -548,8 +548,10 @@ static void C40_a_lease_taken_while_a_session_waited_counts(void **state)
     WAIT_FOR(sessions(t, "i", false) == 1);
     /* weir init, and somebody behind a pooler who was faster. */
     weir_store *s = test_store(t);
-    TEST_OK(t, s->ops->lock_take(s, STORE_LOCK, weir__str("i"), weir__str("pooled"),
-                                 INT64_C(60000000), &arena, &lease, &t->err));
+    TEST_OK(t, s->locks->take(s,
+                              &(store_lock_request){ STORE_LOCK, weir__str("i"),
+                                                     weir__str("pooled"), INT64_C(60000000) },
+                              &arena, &lease, &t->err));
     touch("go");
     assert_int_equal(ended(holder), 0);
     WAIT_FOR(sessions(t, "i", false) == 0);
@@ -558,7 +560,7 @@ static void C40_a_lease_taken_while_a_session_waited_counts(void **state)
                           "application_name = 'weir lock i' AND query LIKE '%%lock_take%%'"));
     assert_false(exists("ran"));
     assert_int_equal(ended(WEIR("three", t->url, "lock", "i", "--", "touch", "ran")), 75);
-    TEST_OK(t, s->ops->lock_release(s, weir__str("i"), lease.fence, lease.token, &t->err));
+    TEST_OK(t, s->locks->release(s, weir__str("i"), lease.fence, lease.token, &t->err));
     assert_int_equal(ended(waiter), 0);
     assert_true(exists("ran"));
     weir__arena_free(&arena);

@@ -14,7 +14,7 @@ static int64_t operate_all(pg_test *t, weir_store *s, store_verb verb, bool dry_
     store_operate op = {
         .verb = verb, .dry_run = dry_run, .by = weir__str("me"), .priority = 3, .changed = -1
     };
-    TEST_OK(t, s->ops->operate(s, &op, &t->err));
+    TEST_OK(t, s->work->operate(s, &op, &t->err));
     return op.changed;
 }
 
@@ -29,7 +29,7 @@ typedef struct slow {
 static void run_operate(void *ctx)
 {
     slow *x = ctx;
-    x->status = x->s->ops->operate(x->s, &x->op, &x->err);
+    x->status = x->s->work->operate(x->s, &x->op, &x->err);
 }
 
 /* ---- many targets ------------------------------------------------------------------------- */
@@ -110,7 +110,7 @@ static void patterns_mean_here_what_they_mean_everywhere(void **state)
         store_operate op = { .verb = STORE_PAUSE,
                              .dry_run = true,
                              .filter = { .match = match, .source = source } };
-        TEST_OK(t, s->ops->operate(s, &op, &t->err));
+        TEST_OK(t, s->work->operate(s, &op, &t->err));
         if (op.changed != cases[i].count) {
             fail_msg("%s of %s: %lld targets", cases[i].match,
                      cases[i].source == NULL ? "any" : cases[i].source, (long long)op.changed);
@@ -210,7 +210,7 @@ static void a_target_that_is_no_longer_blocked_is_left_alone(void **state)
     store_settle stuck = {
         .target = w.lease.target, .fence = w.lease.fence, .failure = why, .end = STORE_END_BLOCK
     };
-    TEST_OK(t, w.s->ops->settle(w.s, &stuck, &t->err));
+    TEST_OK(t, w.s->work->settle(w.s, &stuck, &t->err));
     slow x = { .s = w.s, .op = { .verb = STORE_PAUSE, .filter = { .blocked = true } } };
     beside thread;
     test_exec(other, "BEGIN; UPDATE %s.targets SET blocked = NULL, held = false", t->schema);
@@ -231,9 +231,9 @@ static void a_row_that_stays_locked_is_busy_and_not_unknown(void **state)
     PGconn *holder = test_connect(t);
     store_settle settle = { .target = w.lease.target, .fence = w.lease.fence };
     test_exec(holder, "BEGIN; SELECT 1 FROM %s.targets FOR UPDATE", t->schema);
-    TEST_IS(t, w.s->ops->settle(w.s, &settle, &t->err), WEIR_EBUSY);
+    TEST_IS(t, w.s->work->settle(w.s, &settle, &t->err), WEIR_EBUSY);
     test_exec(holder, "COMMIT");
-    TEST_OK(t, w.s->ops->settle(w.s, &settle, &t->err));
+    TEST_OK(t, w.s->work->settle(w.s, &settle, &t->err));
 }
 
 /* ---- plans -------------------------------------------------------------------------------- */
@@ -448,7 +448,7 @@ static void stats_count_and_name(void **state)
     pg_test *t = *state;
     const work w = give_work(t, "t");
     store_stats stats = { 0 };
-    TEST_OK(t, w.s->ops->stats(w.s, &stats, &t->err));
+    TEST_OK(t, w.s->about->stats(w.s, &stats, &t->err));
     assert_int_equal(stats.streams, 1);
     assert_int_equal(stats.targets, 1);
     assert_int_equal(stats.blocked, 0);

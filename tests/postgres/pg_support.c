@@ -228,7 +228,7 @@ void test_store_close(pg_test *t, weir_store *s)
     for (size_t i = 0; i < t->stores_count; i++) {
         if (t->stores[i] == s) {
             t->stores[i] = t->stores[--t->stores_count];
-            s->ops->close(s);
+            s->about->close(s);
             return;
         }
     }
@@ -284,7 +284,7 @@ weir_status test_try(weir_store *s, const char *stream, int32_t expect, int64_t 
         .streams = streams, .streams_count = 1, .events = events, .events_count = 1, .err = e
     };
     store_append *one = &append;
-    weir_status status = s->ops->append(s, &one, 1, e);
+    weir_status status = s->log->append(s, &one, 1, e);
     status = status != WEIR_OK ? status : append.status;
     if (status == WEIR_OK && version != NULL) {
         *version = streams[0].last;
@@ -338,7 +338,7 @@ int test_teardown(void **state)
         weir_close(t->weirs[i]);
     }
     for (size_t i = 0; i < t->stores_count; i++) {
-        t->stores[i]->ops->close(t->stores[i]);
+        t->stores[i]->about->close(t->stores[i]);
     }
     for (size_t i = 0; i < t->conns_count; i++) {
         PQfinish(t->conns[i]);

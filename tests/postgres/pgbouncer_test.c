@@ -43,7 +43,7 @@ static void *append_often(void *arg)
         snprintf(stream, sizeof stream, "s-%d", c->number);
         if (test_try(c->store, stream, i == 0 ? WEIR_EXPECT_NONE : WEIR_EXPECT_EXACT, i - 1,
                      "Happened", &version, NULL, &c->err) != WEIR_OK ||
-            version != i || c->store->ops->now(c->store, &now_us, &c->err) != WEIR_OK) {
+            version != i || c->store->about->now(c->store, &now_us, &c->err) != WEIR_OK) {
             c->failed++;
         }
     }
@@ -115,7 +115,7 @@ static void the_server_itself_is_not_taken_for_a_pooler(void **state)
 static bool woken(pg_test *t, weir_store *s, store_watch *watch, int32_t timeout_ms)
 {
     bool answer = false;
-    TEST_OK(t, s->ops->watch_wait(watch, timeout_ms, &answer, &t->err));
+    TEST_OK(t, s->log->watch_wait(watch, timeout_ms, &answer, &t->err));
     return answer;
 }
 
@@ -132,8 +132,8 @@ static void transaction_mode_polls_unless_there_is_a_direct_way(void **state)
     options.direct = weir__str(direct);
     weir_store *notified = test_store_with(t, &options);
     store_watch *a = NULL, *d = NULL;
-    TEST_OK(t, polling->ops->watch_open(polling, &a, &t->err));
-    TEST_OK(t, notified->ops->watch_open(notified, &d, &t->err));
+    TEST_OK(t, polling->log->watch_open(polling, &a, &t->err));
+    TEST_OK(t, notified->log->watch_open(notified, &d, &t->err));
     assert_string_equal(weir__pg_wake_mode(pg_of(polling)), "poll");
     while (woken(t, polling, a, 0)) {
     }
@@ -147,10 +147,10 @@ static void transaction_mode_polls_unless_there_is_a_direct_way(void **state)
     }
     assert_true(test_mono_us() - from_us > SECOND);
     assert_false(woken(t, notified, d, 0));
-    polling->ops->wake(polling); /* sent through the pooler */
+    polling->log->wake(polling); /* sent through the pooler */
     assert_true(woken(t, notified, d, 2000));
-    polling->ops->watch_close(a);
-    notified->ops->watch_close(d);
+    polling->log->watch_close(a);
+    notified->log->watch_close(d);
     test_store_close(t, polling);
     test_store_close(t, notified);
     /* The sessions that others get next listen to nothing of ours. */
@@ -171,16 +171,16 @@ static void session_mode_passes_notifications(void **state)
     weir_store *s = test_store_with(t, &options);
     weir_store *other = test_store(t);
     store_watch *watch = NULL;
-    TEST_OK(t, s->ops->watch_open(s, &watch, &t->err));
+    TEST_OK(t, s->log->watch_open(s, &watch, &t->err));
     assert_string_equal(weir__pg_wake_mode(pg_of(s)), "notify"); /* known as soon as asked for */
     while (woken(t, s, watch, 100)) {
     }
-    other->ops->wake(other);
+    other->log->wake(other);
     assert_true(woken(t, s, watch, 2000));
-    s->ops->wake(s); /* no echo of one's own, although the session has another's number */
+    s->log->wake(s); /* no echo of one's own, although the session has another's number */
     assert_true(woken(t, s, watch, 0));
     assert_false(woken(t, s, watch, 300));
-    s->ops->watch_close(watch);
+    s->log->watch_close(watch);
     test_store_close(t, s);
     bouncer_stop(&b);
 }

@@ -152,7 +152,7 @@ static void look(reader *r, store_chunk *chunk)
         const store_log_query q = {
             .after = r->after, .to = INT64_MAX, .limit = 1000, .bare = r->count % 2 == 0
         };
-        if (r->store->ops->read_log(r->store, &q, chunk, &err) != WEIR_OK) {
+        if (r->store->log->read_log(r->store, &q, chunk, &err) != WEIR_OK) {
             snprintf(r->wrong, sizeof r->wrong, "%.200s", err.message);
             return;
         }

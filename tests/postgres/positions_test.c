@@ -40,7 +40,7 @@ static int64_t append_on(pg_test *t, PGconn *conn, const char *stream)
 static int64_t safe_of(pg_test *t, weir_store *s)
 {
     store_positions at;
-    TEST_OK(t, s->ops->positions(s, &at, &t->err));
+    TEST_OK(t, s->log->positions(s, &at, &t->err));
     return at.safe;
 }
 
@@ -52,7 +52,7 @@ static void follow(pg_test *t, follower *f)
         const store_log_query q = {
             .after = f->after, .to = INT64_MAX, .limit = 1000, .bare = !f->whole
         };
-        TEST_OK(t, f->store->ops->read_log(f->store, &q, &chunk, &t->err));
+        TEST_OK(t, f->store->log->read_log(f->store, &q, &chunk, &t->err));
         for (size_t i = 0; i < chunk.events_count; i++) {
             assert_int_equal(chunk.events[i].data.len > 0, f->whole);
             assert_true(f->count < IDS_MAX);
@@ -109,7 +109,7 @@ static void held_and_passed(pg_test *t, bool commit)
     assert_int_equal(router.after, first);
 
     store_positions at;
-    TEST_OK(t, s->ops->positions(s, &at, &t->err));
+    TEST_OK(t, s->log->positions(s, &at, &t->err));
     assert_int_equal(at.head, held + 1000);
     assert_int_equal(at.safe, held - 1);
 
@@ -369,7 +369,7 @@ static void C16_a_bystander_in_a_transaction_delays_nobody(void **state)
     assert_int_equal(f.after, id);
     assert_false(f.held);
     store_holder_list list = { 0 };
-    TEST_OK(t, s->ops->holders(s, &list, &t->err));
+    TEST_OK(t, s->about->holders(s, &list, &t->err));
     assert_int_equal(list.holders_count, 0);
     weir__arena_free(&list.arena);
 }
@@ -434,7 +434,7 @@ static void C16_a_prepared_transaction_holds_and_is_named(void **state)
     assert_int_equal(f.count, 0);
     assert_true(f.held);
     store_holder_list list = { 0 };
-    TEST_OK(t, s->ops->holders(s, &list, &t->err));
+    TEST_OK(t, s->about->holders(s, &list, &t->err));
     assert_int_equal(list.holders_count, 1);
     assert_int_equal(list.holders[0].pid, 0);
     assert_true(weir__str_equal(list.holders[0].transaction, weir__str(t->schema)));
@@ -500,7 +500,7 @@ static void C17_who_holds_safe_back_is_named_oldest_first(void **state)
     (void)test_put(t, s, "a", "A");
 
     store_holder_list list = { 0 };
-    TEST_OK(t, s->ops->holders(s, &list, &t->err));
+    TEST_OK(t, s->about->holders(s, &list, &t->err));
     assert_int_equal(list.holders_count, 2);
     const store_holder *h = &list.holders[0];
     assert_int_equal(h->pid, PQbackendPID(old));
@@ -566,7 +566,7 @@ static void C18_large_events_do_not_come_a_thousand_at_a_time(void **state)
                               .limit = 1000 };
         const int64_t before = memory_kib();
         do {
-            TEST_OK(t, s->ops->read_log(s, &q, &chunk, &t->err));
+            TEST_OK(t, s->log->read_log(s, &q, &chunk, &t->err));
             count += chunk.events_count;
             q.after = chunk.scanned_to;
         } while (chunk.more);
@@ -577,7 +577,7 @@ static void C18_large_events_do_not_come_a_thousand_at_a_time(void **state)
     };
     const int64_t before = memory_kib();
     do {
-        TEST_OK(t, s->ops->read_stream(s, &q, &chunk, &t->err));
+        TEST_OK(t, s->log->read_stream(s, &q, &chunk, &t->err));
         assert_true(chunk.events_count > 0);
         count += chunk.events_count;
         q.from = chunk.events[chunk.events_count - 1].version + 1;
@@ -627,7 +627,7 @@ static void search_finds(pg_test *t, weir_store *s, const search *c, const searc
                                 t->schema, (long long)last, c->where, m->backward ? "DESC" : "");
     int row = 0;
     do {
-        TEST_OK(t, s->ops->read_log(s, &q, &chunk, &t->err));
+        TEST_OK(t, s->log->read_log(s, &q, &chunk, &t->err));
         for (size_t j = 0; j < chunk.events_count; j++, row++) {
             const weir_event *e = &chunk.events[j];
             assert_true(row < PQntuples(rows));
@@ -713,7 +713,7 @@ static void names_that_are_frequent_are_not_looked_for_one_by_one(void **state)
         int64_t events = 0;
         size_t chunks = 0;
         do {
-            TEST_OK(t, s->ops->read_log(s, &q, &chunk, &t->err));
+            TEST_OK(t, s->log->read_log(s, &q, &chunk, &t->err));
             events += (int64_t)chunk.events_count;
             q.after = chunk.scanned_to;
             chunks++;
@@ -750,7 +750,7 @@ static void C15_times_are_found_without_reading_the_log(void **state)
         int64_t chunks = 0;
         store_log_query q = { .to = INT64_MAX, .limit = 1000, .filter = &filter };
         do {
-            TEST_OK(t, s->ops->read_log(s, &q, &chunk, &t->err));
+            TEST_OK(t, s->log->read_log(s, &q, &chunk, &t->err));
             count += (int64_t)chunk.events_count;
             q.after = chunk.scanned_to;
             chunks++;

@@ -29,7 +29,7 @@ typedef struct world {
 static void reactions_find(world *w)
 {
     store_reaction_list list = { 0 };
-    TEST_OK(w->t, w->s->ops->reactions(w->s, &list, &w->t->err));
+    TEST_OK(w->t, w->s->work->reactions(w->s, &list, &w->t->err));
     assert_int_equal(list.reactions_count, REACTIONS);
     for (size_t i = 0; i < REACTIONS; i++) {
         w->reactions[i] = list.reactions[i].id;
@@ -52,10 +52,10 @@ static void route_one(world *w, const store_reaction *r, int64_t to)
     pg_test *t = w->t;
     store_chunk chunk = { 0 };
     store_positions at;
-    TEST_OK(t, w->s->ops->positions(w->s, &at, &t->err));
+    TEST_OK(t, w->s->log->positions(w->s, &at, &t->err));
     to = to < at.safe ? to : at.safe;
     const store_log_query q = { .after = r->routed, .to = to, .limit = EVENTS_MAX };
-    TEST_OK(t, w->s->ops->read_log(w->s, &q, &chunk, &t->err));
+    TEST_OK(t, w->s->log->read_log(w->s, &q, &chunk, &t->err));
     assert_false(chunk.more);
     static char targets[EVENTS_MAX][64];
     static store_mark marks[EVENTS_MAX];
@@ -76,14 +76,14 @@ static void route_one(world *w, const store_reaction *r, int64_t to)
     const store_route route = {
         .steps = &step, .steps_count = 1, .marks = marks, .marks_count = chunk.events_count
     };
-    TEST_OK(t, w->s->ops->route(w->s, &route, NULL, &t->err));
+    TEST_OK(t, w->s->work->route(w->s, &route, NULL, &t->err));
     weir__chunk_free(&chunk);
 }
 
 static void route_all(world *w, int64_t to)
 {
     store_reaction_list list = { 0 };
-    TEST_OK(w->t, w->s->ops->reactions(w->s, &list, &w->t->err));
+    TEST_OK(w->t, w->s->work->reactions(w->s, &list, &w->t->err));
     for (size_t i = 0; i < list.reactions_count; i++) {
         route_one(w, &list.reactions[i], to);
     }
@@ -104,7 +104,7 @@ static size_t lease(world *w, size_t limit, store_lease_list *list)
                                           .lease_us = LEASE_US,
                                           .limit = limit,
                                           .all_reactions = true };
-    TEST_OK(w->t, w->s->ops->turn(w->s, NULL, 0, &request, list, &w->t->err));
+    TEST_OK(w->t, w->s->work->turn(w->s, NULL, 0, &request, list, &w->t->err));
     return list->leases_count;
 }
 
@@ -129,7 +129,7 @@ static void work_on(world *w, const store_leased *l)
                                         .after = sub->at,
                                         .up_to = sub->mark,
                                         .limit = SLICE };
-        TEST_OK(t, w->s->ops->fetch(w->s, &item, 1, &list, &t->err));
+        TEST_OK(t, w->s->work->fetch(w->s, &item, 1, &list, &t->err));
         advance = (store_advance){ .reaction = sub->reaction, .to = sub->at };
         for (size_t i = 0; i < list.events_count; i++) {
             handle(w, sub->reaction, list.events[i].event->id);
@@ -139,7 +139,7 @@ static void work_on(world *w, const store_leased *l)
         settle.advances = &advance;
         settle.advances_count = 1;
     }
-    TEST_OK(t, w->s->ops->settle(w->s, &settle, &t->err));
+    TEST_OK(t, w->s->work->settle(w->s, &settle, &t->err));
     weir__arena_free(&list.arena);
 }
 
@@ -170,7 +170,7 @@ static void work_all(world *w)
         }
         store_targets_chunk chunk = { 0 };
         const store_targets_query q = { .limit = 1000 };
-        TEST_OK(w->t, w->s->ops->targets(w->s, &q, &chunk, &w->t->err));
+        TEST_OK(w->t, w->s->work->targets(w->s, &q, &chunk, &w->t->err));
         behind = 0;
         for (size_t i = 0; i < chunk.targets_count; i++) {
             behind += chunk.targets[i].behind;
@@ -197,7 +197,7 @@ static weir_status append_under_key(weir_store *s, bool *replayed, int64_t *id, 
                             .fingerprint = { 1, 2, 3 },
                             .err = err };
     store_append *appends[] = { &append };
-    const weir_status status = s->ops->append(s, appends, 1, err);
+    const weir_status status = s->log->append(s, appends, 1, err);
     *replayed = append.replayed;
     *id = stream.id;
     return status != WEIR_OK ? status : append.status;
@@ -214,11 +214,11 @@ static int64_t park_two(world *w, int64_t *reaction)
     const store_parked_query q = { .limit = 10 };
     skip.filter.names = names;
     skip.filter.names_count = 2;
-    TEST_OK(t, w->s->ops->operate(w->s, &skip, &t->err));
+    TEST_OK(t, w->s->work->operate(w->s, &skip, &t->err));
     assert_int_equal(skip.changed, 2);
-    TEST_OK(t, w->s->ops->parked(w->s, &q, &parked, &t->err));
+    TEST_OK(t, w->s->work->parked(w->s, &q, &parked, &t->err));
     assert_int_equal(parked.parked_count, 2);
-    TEST_OK(t, w->s->ops->parked_change(w->s, parked.parked[0].id, STORE_PARKED_RETRY, &t->err));
+    TEST_OK(t, w->s->work->parked_change(w->s, parked.parked[0].id, STORE_PARKED_RETRY, &t->err));
     const int64_t event = parked.parked[1].event;
     *reaction = parked.parked[1].reaction;
     weir__arena_free(&parked.arena);
@@ -266,7 +266,7 @@ static unfinished leave_unfinished(world *w)
     u.fence = held.leases[0].fence;
     weir__arena_free(&held.arena);
     store_router_lease router = { .reaction = w->reactions[0] };
-    TEST_OK(t, w->s->ops->router_lease(w->s, weir__str("router"), LEASE_US, &router, 1, &t->err));
+    TEST_OK(t, w->s->work->router_lease(w->s, weir__str("router"), LEASE_US, &router, 1, &t->err));
     assert_true(router.fence > 0);
     u.router_fence = router.fence;
     u.open_append = test_connect(t);
@@ -312,7 +312,7 @@ static void fences_go_on(world *w, const unfinished *u, PGconn *fresh)
     assert_true(seen);
     weir__arena_free(&list.arena);
     store_router_lease router = { .reaction = w->reactions[0] };
-    TEST_OK(t, w->s->ops->router_lease(w->s, weir__str("other"), LEASE_US, &router, 1, &t->err));
+    TEST_OK(t, w->s->work->router_lease(w->s, weir__str("other"), LEASE_US, &router, 1, &t->err));
     assert_true(router.fence > u->router_fence);
 }
 

@@ -190,7 +190,7 @@ static void C16_a_failover_that_loses_nothing_is_not_noticed(void **state)
     options.open_flags = WEIR_OPEN_READONLY;
     weir_store *s = test_store_with(t, &options);
     store_positions at;
-    TEST_OK(t, s->ops->positions(s, &at, &t->err));
+    TEST_OK(t, s->log->positions(s, &at, &t->err));
     assert_int_equal(at.head, head);
     assert_true(at.safe >= safe && at.safe <= head);
     test_store_close(t, s);

@@ -159,7 +159,7 @@ static int64_t last_seen(pg_test *t, weir_store *s)
 {
     store_chunk chunk = { 0 };
     const store_log_query q = { .to = INT64_MAX, .limit = 1000, .bare = true };
-    TEST_OK(t, s->ops->read_log(s, &q, &chunk, &t->err));
+    TEST_OK(t, s->log->read_log(s, &q, &chunk, &t->err));
     const int64_t last = chunk.events_count == 0 ? 0 : chunk.events[chunk.events_count - 1].id;
     weir__chunk_free(&chunk);
     return last;
@@ -255,7 +255,7 @@ static void C16_those_who_only_read_move_the_hint(void **state)
     test_exec(slow, "COMMIT");
     assert_int_equal(last_seen(t, test_store_with(t, &o)), 3);
     for (size_t i = 0; i < t->stores_count; i++) {
-        t->stores[i]->ops->close(t->stores[i]);
+        t->stores[i]->about->close(t->stores[i]);
     }
     t->stores_count = 0;
     role_drop(t, conn, role);
@@ -762,7 +762,7 @@ static void a_worker_that_cannot_be_read_is_refused_and_hides_no_other(void **st
               "WHERE name = 'a'",
               t->schema);
     store_worker_list list = { 0 };
-    TEST_OK(t, s->ops->workers(s, &list, &t->err));
+    TEST_OK(t, s->about->workers(s, &list, &t->err));
     assert_int_equal(list.workers_count, 2);
     assert_int_equal(list.workers[0].known_count, 0);
     assert_int_equal(list.workers[1].known_count, 1);

@@ -54,7 +54,7 @@ static weir_status route(weir_store *s, const routing *r, size_t *bad_mark, weir
     const store_route request = {
         .steps = &r->step, .steps_count = 1, .marks = r->marks, .marks_count = r->count
     };
-    return s->ops->route(s, &request, bad_mark, err);
+    return s->work->route(s, &request, bad_mark, err);
 }
 
 static void fifteen_hundred_marks_are_one_statement(void **state)
@@ -240,7 +240,7 @@ static weir_status route_marks(weir_store *s, const store_route_step *steps, siz
     const store_route request = {
         .steps = steps, .steps_count = steps_count, .marks = marks, .marks_count = marks_count
     };
-    return s->ops->route(s, &request, bad_mark, err);
+    return s->work->route(s, &request, bad_mark, err);
 }
 
 /* "AT-MARK PRIORITY: EVENTS" of a subscription. */
@@ -353,7 +353,7 @@ static void an_idle_subscription_follows_to_the_first_event_beyond_it(void **sta
     store_settle settle = {
         .target = leased.target, .fence = leased.fence, .advances = &done, .advances_count = 1
     };
-    TEST_OK(t, s->ops->settle(s, &settle, &t->err));
+    TEST_OK(t, s->work->settle(s, &settle, &t->err));
     const store_mark marks[] = { event_for(0, "t", 2, 0), event_for(0, "t", 4, 0),
                                  event_for(0, "t", 7, 0), event_for(0, "t", 9, 0) };
     const store_route_step step = { .reaction = id, .number = 1, .from = 0, .to = 9 };

@@ -63,7 +63,7 @@ static weir_status append(const append_to *items, size_t count, int64_t *id)
                                      .err = &err };
         list[i] = &appends[i];
     }
-    CALL(WEIR_OK, store->ops->append(store, list, count, &err));
+    CALL(WEIR_OK, store->log->append(store, list, count, &err));
     if (id != NULL) {
         *id = streams[count - 1].id;
     }
@@ -93,9 +93,9 @@ static void use_streams(void)
     CALL(WEIR_OK, append(&closing, 1, NULL));
     CALL(WEIR_ECLOSED, append(&batch[2], 1, NULL));
 
-    CALL(WEIR_OK, store->ops->stream_info(store, weir__str("order-1"), &arena, &info, &err));
+    CALL(WEIR_OK, store->log->stream_info(store, weir__str("order-1"), &arena, &info, &err));
     CALL(WEIR_OK,
-         store->ops->streams(store, &(store_streams_query){ .limit = 10 }, &streams, &err));
+         store->log->streams(store, &(store_streams_query){ .limit = 10 }, &streams, &err));
     weir__arena_free(&streams.arena);
     for (int backward = 0; backward < 2; backward++) {
         const store_stream_query q = { .stream = weir__str("order-1"),
@@ -104,12 +104,12 @@ static void use_streams(void)
                                        .backward = backward != 0,
                                        .limit = 10,
                                        .until_us = INT64_MAX };
-        CALL(WEIR_OK, store->ops->read_stream(store, &q, &chunk, &err));
+        CALL(WEIR_OK, store->log->read_stream(store, &q, &chunk, &err));
         const store_log_query all = { .after = backward ? 99 : 0,
                                       .to = backward ? 0 : INT64_MAX,
                                       .backward = backward != 0,
                                       .limit = 10 };
-        CALL(WEIR_OK, store->ops->read_log(store, &all, &chunk, &err));
+        CALL(WEIR_OK, store->log->read_log(store, &all, &chunk, &err));
     }
     weir__chunk_free(&chunk);
     weir__arena_free(&arena);
@@ -125,7 +125,7 @@ static store_reaction declare(weir_arena *arena, const char *name, store_rule ru
                                            .source = weir__str("order-*"),
                                            .rule = rule,
                                            .rule_text = weir__str(name) };
-    CALL(WEIR_OK, store->ops->declare(store, &d, arena, &out, &err));
+    CALL(WEIR_OK, store->work->declare(store, &d, arena, &out, &err));
     return out;
 }
 
@@ -143,7 +143,7 @@ static void route(const store_reaction *r, const char *target, int64_t event)
     const store_route routed = {
         .steps = &step, .steps_count = 1, .marks = &mark, .marks_count = 1
     };
-    CALL(WEIR_OK, store->ops->route(store, &routed, NULL, &err));
+    CALL(WEIR_OK, store->work->route(store, &routed, NULL, &err));
 }
 
 /* Leases one target, which must be there. */
@@ -156,7 +156,7 @@ static store_leased lease(weir_arena *arena)
                                           .limit = 1,
                                           .leading = 1,
                                           .all_reactions = true };
-    CALL(WEIR_OK, store->ops->turn(store, NULL, 0, &request, &list, &err));
+    CALL(WEIR_OK, store->work->turn(store, NULL, 0, &request, &list, &err));
     if (list.leases_count != 1) {
         (void)fprintf(stderr, "nothing to lease\n");
         exit(1);
@@ -174,7 +174,7 @@ static void operate(store_verb verb, const char *target)
                          .filter = { .names = &name, .names_count = 1 },
                          .by = weir__str("client"),
                          .priority = 3 };
-    CALL(WEIR_OK, store->ops->operate(store, &op, &err));
+    CALL(WEIR_OK, store->work->operate(store, &op, &err));
 }
 
 /* Ends a lease as it is, and takes the next one in the same transaction. */
@@ -191,7 +191,7 @@ static store_leased turn(const store_leased *held, int64_t reaction)
         .target = held->target, .fence = held->fence, .advances = &advance, .advances_count = 1
     };
     store_settle *const settles[] = { &settle };
-    CALL(WEIR_OK, store->ops->turn(store, settles, 1, &request, &list, &err));
+    CALL(WEIR_OK, store->work->turn(store, settles, 1, &request, &list, &err));
     if (settle.status != WEIR_OK || list.leases_count != 1) {
         (void)fprintf(stderr, "a turn gave %d and %zu leases\n", settle.status, list.leases_count);
         exit(1);
@@ -208,7 +208,7 @@ static void end(const store_leased *held, store_end how, const store_failure *wh
                             .failure = *why,
                             .end = how,
                             .until_us = FAR_FUTURE_US };
-    CALL(WEIR_OK, store->ops->settle(store, &settle, &err));
+    CALL(WEIR_OK, store->work->settle(store, &settle, &err));
 }
 
 /* Fetches, extends, fails, parks and settles with an effect. */
@@ -222,18 +222,18 @@ static void use_leases(const store_reaction *work, int64_t event)
                                     .after = event - 1,
                                     .up_to = event,
                                     .limit = 5 };
-    CALL(WEIR_OK, store->ops->fetch(store, &item, 1, &fetched, &err));
+    CALL(WEIR_OK, store->work->fetch(store, &item, 1, &fetched, &err));
     weir__arena_free(&fetched.arena);
     store_fenced fenced = { .target = leased.target, .fence = leased.fence };
-    CALL(WEIR_OK, store->ops->extend(store, 60000000, &fenced, 1, &err));
+    CALL(WEIR_OK, store->work->extend(store, 60000000, &fenced, 1, &err));
     const store_failure failure = { .reaction = work->id,
                                     .event = event,
                                     .error = weir__str("it failed") };
     store_settle failed = { .target = leased.target, .fence = leased.fence, .failure = failure };
-    CALL(WEIR_OK, store->ops->settle(store, &failed, &err));
+    CALL(WEIR_OK, store->work->settle(store, &failed, &err));
     leased = lease(&arena);
     fenced = (store_fenced){ .target = leased.target, .fence = leased.fence };
-    CALL(WEIR_OK, store->ops->extend(store, 0, &fenced, 1, &err));
+    CALL(WEIR_OK, store->work->extend(store, 0, &fenced, 1, &err));
     leased = lease(&arena);
     leased = turn(&leased, work->id);
     end(&leased, STORE_END_BLOCK, &failure);
@@ -248,14 +248,14 @@ static void use_parked(const store_reaction *work, int64_t event)
 {
     weir_arena arena = { 0 };
     store_parked_chunk chunk = { 0 };
-    CALL(WEIR_OK, store->ops->parked(store, &(store_parked_query){ .limit = 10 }, &chunk, &err));
+    CALL(WEIR_OK, store->work->parked(store, &(store_parked_query){ .limit = 10 }, &chunk, &err));
     if (chunk.parked_count != 1) {
         (void)fprintf(stderr, "%zu events are parked, not 1\n", chunk.parked_count);
         exit(1);
     }
     const int64_t parked = chunk.parked[0].id;
     weir__arena_free(&chunk.arena);
-    CALL(WEIR_OK, store->ops->parked_change(store, parked, STORE_PARKED_RETRY, &err));
+    CALL(WEIR_OK, store->work->parked_change(store, parked, STORE_PARKED_RETRY, &err));
     const store_leased leased = lease(&arena);
     const store_advance advance = { .reaction = work->id, .to = event };
     store_append_stream stream = { .name = weir__str("mail-1") };
@@ -274,8 +274,8 @@ static void use_parked(const store_reaction *work, int64_t event)
                             .advances_count = 1,
                             .parked_done = &parked,
                             .parked_done_count = 1 };
-    CALL(WEIR_OK, store->ops->settle(store, &settle, &err));
-    CALL(WEIR_ENOTFOUND, store->ops->parked_change(store, parked, STORE_PARKED_DROP, &err));
+    CALL(WEIR_OK, store->work->settle(store, &settle, &err));
+    CALL(WEIR_ENOTFOUND, store->work->parked_change(store, parked, STORE_PARKED_DROP, &err));
     weir__arena_free(&arena);
 }
 
@@ -290,9 +290,10 @@ static void use_targets(void)
     (void)declare(&arena, "mail", STORE_RULE_CONSTANT);
     const store_reaction work = declare(&arena, "bill", STORE_RULE_WORK);
     store_router_lease router = { .reaction = work.id };
-    CALL(WEIR_OK, store->ops->router_lease(store, weir__str("client"), 60000000, &router, 1, &err));
+    CALL(WEIR_OK,
+         store->work->router_lease(store, weir__str("client"), 60000000, &router, 1, &err));
     route(&work, "t-1", 1);
-    CALL(WEIR_OK, store->ops->poll(store, &poll, &err));
+    CALL(WEIR_OK, store->work->poll(store, &poll, &err));
     use_leases(&work, 1);
     use_parked(&work, 1);
     operate(STORE_RESET, "t-1");
@@ -300,13 +301,13 @@ static void use_targets(void)
     operate(STORE_PRIORITIZE, "t-1");
     operate(STORE_PAUSE, "t-1");
     operate(STORE_RESUME, "t-1");
-    CALL(WEIR_OK, store->ops->lane_pause(store, weir__str("default"), true, weir__str("client"),
-                                         &changed, &err));
+    CALL(WEIR_OK, store->work->lane_pause(store, weir__str("default"), true, weir__str("client"),
+                                          &changed, &err));
     CALL(WEIR_OK,
-         store->ops->targets(store, &(store_targets_query){ .limit = 10 }, &targets, &err));
-    CALL(WEIR_OK, store->ops->lanes(store, &lanes, &err));
-    CALL(WEIR_OK, store->ops->reactions(store, &reactions, &err));
-    CALL(WEIR_OK, store->ops->retire(store, weir__str("mail"), &err));
+         store->work->targets(store, &(store_targets_query){ .limit = 10 }, &targets, &err));
+    CALL(WEIR_OK, store->work->lanes(store, &lanes, &err));
+    CALL(WEIR_OK, store->work->reactions(store, &reactions, &err));
+    CALL(WEIR_OK, store->work->retire(store, weir__str("mail"), &err));
     weir__arena_free(&targets.arena);
     weir__arena_free(&lanes.arena);
     weir__arena_free(&reactions.arena);
@@ -324,15 +325,15 @@ static void use_the_rest(void)
                                 .revision = weir__str("r1"),
                                 .version = 0,
                                 .data = weir__str("folded") };
-    CALL(WEIR_OK, store->ops->snapshot_put(store, &snapshot, &err));
-    CALL(WEIR_OK, store->ops->snapshot_get(store, snapshot.stream, snapshot.revision, 9, &arena,
+    CALL(WEIR_OK, store->log->snapshot_put(store, &snapshot, &err));
+    CALL(WEIR_OK, store->log->snapshot_get(store, snapshot.stream, snapshot.revision, 9, &arena,
                                            &snapshot, &err));
     CALL(WEIR_OK,
-         store->ops->snapshot_drop(store, weir__str("order"), weir__str("r2"), NULL, &err));
-    CALL(WEIR_OK, store->ops->positions(store, &positions, &err));
-    CALL(WEIR_OK, store->ops->holders(store, &holders, &err));
-    CALL(WEIR_OK, store->ops->now(store, &now_us, &err));
-    CALL(WEIR_OK, store->ops->stats(store, &stats, &err));
+         store->log->snapshot_drop(store, weir__str("order"), weir__str("r2"), NULL, &err));
+    CALL(WEIR_OK, store->log->positions(store, &positions, &err));
+    CALL(WEIR_OK, store->about->holders(store, &holders, &err));
+    CALL(WEIR_OK, store->about->now(store, &now_us, &err));
+    CALL(WEIR_OK, store->about->stats(store, &stats, &err));
     weir__arena_free(&holders.arena);
     weir__arena_free(&arena);
 }
@@ -349,10 +350,10 @@ static void use_workers(void)
                                   .lanes_count = 2,
                                   .known = known,
                                   .known_count = 1 };
-    CALL(WEIR_OK, store->ops->worker_beat(store, &worker, 60000000, &err));
-    CALL(WEIR_OK, store->ops->worker_beat(store, &worker, 60000000, &err));
-    CALL(WEIR_OK, store->ops->workers(store, &workers, &err));
-    CALL(WEIR_OK, store->ops->worker_beat(store, &worker, 0, &err));
+    CALL(WEIR_OK, store->about->worker_beat(store, &worker, 60000000, &err));
+    CALL(WEIR_OK, store->about->worker_beat(store, &worker, 60000000, &err));
+    CALL(WEIR_OK, store->about->workers(store, &workers, &err));
+    CALL(WEIR_OK, store->about->worker_beat(store, &worker, 0, &err));
     weir__arena_free(&workers.arena);
 }
 
@@ -366,25 +367,29 @@ static void use_locks(void)
     const weir_str name = weir__str("nightly");
     const weir_str holder = weir__str("client on host");
     CALL(WEIR_OK,
-         store->ops->lock_take(store, STORE_LOCK, name, holder, 60000000, &arena, &lock, &err));
-    CALL(WEIR_EHELD,
-         store->ops->lock_take(store, STORE_LOCK, name, holder, 0, &arena, &lock, &err));
+         store->locks->take(store, &(store_lock_request){ STORE_LOCK, name, holder, 60000000 },
+                            &arena, &lock, &err));
+    CALL(WEIR_EHELD, store->locks->take(store, &(store_lock_request){ STORE_LOCK, name, holder, 0 },
+                                        &arena, &lock, &err));
     CALL(WEIR_OK,
-         store->ops->lock_extend(store, STORE_LOCK, name, lock.fence, lock.token, 60000000, &err));
-    CALL(WEIR_OK, store->ops->locks(store, &locks, &err));
-    CALL(WEIR_OK, store->ops->lock_release(store, name, lock.fence, lock.token, &err));
+         store->locks->extend(store, STORE_LOCK, name, lock.fence, lock.token, 60000000, &err));
+    CALL(WEIR_OK, store->locks->list(store, &locks, &err));
+    CALL(WEIR_OK, store->locks->release(store, name, lock.fence, lock.token, &err));
     CALL(WEIR_OK,
-         store->ops->lock_take(store, STORE_ONCE, name, holder, 60000000, &arena, &once, &err));
+         store->locks->take(store, &(store_lock_request){ STORE_ONCE, name, holder, 60000000 },
+                            &arena, &once, &err));
     CALL(WEIR_EINFLIGHT,
-         store->ops->lock_take(store, STORE_ONCE, name, holder, 60000000, &arena, &once, &err));
+         store->locks->take(store, &(store_lock_request){ STORE_ONCE, name, holder, 60000000 },
+                            &arena, &once, &err));
     CALL(WEIR_OK,
-         store->ops->lock_extend(store, STORE_ONCE, name, once.fence, once.token, 60000000, &err));
-    CALL(WEIR_OK, store->ops->once_finish(store, name, once.fence, once.token, 0,
-                                          weir__str("output"), &err));
+         store->locks->extend(store, STORE_ONCE, name, once.fence, once.token, 60000000, &err));
     CALL(WEIR_OK,
-         store->ops->lock_take(store, STORE_ONCE, name, holder, 60000000, &arena, &once, &err));
-    CALL(WEIR_OK, store->ops->once_runs(store, NULL, 10, &runs, &err));
-    CALL(WEIR_OK, store->ops->once_forget(store, name, &err));
+         store->locks->finish(store, name, once.fence, once.token, 0, weir__str("output"), &err));
+    CALL(WEIR_OK,
+         store->locks->take(store, &(store_lock_request){ STORE_ONCE, name, holder, 60000000 },
+                            &arena, &once, &err));
+    CALL(WEIR_OK, store->locks->runs(store, NULL, 10, &runs, &err));
+    CALL(WEIR_OK, store->locks->forget(store, name, &err));
     weir__arena_free(&runs.arena);
     weir__arena_free(&locks.arena);
     weir__arena_free(&arena);
@@ -405,7 +410,7 @@ int main(int argc, char **argv)
     use_workers();
     use_locks();
     use_the_rest();
-    store->ops->close(store);
+    store->about->close(store);
     weir__url_free(&url);
     return 0;
 }

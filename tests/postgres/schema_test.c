@@ -48,7 +48,7 @@ static weir_status try_open(pg_test *t, const store_options *o, const pg_schema 
     weir_store *store = NULL;
     const weir_status status = weir__postgres_open_schema(&store, o, schema, &t->err);
     if (store != NULL) {
-        store->ops->close(store);
+        store->about->close(store);
     }
     return status;
 }
@@ -290,7 +290,7 @@ static void the_plan_is_what_opening_runs(void **state)
 static size_t workers_known(pg_test *t, weir_store *s)
 {
     store_worker_list list = { 0 };
-    TEST_OK(t, s->ops->workers(s, &list, &t->err));
+    TEST_OK(t, s->about->workers(s, &list, &t->err));
     const size_t count = list.workers_count;
     weir__arena_free(&list.arena);
     return count;
@@ -317,7 +317,7 @@ static void a_store_without_workers_and_their_counts_gets_them(void **state)
     assert_null(strstr(table + 1, "CREATE TABLE")); /* that one alone */
     weir__buffer_free(&sql);
     weir_store *s = test_store_with(t, &o);
-    TEST_OK(t, s->ops->worker_beat(s, &worker, 60000000, &t->err));
+    TEST_OK(t, s->about->worker_beat(s, &worker, 60000000, &t->err));
     o.open_flags = WEIR_OPEN_READONLY;
     assert_int_equal(workers_known(t, test_store_with(t, &o)), 1);
     o.open_flags = WEIR_OPEN_EXISTING;
@@ -369,8 +369,10 @@ static void a_store_without_locks_gets_them(void **state)
     TEST_IS(t, try_open(t, &o, &weir__pg_schema_current), WEIR_EMISUSE);
     o.open_flags = WEIR_OPEN_EXISTING;
     weir_store *s = test_store_with(t, &o);
-    TEST_OK(t, s->ops->lock_take(s, STORE_LOCK, weir__str("n"), weir__str("me"), 60000000, &arena,
-                                 &lock, &t->err));
+    TEST_OK(t,
+            s->locks->take(
+                s, &(store_lock_request){ STORE_LOCK, weir__str("n"), weir__str("me"), 60000000 },
+                &arena, &lock, &t->err));
     assert_int_equal(lock.fence, 1);
     assert_as_made(t, s);
     o.open_flags = WEIR_OPEN_READONLY;
@@ -452,7 +454,7 @@ static void a_kept_store_is_upgraded_by_the_next_version_too(void **state)
     /* Today's goes on, as if nothing had happened. */
     TEST_OK(t, try_open(t, &o, &weir__pg_schema_current));
     (void)test_put(t, s, "order-1", "Paid");
-    s->ops->close(s);
+    s->about->close(s);
     test_exec(t->conn, "DROP DATABASE kept_upgraded");
 }
 
@@ -489,7 +491,7 @@ static int64_t count_streams(pg_test *t, weir_store *s)
     int64_t count = 0;
     do {
         const store_streams_query q = { .after = after, .limit = 100 };
-        TEST_OK(t, s->ops->streams(s, &q, &chunk, &t->err));
+        TEST_OK(t, s->log->streams(s, &q, &chunk, &t->err));
         count += (int64_t)chunk.streams_count;
         memcpy(last, chunk.scanned_to.ptr, chunk.scanned_to.len);
         after = (weir_str){ .ptr = last, .len = chunk.scanned_to.len };
@@ -577,7 +579,7 @@ static void upgrade_in_use(pg_test *t, int schema)
     made m;
     assert_as_made(t, s);
     weir_buffer told = { 0 };
-    TEST_OK(t, s->ops->check(s, collect, &told, &t->err));
+    TEST_OK(t, s->about->check(s, collect, &told, &t->err));
     assert_int_equal(told.len, 0);
     assert_int_equal(count_streams(t, s), 1 + 1 + KEPT_STREAMS + 2);
     make(&m, "order-1", WEIR_EXPECT_EXACT, 2, "D");
@@ -612,7 +614,7 @@ static void upgrade_in_use(pg_test *t, int schema)
                       "AND has_function_privilege('kept_writer', p.oid, 'EXECUTE')"),
             "append_any append_batch append_one");
     }
-    s->ops->close(s);
+    s->about->close(s);
     PQfinish(old[0]);
     PQfinish(old[1]);
     test_exec(t->conn, "DROP DATABASE %s", name);
@@ -747,7 +749,7 @@ static void work_once(pg_test *t, weir_store *s)
                                            .rule = STORE_RULE_CONSTANT,
                                            .rule_text = weir__str("mail") };
     const int64_t id = test_put(t, s, "order-1", "Placed");
-    TEST_OK(t, s->ops->declare(s, &d, &arena, &reaction, &t->err));
+    TEST_OK(t, s->work->declare(s, &d, &arena, &reaction, &t->err));
     const store_route_step step = {
         .reaction = reaction.id, .number = reaction.number, .from = 0, .to = id
     };
@@ -760,29 +762,31 @@ static void work_once(pg_test *t, weir_store *s)
     const store_route route = {
         .steps = &step, .steps_count = 1, .marks = &mark, .marks_count = 1
     };
-    TEST_OK(t, s->ops->route(s, &route, NULL, &t->err));
+    TEST_OK(t, s->work->route(s, &route, NULL, &t->err));
     store_lease_list leases = { 0 };
     const store_lease_request request = { .lane = weir__str("default"),
                                           .holder = weir__str("test"),
                                           .lease_us = 60000000,
                                           .limit = 1,
                                           .all_reactions = true };
-    TEST_OK(t, s->ops->turn(s, NULL, 0, &request, &leases, &t->err));
+    TEST_OK(t, s->work->turn(s, NULL, 0, &request, &leases, &t->err));
     assert_int_equal(leases.leases_count, 1);
     const store_advance advance = { .reaction = reaction.id, .to = id };
     store_settle settle = { .target = leases.leases[0].target,
                             .fence = leases.leases[0].fence,
                             .advances = &advance,
                             .advances_count = 1 };
-    TEST_OK(t, s->ops->settle(s, &settle, &t->err));
+    TEST_OK(t, s->work->settle(s, &settle, &t->err));
     assert_false(settle.behind);
     const store_worker worker = { .name = weir__str("test"), .host = weir__str("host") };
-    TEST_OK(t, s->ops->worker_beat(s, &worker, 60000000, &t->err));
+    TEST_OK(t, s->about->worker_beat(s, &worker, 60000000, &t->err));
     assert_int_equal(workers_known(t, s), 1);
     store_lock lock = { 0 };
-    TEST_OK(t, s->ops->lock_take(s, STORE_LOCK, weir__str("n"), weir__str("test"), 60000000, &arena,
-                                 &lock, &t->err));
-    TEST_OK(t, s->ops->lock_release(s, lock.name, lock.fence, lock.token, &t->err));
+    TEST_OK(t,
+            s->locks->take(
+                s, &(store_lock_request){ STORE_LOCK, weir__str("n"), weir__str("test"), 60000000 },
+                &arena, &lock, &t->err));
+    TEST_OK(t, s->locks->release(s, lock.name, lock.fence, lock.token, &t->err));
     weir__arena_free(&leases.arena);
     weir__arena_free(&arena);
 }
@@ -800,7 +804,7 @@ static void a_granted_role_works_and_writes_no_table(void **state)
     weir_store *s = test_store_with(t, &o);
     work_once(t, s);
     assert_as_made(t, s);
-    TEST_OK(t, s->ops->survey(s, count_note, &notes, &t->err));
+    TEST_OK(t, s->about->survey(s, count_note, &notes, &t->err));
     assert_int_equal(notes, 1); /* it cannot see what others do, and is told so */
 
     PGconn *conn = test_connect(t);

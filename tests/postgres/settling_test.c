@@ -60,7 +60,7 @@ static void assert_untouched(pg_test *t, const work *w)
     assert_int_equal(look(t, "SELECT at FROM %s.subscriptions"), w->event - 1);
     assert_int_equal(look(t, "SELECT behind::integer FROM %s.targets"), 1);
     assert_int_equal(look(t, "SELECT count(*) FROM %s.events WHERE name = 'Done'"), 0);
-    TEST_OK(t, w->s->ops->extend(w->s, SECOND, &item, 1, &t->err));
+    TEST_OK(t, w->s->work->extend(w->s, SECOND, &item, 1, &t->err));
     TEST_OK(t, item.status);
     nothing_is_wrong(t, w->s);
 }
@@ -76,7 +76,7 @@ typedef struct slow {
 static void run_settle(void *ctx)
 {
     slow *x = ctx;
-    x->status = x->s->ops->settle(x->s, x->settle, &x->err);
+    x->status = x->s->work->settle(x->s, x->settle, &x->err);
 }
 
 /* ---- one round trip ----------------------------------------------------------------------- */
@@ -99,7 +99,7 @@ static void a_settle_is_one_statement(void **state)
     (void)snprintf(like, sizeof like, "%%%s%%", t->schema);
 
     test_statements_reset(t);
-    TEST_OK(t, w.s->ops->settle(w.s, &settle, &t->err));
+    TEST_OK(t, w.s->work->settle(w.s, &settle, &t->err));
     assert_int_equal(test_statements(t, like), 1);
     assert_int_equal(test_statements(t, "BEGIN%"), 0);
     assert_false(settle.behind);
@@ -122,8 +122,8 @@ static void keeping_a_lease_and_extending_it_are_one_statement_each(void **state
     (void)snprintf(like, sizeof like, "%%%s%%", t->schema);
 
     test_statements_reset(t);
-    TEST_OK(t, w.s->ops->settle(w.s, &settle, &t->err));
-    TEST_OK(t, w.s->ops->extend(w.s, SECOND, &item, 1, &t->err));
+    TEST_OK(t, w.s->work->settle(w.s, &settle, &t->err));
+    TEST_OK(t, w.s->work->extend(w.s, SECOND, &item, 1, &t->err));
     TEST_OK(t, item.status);
     assert_int_equal(test_statements(t, like), 2);
     assert_true(settle.behind);
@@ -148,7 +148,7 @@ static void a_refused_effect_leaves_nothing_and_says_what_it_met(void **state)
     settle.advances = &advance;
     settle.advances_count = 1;
 
-    TEST_IS(t, w.s->ops->settle(w.s, &settle, &t->err), WEIR_ECONFLICT);
+    TEST_IS(t, w.s->work->settle(w.s, &settle, &t->err), WEIR_ECONFLICT);
     assert_string_equal(t->err.stream, "order-1");
     assert_int_equal(t->err.expected, 5);
     assert_int_equal(t->err.actual, 0);
@@ -157,9 +157,9 @@ static void a_refused_effect_leaves_nothing_and_says_what_it_met(void **state)
     assert_untouched(t, &w);
 
     second.append.err = NULL; /* the settle's own err is enough */
-    TEST_IS(t, w.s->ops->settle(w.s, &settle, &t->err), WEIR_ECONFLICT);
+    TEST_IS(t, w.s->work->settle(w.s, &settle, &t->err), WEIR_ECONFLICT);
     assert_int_equal(t->err.actual, 0);
-    TEST_IS(t, w.s->ops->settle(w.s, &settle, NULL), WEIR_ECONFLICT);
+    TEST_IS(t, w.s->work->settle(w.s, &settle, NULL), WEIR_ECONFLICT);
 }
 
 static void a_taken_key_names_an_owner_of_512_bytes(void **state)
@@ -174,7 +174,7 @@ static void a_taken_key_names_an_owner_of_512_bytes(void **state)
     effect_init(&e, name, WEIR_EXPECT_ANY, 0);
     e.append.key_changes = &change;
     e.append.key_changes_count = 1;
-    TEST_OK(t, w.s->ops->append(w.s, e.list, 1, &t->err));
+    TEST_OK(t, w.s->log->append(w.s, e.list, 1, &t->err));
     TEST_OK(t, e.append.status);
 
     store_settle settle = settle_of(&w);
@@ -182,7 +182,7 @@ static void a_taken_key_names_an_owner_of_512_bytes(void **state)
     e.append.key_changes = &change;
     e.append.key_changes_count = 1;
     settle_effect(&settle, &e);
-    TEST_IS(t, w.s->ops->settle(w.s, &settle, &t->err), WEIR_ETAKEN);
+    TEST_IS(t, w.s->work->settle(w.s, &settle, &t->err), WEIR_ETAKEN);
     assert_string_equal(t->err.stream, name);
 }
 
@@ -199,7 +199,7 @@ static void an_event_behind_its_back_is_a_conflict_of_the_effect(void **state)
               t->schema, t->schema, t->schema);
     effect_init(&e, "order-1", WEIR_EXPECT_EXACT, 0);
     settle_effect(&settle, &e);
-    TEST_IS(t, w.s->ops->settle(w.s, &settle, &t->err), WEIR_ECONFLICT);
+    TEST_IS(t, w.s->work->settle(w.s, &settle, &t->err), WEIR_ECONFLICT);
     assert_int_equal(t->err.actual, 1);
 }
 
@@ -209,7 +209,7 @@ static void an_event_behind_its_back_is_a_conflict_of_the_effect(void **state)
 static void reset_all(pg_test *t, weir_store *s)
 {
     store_operate op = { .verb = STORE_SKIP };
-    TEST_OK(t, s->ops->operate(s, &op, &t->err));
+    TEST_OK(t, s->work->operate(s, &op, &t->err));
     assert_int_equal(op.changed, 1);
 }
 
@@ -324,9 +324,9 @@ static void an_effect_on_a_stream_that_stays_held_is_busy_and_not_unknown(void *
     settle_effect(&settle, &e);
     test_exec(holder, "BEGIN; SELECT pg_advisory_xact_lock(%s.append_hash(0, 'order-1'))",
               t->schema);
-    TEST_IS(t, s->ops->settle(s, &settle, &t->err), WEIR_EBUSY);
+    TEST_IS(t, s->work->settle(s, &settle, &t->err), WEIR_EBUSY);
     settle.sql = no_sql;
-    TEST_IS(t, s->ops->settle(s, &settle, &t->err), WEIR_EBUSY);
+    TEST_IS(t, s->work->settle(s, &settle, &t->err), WEIR_EBUSY);
     test_exec(holder, "COMMIT");
     assert_untouched(t, &w);
 }
@@ -335,7 +335,6 @@ static void a_stale_fence_writes_nothing_on_any_verb(void **state)
 {
     pg_test *t = *state;
     const work w = give_work(t, "t");
-    const weir_store_ops *o = w.s->ops;
     const int64_t target = w.lease.target;
     const store_failure why = { .error = weir__str("x") };
     for (int64_t fence = w.lease.fence - 1; fence <= w.lease.fence + 1; fence += 2) {
@@ -343,36 +342,36 @@ static void a_stale_fence_writes_nothing_on_any_verb(void **state)
         store_fenced items[] = { { .target = target, .fence = fence, .until_us = 77 },
                                  { .target = target + 1, .fence = fence } };
         effect e;
-        TEST_IS(t, o->settle(w.s, &settle, &t->err), WEIR_ELOST);
+        TEST_IS(t, w.s->work->settle(w.s, &settle, &t->err), WEIR_ELOST);
         effect_init(&e, "out-1", WEIR_EXPECT_ANY, 0);
         settle_effect(&settle, &e);
-        TEST_IS(t, o->settle(w.s, &settle, &t->err), WEIR_ELOST);
+        TEST_IS(t, w.s->work->settle(w.s, &settle, &t->err), WEIR_ELOST);
         const store_settle plain = { .target = target, .fence = fence };
         settle = plain;
         settle.end = STORE_END_BLOCK;
         settle.failure = why;
-        TEST_IS(t, o->settle(w.s, &settle, &t->err), WEIR_ELOST);
+        TEST_IS(t, w.s->work->settle(w.s, &settle, &t->err), WEIR_ELOST);
         settle = plain;
         settle.end = STORE_END_DEFER;
-        TEST_IS(t, o->settle(w.s, &settle, &t->err), WEIR_ELOST);
-        TEST_OK(t, o->extend(w.s, SECOND, items, 2, &t->err));
+        TEST_IS(t, w.s->work->settle(w.s, &settle, &t->err), WEIR_ELOST);
+        TEST_OK(t, w.s->work->extend(w.s, SECOND, items, 2, &t->err));
         assert_int_equal(items[0].status, WEIR_ELOST);
         assert_int_equal(items[0].until_us, 77);
         assert_int_equal(items[1].status, WEIR_ENOTFOUND);
-        TEST_OK(t, o->extend(w.s, 0, items, 2, &t->err));
+        TEST_OK(t, w.s->work->extend(w.s, 0, items, 2, &t->err));
         assert_int_equal(items[0].status, WEIR_ELOST);
     }
     store_settle nobodys = { .target = target + 1, .fence = 1, .end = STORE_END_DEFER };
-    TEST_IS(t, o->settle(w.s, &nobodys, &t->err), WEIR_ENOTFOUND);
+    TEST_IS(t, w.s->work->settle(w.s, &nobodys, &t->err), WEIR_ENOTFOUND);
     assert_untouched(t, &w);
 
     /* And once it is given back, its own fence is stale as well. */
     store_fenced item = { .target = target, .fence = w.lease.fence };
     store_fenced twice[] = { item, item };
-    TEST_OK(t, o->extend(w.s, 0, twice, 2, &t->err));
+    TEST_OK(t, w.s->work->extend(w.s, 0, twice, 2, &t->err));
     assert_int_equal(twice[0].status, WEIR_OK);
     assert_int_equal(twice[1].status, WEIR_ELOST);
-    TEST_OK(t, o->extend(w.s, SECOND, &item, 1, &t->err));
+    TEST_OK(t, w.s->work->extend(w.s, SECOND, &item, 1, &t->err));
     assert_int_equal(item.status, WEIR_ELOST);
 }
 
@@ -407,7 +406,7 @@ static weir_status settle_own(pg_test *t, const work *w, int64_t fence, own_sql 
                             .advances_count = 1 };
     effect_init(&e, "out-1", WEIR_EXPECT_ANY, 0);
     settle_effect(&settle, &e);
-    return w->s->ops->settle(w->s, &settle, &t->err);
+    return w->s->work->settle(w->s, &settle, &t->err);
 }
 
 static void own_sql_is_atomic_with_the_watermark(void **state)
@@ -485,7 +484,7 @@ static void C56_own_sql_has_the_path_of_the_role_and_ours_is_kept(void **state)
     const weir_status settled = settle_own(t, &w, w.lease.fence, &own);
     unsetenv("PGOPTIONS");
     TEST_OK(t, settled);
-    TEST_OK(t, w.s->ops->positions(w.s, &positions, &t->err));
+    TEST_OK(t, w.s->log->positions(w.s, &positions, &t->err));
     assert_int_equal(look(t, "SELECT count(*) FROM %s.mine WHERE x LIKE '%%,pg_catalog'"), 1);
     assert_int_equal(look(t, "SELECT count(*) FROM %s.mine"), 1);
 }
@@ -585,7 +584,7 @@ static void crash(pg_test *t, weir_store *s)
         usleep(50000);
         PQreset(t->conn);
         if (PQstatus(t->conn) == CONNECTION_OK) {
-            TEST_OK(t, s->ops->now(s, &now_us, &t->err));
+            TEST_OK(t, s->about->now(s, &now_us, &t->err));
             return;
         }
     }
@@ -615,12 +614,12 @@ static void fences_never_repeat_through_a_crash(void **state)
     test_exec(t->conn, "CHECKPOINT");
     make_commits_lazy(t);
     store_fenced item = { .target = w.lease.target, .fence = w.lease.fence };
-    TEST_OK(t, w.s->ops->extend(w.s, 0, &item, 1, &t->err));
+    TEST_OK(t, w.s->work->extend(w.s, 0, &item, 1, &t->err));
     const int64_t fence = take_lease(t, w.s).fence;
     crash(t, w.s);
     assert_int_equal(look(t, "SELECT fence FROM %s.targets"), fence);
     item.fence = fence;
-    TEST_OK(t, w.s->ops->extend(w.s, 0, &item, 1, &t->err));
+    TEST_OK(t, w.s->work->extend(w.s, 0, &item, 1, &t->err));
     TEST_OK(t, item.status);
     assert_true(take_lease(t, w.s).fence > fence);
     make_commits_normal(t);
@@ -636,7 +635,7 @@ static void what_was_settled_survives_a_crash(void **state)
     settle.advances_count = 1;
     test_exec(t->conn, "CHECKPOINT");
     make_commits_lazy(t);
-    TEST_OK(t, w.s->ops->settle(w.s, &settle, &t->err));
+    TEST_OK(t, w.s->work->settle(w.s, &settle, &t->err));
     crash(t, w.s);
     assert_int_equal(look(t, "SELECT at FROM %s.subscriptions"), w.event);
     nothing_is_wrong(t, w.s);
@@ -676,7 +675,6 @@ static void ids_past_2_32_on_every_verb(void **state)
     pg_test *t = *state;
     const int64_t base = INT64_C(1) << 33;
     weir_store *s = test_store(t);
-    const weir_store_ops *o = s->ops;
     store_parked_chunk parked = { 0 };
     TEST_OK(t, weir__store_seed(s, base, base, &t->err));
     static const char *const counters[] = { "targets_id_seq", "reactions_id_seq", "parked_id_seq" };
@@ -703,28 +701,28 @@ static void ids_past_2_32_on_every_verb(void **state)
                             .parks_count = 1,
                             .failure = { .reaction = r, .event = second },
                             .end = STORE_END_BLOCK };
-    TEST_OK(t, o->settle(s, &settle, &t->err));
+    TEST_OK(t, s->work->settle(s, &settle, &t->err));
     assert_true(settle.behind);
     store_operate skip = { .verb = STORE_SKIP };
-    TEST_OK(t, o->operate(s, &skip, &t->err));
+    TEST_OK(t, s->work->operate(s, &skip, &t->err));
     assert_int_equal(skip.changed, 1);
     const store_parked_query q = { .limit = 10 };
-    TEST_OK(t, o->parked(s, &q, &parked, &t->err));
+    TEST_OK(t, s->work->parked(s, &q, &parked, &t->err));
     assert_int_equal(parked.parked_count, 2);
     assert_int_equal(parked.parked[0].event, first);
     assert_int_equal(parked.parked[0].attempts, base);
     assert_int_equal(parked.parked[1].event, second);
-    TEST_OK(t, o->parked_change(s, parked.parked[0].id, STORE_PARKED_RETRY, &t->err));
+    TEST_OK(t, s->work->parked_change(s, parked.parked[0].id, STORE_PARKED_RETRY, &t->err));
     l = take_lease(t, s);
     settle = (store_settle){ .target = l.target, .fence = l.fence };
     settle.parked_done = &parked.parked[0].id;
     settle.parked_done_count = 1;
-    TEST_OK(t, o->settle(s, &settle, &t->err));
+    TEST_OK(t, s->work->settle(s, &settle, &t->err));
     assert_false(settle.behind);
     store_operate reset = { .verb = STORE_RESET,
                             .reset_to = STORE_RESET_POSITION,
                             .position = base };
-    TEST_OK(t, o->operate(s, &reset, &t->err));
+    TEST_OK(t, s->work->operate(s, &reset, &t->err));
     assert_int_equal(reset.changed, 1);
     assert_int_equal(look(t, "SELECT at FROM %s.subscriptions"), base);
     assert_int_equal(look(t, "SELECT routed FROM %s.reactions"), base);
@@ -745,7 +743,7 @@ static void an_error_that_is_no_text_is_kept_with_question_marks(void **state)
     store_settle stuck = {
         .target = w.lease.target, .fence = w.lease.fence, .failure = why, .end = STORE_END_BLOCK
     };
-    TEST_OK(t, w.s->ops->settle(w.s, &stuck, &t->err));
+    TEST_OK(t, w.s->work->settle(w.s, &stuck, &t->err));
     assert_string_equal(test_text(t->conn, "SELECT left(error, 8) FROM %s.targets", t->schema),
                         "a?b?" /* no trigraph */ "?(\xf0\x9f\x98\x80"
                         "e");

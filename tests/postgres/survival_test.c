@@ -25,7 +25,7 @@ static int64_t events_count(pg_test *t)
 static void call_now(pg_test *t, weir_store *s)
 {
     int64_t now_us = 0;
-    TEST_OK(t, s->ops->now(s, &now_us, &t->err));
+    TEST_OK(t, s->about->now(s, &now_us, &t->err));
 }
 
 /* ---- outcomes ----------------------------------------------------------------------------- */
@@ -173,7 +173,7 @@ static void *patient_main(void *arg)
     patient *q = arg;
     weir_error err = { .size = sizeof err };
     int64_t now_us = 0;
-    q->status = q->store != NULL ? q->store->ops->now(q->store, &now_us, &err)
+    q->status = q->store != NULL ? q->store->about->now(q->store, &now_us, &err)
                                  : weir__postgres_open(&q->store, &q->options, &err);
     atomic_store(&q->ended, true);
     return NULL;
@@ -240,12 +240,12 @@ static void connecting_to_silence_is_bounded_and_passes_to_the_next_host(void **
     s = test_store_with(t, &options);
     const int64_t from_us = test_mono_us();
     store_watch *watch = NULL; /* the listener goes round the same hosts */
-    TEST_OK(t, s->ops->watch_open(s, &watch, &t->err));
+    TEST_OK(t, s->log->watch_open(s, &watch, &t->err));
     while (strcmp(weir__pg_wake_mode(pg_of(s)), "notify") != 0) {
         assert_true(test_mono_us() - from_us < 60 * SECOND);
         usleep(10000);
     }
-    s->ops->watch_close(watch);
+    s->log->watch_close(watch);
     test_store_close(t, s);
     proxy_stop(p);
 }
@@ -287,7 +287,7 @@ static void *call_often(void *arg)
     caller *c = arg;
     for (int i = 0; i < 50; i++) {
         int64_t now_us = 0;
-        if (c->store->ops->now(c->store, &now_us, &c->err) != WEIR_OK) {
+        if (c->store->about->now(c->store, &now_us, &c->err) != WEIR_OK) {
             c->failed++;
         }
     }
@@ -348,7 +348,7 @@ static void T12_callers_share_a_pool_of_one_and_exhaustion_is_busy(void **state)
     eight_callers(t, s);
     TEST_OK(t, weir__pg_take(pg_of(s), 0, &conn, &t->err));
     const int64_t from_us = test_mono_us();
-    TEST_IS(t, s->ops->now(s, &now_us, &t->err), WEIR_EBUSY);
+    TEST_IS(t, s->about->now(s, &now_us, &t->err), WEIR_EBUSY);
     assert_true(test_mono_us() - from_us >= SECOND / 2);
     assert_non_null(strstr(t->err.message, "pool="));
     weir__pg_give(conn);
@@ -445,10 +445,10 @@ static void a_restart_of_the_server_is_waited_for(void **state)
     weir_store *s = test_store(t);
     store_watch *watch = NULL;
     bool woken = false;
-    TEST_OK(t, s->ops->watch_open(s, &watch, &t->err));
+    TEST_OK(t, s->log->watch_open(s, &watch, &t->err));
     for (int i = 0; i < 2; i++) {
         test_put(t, s, "s-0", "Happened");
-        TEST_OK(t, s->ops->watch_wait(watch, 1000, &woken, &t->err));
+        TEST_OK(t, s->log->watch_wait(watch, 1000, &woken, &t->err));
         restart(modes[i]);
         test_put(t, s, "s-0", "Happened"); /* nothing is unknown: it was idle */
         const int64_t from_us = test_mono_us();
@@ -456,10 +456,10 @@ static void a_restart_of_the_server_is_waited_for(void **state)
             assert_true(test_mono_us() - from_us < 60 * SECOND);
             usleep(10000);
         }
-        TEST_OK(t, s->ops->watch_wait(watch, 5000, &woken, &t->err));
+        TEST_OK(t, s->log->watch_wait(watch, 5000, &woken, &t->err));
         assert_true(woken);
     }
-    s->ops->watch_close(watch);
+    s->log->watch_close(watch);
     PQreset(t->conn);
     assert_int_equal(events_count(t), 4);
 }
@@ -551,9 +551,9 @@ static void settings_of_a_role_change_nothing(void **state)
                      RACERS * 25);
     weir_store *s = racers[0].store;
     const store_log_query q = { .to = INT64_MAX, .limit = 1 };
-    TEST_OK(t, s->ops->read_log(s, &q, &chunk, &t->err));
+    TEST_OK(t, s->log->read_log(s, &q, &chunk, &t->err));
     assert_true(weir__str_equal(chunk.events[0].name, weir__str("Größe")));
-    TEST_OK(t, s->ops->positions(s, &at, &t->err));
+    TEST_OK(t, s->log->positions(s, &at, &t->err));
     assert_true(chunk.events[0].created_us <= at.now_us &&
                 chunk.events[0].created_us > at.now_us - INT64_C(600000000));
     assert_int_equal(at.safe, at.head);

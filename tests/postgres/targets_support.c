@@ -11,7 +11,7 @@ int64_t give_reaction(pg_test *t, weir_store *s, const char *name, store_rule ru
     const store_reaction_declaration d = {
         .name = weir__str(name), .all_names = true, .source = weir__str("*"), .rule = rule
     };
-    TEST_OK(t, s->ops->declare(s, &d, &arena, &r, &t->err));
+    TEST_OK(t, s->work->declare(s, &d, &arena, &r, &t->err));
     const int64_t id = r.id;
     weir__arena_free(&arena);
     return id;
@@ -20,7 +20,7 @@ int64_t give_reaction(pg_test *t, weir_store *s, const char *name, store_rule ru
 static store_reaction find_reaction(pg_test *t, weir_store *s, const char *name,
                                     store_reaction_list *list)
 {
-    TEST_OK(t, s->ops->reactions(s, list, &t->err));
+    TEST_OK(t, s->work->reactions(s, list, &t->err));
     for (size_t i = 0; i < list->reactions_count; i++) {
         if (weir__str_equal(list->reactions[i].name, weir__str(name))) {
             return list->reactions[i];
@@ -48,7 +48,7 @@ weir_status try_mark(pg_test *t, weir_store *s, const char *reaction, const char
     const store_route route = {
         .steps = &step, .steps_count = 1, .marks = &mark, .marks_count = 1
     };
-    const weir_status status = s->ops->route(s, &route, NULL, &t->err);
+    const weir_status status = s->work->route(s, &route, NULL, &t->err);
     weir__arena_free(&list.arena);
     return status;
 }
@@ -67,7 +67,7 @@ store_leased take_lease(pg_test *t, weir_store *s)
                                           .lease_us = INT64_C(10000000),
                                           .limit = 2,
                                           .all_reactions = true };
-    TEST_OK(t, s->ops->turn(s, NULL, 0, &request, &list, &t->err));
+    TEST_OK(t, s->work->turn(s, NULL, 0, &request, &list, &t->err));
     assert_int_equal(list.leases_count, 1);
     store_leased lease = list.leases[0];
     weir__arena_free(&list.arena);
@@ -118,7 +118,7 @@ static void count_finding(void *ctx, const char *rule, const char *text, const c
 int findings(pg_test *t, weir_store *s, const char *rule, char text[512])
 {
     found f = { .rule = rule };
-    TEST_OK(t, s->ops->check(s, count_finding, &f, &t->err));
+    TEST_OK(t, s->about->check(s, count_finding, &f, &t->err));
     if (text != NULL) {
         memcpy(text, f.text, sizeof f.text);
     }

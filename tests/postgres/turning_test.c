@@ -47,7 +47,7 @@ static turn_test turn_begin(pg_test *t, store_rule rule)
             give_mark(t, x.s, "r", names[i], x.events[i][k], x.events[i][k]);
         }
     }
-    TEST_OK(t, x.s->ops->turn(x.s, NULL, 0, &request, &list, &t->err));
+    TEST_OK(t, x.s->work->turn(x.s, NULL, 0, &request, &list, &t->err));
     assert_int_equal(list.leases_count, TARGETS);
     for (size_t i = 0; i < TARGETS; i++) {
         x.leases[i] = list.leases[i];
@@ -85,7 +85,7 @@ static void a_turn_is_one_statement(void **state)
     x.advances[3].to = x.events[3][0];
 
     test_statements_reset(t);
-    TEST_OK(t, x.s->ops->turn(x.s, x.list, TARGETS, &request, &x.leased, &t->err));
+    TEST_OK(t, x.s->work->turn(x.s, x.list, TARGETS, &request, &x.leased, &t->err));
     assert_int_equal(test_statements(t, like), 1);
     assert_int_equal(test_statements(t, "BEGIN%"), 0);
     for (size_t i = 0; i < TARGETS; i++) {
@@ -114,12 +114,12 @@ static void a_turn_without_a_lease_leases_nothing(void **state)
     turn_test x = turn_begin(t, STORE_RULE_STREAM);
     give_settles(&x);
     x.advances[0].to = x.events[0][0];
-    TEST_OK(t, x.s->ops->turn(x.s, x.list, TARGETS, NULL, &x.leased, &t->err));
+    TEST_OK(t, x.s->work->turn(x.s, x.list, TARGETS, NULL, &x.leased, &t->err));
     assert_int_equal(x.leased.leases_count, 0);
     assert_true(x.settles[0].behind);
     assert_false(x.settles[1].behind);
     assert_int_equal(look(t, "SELECT count(*) FROM %s.targets WHERE holder IS NOT NULL"), 0);
-    TEST_OK(t, x.s->ops->turn(x.s, NULL, 0, NULL, &x.leased, &t->err));
+    TEST_OK(t, x.s->work->turn(x.s, NULL, 0, NULL, &x.leased, &t->err));
     assert_int_equal(x.leased.leases_count, 0);
     nothing_is_wrong(t, x.s);
     weir__arena_free(&x.leased.arena);
@@ -140,7 +140,7 @@ static void each_settle_of_a_turn_has_its_own_answer(void **state)
     x.settles[2].advances = both;           /* one of them is of no subscription */
     x.settles[2].advances_count = 2;
 
-    TEST_OK(t, x.s->ops->turn(x.s, x.list, TARGETS, &request, &x.leased, &t->err));
+    TEST_OK(t, x.s->work->turn(x.s, x.list, TARGETS, &request, &x.leased, &t->err));
     assert_int_equal(x.settles[0].status, WEIR_ELOST);
     assert_int_equal(x.settles[1].status, WEIR_ENOTFOUND);
     assert_int_equal(x.settles[2].status, WEIR_ENOTFOUND);
@@ -154,7 +154,7 @@ static void each_settle_of_a_turn_has_its_own_answer(void **state)
     give_settles(&x);
     x.settles[0].fence = x.leases[0].fence;
     x.settles[1].target = x.leases[1].target;
-    TEST_OK(t, x.s->ops->turn(x.s, x.list, TARGETS, &request, &x.leased, &t->err));
+    TEST_OK(t, x.s->work->turn(x.s, x.list, TARGETS, &request, &x.leased, &t->err));
     for (size_t i = 0; i < TARGETS; i++) {
         assert_int_equal(x.settles[i].status, i == 3 ? WEIR_ELOST : WEIR_OK);
     }
@@ -181,7 +181,7 @@ static void a_turn_clears_what_a_settle_clears(void **state)
     x.settles[1].advances_count = 0;       /* does not move */
     x.advances[2].to = x.events[2][0] - 1; /* lower than it is: ignored */
     x.advances[3].to = last;               /* takes the mark with it */
-    TEST_OK(t, x.s->ops->turn(x.s, x.list, TARGETS, NULL, &x.leased, &t->err));
+    TEST_OK(t, x.s->work->turn(x.s, x.list, TARGETS, NULL, &x.leased, &t->err));
     for (size_t i = 0; i < TARGETS; i++) {
         TEST_OK(t, x.settles[i].status);
         assert_int_equal(x.settles[i].behind, i == 1 || i == 2);
@@ -207,7 +207,7 @@ static void a_turn_takes_the_work_rows_with_it(void **state)
     x.advances[0].to = x.events[0][0];
     x.settles[1].fence--;
     assert_int_equal(look(t, "SELECT count(*) FROM %s.work"), 2 * TARGETS);
-    TEST_OK(t, x.s->ops->turn(x.s, x.list, TARGETS, NULL, &x.leased, &t->err));
+    TEST_OK(t, x.s->work->turn(x.s, x.list, TARGETS, NULL, &x.leased, &t->err));
     assert_int_equal(look(t, "SELECT count(*) FROM %s.work"), 3);
     assert_int_equal(look(t, "SELECT sum(event) FROM %s.work"),
                      x.events[0][1] + x.events[1][0] + x.events[1][1]);
@@ -222,7 +222,7 @@ static void a_turn_derives_what_the_check_derives(void **state)
     bool changed = false;
     (void)give_reaction(t, x.s, "old", STORE_RULE_STREAM);
     give_mark(t, x.s, "old", "a", x.events[0][0], x.events[0][1]);
-    TEST_OK(t, x.s->ops->retire(x.s, weir__str("old"), &t->err));
+    TEST_OK(t, x.s->work->retire(x.s, weir__str("old"), &t->err));
     test_exec(t->conn,
               "INSERT INTO %s.parked (reaction, target, event, attempts, parked, error, sent_back) "
               "SELECT %lld, id, 1, 1, 1, '', true FROM %s.targets WHERE name = 'b';"
@@ -233,7 +233,7 @@ static void a_turn_derives_what_the_check_derives(void **state)
     give_settles(&x);
     x.advances[2].to = x.events[2][0];
     x.advances[3].to = x.events[3][0]; /* there is more, but it is paused */
-    TEST_OK(t, x.s->ops->turn(x.s, x.list, TARGETS, NULL, &x.leased, &t->err));
+    TEST_OK(t, x.s->work->turn(x.s, x.list, TARGETS, NULL, &x.leased, &t->err));
     assert_false(x.settles[0].behind);
     assert_true(x.settles[1].behind);
     assert_true(x.settles[2].behind);
@@ -241,10 +241,11 @@ static void a_turn_derives_what_the_check_derives(void **state)
     nothing_is_wrong(t, x.s);
 
     /* A paused lane as well. */
-    TEST_OK(t, x.s->ops->lane_pause(x.s, weir__str("l"), true, weir__str("op"), &changed, &t->err));
+    TEST_OK(t,
+            x.s->work->lane_pause(x.s, weir__str("l"), true, weir__str("op"), &changed, &t->err));
     test_exec(t->conn, "UPDATE %s.targets SET holder = 'turner' WHERE name = 'c'", t->schema);
     x.settles[2].advances_count = 0;
-    TEST_OK(t, x.s->ops->turn(x.s, &x.list[1], 1, NULL, &x.leased, &t->err));
+    TEST_OK(t, x.s->work->turn(x.s, &x.list[1], 1, NULL, &x.leased, &t->err));
     TEST_OK(t, x.settles[2].status);
     assert_false(x.settles[2].behind);
     nothing_is_wrong(t, x.s);
@@ -261,7 +262,7 @@ typedef struct running {
 static void run_turn(void *ctx)
 {
     running *r = ctx;
-    r->status = r->x->s->ops->turn(r->x->s, r->x->list, TARGETS, NULL, &r->x->leased, &r->err);
+    r->status = r->x->s->work->turn(r->x->s, r->x->list, TARGETS, NULL, &r->x->leased, &r->err);
 }
 
 /* Names are "a" to "d", ids the other way round after this: who locks by id is found out. */
@@ -308,7 +309,7 @@ static void a_target_that_stays_locked_makes_the_turn_busy(void **state)
     give_settles(&x);
     test_exec(t->conn, "BEGIN; SELECT 1 FROM %s.targets WHERE name = 'b' FOR NO KEY UPDATE",
               t->schema);
-    TEST_IS(t, x.s->ops->turn(x.s, x.list, TARGETS, NULL, &x.leased, &t->err), WEIR_EBUSY);
+    TEST_IS(t, x.s->work->turn(x.s, x.list, TARGETS, NULL, &x.leased, &t->err), WEIR_EBUSY);
     test_exec(t->conn, "COMMIT");
     assert_int_equal(look(t, "SELECT count(*) FROM %s.targets WHERE holder IS NOT NULL"), TARGETS);
     assert_int_equal(look(t, "SELECT count(*) FROM %s.subscriptions WHERE at = mark"), 0);

@@ -108,7 +108,7 @@ static void declare(storm *m, size_t number, bool other)
                                            .rule = reactions[number].rule,
                                            .rule_text = weir__str(other ? "two" : "one"),
                                            .redeclare = true };
-    EXPECT(m, m->s->ops->declare(m->s, &d, &arena, &out, &m->err), WEIR_EBUSY);
+    EXPECT(m, m->s->work->declare(m->s, &d, &arena, &out, &m->err), WEIR_EBUSY);
     weir__arena_free(&arena);
 }
 
@@ -143,7 +143,7 @@ static void append(storm *m)
                                      .err = &errors[i] };
         list[i] = &appends[i];
     }
-    EXPECT(m, m->s->ops->append(m->s, list, count, &m->err));
+    EXPECT(m, m->s->log->append(m->s, list, count, &m->err));
 }
 
 /* ---- routing -------------------------------------------------------------------------------- */
@@ -168,7 +168,7 @@ static bool route(storm *m)
     size_t numbers[REACTIONS];
     store_route r = { .steps = steps, .marks = marks };
     bool more = false;
-    EXPECT(m, m->s->ops->reactions(m->s, &list, &m->err));
+    EXPECT(m, m->s->work->reactions(m->s, &list, &m->err));
     if (list.reactions_count == 0) {
         goto out;
     }
@@ -176,7 +176,7 @@ static bool route(storm *m)
     const store_log_query q = { .after = one->routed,
                                 .to = INT64_MAX,
                                 .limit = 1 + (int64_t)roll(m, EVENTS_READ) };
-    weir_status status = m->s->ops->read_log(m->s, &q, &chunk, &m->err);
+    weir_status status = m->s->log->read_log(m->s, &q, &chunk, &m->err);
     expect(m, status, "read_log", &(weir_status){ WEIR_OK }, 1);
     if (status != WEIR_OK || chunk.scanned_to <= one->routed) {
         goto out;
@@ -228,7 +228,7 @@ static bool route(storm *m)
         }
     }
     if (r.steps_count > 0) {
-        status = m->s->ops->route(m->s, &r, NULL, &m->err);
+        status = m->s->work->route(m->s, &r, NULL, &m->err);
         atomic_fetch_add(&m->all->conflicts, status == WEIR_ECONFLICT);
         EXPECT(m, status, WEIR_ECONFLICT, WEIR_EBUSY);
     }
@@ -285,21 +285,21 @@ static void handle(storm *m, const store_leased *lease)
         int64_t now = 0;
         switch (roll(m, 5)) {
         case 0:
-            EXPECT(m, m->s->ops->extend(m->s, 0, &item, 1, &m->err));
+            EXPECT(m, m->s->work->extend(m->s, 0, &item, 1, &m->err));
             return;
         case 1:
             settle.failure = why;
             settle.end = STORE_END_BLOCK;
-            EXPECT(m, m->s->ops->settle(m->s, &settle, &m->err), WEIR_ELOST);
+            EXPECT(m, m->s->work->settle(m->s, &settle, &m->err), WEIR_ELOST);
             return;
         case 2:
-            EXPECT(m, m->s->ops->now(m->s, &now, &m->err));
+            EXPECT(m, m->s->about->now(m->s, &now, &m->err));
             settle.end = STORE_END_DEFER;
             settle.until_us = now + (int64_t)roll(m, 100000);
-            EXPECT(m, m->s->ops->settle(m->s, &settle, &m->err), WEIR_ELOST);
+            EXPECT(m, m->s->work->settle(m->s, &settle, &m->err), WEIR_ELOST);
             return;
         case 3:
-            EXPECT(m, m->s->ops->extend(m->s, 50000, &item, 1, &m->err));
+            EXPECT(m, m->s->work->extend(m->s, 50000, &item, 1, &m->err));
             break;
         default:
             return; /* forgotten: it expires */
@@ -313,7 +313,7 @@ static void handle(storm *m, const store_leased *lease)
                                        .up_to = u->mark,
                                        .limit = 1 + (int64_t)roll(m, EVENTS) };
     }
-    EXPECT(m, m->s->ops->fetch(m->s, items, count, &list, &m->err), WEIR_ENOTFOUND);
+    EXPECT(m, m->s->work->fetch(m->s, items, count, &list, &m->err), WEIR_ENOTFOUND);
     for (size_t i = 0; i < count; i++) {
         int64_t to = items[i].after;
         bool all = list.exhausted != NULL && list.exhausted[i];
@@ -374,13 +374,13 @@ static void handle(storm *m, const store_leased *lease)
         settle.end = roll(m, 2) == 0 ? STORE_END_BLOCK : STORE_END_RELEASE;
     } else if (!m->calm && roll(m, 20) == 0) {
         settle.end = STORE_END_DEFER;
-        EXPECT(m, m->s->ops->now(m->s, &settle.until_us, &m->err));
+        EXPECT(m, m->s->about->now(m->s, &settle.until_us, &m->err));
         settle.until_us += (int64_t)roll(m, 50000);
     } else if (!m->calm && roll(m, 10) == 0) {
         settle.end = STORE_END_KEEP;
         settle.lease_us = 20000;
     }
-    const weir_status status = m->s->ops->settle(m->s, &settle, &m->err);
+    const weir_status status = m->s->work->settle(m->s, &settle, &m->err);
     atomic_fetch_add(&m->all->lost, status == WEIR_ELOST);
     EXPECT(m, status, WEIR_ELOST, WEIR_EBUSY);
     weir__arena_free(&list.arena);
@@ -398,7 +398,7 @@ static bool work_on(storm *m, const char *lane)
                                     .reserve = roll(m, 2),
                                     .all_reactions = true,
                                     .lost_max = m->calm ? 0 : 5 };
-    EXPECT(m, m->s->ops->turn(m->s, NULL, 0, &q, &list, &m->err));
+    EXPECT(m, m->s->work->turn(m->s, NULL, 0, &q, &list, &m->err));
     const bool any = list.leases_count > 0;
     if (list.leases_count > q.limit) {
         expect(m, WEIR_EINVAL, "more targets than asked for", NULL, 0);
@@ -423,11 +423,11 @@ static void send_back(storm *m)
 {
     store_parked_chunk chunk = { 0 };
     const store_parked_query q = { .limit = 8 };
-    EXPECT(m, m->s->ops->parked(m->s, &q, &chunk, &m->err));
+    EXPECT(m, m->s->work->parked(m->s, &q, &chunk, &m->err));
     for (size_t i = 0; i < chunk.parked_count; i++) {
         if (!chunk.parked[i].sent_back) {
             EXPECT(m,
-                   m->s->ops->parked_change(m->s, chunk.parked[i].id, STORE_PARKED_RETRY, &m->err),
+                   m->s->work->parked_change(m->s, chunk.parked[i].id, STORE_PARKED_RETRY, &m->err),
                    WEIR_ENOTFOUND, WEIR_EBUSY);
         }
     }
@@ -454,7 +454,7 @@ static void operate(storm *m)
     case 0:
         op.verb = STORE_RESET;
         op.filter = (store_target_filter){ .lane = weir__str("again") };
-        EXPECT(m, m->s->ops->positions(m->s, &at, &m->err));
+        EXPECT(m, m->s->log->positions(m->s, &at, &m->err));
         op.reset_to = STORE_RESET_POSITION;
         op.position = at.safe > 100 ? at.safe - (int64_t)roll(m, 100) : 0;
         break;
@@ -471,7 +471,7 @@ static void operate(storm *m)
         break;
     case 4: {
         const size_t n = roll(m, REACTIONS);
-        EXPECT(m, m->s->ops->retire(m->s, weir__str(reactions[n].name), &m->err), WEIR_EBUSY);
+        EXPECT(m, m->s->work->retire(m->s, weir__str(reactions[n].name), &m->err), WEIR_EBUSY);
         declare(m, n, roll(m, 2) == 0);
         return;
     }
@@ -479,10 +479,10 @@ static void operate(storm *m)
         declare(m, roll(m, REACTIONS), roll(m, 2) == 0);
         return;
     case 6:
-        EXPECT(m, m->s->ops->lane_pause(m->s, weir__str(lane), true, weir__str("storm"), &changed,
-                                        &m->err));
-        EXPECT(m, m->s->ops->lane_pause(m->s, weir__str(lane), false, weir__str("storm"), &changed,
-                                        &m->err));
+        EXPECT(m, m->s->work->lane_pause(m->s, weir__str(lane), true, weir__str("storm"), &changed,
+                                         &m->err));
+        EXPECT(m, m->s->work->lane_pause(m->s, weir__str(lane), false, weir__str("storm"), &changed,
+                                         &m->err));
         return;
     case 7:
         send_back(m);
@@ -491,7 +491,7 @@ static void operate(storm *m)
         op.verb = STORE_UNBLOCK;
         break;
     }
-    EXPECT(m, m->s->ops->operate(m->s, &op, &m->err), WEIR_ENOTFOUND, WEIR_EBUSY);
+    EXPECT(m, m->s->work->operate(m->s, &op, &m->err), WEIR_ENOTFOUND, WEIR_EBUSY);
 }
 
 /* ---- processes ------------------------------------------------------------------------------ */
@@ -523,7 +523,7 @@ static void process_run(pg_test *t, shared *all, uint64_t seed, int number)
             operate(&m);
         }
     }
-    m.s->ops->close(m.s);
+    m.s->about->close(m.s);
 }
 
 static pid_t process_start(pg_test *t, shared *all, uint64_t seed, int number)
@@ -554,7 +554,7 @@ static void drain(pg_test *t, storm *m)
     int idle = 0;
     while (idle < 3 && test_mono_us() < end_us) {
         op.verb = idle % 2 == 0 ? STORE_UNBLOCK : STORE_RESUME;
-        TEST_OK(t, m->s->ops->operate(m->s, &op, &m->err));
+        TEST_OK(t, m->s->work->operate(m->s, &op, &m->err));
         bool busy = false;
         for (int i = 0; i < 12; i++) {
             busy = route(m) || busy;

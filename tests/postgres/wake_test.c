@@ -26,14 +26,14 @@ static store_options named_options(pg_test *t, const char *application)
 static store_watch *watch_of(pg_test *t, weir_store *s)
 {
     store_watch *watch = NULL;
-    TEST_OK(t, s->ops->watch_open(s, &watch, &t->err));
+    TEST_OK(t, s->log->watch_open(s, &watch, &t->err));
     return watch;
 }
 
 static bool woken(pg_test *t, weir_store *s, store_watch *watch, int32_t timeout_ms)
 {
     bool answer = false;
-    TEST_OK(t, s->ops->watch_wait(watch, timeout_ms, &answer, &t->err));
+    TEST_OK(t, s->log->watch_wait(watch, timeout_ms, &answer, &t->err));
     return answer;
 }
 
@@ -111,7 +111,7 @@ static void P06_a_wake_up_reaches_every_handle_once(void **state)
     assert_false(woken(t, b, on_b, 0));
     for (int i = 0; i < 100; i++) {
         const int64_t before_us = test_mono_us();
-        a->ops->wake(a);
+        a->log->wake(a);
         assert_true(woken(t, a, on_a, 0)); /* its own at once */
         assert_true(woken(t, b, on_b, 5000));
         const int64_t took_us = test_mono_us() - before_us;
@@ -120,8 +120,8 @@ static void P06_a_wake_up_reaches_every_handle_once(void **state)
         assert_false(woken(t, b, on_b, 0));
     }
     print_message("# slowest of 100 wake-ups of another handle: %lld us\n", (long long)worst_us);
-    a->ops->watch_close(on_a);
-    b->ops->watch_close(on_b);
+    a->log->watch_close(on_a);
+    b->log->watch_close(on_b);
 }
 
 /* A wake-up between two waits is not lost, and many of them are one. */
@@ -131,16 +131,16 @@ static void P06_wake_ups_between_two_waits_are_kept(void **state)
     weir_store *a = test_store(t);
     weir_store *b = test_store(t);
     store_watch *on_b = watch_of(t, b);
-    struct pollfd fd = { .fd = b->ops->watch_fd(on_b), .events = POLLIN };
+    struct pollfd fd = { .fd = b->log->watch_fd(on_b), .events = POLLIN };
     for (int i = 0; i < 5; i++) {
-        a->ops->wake(a);
+        a->log->wake(a);
         usleep(5000);
     }
     assert_int_equal(poll(&fd, 1, 5000), 1);
     usleep(20000);
     assert_true(woken(t, b, on_b, 0));
     assert_false(woken(t, b, on_b, 50));
-    b->ops->watch_close(on_b);
+    b->log->watch_close(on_b);
 }
 
 static void T17_many_commits_are_few_empty_notifications(void **state)
@@ -154,7 +154,7 @@ static void T17_many_commits_are_few_empty_notifications(void **state)
         int64_t wakes = 0;
         int count = 0;
         while (wakes <= 1000 || count < 2 || test_mono_us() - from_us < SECOND / 5) {
-            s->ops->wake(s);
+            s->log->wake(s);
             wakes++;
             if (wakes % 100 == 0) {
                 count += heard(ear, 0);
@@ -168,9 +168,9 @@ static void T17_many_commits_are_few_empty_notifications(void **state)
                       listening != 0 ? "by the listener" : "by the pool");
         assert_true(count <= took_us / 2000 + 2);
         /* The last one was told, too: nothing is kept back until the next. */
-        s->ops->wake(s);
+        s->log->wake(s);
         heard_soon(ear);
-        s->ops->watch_close(watch);
+        s->log->watch_close(watch);
     }
 }
 
@@ -183,11 +183,11 @@ static void T17_nothing_is_notified_while_nobody_listens(void **state)
     for (int listening = 0; listening < 2; listening++) {
         store_watch *watch = listening != 0 ? watch_of(t, s) : NULL; /* one's own does not count */
         for (int i = 0; i < 50; i++) {
-            s->ops->wake(s);
+            s->log->wake(s);
             usleep(3000);
         }
         assert_int_equal(heard(ear, 300), 0);
-        s->ops->watch_close(watch);
+        s->log->watch_close(watch);
     }
     test_store_close(t, s);
     test_exec(ear, "SELECT 1");
@@ -200,10 +200,10 @@ static void P06_a_listener_that_came_unseen_is_told_when_the_writer_looks_again(
     pg_test *t = *state;
     weir_store *s = test_store(t);
     PGconn *unknown = ear_with(t, s, false);
-    s->ops->wake(s);
+    s->log->wake(s);
     assert_int_equal(heard(unknown, 300), 0); /* it has looked, and believes to be alone */
     PGconn *ear = ear_of(t, s);
-    s->ops->wake(s);
+    s->log->wake(s);
     heard_soon(ear);
 }
 
@@ -213,10 +213,10 @@ static void P06_a_listener_that_came_unseen_is_told_when_the_writer_closes(void 
     weir_store *s = test_store(t);
     pg_of(s)->wake->look_us = 3600 * SECOND; /* closing does not wait for that */
     PGconn *unknown = ear_with(t, s, false);
-    s->ops->wake(s);
+    s->log->wake(s);
     assert_int_equal(heard(unknown, 300), 0);
     PGconn *ear = ear_of(t, s);
-    s->ops->wake(s);
+    s->log->wake(s);
     test_store_close(t, s);
     test_exec(ear, "SELECT 1");
     assert_true(heard(ear, 100) >= 1);
@@ -231,15 +231,15 @@ static void P06_a_new_listener_announces_itself_to_those_that_listen(void **stat
     PGconn *unknown = ear_with(t, a, false);
     pg_of(a)->wake->look_us = 3600 * SECOND;
     store_watch *on_a = watch_of(t, a);
-    a->ops->wake(a);
+    a->log->wake(a);
     assert_int_equal(heard(unknown, 300), 0); /* it has looked, and will not look again */
     store_watch *on_b = watch_of(t, b);
     (void)woken(t, a, on_a, 0);
     assert_false(woken(t, a, on_a, 200)); /* that is no wake-up */
-    a->ops->wake(a);
+    a->log->wake(a);
     assert_true(woken(t, b, on_b, 60000));
-    a->ops->watch_close(on_a);
-    b->ops->watch_close(on_b);
+    a->log->watch_close(on_a);
+    b->log->watch_close(on_b);
 }
 
 static void a_writer_that_nobody_watches_makes_one_connection(void **state)
@@ -249,7 +249,7 @@ static void a_writer_that_nobody_watches_makes_one_connection(void **state)
     weir_store *s = test_store_with(t, &options);
     PGconn *ear = ear_of(t, s);
     for (int i = 0; i < 10; i++) {
-        s->ops->wake(s);
+        s->log->wake(s);
         usleep(5000);
     }
     const int count = heard(ear, 300);
@@ -265,8 +265,8 @@ static void closing_sends_what_is_unsent(void **state)
     PGconn *ear = ear_of(t, first);
     for (int i = 0; i < 10; i++) {
         weir_store *s = test_store(t);
-        s->ops->wake(s);
-        s->ops->wake(s);
+        s->log->wake(s);
+        s->log->wake(s);
         test_store_close(t, s);
         /* It was sent before close returned: asking anything brings it with the answer. */
         test_exec(ear, "SELECT 1");
@@ -294,12 +294,12 @@ static void T18_a_listener_that_was_killed_comes_back_and_wakes_once(void **stat
         while (woken(t, s, watch, 200)) { /* a poll may have come in between */
         }
         assert_string_equal(weir__pg_wake_mode(pg_of(s)), "notify");
-        other->ops->wake(other);
+        other->log->wake(other);
         assert_true(woken(t, s, watch, 5000));
         while (woken(t, s, watch, 50)) {
         }
     }
-    s->ops->watch_close(watch);
+    s->log->watch_close(watch);
 }
 
 /* Steps while the listener's clock stands still, until one of these is told. */
@@ -356,12 +356,12 @@ static void T18_a_watch_is_woken_after_its_listener_died_without_a_word(void **s
     options.answer_us = 60 * SECOND;
     weir_store *s = test_store_with(t, &options);
     store_watch *watch = watch_of(t, s);
-    other->ops->wake(other);
+    other->log->wake(other);
     assert_true(woken(t, s, watch, 5000));
 
     const int64_t from_us = test_mono_us();
     proxy_blackhole(p, false);
-    other->ops->wake(other); /* this one is swallowed */
+    other->log->wake(other); /* this one is swallowed */
     assert_true(woken(t, s, watch, 60000));
     print_message("# woken %lld ms after the silence began\n",
                   (long long)((test_mono_us() - from_us) / 1000));
@@ -371,14 +371,14 @@ static void T18_a_watch_is_woken_after_its_listener_died_without_a_word(void **s
     }
     while (woken(t, s, watch, 200)) {
     }
-    other->ops->wake(other);
+    other->log->wake(other);
     assert_true(woken(t, s, watch, 2000));
     /* What the pool held open was of the same kind: it is not waited for. */
     const int64_t asked_us = test_mono_us();
     int64_t now_us = 0;
-    TEST_OK(t, s->ops->now(s, &now_us, &t->err));
+    TEST_OK(t, s->about->now(s, &now_us, &t->err));
     assert_true(test_mono_us() - asked_us < options.answer_us);
-    s->ops->watch_close(watch);
+    s->log->watch_close(watch);
     test_store_close(t, s);
     proxy_stop(p);
 }
@@ -398,8 +398,8 @@ static void a_watch_without_a_server_polls_and_closing_is_bounded(void **state)
     assert_true(woken(t, s, watch, 3000));
     assert_true(woken(t, s, watch, 3000));
     assert_true(test_mono_us() - from_us > SECOND); /* and not all the time */
-    s->ops->wake(s);
-    s->ops->watch_close(watch);
+    s->log->wake(s);
+    s->log->watch_close(watch);
     const int64_t closing_us = test_mono_us();
     test_store_close(t, s);
     assert_true(test_mono_us() - closing_us < 30 * SECOND);
@@ -417,9 +417,9 @@ static void each_store_has_a_channel_of_its_own(void **state)
     options.schema = weir__str(schema);
     weir_store *b = test_store_with(t, &options);
     store_watch *watch = watch_of(t, b);
-    a->ops->wake(a);
+    a->log->wake(a);
     assert_false(woken(t, b, watch, 300));
-    b->ops->watch_close(watch);
+    b->log->watch_close(watch);
     test_store_close(t, b);
     test_exec(t->conn, "SET client_min_messages = warning; DROP SCHEMA %s CASCADE", schema);
 }

@@ -18,7 +18,7 @@ static void beat(pg_test *t, weir_store *s, const char *name)
                                   .lanes_count = 1,
                                   .known = known,
                                   .known_count = 1 };
-    TEST_OK(t, s->ops->worker_beat(s, &worker, LEASE_US, &t->err));
+    TEST_OK(t, s->about->worker_beat(s, &worker, LEASE_US, &t->err));
 }
 
 static int64_t rows(pg_test *t)

@@ -43,7 +43,7 @@ static weir_expectation expect_shared(sim *s)
     weir_arena arena = { 0 };
     store_stream_info info;
 
-    if (s->store->ops->stream_info(s->store, e.stream, &arena, &info, NULL) == WEIR_OK) {
+    if (s->store->log->stream_info(s->store, e.stream, &arena, &info, NULL) == WEIR_OK) {
         e.expect = WEIR_EXPECT_EXACT;
         e.version = info.version;
     }
@@ -224,7 +224,7 @@ void sim_append(sim *s)
     store_append *const list[] = { &a };
 
     s->steps++;
-    if (s->store->ops->append(s->store, list, 1, NULL) != WEIR_OK || a.status != WEIR_OK) {
+    if (s->store->log->append(s->store, list, 1, NULL) != WEIR_OK || a.status != WEIR_OK) {
         sim_fail(s, "could not append");
     }
     sim_trace(s, "%s %s is appended to %s", name, data, stream);
@@ -249,7 +249,7 @@ static void operate(sim *s, store_verb verb, const char *target, int64_t number)
     weir_error err = { .size = sizeof err };
 
     s->steps++;
-    const weir_status status = s->store->ops->operate(s->store, &op, &err);
+    const weir_status status = s->store->work->operate(s->store, &op, &err);
     sim_trace(s, "operator: verb %d of %s changes %lld", (int)verb, target == NULL ? "all" : target,
               (long long)op.changed);
     if (status != WEIR_OK && status != WEIR_ENOTFOUND) {
@@ -260,8 +260,8 @@ static void operate(sim *s, store_verb verb, const char *target, int64_t number)
 
 static void lane_pause(sim *s, const char *name, bool paused)
 {
-    if (s->store->ops->lane_pause(s->store, weir__str(name), paused, weir__str("sim"), NULL,
-                                  NULL) != WEIR_OK) {
+    if (s->store->work->lane_pause(s->store, weir__str(name), paused, weir__str("sim"), NULL,
+                                   NULL) != WEIR_OK) {
         sim_fail(s, "could not pause a lane");
     }
 }
@@ -273,12 +273,12 @@ static void send_back(sim *s)
     store_parked_chunk chunk = { 0 };
 
     s->steps++;
-    if (s->store->ops->parked(s->store, &q, &chunk, NULL) == WEIR_OK && chunk.parked_count > 0) {
+    if (s->store->work->parked(s->store, &q, &chunk, NULL) == WEIR_OK && chunk.parked_count > 0) {
         const store_parked *one = &chunk.parked[sim_random(s) % chunk.parked_count];
         const weir_status wanted = one->target.len > 0 ? WEIR_OK : WEIR_EMISUSE;
         sim_trace(s, "operator: sends %lld back to %.*s", (long long)one->event,
                   (int)one->reaction_name.len, one->reaction_name.ptr);
-        if (s->store->ops->parked_change(s->store, one->id, STORE_PARKED_RETRY, NULL) != wanted) {
+        if (s->store->work->parked_change(s->store, one->id, STORE_PARKED_RETRY, NULL) != wanted) {
             sim_fail(s, "could not send back");
         }
     }

@@ -21,8 +21,8 @@
 /* ---- projections -------------------------------------------------------------------------- */
 
 static sim *world; /* of the settle under way: a store does not know its own */
-static const weir_store_ops *true_ops;
-static weir_store_ops watched_ops;
+static const store_work_ops *true_ops;
+static store_work_ops watched_ops;
 
 static weir_status settle_and_keep(weir_store *store, store_settle *settle, weir_error *err)
 {
@@ -59,11 +59,11 @@ static weir_status turn_and_count(weir_store *store, store_settle *const *settle
 void sim_watch_settles(sim *s, weir_store *store)
 {
     world = s;
-    true_ops = store->ops;
-    watched_ops = *store->ops;
+    true_ops = store->work;
+    watched_ops = *store->work;
     watched_ops.settle = settle_and_keep;
     watched_ops.turn = turn_and_count;
-    store->ops = &watched_ops;
+    store->work = &watched_ops;
 }
 
 int32_t sim_project(void *ctx, void *native, const weir_event *const *events, size_t events_count,

@@ -229,7 +229,7 @@ static size_t read_log(sim *s)
 {
     const store_log_query q = { .after = s->log_seen, .to = INT64_MAX, .limit = 1000 };
 
-    if (s->store->ops->read_log(s->store, &q, &s->chunk, NULL) != WEIR_OK) {
+    if (s->store->log->read_log(s->store, &q, &s->chunk, NULL) != WEIR_OK) {
         sim_fail(s, "could not read the log");
         return 0;
     }
@@ -266,7 +266,7 @@ static int reaction_of_name(weir_str name)
 
 static void see_reactions(sim *s, sim_actor actor)
 {
-    if (s->store->ops->reactions(s->store, &s->reactions, NULL) != WEIR_OK) {
+    if (s->store->work->reactions(s->store, &s->reactions, NULL) != WEIR_OK) {
         sim_fail(s, "could not read the reactions");
         return;
     }
@@ -306,7 +306,7 @@ static void see_parked(sim *s)
 {
     const store_parked_query q = { .limit = 10000 };
 
-    if (s->store->ops->parked(s->store, &q, &s->parked, NULL) != WEIR_OK) {
+    if (s->store->work->parked(s->store, &q, &s->parked, NULL) != WEIR_OK) {
         sim_fail(s, "could not read what is parked");
         return;
     }
@@ -542,7 +542,7 @@ static void see_targets(sim *s, sim_actor actor, const sim_process *p, const sim
 {
     const store_targets_query q = { .limit = SIM_TARGETS + 1 };
 
-    if (s->store->ops->targets(s->store, &q, &s->targets, NULL) != WEIR_OK) {
+    if (s->store->work->targets(s->store, &q, &s->targets, NULL) != WEIR_OK) {
         sim_fail(s, "could not read the targets");
         return;
     }

@@ -218,7 +218,7 @@ static void ended(sim_process *p)
     p->worker = NULL;
     weir__registry_free(&p->reactions);
     p->reactions = (registry){ 0 };
-    p->store->ops->close(p->store);
+    p->store->about->close(p->store);
     p->store = NULL;
     p->up = false;
     p->tasks_count = 0;
@@ -288,7 +288,7 @@ static void pass_on_wakes(sim *s)
 {
     bool woken = false;
 
-    if (s->store->ops->watch_wait(s->watch, 0, &woken, NULL) != WEIR_OK || !woken) {
+    if (s->store->log->watch_wait(s->watch, 0, &woken, NULL) != WEIR_OK || !woken) {
         return;
     }
     for (int i = 0; i < SIM_PROCESSES; i++) {
@@ -568,7 +568,7 @@ static void open_world(sim *s)
     s->faults = true;
     s->newer_from = NEVER;
     s->store = open_store(s);
-    if (s->store == NULL || s->store->ops->watch_open(s->store, &s->watch, &err) != WEIR_OK) {
+    if (s->store == NULL || s->store->log->watch_open(s->store, &s->watch, &err) != WEIR_OK) {
         sim_fail(s, "could not watch the store");
     }
     for (int i = 0; i < SIM_PROCESSES; i++) {
@@ -589,8 +589,8 @@ static void close_world(sim *s)
         }
     }
     if (s->store != NULL) {
-        s->store->ops->watch_close(s->watch);
-        s->store->ops->close(s->store);
+        s->store->log->watch_close(s->watch);
+        s->store->about->close(s->store);
     }
     sim_model_free(s);
 }

@@ -46,11 +46,11 @@ static weir_status prepare(weir_store *s, size_t targets, weir_error *err)
         .rule_text = weir__str("{stream}"),
         .start = STORE_START_BEGINNING,
     };
-    weir_status status = s->ops->declare(s, &declaration, &arena, &reaction, err);
+    weir_status status = s->work->declare(s, &declaration, &arena, &reaction, err);
     store_positions log = { 0 };
     while (status == WEIR_OK && log.head == 0) { /* until somebody has appended something */
         (void)usleep(10000);
-        status = s->ops->positions(s, &log, err);
+        status = s->log->positions(s, &log, err);
     }
     if (status == WEIR_OK && reaction.routed == 0) {
         static char names[TARGETS_MAX][16];
@@ -70,7 +70,7 @@ static weir_status prepare(weir_store *s, size_t targets, weir_error *err)
         const store_route route = {
             .steps = &step, .steps_count = 1, .marks = marks, .marks_count = targets
         };
-        status = s->ops->route(s, &route, NULL, err);
+        status = s->work->route(s, &route, NULL, err);
         status = status == WEIR_ECONFLICT ? WEIR_OK : status;
     }
     weir__arena_free(&arena);
@@ -88,7 +88,7 @@ static weir_status round_run(weir_store *s, const arguments *a, history *h, rng 
         .limit = 1 + rng_below(random, LEASES_MAX),
         .all_reactions = true,
     };
-    weir_status status = s->ops->turn(s, NULL, 0, &request, list, err);
+    weir_status status = s->work->turn(s, NULL, 0, &request, list, err);
     if (status != WEIR_OK) {
         return status;
     }
@@ -101,7 +101,7 @@ static weir_status round_run(weir_store *s, const arguments *a, history *h, rng 
             given[count++] = (store_fenced){ .target = l->target, .fence = l->fence };
         }
     }
-    return count == 0 ? WEIR_OK : s->ops->extend(s, 0, given, count, err);
+    return count == 0 ? WEIR_OK : s->work->extend(s, 0, given, count, err);
 }
 
 static void arguments_parse(arguments *a, int argc, char **argv)

@@ -124,7 +124,7 @@ static int64_t transactions_of(weir *w)
     weir_store *s = weir__store(w);
     store_stats stats;
     weir_error err;
-    if (s->ops->stats(s, &stats, &err) != WEIR_OK) {
+    if (s->about->stats(s, &stats, &err) != WEIR_OK) {
         fail_msg("stats: %s", err.message);
     }
     return stats.transactions;

@@ -185,7 +185,7 @@ static void every_other_verb_that_writes_keeps_the_rule(void **state)
                                            .source = text("*"),
                                            .rule = STORE_RULE_CONSTANT,
                                            .rule_text = text("all") };
-    assert_int_equal(s->ops->declare(s, &d, &arena, &reaction, &err), WEIR_OK);
+    assert_int_equal(s->work->declare(s, &d, &arena, &reaction, &err), WEIR_OK);
     for (int i = 0; i < 40; i++) {
         store_lease_list list = { 0 };
         store_operate op = { .verb = STORE_PAUSE, .by = text("test") };
@@ -208,10 +208,10 @@ static void every_other_verb_that_writes_keeps_the_rule(void **state)
             .stream = text("s-1"), .revision = text("1"), .version = i, .data = text("{}")
         };
         op.verb = i % 2 == 0 ? STORE_PAUSE : STORE_RESUME;
-        assert_int_equal(s->ops->route(s, &route, NULL, &err), WEIR_OK);
-        assert_int_equal(s->ops->turn(s, NULL, 0, &r, &list, &err), WEIR_OK);
-        assert_int_equal(s->ops->operate(s, &op, &err), WEIR_OK);
-        assert_int_equal(s->ops->snapshot_put(s, &snapshot, &err), WEIR_OK);
+        assert_int_equal(s->work->route(s, &route, NULL, &err), WEIR_OK);
+        assert_int_equal(s->work->turn(s, NULL, 0, &r, &list, &err), WEIR_OK);
+        assert_int_equal(s->work->operate(s, &op, &err), WEIR_OK);
+        assert_int_equal(s->log->snapshot_put(s, &snapshot, &err), WEIR_OK);
         weir__arena_free(&list.arena);
     }
     weir__arena_free(&arena);

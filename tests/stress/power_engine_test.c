@@ -79,7 +79,7 @@ static void store_begin(world *w, const char *address)
     ok(weir__url_parse(&url, address, &err), "url", &err);
     ok(weir__store_open(&w->store, &url, &err), "open", &err);
     weir__url_free(&url);
-    ok(w->store->ops->declare(w->store, &d, &arena, &reaction, &err), "declare", &err);
+    ok(w->store->work->declare(w->store, &d, &arena, &reaction, &err), "declare", &err);
     w->reaction = reaction.id;
     weir__arena_free(&arena);
 }
@@ -95,7 +95,7 @@ static int64_t event_append(world *w, int stream)
         .streams = &to, .streams_count = 1, .events = &event, .events_count = 1, .err = &err
     };
     store_append *list[] = { &append };
-    ok(w->store->ops->append(w->store, list, 1, &err), "append", &err);
+    ok(w->store->log->append(w->store, list, 1, &err), "append", &err);
     ok(append.status, "append", &err);
     ack_add(w, (ack){ .kind = ACK_APPENDED, .position = to.id, .stream = stream });
     return to.id;
@@ -111,7 +111,7 @@ static int64_t routed_now(world *w)
 {
     store_reaction_list list = { 0 };
     weir_error err;
-    ok(w->store->ops->reactions(w->store, &list, &err), "reactions", &err);
+    ok(w->store->work->reactions(w->store, &list, &err), "reactions", &err);
     assert_int_equal(list.reactions_count, 1);
     const int64_t routed = list.reactions[0].routed;
     weir__arena_free(&list.arena);
@@ -128,7 +128,7 @@ static void log_route(world *w)
     weir_error err;
     const int64_t routed = routed_now(w);
     const store_log_query q = { .after = routed, .to = INT64_MAX, .limit = 1000 };
-    ok(w->store->ops->read_log(w->store, &q, &chunk, &err), "read", &err);
+    ok(w->store->log->read_log(w->store, &q, &chunk, &err), "read", &err);
     for (size_t i = 0; i < chunk.events_count; i++) {
         const weir_event *e = &chunk.events[i];
         const int stream = stream_number(e->stream);
@@ -154,7 +154,7 @@ static void log_route(world *w)
                                 .marks_count = marks_count,
                                 .place = chunk.place };
     if (chunk.scanned_to > routed) {
-        ok(w->store->ops->route(w->store, &route, NULL, &err), "route", &err);
+        ok(w->store->work->route(w->store, &route, NULL, &err), "route", &err);
     }
     weir__chunk_free(&chunk);
 }
@@ -181,7 +181,7 @@ static void event_settle(world *w, const store_leased *lease, int64_t position, 
                             .advances_count = 1,
                             .end = last ? STORE_END_RELEASE : STORE_END_KEEP,
                             .lease_us = 1 };
-    ok(w->store->ops->settle(w->store, &settle, &err), "settle", &err);
+    ok(w->store->work->settle(w->store, &settle, &err), "settle", &err);
     ack_add(w, (ack){ .kind = ACK_SETTLED, .position = position, .stream = -1 });
 }
 
@@ -196,7 +196,7 @@ static void lease_work(world *w, const store_leased *lease)
                                     .after = sub->at,
                                     .up_to = sub->mark,
                                     .limit = 100 };
-    ok(w->store->ops->fetch(w->store, &item, 1, &list, &err), "fetch", &err);
+    ok(w->store->work->fetch(w->store, &item, 1, &list, &err), "fetch", &err);
     assert_true(list.events_count > 0);
     for (size_t i = 0; i < list.events_count; i++) {
         event_settle(w, lease, list.events[i].event->id, i + 1 == list.events_count);
@@ -215,7 +215,7 @@ static size_t targets_work(world *w, size_t limit, int64_t fences[STREAMS], int6
                                     .lease_us = 1, /* it ends with the machine */
                                     .limit = limit,
                                     .all_reactions = true };
-    ok(w->store->ops->turn(w->store, NULL, 0, &r, &list, &err), "lease", &err);
+    ok(w->store->work->turn(w->store, NULL, 0, &r, &list, &err), "lease", &err);
     const size_t count = list.leases_count;
     for (size_t i = 0; i < count; i++) {
         const int stream = stream_number(list.leases[i].name);
@@ -253,7 +253,7 @@ static size_t world_record(world *w, const char *settings)
             (void)targets_work(w, 1, fences, ids);
         }
     }
-    w->store->ops->close(w->store);
+    w->store->about->close(w->store);
     const size_t steps = power_end();
     directory_remove(directory);
     free(url);
@@ -272,7 +272,7 @@ static void log_find(world *w, found *f)
     memset(f, 0, sizeof *f);
     memset(f->stream, 0xff, sizeof f->stream);
     const store_log_query q = { .to = INT64_MAX, .limit = 1000 };
-    ok(w->store->ops->read_log(w->store, &q, &chunk, &err), "read", &err);
+    ok(w->store->log->read_log(w->store, &q, &chunk, &err), "read", &err);
     assert_false(chunk.more);
     for (size_t i = 0; i < chunk.events_count; i++) {
         int64_t of = 0;
@@ -342,7 +342,7 @@ static const char *world_go_on(const world *before, size_t step, bool lossy, wor
             return "an event had no effect, or two";
         }
     }
-    ok(w->store->ops->check(w->store, finding_count, &findings, &err), "check", &err);
+    ok(w->store->about->check(w->store, finding_count, &findings, &err), "check", &err);
     return findings == 0 ? "" : "doctor finds something";
 }
 
@@ -355,7 +355,7 @@ static void cut_check(const world *before, const power_player *p, size_t step, p
     char *url = text_format("sqlite:%s/s.db?sync=normal", directory);
     store_begin(&w, url);
     const char *wrong = world_go_on(before, step, lossy, &w);
-    w.store->ops->close(w.store);
+    w.store->about->close(w.store);
     free(url);
     if (wrong[0] != '\0') {
         fail_msg("cut after step %zu, loss %d: %s", step, (int)loss, wrong);

@@ -420,7 +420,7 @@ static int64_t reaction_declare(weir_store *store)
                                            .source = text("*"),
                                            .rule = STORE_RULE_CONSTANT,
                                            .rule_text = text("all") };
-    if (store->ops->declare(store, &d, &arena, &reaction, &err) != WEIR_OK) {
+    if (store->work->declare(store, &d, &arena, &reaction, &err) != WEIR_OK) {
         fail_msg("declare: %s", err.message);
     }
     const int64_t id = reaction.id;
@@ -441,7 +441,7 @@ static void target_mark(weir_store *store, int64_t reaction)
     const store_route route = {
         .steps = &step, .steps_count = 1, .marks = &mark, .marks_count = 1
     };
-    if (store->ops->route(store, &route, NULL, &err) != WEIR_OK) {
+    if (store->work->route(store, &route, NULL, &err) != WEIR_OK) {
         fail_msg("route: %s", err.message);
     }
 }
@@ -457,7 +457,7 @@ static int64_t target_fence(weir_store *store)
                                     .lease_us = 1,
                                     .limit = 1,
                                     .all_reactions = true };
-    if (store->ops->turn(store, NULL, 0, &r, &list, &err) != WEIR_OK) {
+    if (store->work->turn(store, NULL, 0, &r, &list, &err) != WEIR_OK) {
         fail_msg("lease: %s", err.message);
     }
     const int64_t fence = list.leases_count == 1 ? list.leases[0].fence : 0;
@@ -469,7 +469,7 @@ static int64_t router_fence(weir_store *store, int64_t reaction)
 {
     weir_error err;
     store_router_lease item = { .reaction = reaction };
-    if (store->ops->router_lease(store, text("test"), 1, &item, 1, &err) != WEIR_OK) {
+    if (store->work->router_lease(store, text("test"), 1, &item, 1, &err) != WEIR_OK) {
         fail_msg("router_lease: %s", err.message);
     }
     return item.fence;
@@ -506,7 +506,7 @@ static void filler_append(weir_store *store, int n)
         .streams = &stream, .streams_count = 1, .events = &event, .events_count = 1, .err = &err
     };
     store_append *list[] = { &append };
-    if (store->ops->append(store, list, 1, &err) != WEIR_OK || append.status != WEIR_OK) {
+    if (store->log->append(store, list, 1, &err) != WEIR_OK || append.status != WEIR_OK) {
         fail_msg("append: %s", err.message);
     }
 }
@@ -530,7 +530,7 @@ static size_t fences_record(fenced *f, const char *settings)
         f->acks[f->acks_count++] = (fence_ack){ .step = power_now(), .router = router };
         assert_true(target > 0 && router > 0);
     }
-    f->store->ops->close(f->store);
+    f->store->about->close(f->store);
     const size_t steps = power_end();
     directory_remove(directory);
     free(url);
@@ -557,7 +557,7 @@ static void fences_check(const fenced *f, const power_player *p, size_t step, po
     weir_store *store = port_open(url);
     const int64_t target = until_fence(ask_target, store, f->reaction);
     const int64_t router = until_fence(router_fence, store, f->reaction);
-    store->ops->close(store);
+    store->about->close(store);
     free(url);
     if (target <= target_high || router <= router_high) {
         fail_msg("cut after step %zu, loss %d: fence %" PRId64 " after %" PRId64

@@ -95,7 +95,7 @@ static void make_target(weir *w)
                                            .source = text("kept-*"),
                                            .rule = STORE_RULE_CONSTANT,
                                            .rule_text = text("all") };
-    must(s->ops->declare(s, &d, &arena, &reaction, &err) == WEIR_OK, "declare failed");
+    must(s->work->declare(s, &d, &arena, &reaction, &err) == WEIR_OK, "declare failed");
     const store_route_step step = { .reaction = reaction.id, .number = 1, .from = 0, .to = 20 };
     const store_mark mark = { .target = text("post"),
                               .lane = text("default"),
@@ -105,13 +105,13 @@ static void make_target(weir *w)
     const store_route route = {
         .steps = &step, .steps_count = 1, .marks = &mark, .marks_count = 1
     };
-    must(s->ops->route(s, &route, NULL, &err) == WEIR_OK, "route failed");
+    must(s->work->route(s, &route, NULL, &err) == WEIR_OK, "route failed");
     const store_lease_request r = { .lane = text("default"),
                                     .holder = text("then"),
                                     .lease_us = 1,
                                     .limit = 1,
                                     .all_reactions = true };
-    must(s->ops->turn(s, NULL, 0, &r, &list, &err) == WEIR_OK && list.leases_count == 1,
+    must(s->work->turn(s, NULL, 0, &r, &list, &err) == WEIR_OK && list.leases_count == 1,
          "lease failed");
     weir__arena_free(&list.arena);
     weir__arena_free(&arena);
@@ -174,12 +174,12 @@ static void kept_check(weir *w)
     assert_int_equal(weir_stream_info(w, text("kept-2"), &info, &err), WEIR_OK);
     assert_int_equal(info->closed, 1);
     weir_stream_free(info);
-    assert_int_equal(s->ops->targets(s, &q, &targets, &err), WEIR_OK);
+    assert_int_equal(s->work->targets(s, &q, &targets, &err), WEIR_OK);
     assert_int_equal(targets.targets_count, 1);
     assert_true(targets.targets[0].fence >= 1);
     assert_int_equal(targets.targets[0].mark, 20);
     weir__arena_free(&targets.arena);
-    assert_int_equal(s->ops->check(s, finding, &findings, &err), WEIR_OK);
+    assert_int_equal(s->about->check(s, finding, &findings, &err), WEIR_OK);
     assert_int_equal(findings, 0);
 }
 
@@ -234,7 +234,7 @@ static int64_t workers_of(weir *w)
 {
     weir_store *s = weir__store(w);
     store_worker_list list = { 0 };
-    assert_int_equal(s->ops->workers(s, &list, NULL), WEIR_OK);
+    assert_int_equal(s->about->workers(s, &list, NULL), WEIR_OK);
     const int64_t count = (int64_t)list.workers_count;
     weir__arena_free(&list.arena);
     return count;
@@ -244,7 +244,7 @@ static void worker_add(weir *w)
 {
     weir_store *s = weir__store(w);
     const store_worker worker = { .name = text("w"), .host = text("h") };
-    assert_int_equal(s->ops->worker_beat(s, &worker, 1000000, NULL), WEIR_OK);
+    assert_int_equal(s->about->worker_beat(s, &worker, 1000000, NULL), WEIR_OK);
 }
 
 /* ---- tests -------------------------------------------------------------------------------- */

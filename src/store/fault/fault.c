@@ -15,8 +15,8 @@
 typedef struct fault_store {
     weir_store base;
     /* immutable after weir__fault_open */
-    weir_store_ops ops; /* its group_commit is the inner store's */
-    weir_store *inner;  /* owned */
+    store_log_ops log; /* its group_commit is the inner store's */
+    weir_store *inner; /* owned */
 
     weir_mutex mu;
     /* guarded by mu */
@@ -99,7 +99,7 @@ static weir_status fault_now(weir_store *base, int64_t *now_us, weir_error *err)
     weir_status status = call_begin(s, FAULT_NOW, &call, err);
     if (status == WEIR_OK) {
         do {
-            status = s->inner->ops->now(s->inner, now_us, err);
+            status = s->inner->about->now(s->inner, now_us, err);
         } while (call_again(&call));
     }
     return call_end(&call, status, err);
@@ -113,7 +113,7 @@ static weir_status fault_append(weir_store *base, store_append *const *appends, 
     weir_status status = call_begin(s, FAULT_APPEND, &call, err);
     if (status == WEIR_OK) {
         do {
-            status = s->inner->ops->append(s->inner, appends, count, err);
+            status = s->inner->log->append(s->inner, appends, count, err);
         } while (call_again(&call));
     }
     return call_end(&call, status, err);
@@ -127,7 +127,7 @@ static weir_status fault_read_stream(weir_store *base, const store_stream_query 
     weir_status status = call_begin(s, FAULT_READ_STREAM, &call, err);
     if (status == WEIR_OK) {
         do {
-            status = s->inner->ops->read_stream(s->inner, q, chunk, err);
+            status = s->inner->log->read_stream(s->inner, q, chunk, err);
         } while (call_again(&call));
     }
     return call_end(&call, status, err);
@@ -141,7 +141,7 @@ static weir_status fault_read_log(weir_store *base, const store_log_query *q, st
     weir_status status = call_begin(s, FAULT_READ_LOG, &call, err);
     if (status == WEIR_OK) {
         do {
-            status = s->inner->ops->read_log(s->inner, q, chunk, err);
+            status = s->inner->log->read_log(s->inner, q, chunk, err);
         } while (call_again(&call));
     }
     return call_end(&call, status, err);
@@ -155,7 +155,7 @@ static weir_status fault_stream_info(weir_store *base, weir_str stream, weir_are
     weir_status status = call_begin(s, FAULT_STREAM_INFO, &call, err);
     if (status == WEIR_OK) {
         do {
-            status = s->inner->ops->stream_info(s->inner, stream, arena, out, err);
+            status = s->inner->log->stream_info(s->inner, stream, arena, out, err);
         } while (call_again(&call));
     }
     return call_end(&call, status, err);
@@ -169,7 +169,7 @@ static weir_status fault_streams(weir_store *base, const store_streams_query *q,
     weir_status status = call_begin(s, FAULT_STREAMS, &call, err);
     if (status == WEIR_OK) {
         do {
-            status = s->inner->ops->streams(s->inner, q, chunk, err);
+            status = s->inner->log->streams(s->inner, q, chunk, err);
         } while (call_again(&call));
     }
     return call_end(&call, status, err);
@@ -182,7 +182,7 @@ static weir_status fault_positions(weir_store *base, store_positions *out, weir_
     weir_status status = call_begin(s, FAULT_POSITIONS, &call, err);
     if (status == WEIR_OK) {
         do {
-            status = s->inner->ops->positions(s->inner, out, err);
+            status = s->inner->log->positions(s->inner, out, err);
         } while (call_again(&call));
     }
     return call_end(&call, status, err);
@@ -196,7 +196,7 @@ static weir_status fault_declare(weir_store *base, const store_reaction_declarat
     weir_status status = call_begin(s, FAULT_DECLARE, &call, err);
     if (status == WEIR_OK) {
         do {
-            status = s->inner->ops->declare(s->inner, d, arena, out, err);
+            status = s->inner->work->declare(s->inner, d, arena, out, err);
         } while (call_again(&call));
     }
     return call_end(&call, status, err);
@@ -209,7 +209,7 @@ static weir_status fault_reactions(weir_store *base, store_reaction_list *list, 
     weir_status status = call_begin(s, FAULT_REACTIONS, &call, err);
     if (status == WEIR_OK) {
         do {
-            status = s->inner->ops->reactions(s->inner, list, err);
+            status = s->inner->work->reactions(s->inner, list, err);
         } while (call_again(&call));
     }
     return call_end(&call, status, err);
@@ -222,7 +222,7 @@ static weir_status fault_retire(weir_store *base, weir_str name, weir_error *err
     weir_status status = call_begin(s, FAULT_RETIRE, &call, err);
     if (status == WEIR_OK) {
         do {
-            status = s->inner->ops->retire(s->inner, name, err);
+            status = s->inner->work->retire(s->inner, name, err);
         } while (call_again(&call));
     }
     return call_end(&call, status, err);
@@ -236,7 +236,7 @@ static weir_status fault_router_lease(weir_store *base, weir_str holder, int64_t
     weir_status status = call_begin(s, FAULT_ROUTER_LEASE, &call, err);
     if (status == WEIR_OK) {
         do {
-            status = s->inner->ops->router_lease(s->inner, holder, lease_us, items, count, err);
+            status = s->inner->work->router_lease(s->inner, holder, lease_us, items, count, err);
         } while (call_again(&call));
     }
     return call_end(&call, status, err);
@@ -250,7 +250,7 @@ static weir_status fault_route(weir_store *base, const store_route *r, size_t *b
     weir_status status = call_begin(s, FAULT_ROUTE, &call, err);
     if (status == WEIR_OK) {
         do {
-            status = s->inner->ops->route(s->inner, r, bad_mark, err);
+            status = s->inner->work->route(s->inner, r, bad_mark, err);
         } while (call_again(&call));
     }
     return call_end(&call, status, err);
@@ -264,7 +264,7 @@ static weir_status fault_fetch(weir_store *base, const store_fetch_item *items, 
     weir_status status = call_begin(s, FAULT_FETCH, &call, err);
     if (status == WEIR_OK) {
         do {
-            status = s->inner->ops->fetch(s->inner, items, count, list, err);
+            status = s->inner->work->fetch(s->inner, items, count, list, err);
         } while (call_again(&call));
     }
     return call_end(&call, status, err);
@@ -277,7 +277,7 @@ static weir_status fault_settle(weir_store *base, store_settle *settle, weir_err
     weir_status status = call_begin(s, FAULT_SETTLE, &call, err);
     if (status == WEIR_OK) {
         do {
-            status = s->inner->ops->settle(s->inner, settle, err);
+            status = s->inner->work->settle(s->inner, settle, err);
         } while (call_again(&call));
     }
     return call_end(&call, status, err);
@@ -291,7 +291,7 @@ static weir_status fault_extend(weir_store *base, int64_t lease_us, store_fenced
     weir_status status = call_begin(s, lease_us == 0 ? FAULT_RELEASE : FAULT_EXTEND, &call, err);
     if (status == WEIR_OK) {
         do {
-            status = s->inner->ops->extend(s->inner, lease_us, items, count, err);
+            status = s->inner->work->extend(s->inner, lease_us, items, count, err);
         } while (call_again(&call));
     }
     return call_end(&call, status, err);
@@ -304,7 +304,7 @@ static weir_status fault_operate(weir_store *base, store_operate *op, weir_error
     weir_status status = call_begin(s, FAULT_OPERATE, &call, err);
     if (status == WEIR_OK) {
         do {
-            status = s->inner->ops->operate(s->inner, op, err);
+            status = s->inner->work->operate(s->inner, op, err);
         } while (call_again(&call));
     }
     return call_end(&call, status, err);
@@ -318,7 +318,7 @@ static weir_status fault_lane_pause(weir_store *base, weir_str lane, bool paused
     weir_status status = call_begin(s, FAULT_LANE_PAUSE, &call, err);
     if (status == WEIR_OK) {
         do {
-            status = s->inner->ops->lane_pause(s->inner, lane, paused, by, changed, err);
+            status = s->inner->work->lane_pause(s->inner, lane, paused, by, changed, err);
         } while (call_again(&call));
     }
     return call_end(&call, status, err);
@@ -332,7 +332,7 @@ static weir_status fault_targets(weir_store *base, const store_targets_query *q,
     weir_status status = call_begin(s, FAULT_TARGETS, &call, err);
     if (status == WEIR_OK) {
         do {
-            status = s->inner->ops->targets(s->inner, q, chunk, err);
+            status = s->inner->work->targets(s->inner, q, chunk, err);
         } while (call_again(&call));
     }
     return call_end(&call, status, err);
@@ -345,7 +345,7 @@ static weir_status fault_lanes(weir_store *base, store_lane_list *list, weir_err
     weir_status status = call_begin(s, FAULT_LANES, &call, err);
     if (status == WEIR_OK) {
         do {
-            status = s->inner->ops->lanes(s->inner, list, err);
+            status = s->inner->work->lanes(s->inner, list, err);
         } while (call_again(&call));
     }
     return call_end(&call, status, err);
@@ -359,7 +359,7 @@ static weir_status fault_parked(weir_store *base, const store_parked_query *q,
     weir_status status = call_begin(s, FAULT_PARKED, &call, err);
     if (status == WEIR_OK) {
         do {
-            status = s->inner->ops->parked(s->inner, q, chunk, err);
+            status = s->inner->work->parked(s->inner, q, chunk, err);
         } while (call_again(&call));
     }
     return call_end(&call, status, err);
@@ -373,7 +373,7 @@ static weir_status fault_parked_change(weir_store *base, int64_t parked, store_p
     weir_status status = call_begin(s, FAULT_PARKED_CHANGE, &call, err);
     if (status == WEIR_OK) {
         do {
-            status = s->inner->ops->parked_change(s->inner, parked, action, err);
+            status = s->inner->work->parked_change(s->inner, parked, action, err);
         } while (call_again(&call));
     }
     return call_end(&call, status, err);
@@ -386,7 +386,7 @@ static weir_status fault_poll(weir_store *base, store_poll *poll, weir_error *er
     weir_status status = call_begin(s, FAULT_POLL, &call, err);
     if (status == WEIR_OK) {
         do {
-            status = s->inner->ops->poll(s->inner, poll, err);
+            status = s->inner->work->poll(s->inner, poll, err);
         } while (call_again(&call));
     }
     return call_end(&call, status, err);
@@ -400,7 +400,7 @@ static weir_status fault_snapshot_put(weir_store *base, const store_snapshot *sn
     weir_status status = call_begin(s, FAULT_SNAPSHOT_PUT, &call, err);
     if (status == WEIR_OK) {
         do {
-            status = s->inner->ops->snapshot_put(s->inner, snapshot, err);
+            status = s->inner->log->snapshot_put(s->inner, snapshot, err);
         } while (call_again(&call));
     }
     return call_end(&call, status, err);
@@ -416,7 +416,7 @@ static weir_status fault_snapshot_get(weir_store *base, weir_str stream, weir_st
     if (status == WEIR_OK) {
         do {
             status =
-                s->inner->ops->snapshot_get(s->inner, stream, revision, at_most, arena, out, err);
+                s->inner->log->snapshot_get(s->inner, stream, revision, at_most, arena, out, err);
         } while (call_again(&call));
     }
     return call_end(&call, status, err);
@@ -430,7 +430,7 @@ static weir_status fault_snapshot_drop(weir_store *base, weir_str category, weir
     weir_status status = call_begin(s, FAULT_SNAPSHOT_DROP, &call, err);
     if (status == WEIR_OK) {
         do {
-            status = s->inner->ops->snapshot_drop(s->inner, category, keep_revision, dropped, err);
+            status = s->inner->log->snapshot_drop(s->inner, category, keep_revision, dropped, err);
         } while (call_again(&call));
     }
     return call_end(&call, status, err);
@@ -443,7 +443,7 @@ static weir_status fault_stats(weir_store *base, store_stats *out, weir_error *e
     weir_status status = call_begin(s, FAULT_STATS, &call, err);
     if (status == WEIR_OK) {
         do {
-            status = s->inner->ops->stats(s->inner, out, err);
+            status = s->inner->about->stats(s->inner, out, err);
         } while (call_again(&call));
     }
     return call_end(&call, status, err);
@@ -456,7 +456,7 @@ static weir_status fault_check(weir_store *base, store_finding_fn fn, void *ctx,
     weir_status status = call_begin(s, FAULT_CHECK, &call, err);
     if (status == WEIR_OK) {
         do {
-            status = s->inner->ops->check(s->inner, fn, ctx, err);
+            status = s->inner->about->check(s->inner, fn, ctx, err);
         } while (call_again(&call));
     }
     return call_end(&call, status, err);
@@ -469,7 +469,7 @@ static weir_status fault_holders(weir_store *base, store_holder_list *list, weir
     weir_status status = call_begin(s, FAULT_HOLDERS, &call, err);
     if (status == WEIR_OK) {
         do {
-            status = s->inner->ops->holders(s->inner, list, err);
+            status = s->inner->about->holders(s->inner, list, err);
         } while (call_again(&call));
     }
     return call_end(&call, status, err);
@@ -483,7 +483,7 @@ static weir_status fault_worker_beat(weir_store *base, const store_worker *worke
     weir_status status = call_begin(s, FAULT_WORKER_BEAT, &call, err);
     if (status == WEIR_OK) {
         do {
-            status = s->inner->ops->worker_beat(s->inner, worker, lease_us, err);
+            status = s->inner->about->worker_beat(s->inner, worker, lease_us, err);
         } while (call_again(&call));
     }
     return call_end(&call, status, err);
@@ -496,7 +496,7 @@ static weir_status fault_workers(weir_store *base, store_worker_list *list, weir
     weir_status status = call_begin(s, FAULT_WORKERS, &call, err);
     if (status == WEIR_OK) {
         do {
-            status = s->inner->ops->workers(s->inner, list, err);
+            status = s->inner->about->workers(s->inner, list, err);
         } while (call_again(&call));
     }
     return call_end(&call, status, err);
@@ -511,7 +511,7 @@ static weir_status fault_turn(weir_store *base, store_settle *const *settles, si
     weir_status status = call_begin(s, settles_count == 0 ? FAULT_LEASE : FAULT_TURN, &call, err);
     if (status == WEIR_OK) {
         do {
-            status = s->inner->ops->turn(s->inner, settles, settles_count, lease, list, err);
+            status = s->inner->work->turn(s->inner, settles, settles_count, lease, list, err);
         } while (call_again(&call));
     }
     status = call_end(&call, status, err);
@@ -522,8 +522,7 @@ static weir_status fault_turn(weir_store *base, store_settle *const *settles, si
     return status;
 }
 
-static weir_status fault_lock_take(weir_store *base, store_lock_kind kind, weir_str name,
-                                   weir_str holder, int64_t lease_us, weir_arena *arena,
+static weir_status fault_lock_take(weir_store *base, const store_lock_request *q, weir_arena *arena,
                                    store_lock *out, weir_error *err)
 {
     fault_store *s = self_of(base);
@@ -531,8 +530,7 @@ static weir_status fault_lock_take(weir_store *base, store_lock_kind kind, weir_
     weir_status status = call_begin(s, FAULT_LOCK_TAKE, &call, err);
     if (status == WEIR_OK) {
         do {
-            status =
-                s->inner->ops->lock_take(s->inner, kind, name, holder, lease_us, arena, out, err);
+            status = s->inner->locks->take(s->inner, q, arena, out, err);
         } while (call_again(&call));
     }
     return call_end(&call, status, err);
@@ -547,7 +545,7 @@ static weir_status fault_lock_extend(weir_store *base, store_lock_kind kind, wei
     weir_status status = call_begin(s, FAULT_LOCK_EXTEND, &call, err);
     if (status == WEIR_OK) {
         do {
-            status = s->inner->ops->lock_extend(s->inner, kind, name, fence, token, lease_us, err);
+            status = s->inner->locks->extend(s->inner, kind, name, fence, token, lease_us, err);
         } while (call_again(&call));
     }
     return call_end(&call, status, err);
@@ -561,7 +559,7 @@ static weir_status fault_lock_release(weir_store *base, weir_str name, int64_t f
     weir_status status = call_begin(s, FAULT_LOCK_RELEASE, &call, err);
     if (status == WEIR_OK) {
         do {
-            status = s->inner->ops->lock_release(s->inner, name, fence, token, err);
+            status = s->inner->locks->release(s->inner, name, fence, token, err);
         } while (call_again(&call));
     }
     return call_end(&call, status, err);
@@ -574,7 +572,7 @@ static weir_status fault_locks(weir_store *base, store_lock_list *list, weir_err
     weir_status status = call_begin(s, FAULT_LOCKS, &call, err);
     if (status == WEIR_OK) {
         do {
-            status = s->inner->ops->locks(s->inner, list, err);
+            status = s->inner->locks->list(s->inner, list, err);
         } while (call_again(&call));
     }
     return call_end(&call, status, err);
@@ -588,8 +586,7 @@ static weir_status fault_once_finish(weir_store *base, weir_str key, int64_t fen
     weir_status status = call_begin(s, FAULT_ONCE_FINISH, &call, err);
     if (status == WEIR_OK) {
         do {
-            status =
-                s->inner->ops->once_finish(s->inner, key, fence, token, exit_status, output, err);
+            status = s->inner->locks->finish(s->inner, key, fence, token, exit_status, output, err);
         } while (call_again(&call));
     }
     return call_end(&call, status, err);
@@ -602,7 +599,7 @@ static weir_status fault_once_forget(weir_store *base, weir_str key, weir_error 
     weir_status status = call_begin(s, FAULT_ONCE_FORGET, &call, err);
     if (status == WEIR_OK) {
         do {
-            status = s->inner->ops->once_forget(s->inner, key, err);
+            status = s->inner->locks->forget(s->inner, key, err);
         } while (call_again(&call));
     }
     return call_end(&call, status, err);
@@ -616,7 +613,7 @@ static weir_status fault_once_runs(weir_store *base, const store_pattern *match,
     weir_status status = call_begin(s, FAULT_ONCE_RUNS, &call, err);
     if (status == WEIR_OK) {
         do {
-            status = s->inner->ops->once_runs(s->inner, match, limit, list, err);
+            status = s->inner->locks->runs(s->inner, match, limit, list, err);
         } while (call_again(&call));
     }
     return call_end(&call, status, err);
@@ -625,7 +622,7 @@ static weir_status fault_once_runs(weir_store *base, const store_pattern *match,
 static void fault_watch_close(store_watch *watch)
 {
     if (watch != NULL) {
-        watch->store->inner->ops->watch_close(watch->inner);
+        watch->store->inner->log->watch_close(watch->inner);
         weir__free(watch);
     }
 }
@@ -645,7 +642,7 @@ static weir_status fault_watch_open(weir_store *base, store_watch **out, weir_er
         return weir__fail(err, WEIR_ENOMEM, "could not allocate a watch");
     }
     watch->store = s;
-    status = s->inner->ops->watch_open(s->inner, &watch->inner, err);
+    status = s->inner->log->watch_open(s->inner, &watch->inner, err);
     if (status != WEIR_OK) {
         weir__free(watch);
         return status;
@@ -667,7 +664,7 @@ static weir_status fault_watch_wait(store_watch *watch, int32_t timeout_ms, bool
     weir_status status = call_begin(s, FAULT_WATCH_WAIT, &call, err);
     if (status == WEIR_OK) {
         do {
-            status = s->inner->ops->watch_wait(watch->inner, timeout_ms, woken, err);
+            status = s->inner->log->watch_wait(watch->inner, timeout_ms, woken, err);
         } while (call_again(&call));
     }
     return call_end(&call, status, err);
@@ -675,28 +672,34 @@ static weir_status fault_watch_wait(store_watch *watch, int32_t timeout_ms, bool
 
 static int fault_watch_fd(store_watch *watch)
 {
-    return watch->store->inner->ops->watch_fd(watch->inner);
+    return watch->store->inner->log->watch_fd(watch->inner);
 }
 
 static void fault_close(weir_store *base)
 {
     fault_store *s = self_of(base);
-    s->inner->ops->close(s->inner);
+    s->inner->about->close(s->inner);
     weir__mutex_destroy(&s->mu);
     weir__free(s);
 }
 
-static const weir_store_ops fault_ops = {
-    .version = STORE_OPS_VERSION,
-    .scheme = "fault",
-    .close = fault_close,
-    .now = fault_now,
+static const store_log_ops fault_log_ops = {
     .append = fault_append,
     .read_stream = fault_read_stream,
     .read_log = fault_read_log,
     .stream_info = fault_stream_info,
     .streams = fault_streams,
     .positions = fault_positions,
+    .snapshot_put = fault_snapshot_put,
+    .snapshot_get = fault_snapshot_get,
+    .snapshot_drop = fault_snapshot_drop,
+    .watch_open = fault_watch_open,
+    .watch_wait = fault_watch_wait,
+    .watch_fd = fault_watch_fd,
+    .watch_close = fault_watch_close,
+};
+
+static const store_work_ops fault_work_ops = {
     .declare = fault_declare,
     .reactions = fault_reactions,
     .retire = fault_retire,
@@ -712,40 +715,44 @@ static const weir_store_ops fault_ops = {
     .parked = fault_parked,
     .parked_change = fault_parked_change,
     .poll = fault_poll,
-    .snapshot_put = fault_snapshot_put,
-    .snapshot_get = fault_snapshot_get,
-    .snapshot_drop = fault_snapshot_drop,
+    .turn = fault_turn,
+};
+
+static const store_locks_ops fault_locks_ops = {
+    .take = fault_lock_take,
+    .extend = fault_lock_extend,
+    .release = fault_lock_release,
+    .list = fault_locks,
+    .finish = fault_once_finish,
+    .forget = fault_once_forget,
+    .runs = fault_once_runs,
+};
+
+static const store_about_ops fault_about_ops = {
+    .scheme = "fault",
+    .close = fault_close,
+    .now = fault_now,
     .stats = fault_stats,
     .check = fault_check,
-    .watch_open = fault_watch_open,
-    .watch_wait = fault_watch_wait,
-    .watch_fd = fault_watch_fd,
-    .watch_close = fault_watch_close,
     .holders = fault_holders,
     .worker_beat = fault_worker_beat,
     .workers = fault_workers,
-    .turn = fault_turn,
-    .lock_take = fault_lock_take,
-    .lock_extend = fault_lock_extend,
-    .lock_release = fault_lock_release,
-    .locks = fault_locks,
-    .once_finish = fault_once_finish,
-    .once_forget = fault_once_forget,
-    .once_runs = fault_once_runs,
 };
 
 weir_status weir__fault_open(weir_store **out, weir_store *inner, weir_error *err)
 {
-    WEIR_ASSERT(inner->ops->version == STORE_OPS_VERSION);
     fault_store *s = weir__calloc(1, sizeof *s);
     if (s == NULL || !weir__mutex_init(&s->mu)) {
         weir__free(s);
-        inner->ops->close(inner);
+        inner->about->close(inner);
         return weir__fail(err, WEIR_ENOMEM, "could not allocate the fault store");
     }
-    s->ops = fault_ops;
-    s->ops.group_commit = inner->ops->group_commit;
-    s->base.ops = &s->ops;
+    s->log = fault_log_ops;
+    s->log.group_commit = inner->log->group_commit;
+    s->base.log = &s->log;
+    s->base.work = &fault_work_ops;
+    s->base.locks = &fault_locks_ops;
+    s->base.about = &fault_about_ops;
     s->inner = inner;
     *out = &s->base;
     return WEIR_OK;

@@ -77,7 +77,7 @@ typedef struct fault_plan {
     void *delay_ctx; /* borrowed */
 } fault_plan;
 
-/* inner: moved; it is closed with the wrapper, and on failure too. *out: ended by ops->close. */
+/* inner: moved; it is closed with the wrapper, and on failure too. *out: ended by about->close. */
 weir_status weir__fault_open(weir_store **out, weir_store *inner, weir_error *err);
 /* Replaces the plan and forgets the calls it had counted towards `nth`. Any thread. */
 void weir__fault_set(weir_store *base, const fault_plan *plan);

@@ -41,7 +41,7 @@ static int open_store(void **state)
 static int close_store(void **state)
 {
     setup *s = *state;
-    s->store->ops->close(s->store);
+    s->store->about->close(s->store);
     weir__arena_free(&s->arena);
     return 0;
 }
@@ -56,7 +56,7 @@ static weir_status append_one(weir_store *s, int64_t *version, weir_error *err)
         .streams = &stream, .streams_count = 1, .events = &event, .events_count = 1, .err = err
     };
     store_append *appends[] = { &append };
-    const weir_status status = s->ops->append(s, appends, 1, err);
+    const weir_status status = s->log->append(s, appends, 1, err);
     if (status == WEIR_OK && version != NULL) {
         *version = stream.last;
     }
@@ -74,7 +74,6 @@ static void no_finding(void *ctx, const char *rule, const char *text, const char
 static weir_status call_log_verb(setup *s, fault_verb verb)
 {
     weir_store *w = s->store;
-    const weir_store_ops *o = w->ops;
     weir_error *err = &s->err;
     weir_status status = WEIR_EMISUSE;
     store_chunk chunk = { 0 };
@@ -90,25 +89,25 @@ static weir_status call_log_verb(setup *s, fault_verb verb)
     store_stats stats;
     int64_t now_us = 0;
     if (verb == FAULT_NOW) {
-        status = o->now(w, &now_us, err);
+        status = w->about->now(w, &now_us, err);
     } else if (verb == FAULT_APPEND) {
         status = append_one(w, NULL, err);
     } else if (verb == FAULT_READ_STREAM) {
-        status = o->read_stream(w, &stream_query, &chunk, err);
+        status = w->log->read_stream(w, &stream_query, &chunk, err);
     } else if (verb == FAULT_READ_LOG) {
-        status = o->read_log(w, &log_query, &chunk, err);
+        status = w->log->read_log(w, &log_query, &chunk, err);
     } else if (verb == FAULT_STREAM_INFO) {
-        status = o->stream_info(w, weir__str("s"), &s->arena, &info, err);
+        status = w->log->stream_info(w, weir__str("s"), &s->arena, &info, err);
     } else if (verb == FAULT_STREAMS) {
-        status = o->streams(w, &streams_query, &streams, err);
+        status = w->log->streams(w, &streams_query, &streams, err);
     } else if (verb == FAULT_POSITIONS) {
-        status = o->positions(w, &positions, err);
+        status = w->log->positions(w, &positions, err);
     } else if (verb == FAULT_STATS) {
-        status = o->stats(w, &stats, err);
+        status = w->about->stats(w, &stats, err);
     } else if (verb == FAULT_CHECK) {
-        status = o->check(w, no_finding, NULL, err);
+        status = w->about->check(w, no_finding, NULL, err);
     } else if (verb == FAULT_HOLDERS) {
-        status = o->holders(w, &holders, err);
+        status = w->about->holders(w, &holders, err);
     }
     weir__arena_free(&holders.arena);
     weir__chunk_free(&chunk);
@@ -119,7 +118,6 @@ static weir_status call_log_verb(setup *s, fault_verb verb)
 static weir_status call_reaction_verb(setup *s, fault_verb verb)
 {
     weir_store *w = s->store;
-    const weir_store_ops *o = w->ops;
     weir_error *err = &s->err;
     weir_status status = WEIR_EMISUSE;
     const store_reaction_declaration d = { .name = weir__str("r"),
@@ -132,21 +130,21 @@ static weir_status call_reaction_verb(setup *s, fault_verb verb)
     store_reaction_list list = { 0 };
     int64_t dropped = 0;
     if (verb == FAULT_DECLARE) {
-        status = o->declare(w, &d, &s->arena, &reaction, err);
+        status = w->work->declare(w, &d, &s->arena, &reaction, err);
     } else if (verb == FAULT_REACTIONS) {
-        status = o->reactions(w, &list, err);
+        status = w->work->reactions(w, &list, err);
     } else if (verb == FAULT_RETIRE) {
-        status = o->retire(w, weir__str("r"), err);
+        status = w->work->retire(w, weir__str("r"), err);
     } else if (verb == FAULT_ROUTER_LEASE) {
-        status = o->router_lease(w, weir__str("me"), 1000, NULL, 0, err);
+        status = w->work->router_lease(w, weir__str("me"), 1000, NULL, 0, err);
     } else if (verb == FAULT_ROUTE) {
-        status = o->route(w, &route, NULL, err);
+        status = w->work->route(w, &route, NULL, err);
     } else if (verb == FAULT_SNAPSHOT_PUT) {
-        status = o->snapshot_put(w, &put, err);
+        status = w->log->snapshot_put(w, &put, err);
     } else if (verb == FAULT_SNAPSHOT_GET) {
-        status = o->snapshot_get(w, put.stream, put.revision, 0, &s->arena, &got, err);
+        status = w->log->snapshot_get(w, put.stream, put.revision, 0, &s->arena, &got, err);
     } else if (verb == FAULT_SNAPSHOT_DROP) {
-        status = o->snapshot_drop(w, weir__str("s"), weir__str("1"), &dropped, err);
+        status = w->log->snapshot_drop(w, weir__str("s"), weir__str("1"), &dropped, err);
     }
     weir__arena_free(&list.arena);
     return status;
@@ -155,7 +153,6 @@ static weir_status call_reaction_verb(setup *s, fault_verb verb)
 static weir_status call_target_verb(setup *s, fault_verb verb)
 {
     weir_store *w = s->store;
-    const weir_store_ops *o = w->ops;
     weir_error *err = &s->err;
     weir_status status = WEIR_EMISUSE;
     const store_lease_request request = { .lane = weir__str("l"),
@@ -178,35 +175,35 @@ static weir_status call_target_verb(setup *s, fault_verb verb)
     const store_worker worker = { .name = weir__str("me") };
     bool changed = false;
     if (verb == FAULT_LEASE) {
-        status = o->turn(w, NULL, 0, &request, &leases, err);
+        status = w->work->turn(w, NULL, 0, &request, &leases, err);
     } else if (verb == FAULT_FETCH) {
-        status = o->fetch(w, NULL, 0, &fetched, err);
+        status = w->work->fetch(w, NULL, 0, &fetched, err);
     } else if (verb == FAULT_SETTLE) {
-        status = o->settle(w, &settle, err);
+        status = w->work->settle(w, &settle, err);
     } else if (verb == FAULT_EXTEND) {
-        status = o->extend(w, 1000, NULL, 0, err);
+        status = w->work->extend(w, 1000, NULL, 0, err);
     } else if (verb == FAULT_RELEASE) {
-        status = o->extend(w, 0, NULL, 0, err);
+        status = w->work->extend(w, 0, NULL, 0, err);
     } else if (verb == FAULT_OPERATE) {
-        status = o->operate(w, &op, err);
+        status = w->work->operate(w, &op, err);
     } else if (verb == FAULT_LANE_PAUSE) {
-        status = o->lane_pause(w, weir__str("l"), true, weir__str("me"), &changed, err);
+        status = w->work->lane_pause(w, weir__str("l"), true, weir__str("me"), &changed, err);
     } else if (verb == FAULT_TARGETS) {
-        status = o->targets(w, &query, &targets, err);
+        status = w->work->targets(w, &query, &targets, err);
     } else if (verb == FAULT_LANES) {
-        status = o->lanes(w, &lanes, err);
+        status = w->work->lanes(w, &lanes, err);
     } else if (verb == FAULT_PARKED) {
-        status = o->parked(w, &parked_query, &parked, err);
+        status = w->work->parked(w, &parked_query, &parked, err);
     } else if (verb == FAULT_PARKED_CHANGE) {
-        status = o->parked_change(w, 1, STORE_PARKED_RETRY, err);
+        status = w->work->parked_change(w, 1, STORE_PARKED_RETRY, err);
     } else if (verb == FAULT_POLL) {
-        status = o->poll(w, &poll, err);
+        status = w->work->poll(w, &poll, err);
     } else if (verb == FAULT_WORKER_BEAT) {
-        status = o->worker_beat(w, &worker, 1000, err);
+        status = w->about->worker_beat(w, &worker, 1000, err);
     } else if (verb == FAULT_WORKERS) {
-        status = o->workers(w, &workers, err);
+        status = w->about->workers(w, &workers, err);
     } else if (verb == FAULT_TURN) {
-        status = o->turn(w, settles, 1, &request, &leases, err);
+        status = w->work->turn(w, settles, 1, &request, &leases, err);
     }
     weir__arena_free(&leases.arena);
     weir__arena_free(&fetched.arena);
@@ -220,7 +217,6 @@ static weir_status call_target_verb(setup *s, fault_verb verb)
 static weir_status call_lock_verb(setup *s, fault_verb verb)
 {
     weir_store *w = s->store;
-    const weir_store_ops *o = w->ops;
     weir_error *err = &s->err;
     const weir_str name = weir__str("n");
     const weir_str me = weir__str("me");
@@ -229,19 +225,20 @@ static weir_status call_lock_verb(setup *s, fault_verb verb)
     store_lock_list locks = { 0 };
     store_once_list runs = { 0 };
     if (verb == FAULT_LOCK_TAKE) {
-        status = o->lock_take(w, STORE_LOCK, name, me, 1000, &s->arena, &lock, err);
+        status = w->locks->take(w, &(store_lock_request){ STORE_LOCK, name, me, 1000 }, &s->arena,
+                                &lock, err);
     } else if (verb == FAULT_LOCK_EXTEND) {
-        status = o->lock_extend(w, STORE_LOCK, name, 1, 0, 1000, err);
+        status = w->locks->extend(w, STORE_LOCK, name, 1, 0, 1000, err);
     } else if (verb == FAULT_LOCK_RELEASE) {
-        status = o->lock_release(w, name, 1, 0, err);
+        status = w->locks->release(w, name, 1, 0, err);
     } else if (verb == FAULT_LOCKS) {
-        status = o->locks(w, &locks, err);
+        status = w->locks->list(w, &locks, err);
     } else if (verb == FAULT_ONCE_FINISH) {
-        status = o->once_finish(w, name, 1, 0, 0, me, err);
+        status = w->locks->finish(w, name, 1, 0, 0, me, err);
     } else if (verb == FAULT_ONCE_FORGET) {
-        status = o->once_forget(w, name, err);
+        status = w->locks->forget(w, name, err);
     } else if (verb == FAULT_ONCE_RUNS) {
-        status = o->once_runs(w, NULL, 1, &runs, err);
+        status = w->locks->runs(w, NULL, 1, &runs, err);
     }
     weir__arena_free(&runs.arena);
     weir__arena_free(&locks.arena);
@@ -252,11 +249,11 @@ static weir_status call_watch_verb(setup *s, fault_verb verb)
 {
     store_watch *watch = NULL;
     bool woken = false;
-    weir_status status = s->store->ops->watch_open(s->store, &watch, &s->err);
+    weir_status status = s->store->log->watch_open(s->store, &watch, &s->err);
     if (verb == FAULT_WATCH_WAIT && status == WEIR_OK) {
-        status = s->store->ops->watch_wait(watch, 0, &woken, &s->err);
+        status = s->store->log->watch_wait(watch, 0, &woken, &s->err);
     }
-    s->store->ops->watch_close(watch);
+    s->store->log->watch_close(watch);
     return status;
 }
 
@@ -380,7 +377,7 @@ static void delaying_runs_the_callback_before_the_call(void **state)
     int64_t version = -1;
     int64_t now_us = 0;
     weir__fault_set(s->store, &plan);
-    assert_int_equal(s->store->ops->now(s->store, &now_us, &s->err), WEIR_OK);
+    assert_int_equal(s->store->about->now(s->store, &now_us, &s->err), WEIR_OK);
     assert_int_equal(append_one(s->store, &version, &s->err), WEIR_OK);
     assert_int_equal(d.count, 1);
     assert_int_equal(d.verb, FAULT_APPEND);
@@ -394,14 +391,14 @@ static void without_a_plan_it_is_the_inner_store(void **state)
     int64_t version = -1;
     assert_int_equal(append_one(s->store, &version, &s->err), WEIR_OK);
     assert_int_equal(version, 0);
-    assert_int_equal(s->store->ops->group_commit, s->inner->ops->group_commit);
+    assert_int_equal(s->store->log->group_commit, s->inner->log->group_commit);
     assert_int_equal(weir__fault_calls(s->store, FAULT_ANY), 1);
     assert_int_equal(weir__fault_hits(s->store), 0);
     store_watch *watch = NULL;
-    assert_int_equal(s->store->ops->watch_open(s->store, &watch, &s->err), WEIR_OK);
-    assert_true(s->store->ops->watch_fd(watch) >= 0);
-    s->store->ops->watch_close(watch);
-    s->store->ops->watch_close(NULL);
+    assert_int_equal(s->store->log->watch_open(s->store, &watch, &s->err), WEIR_OK);
+    assert_true(s->store->log->watch_fd(watch) >= 0);
+    s->store->log->watch_close(watch);
+    s->store->log->watch_close(NULL);
 }
 
 int main(int argc, char **argv)

@@ -186,14 +186,11 @@ void weir__memory_append_one(memory_core *c, store_append *append, bool *wrote)
 weir_status weir__memory_append(weir_store *base, store_append *const *appends, size_t count,
                                 weir_error *err)
 {
-    memory_core *c;
+    memory_core *c = weir__memory_begin(base);
     bool wrote = false, refused = false;
-    const weir_status status = weir__memory_begin(base, &c, err);
 
-    if (status == WEIR_OK) {
-        weir__memory_keys_expire(c);
-    }
-    for (size_t i = 0; i < count && status == WEIR_OK; i++) {
+    weir__memory_keys_expire(c);
+    for (size_t i = 0; i < count; i++) {
         store_append *a = appends[i];
         if (refused && (a->flags & STORE_APPEND_CHAIN) != 0) {
             weir__append_not_tried(a);
@@ -202,5 +199,5 @@ weir_status weir__memory_append(weir_store *base, store_append *const *appends, 
         }
         refused = a->status != WEIR_OK;
     }
-    return weir__memory_end(base, status, wrote, err);
+    return weir__memory_end(base, WEIR_OK, wrote, err);
 }

@@ -14,18 +14,17 @@ bool weir__memory_lane_paused(const memory_core *c, weir_str lane)
 weir_status weir__memory_lane_pause(weir_store *base, weir_str lane, bool paused, weir_str by,
                                     bool *changed, weir_error *err)
 {
-    memory_core *c;
+    memory_core *c = weir__memory_begin(base);
     store_lane row = { .lane = lane, .paused = paused };
-    weir_status status = weir__memory_begin(base, &c, err);
     const bool changes = weir__memory_lane_paused(c, lane) != paused;
 
     if (paused) {
         row.paused_by = by;
     }
-    if (status == WEIR_OK && changes) {
+    if (changes) {
         weir__memory_put(c, &c->lanes, &row);
     }
-    status = weir__memory_end(base, status, true, err);
+    const weir_status status = weir__memory_end(base, WEIR_OK, true, err);
     if (status == WEIR_OK && changed != NULL) {
         *changed = changes;
     }

@@ -21,35 +21,33 @@ static bool is_live(const memory_core *c, const store_lock *l)
 
 /* ---- taking --------------------------------------------------------------------------------- */
 
-weir_status weir__memory_lock_take(weir_store *base, store_lock_kind kind, weir_str name,
-                                   weir_str holder, int64_t lease_us, weir_arena *arena,
+weir_status weir__memory_lock_take(weir_store *base, const store_lock_request *q, weir_arena *arena,
                                    store_lock *out, weir_error *err)
 {
-    memory_core *c;
+    memory_core *c = weir__memory_begin(base);
     store_lock copy;
-    weir_status status = weir__memory_begin(base, &c, err);
-    row_table *rows = kind == STORE_ONCE ? &c->once : &c->locks;
-    const store_lock *old = row_find(rows, name);
+    row_table *rows = q->kind == STORE_ONCE ? &c->once : &c->locks;
+    const store_lock *old = row_find(rows, q->name);
     const bool taken = old != NULL && (is_live(c, old) || old->state == STORE_ONCE_DONE);
     const store_lock mine = {
-        .name = name,
-        .holder = holder,
+        .name = q->name,
+        .holder = q->holder,
         .fence = c->counters.fence + 1,
         .since_us = c->now_us,
-        .until_us = lease_us == 0 ? 0 : weir__time_later(c->now_us, lease_us),
+        .until_us = q->lease_us == 0 ? 0 : weir__time_later(c->now_us, q->lease_us),
         .state = STORE_ONCE_RUNNING,
     };
 
-    if (status == WEIR_OK && !taken) {
+    if (!taken) {
         c->counters.fence++;
         weir__memory_put(c, rows, &mine);
     }
     weir__memory_copy(c, rows, taken ? old : &mine, arena, &copy);
-    status = weir__memory_end(base, status, false, err);
+    const weir_status status = weir__memory_end(base, WEIR_OK, false, err);
     if (status == WEIR_OK) {
         *out = copy;
     }
-    return status == WEIR_OK && taken ? weir__lock_taken(kind, out, err) : status;
+    return status == WEIR_OK && taken ? weir__lock_taken(q->kind, out, err) : status;
 }
 
 /* ---- holding, and letting go ---------------------------------------------------------------- */
@@ -95,11 +93,8 @@ static weir_status row_end_locked(memory_core *c, const row_ending *how, weir_er
 
 static weir_status row_end(weir_store *base, const row_ending *how, weir_error *err)
 {
-    memory_core *c;
-    weir_status status = weir__memory_begin(base, &c, err);
-    if (status == WEIR_OK) {
-        status = row_end_locked(c, how, err);
-    }
+    memory_core *c = weir__memory_begin(base);
+    weir_status status = row_end_locked(c, how, err);
     return weir__memory_end(base, status, false, err);
 }
 
@@ -138,14 +133,14 @@ weir_status weir__memory_once_finish(weir_store *base, weir_str key, int64_t fen
 
 weir_status weir__memory_once_forget(weir_store *base, weir_str key, weir_error *err)
 {
-    memory_core *c;
-    weir_status status = weir__memory_begin(base, &c, err);
+    memory_core *c = weir__memory_begin(base);
+    weir_status status = WEIR_OK;
     const store_lock *l = row_find(&c->once, key);
-    if (status == WEIR_OK && l == NULL) {
+    if (l == NULL) {
         status = weir__once_unknown(key, err);
-    } else if (status == WEIR_OK && is_live(c, l)) {
+    } else if (is_live(c, l)) {
         status = weir__once_running(l, err);
-    } else if (status == WEIR_OK) {
+    } else {
         weir__memory_remove(c, &c->once, l);
     }
     return weir__memory_end(base, status, false, err);

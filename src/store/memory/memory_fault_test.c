@@ -52,7 +52,7 @@ static void world_open(world *w)
     w->three = 3;
 
     const store_lease_request r = kit_lease_request(10);
-    assert_int_equal(s->ops->turn(s, NULL, 0, &r, &w->leases, NULL), WEIR_OK);
+    assert_int_equal(s->work->turn(s, NULL, 0, &r, &w->leases, NULL), WEIR_OK);
     assert_int_equal(w->leases.leases_count, 2);
     const store_park park = {
         .reaction = w->plain.id, .event = 1, .attempts = 3, .error = weir__str("it broke")
@@ -66,8 +66,8 @@ static void world_open(world *w)
                             .parks_count = 1,
                             .end = STORE_END_KEEP,
                             .lease_us = 1000 };
-    assert_int_equal(s->ops->settle(s, &settle, NULL), WEIR_OK);
-    assert_int_equal(s->ops->parked_change(s, 1, STORE_PARKED_RETRY, NULL), WEIR_OK);
+    assert_int_equal(s->work->settle(s, &settle, NULL), WEIR_OK);
+    assert_int_equal(s->work->parked_change(s, 1, STORE_PARKED_RETRY, NULL), WEIR_OK);
     w->parked = 1;
     w->fence_one = 1;
     w->fence_two = 1;
@@ -75,11 +75,11 @@ static void world_open(world *w)
     assert_int_equal(kit_route(s, &w->plain, "three", 5, 6, 6), WEIR_OK);
     w->plain.routed = 6;
     const store_lease_request again = kit_lease_request(1);
-    assert_int_equal(s->ops->turn(s, NULL, 0, &again, &w->leases, NULL), WEIR_OK);
+    assert_int_equal(s->work->turn(s, NULL, 0, &again, &w->leases, NULL), WEIR_OK);
     assert_int_equal(w->leases.leases_count, 1);
     const store_failure why = { .reaction = w->plain.id, .event = 5, .error = weir__str("no") };
     store_settle stuck = { .target = w->three, .fence = 1, .failure = why, .end = STORE_END_BLOCK };
-    assert_int_equal(s->ops->settle(s, &stuck, NULL), WEIR_OK);
+    assert_int_equal(s->work->settle(s, &stuck, NULL), WEIR_OK);
     const store_advance work = { .reaction = w->work.id, .to = 2 };
     store_settle half = { .target = w->two,
                           .fence = 1,
@@ -87,14 +87,14 @@ static void world_open(world *w)
                           .advances_count = 1,
                           .end = STORE_END_KEEP,
                           .lease_us = 1000 };
-    assert_int_equal(s->ops->settle(s, &half, NULL), WEIR_OK);
+    assert_int_equal(s->work->settle(s, &half, NULL), WEIR_OK);
 }
 
 static void world_close(world *w)
 {
     weir__arena_free(&w->leases.arena);
     weir__arena_free(&w->arena);
-    w->s->ops->close(w->s);
+    w->s->about->close(w->s);
 }
 
 /* One verb, and what has to happen before it. */
@@ -175,7 +175,7 @@ static weir_status big_append(world *w)
                        .key_changes_count = 3,
                        .key = weir__str("key-2") };
     store_append *const list[] = { &refused, &a };
-    const weir_status status = w->s->ops->append(w->s, list, 2, NULL);
+    const weir_status status = w->s->log->append(w->s, list, 2, NULL);
     if (status == WEIR_OK) {
         assert_int_equal(refused.status, WEIR_ECONFLICT);
     }
@@ -194,7 +194,7 @@ static weir_status forced_close(world *w)
                        .events = &event,
                        .events_count = 1 };
     store_append *const list[] = { &a };
-    const weir_status status = w->s->ops->append(w->s, list, 1, NULL);
+    const weir_status status = w->s->log->append(w->s, list, 1, NULL);
     return status != WEIR_OK ? status : a.status;
 }
 
@@ -212,7 +212,7 @@ static weir_status declare_changed(world *w)
 
 static void retire_plain(world *w)
 {
-    assert_int_equal(w->s->ops->retire(w->s, weir__str("plain"), NULL), WEIR_OK);
+    assert_int_equal(w->s->work->retire(w->s, weir__str("plain"), NULL), WEIR_OK);
 }
 
 static weir_status route_all(world *w)
@@ -262,7 +262,7 @@ static weir_status route_all(world *w)
                                 .marks_count = 4,
                                 .parks = parks,
                                 .parks_count = 1 };
-    return w->s->ops->route(w->s, &route, NULL, NULL);
+    return w->s->work->route(w->s, &route, NULL, NULL);
 }
 
 /* The leases have expired, and "two" has lost as many as it may. */
@@ -282,7 +282,7 @@ static weir_status lease_again(world *w)
     store_lease_request r = kit_lease_request(1);
     r.leading = 1;
     r.lost_max = 5;
-    const weir_status status = w->s->ops->turn(w->s, NULL, 0, &r, &list, NULL);
+    const weir_status status = w->s->work->turn(w->s, NULL, 0, &r, &list, NULL);
     if (status == WEIR_OK) {
         assert_int_equal(list.leases_count, 1);
         assert_int_equal(list.leases[0].target, w->one);
@@ -322,7 +322,7 @@ static weir_status settle_all(world *w)
         .end = STORE_END_DEFER,
         .until_us = 5000000,
     };
-    return w->s->ops->settle(w->s, &settle, NULL);
+    return w->s->work->settle(w->s, &settle, NULL);
 }
 
 /* One is settled half and taken again, two is done, three is not ours. */
@@ -341,7 +341,7 @@ static weir_status turn_all(world *w)
     store_lease_list list = { 0 };
     const store_lease_request r = kit_lease_request(10);
     one.status = two.status = three.status = WEIR_EMISUSE;
-    const weir_status status = w->s->ops->turn(w->s, settles, 3, &r, &list, NULL);
+    const weir_status status = w->s->work->turn(w->s, settles, 3, &r, &list, NULL);
     const bool ok = status == WEIR_OK;
     assert_int_equal(list.leases_count, ok ? 1 : 0);
     assert_int_equal(one.status, ok ? WEIR_OK : WEIR_EMISUSE);
@@ -355,20 +355,20 @@ static weir_status extend_both(world *w)
 {
     store_fenced items[] = { { .target = w->one, .fence = w->fence_one },
                              { .target = w->two, .fence = w->fence_two } };
-    return w->s->ops->extend(w->s, 5000, items, 2, NULL);
+    return w->s->work->extend(w->s, 5000, items, 2, NULL);
 }
 
 static weir_status release_both(world *w)
 {
     store_fenced items[] = { { .target = w->one, .fence = w->fence_one },
                              { .target = w->two, .fence = w->fence_two } };
-    return w->s->ops->extend(w->s, 0, items, 2, NULL);
+    return w->s->work->extend(w->s, 0, items, 2, NULL);
 }
 
 static weir_status operate(world *w, store_operate op)
 {
     op.by = weir__str("operator");
-    return w->s->ops->operate(w->s, &op, NULL);
+    return w->s->work->operate(w->s, &op, NULL);
 }
 
 static weir_status unblock_all(world *w)
@@ -412,19 +412,19 @@ static weir_status prioritize_all(world *w)
 static weir_status pause_lane(world *w)
 {
     bool changed = false;
-    return w->s->ops->lane_pause(w->s, weir__str("a third lane"), true, weir__str("me"), &changed,
-                                 NULL);
+    return w->s->work->lane_pause(w->s, weir__str("a third lane"), true, weir__str("me"), &changed,
+                                  NULL);
 }
 
 static weir_status drop_parked(world *w)
 {
-    return w->s->ops->parked_change(w->s, w->parked, STORE_PARKED_DROP, NULL);
+    return w->s->work->parked_change(w->s, w->parked, STORE_PARKED_DROP, NULL);
 }
 
 static weir_status lease_router(world *w)
 {
     store_router_lease items[] = { { .reaction = w->plain.id }, { .reaction = w->work.id } };
-    return w->s->ops->router_lease(w->s, weir__str("router"), 1000, items, 2, NULL);
+    return w->s->work->router_lease(w->s, weir__str("router"), 1000, items, 2, NULL);
 }
 
 static weir_status put_snapshot(world *w)
@@ -433,7 +433,7 @@ static weir_status put_snapshot(world *w)
                                       .revision = weir__str("1"),
                                       .version = 3,
                                       .data = weir__str("state") };
-    return w->s->ops->snapshot_put(w->s, &snapshot, NULL);
+    return w->s->log->snapshot_put(w->s, &snapshot, NULL);
 }
 
 static weir_status read_everything(world *w)
@@ -449,16 +449,16 @@ static weir_status read_everything(world *w)
         .target = w->one, .reaction = w->plain.id, .up_to = 4, .limit = 10
     };
     const store_targets_query query = { .limit = 10 };
-    weir_status status = w->s->ops->read_log(w->s, &log, &chunk, NULL);
+    weir_status status = w->s->log->read_log(w->s, &log, &chunk, NULL);
     if (status == WEIR_OK) {
-        status = w->s->ops->read_stream(w->s, &stream, &chunk, NULL);
+        status = w->s->log->read_stream(w->s, &stream, &chunk, NULL);
     }
     if (status == WEIR_OK) {
-        status = w->s->ops->fetch(w->s, &item, 1, &fetched, NULL);
+        status = w->s->work->fetch(w->s, &item, 1, &fetched, NULL);
     }
     if (status == WEIR_OK) {
         assert_int_equal(fetched.events_count, 4);
-        status = w->s->ops->targets(w->s, &query, &targets, NULL);
+        status = w->s->work->targets(w->s, &query, &targets, NULL);
     }
     weir__chunk_free(&chunk);
     weir__arena_free(&fetched.arena);

@@ -49,7 +49,7 @@ weir_status kit_append(weir_store *s, const char *stream, const char *name, cons
                        .events_count = 1,
                        .key = weir__str(key) };
     store_append *const list[] = { &a };
-    const weir_status status = s->ops->append(s, list, 1, NULL);
+    const weir_status status = s->log->append(s, list, 1, NULL);
     return status != WEIR_OK ? status : a.status;
 }
 
@@ -65,7 +65,7 @@ weir_status kit_declare(weir_store *s, const char *name, const char *event, stor
         .rule = rule,
         .rule_text = weir__str("x"),
     };
-    return s->ops->declare(s, &d, arena, out, NULL);
+    return s->work->declare(s, &d, arena, out, NULL);
 }
 
 weir_status kit_route(weir_store *s, const store_reaction *r, const char *target, int64_t first,
@@ -85,7 +85,7 @@ weir_status kit_route(weir_store *s, const store_reaction *r, const char *target
     const store_route route = {
         .steps = &step, .steps_count = 1, .marks = &mark, .marks_count = 1
     };
-    return s->ops->route(s, &route, NULL, NULL);
+    return s->work->route(s, &route, NULL, NULL);
 }
 
 store_lease_request kit_lease_request(size_t limit)
@@ -100,7 +100,7 @@ store_lease_request kit_lease_request(size_t limit)
 int64_t kit_head(weir_store *s)
 {
     store_positions p;
-    assert_int_equal(s->ops->positions(s, &p, NULL), WEIR_OK);
+    assert_int_equal(s->log->positions(s, &p, NULL), WEIR_OK);
     return p.head;
 }
 
@@ -122,7 +122,7 @@ static void say_events(weir_store *s, weir_buffer *out)
 {
     store_chunk chunk = { 0 };
     const store_log_query q = { .to = INT64_MAX, .limit = 1000 };
-    assert_int_equal(s->ops->read_log(s, &q, &chunk, NULL), WEIR_OK);
+    assert_int_equal(s->log->read_log(s, &q, &chunk, NULL), WEIR_OK);
     for (size_t i = 0; i < chunk.events_count; i++) {
         const weir_event *e = &chunk.events[i];
         say(out, "event %lld %.*s/%lld %.*s %.*s\n", (long long)e->id, (int)e->stream.len,
@@ -132,7 +132,7 @@ static void say_events(weir_store *s, weir_buffer *out)
     weir__chunk_free(&chunk);
     store_streams_chunk streams = { 0 };
     const store_streams_query sq = { .limit = 1000 };
-    assert_int_equal(s->ops->streams(s, &sq, &streams, NULL), WEIR_OK);
+    assert_int_equal(s->log->streams(s, &sq, &streams, NULL), WEIR_OK);
     for (size_t i = 0; i < streams.streams_count; i++) {
         const store_stream_info *info = &streams.streams[i];
         say(out, "stream %.*s at %lld closed %d\n", (int)info->stream.len, info->stream.ptr,
@@ -144,7 +144,7 @@ static void say_events(weir_store *s, weir_buffer *out)
 static void say_reactions(weir_store *s, weir_buffer *out)
 {
     store_reaction_list list = { 0 };
-    assert_int_equal(s->ops->reactions(s, &list, NULL), WEIR_OK);
+    assert_int_equal(s->work->reactions(s, &list, NULL), WEIR_OK);
     for (size_t i = 0; i < list.reactions_count; i++) {
         const store_reaction *r = &list.reactions[i];
         say(out, "reaction %lld %.*s %lld since %lld routed %lld reread %lld retired %d",
@@ -160,7 +160,7 @@ static void say_targets(weir_store *s, weir_buffer *out)
 {
     store_targets_chunk chunk = { 0 };
     const store_targets_query q = { .limit = 1000 };
-    assert_int_equal(s->ops->targets(s, &q, &chunk, NULL), WEIR_OK);
+    assert_int_equal(s->work->targets(s, &q, &chunk, NULL), WEIR_OK);
     for (size_t i = 0; i < chunk.targets_count; i++) {
         const store_target *t = &chunk.targets[i];
         say(out, "target %lld %.*s state %d priority %lld %d watermark %lld lost %lld fence %lld",
@@ -186,7 +186,7 @@ static void say_rest(weir_store *s, weir_buffer *out)
 {
     store_parked_chunk parked = { 0 };
     const store_parked_query pq = { .limit = 1000 };
-    assert_int_equal(s->ops->parked(s, &pq, &parked, NULL), WEIR_OK);
+    assert_int_equal(s->work->parked(s, &pq, &parked, NULL), WEIR_OK);
     for (size_t i = 0; i < parked.parked_count; i++) {
         const store_parked *p = &parked.parked[i];
         say(out, "parked %lld %lld %.*s event %lld %lld %.*s back %d\n", (long long)p->id,
@@ -195,7 +195,7 @@ static void say_rest(weir_store *s, weir_buffer *out)
     }
     weir__arena_free(&parked.arena);
     store_lane_list lanes = { 0 };
-    assert_int_equal(s->ops->lanes(s, &lanes, NULL), WEIR_OK);
+    assert_int_equal(s->work->lanes(s, &lanes, NULL), WEIR_OK);
     for (size_t i = 0; i < lanes.lanes_count; i++) {
         const store_lane *l = &lanes.lanes[i];
         say(out, "lane %.*s paused %d %.*s: %lld %lld %lld %lld %lld\n", (int)l->lane.len,
@@ -226,7 +226,7 @@ weir_buffer kit_describe(weir_store *s)
     say_reactions(s, &out);
     say_targets(s, &out);
     say_rest(s, &out);
-    assert_int_equal(s->ops->check(s, count_finding, &findings, NULL), WEIR_OK);
+    assert_int_equal(s->about->check(s, count_finding, &findings, NULL), WEIR_OK);
     assert_int_equal(findings, 0);
     assert_true(weir__buffer_add(&out, "", 1));
     return out;

@@ -8,7 +8,7 @@
 
 extern int64_t kit_time_us; /* both clocks of every store that was opened here */
 
-/* Keys live for a second. NULL: it could not be opened. Ended by ops->close. */
+/* Keys live for a second. NULL: it could not be opened. Ended by about->close. */
 weir_store *kit_open(const char *name, uint32_t flags);
 
 /* One event "{}"; key "": none. */

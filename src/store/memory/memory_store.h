@@ -10,7 +10,7 @@
 #include "base/thread.h"
 #include "store/chunk.h"
 #include "store/memory/rows.h"
-#include "store/store.h"
+#include "store/read_only.h"
 #include "store/watches.h"
 
 #include <string.h>
@@ -125,8 +125,8 @@ typedef struct memory_handle {
     weir_store base;         /* first */
     memory_core *core;       /* counted reference */
     const weir_clock *clock; /* borrowed */
-    bool readonly;
-    int64_t transactions; /* guarded by core->mu */
+    store_reading reading;   /* what base has when it was opened for reading alone */
+    int64_t transactions;    /* guarded by core->mu */
 } memory_handle;
 
 static inline memory_handle *weir__memory_handle(weir_store *base)
@@ -147,7 +147,7 @@ memory_core *weir__memory_lock(weir_store *base);
 weir_status weir__memory_unlock(memory_core *c, weir_status status, weir_error *err);
 /* Locks the store and reads the clock, for a verb that writes. It goes on to weir__memory_end also
  * when this answers WEIR_EMISUSE, because the handle must not write. */
-weir_status weir__memory_begin(weir_store *base, memory_core **c, weir_error *err);
+memory_core *weir__memory_begin(weir_store *base);
 /* Keeps what was changed when status is WEIR_OK, and then wakes the watches if `wake`. Otherwise,
  * or when memory ran out on the way (WEIR_ENOMEM), undoes it. */
 weir_status weir__memory_end(weir_store *base, weir_status status, bool wake, weir_error *err);
@@ -256,7 +256,7 @@ const store_parked *weir__memory_parked_get(const memory_core *c, int64_t id); /
 /* Leases inside a transaction, into an empty list; r->limit is not 0. */
 void weir__memory_lease_in(memory_core *c, const store_lease_request *r, store_lease_list *list);
 
-/* ---- the verbs, for the vtable in store.c -------------------------------------------------- */
+/* ---- the verbs, for the tables in store.c -------------------------------------------------- */
 
 void weir__memory_watch_close(store_watch *watch);
 weir_status weir__memory_append(weir_store *base, store_append *const *appends, size_t count,
@@ -304,8 +304,7 @@ weir_status weir__memory_workers(weir_store *base, store_worker_list *list, weir
 weir_status weir__memory_turn(weir_store *base, store_settle *const *settles, size_t settles_count,
                               const store_lease_request *lease, store_lease_list *list,
                               weir_error *err);
-weir_status weir__memory_lock_take(weir_store *base, store_lock_kind kind, weir_str name,
-                                   weir_str holder, int64_t lease_us, weir_arena *arena,
+weir_status weir__memory_lock_take(weir_store *base, const store_lock_request *q, weir_arena *arena,
                                    store_lock *out, weir_error *err);
 weir_status weir__memory_lock_extend(weir_store *base, store_lock_kind kind, weir_str name,
                                      int64_t fence, int64_t token, int64_t lease_us,

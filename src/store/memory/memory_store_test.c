@@ -28,18 +28,18 @@ static void named_stores_are_shared_until_the_last_handle_closes(void **state)
     assert_int_equal(kit_append(a, "order-1", "Placed", ""), WEIR_OK);
     assert_int_equal(kit_head(b), 1);
     assert_int_equal(kit_head(other), 0);
-    assert_int_equal(a->ops->positions(a, &first, NULL), WEIR_OK);
-    a->ops->close(a);
+    assert_int_equal(a->log->positions(a, &first, NULL), WEIR_OK);
+    a->about->close(a);
     assert_int_equal(kit_head(b), 1);
-    b->ops->close(b);
+    b->about->close(b);
 
     assert_null(kit_open("shared", WEIR_OPEN_EXISTING));
     weir_store *again = kit_open("shared", 0);
     assert_int_equal(kit_head(again), 0);
-    assert_int_equal(again->ops->positions(again, &second, NULL), WEIR_OK);
+    assert_int_equal(again->log->positions(again, &second, NULL), WEIR_OK);
     assert_string_not_equal(first.epoch, second.epoch);
-    again->ops->close(again);
-    other->ops->close(other);
+    again->about->close(again);
+    other->about->close(other);
 }
 
 static void unnamed_stores_are_private(void **state)
@@ -51,8 +51,8 @@ static void unnamed_stores_are_private(void **state)
     assert_int_equal(kit_head(b), 0);
     assert_null(kit_open("", WEIR_OPEN_EXISTING));
     assert_null(kit_open("", WEIR_OPEN_READONLY));
-    a->ops->close(a);
-    b->ops->close(b);
+    a->about->close(a);
+    b->about->close(b);
 }
 
 static void a_read_only_handle_reads_and_does_not_write(void **state)
@@ -63,8 +63,8 @@ static void a_read_only_handle_reads_and_does_not_write(void **state)
     assert_int_equal(kit_append(a, "order-1", "Placed", ""), WEIR_OK);
     assert_int_equal(kit_append(b, "order-1", "Placed", ""), WEIR_EMISUSE);
     assert_int_equal(kit_head(b), 1);
-    a->ops->close(a);
-    b->ops->close(b);
+    a->about->close(a);
+    b->about->close(b);
 }
 
 static void opening_survives_failed_allocations(void **state)
@@ -77,7 +77,7 @@ static void opening_survives_failed_allocations(void **state)
         weir__memory_fail_nth(0);
         if (!failed) {
             assert_true(nth > 1);
-            s->ops->close(s);
+            s->about->close(s);
             return;
         }
         assert_null(s);
@@ -92,18 +92,18 @@ static void a_watch_outlives_its_handle_and_counts_between_waits(void **state)
     weir_store *b = kit_open("shared", 0);
     store_watch *watch = NULL;
     bool woken = true;
-    assert_int_equal(b->ops->watch_open(b, &watch, NULL), WEIR_OK);
-    assert_int_equal(a->ops->watch_wait(watch, 0, &woken, NULL), WEIR_OK);
+    assert_int_equal(b->log->watch_open(b, &watch, NULL), WEIR_OK);
+    assert_int_equal(a->log->watch_wait(watch, 0, &woken, NULL), WEIR_OK);
     assert_false(woken);
     assert_int_equal(kit_append(a, "order-1", "Placed", ""), WEIR_OK);
     assert_int_equal(kit_append(a, "order-1", "Placed", ""), WEIR_OK);
-    assert_int_equal(a->ops->watch_wait(watch, -1, &woken, NULL), WEIR_OK);
+    assert_int_equal(a->log->watch_wait(watch, -1, &woken, NULL), WEIR_OK);
     assert_true(woken);
-    assert_int_equal(a->ops->watch_wait(watch, 0, &woken, NULL), WEIR_OK);
+    assert_int_equal(a->log->watch_wait(watch, 0, &woken, NULL), WEIR_OK);
     assert_false(woken);
-    b->ops->close(b);
+    b->about->close(b);
     assert_int_equal(kit_append(a, "order-1", "Placed", ""), WEIR_OK);
-    a->ops->close(a);
+    a->about->close(a);
     assert_int_equal(weir__watch_wait(watch, 0, &woken, NULL), WEIR_OK);
     assert_true(woken);
     weir__memory_watch_close(watch);
@@ -134,7 +134,7 @@ static void expired_keys_go_in_bounded_batches(void **state)
     assert_int_equal(kit_head(s), KEYS + 2);
     assert_int_equal(kit_append(s, "order-1", "Placed", ""), WEIR_OK);
     assert_int_equal(c->keys.count, 1);
-    s->ops->close(s);
+    s->about->close(s);
 }
 
 /* Three of the longest names are more than a message holds. */
@@ -161,13 +161,13 @@ static void a_refused_close_names_reactions_as_far_as_there_is_room(void **state
         memset(name, c, STORE_NAME_BYTES_MAX);
         assert_int_equal(kit_declare(s, name, "Placed", STORE_RULE_STREAM, &r, &arena), WEIR_OK);
     }
-    assert_int_equal(s->ops->append(s, list, 1, NULL), WEIR_OK);
+    assert_int_equal(s->log->append(s, list, 1, NULL), WEIR_OK);
     assert_int_equal(a.status, WEIR_EHELD);
     assert_string_equal(err.stream, "order-1");
     assert_non_null(strstr(err.message, "not handled by: aaaa"));
     assert_int_equal(kit_head(s), 1);
     weir__arena_free(&arena);
-    s->ops->close(s);
+    s->about->close(s);
 }
 
 /* ---- threads ------------------------------------------------------------------------------ */
@@ -182,7 +182,7 @@ static void *work(void *ctx)
     store_reaction_list reactions = { 0 };
     for (int i = 0; i < ROUNDS; i++) {
         if (kit_append(s, "order-1", "Placed", "") != WEIR_OK ||
-            s->ops->reactions(s, &reactions, NULL) != WEIR_OK) {
+            s->work->reactions(s, &reactions, NULL) != WEIR_OK) {
             abort();
         }
         const store_reaction *r = &reactions.reactions[0];
@@ -190,7 +190,7 @@ static void *work(void *ctx)
             (void)kit_route(s, r, "target", r->routed + 1, r->routed + 1, r->routed + 1);
         }
         const store_lease_request request = kit_lease_request(1);
-        if (s->ops->turn(s, NULL, 0, &request, &list, NULL) != WEIR_OK) {
+        if (s->work->turn(s, NULL, 0, &request, &list, NULL) != WEIR_OK) {
             abort();
         }
         for (size_t n = 0; n < list.leases_count; n++) {
@@ -201,7 +201,7 @@ static void *work(void *ctx)
                                     .fence = leased->fence,
                                     .advances = &advance,
                                     .advances_count = 1 };
-            if (s->ops->settle(s, &settle, NULL) != WEIR_OK) {
+            if (s->work->settle(s, &settle, NULL) != WEIR_OK) {
                 abort();
             }
         }
@@ -229,7 +229,7 @@ static void threads_share_a_store(void **state)
     assert_int_equal(kit_head(s), THREADS * ROUNDS);
     weir_buffer end = kit_describe(s);
     weir__buffer_free(&end);
-    s->ops->close(s);
+    s->about->close(s);
 }
 
 int main(void)

@@ -269,15 +269,13 @@ static void operate_chunk(memory_core *c, const store_operate *op, const memory_
 
 weir_status weir__memory_operate(weir_store *base, store_operate *op, weir_error *err)
 {
-    memory_core *c;
     const memory_name *from = NULL;
     int64_t changed = 0;
-    weir_status status;
+    weir_status status = WEIR_OK;
 
     do {
-        status = weir__memory_begin(base, &c, op->dry_run ? NULL : err);
-        status = op->dry_run ? WEIR_OK : status;
-        if (status == WEIR_OK && from == NULL) {
+        memory_core *c = weir__memory_begin(base);
+        if (from == NULL) {
             status = names_check(c, &op->filter, err);
         }
         if (status == WEIR_OK) {

@@ -72,12 +72,9 @@ static weir_status parked_change(memory_core *c, int64_t id, bool retry, weir_er
 weir_status weir__memory_parked_change(weir_store *base, int64_t parked, store_parked_action action,
                                        weir_error *err)
 {
-    memory_core *c;
+    memory_core *c = weir__memory_begin(base);
     const bool retry = action == STORE_PARKED_RETRY;
-    weir_status status = weir__memory_begin(base, &c, err);
-    if (status == WEIR_OK) {
-        status = parked_change(c, parked, retry, err);
-    }
+    weir_status status = parked_change(c, parked, retry, err);
     return weir__memory_end(base, status, retry, err);
 }
 

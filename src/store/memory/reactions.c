@@ -176,14 +176,14 @@ static void declare_locked(memory_core *c, const store_reaction_declaration *dec
 weir_status weir__memory_declare(weir_store *base, const store_reaction_declaration *declared,
                                  weir_arena *arena, store_reaction *out, weir_error *err)
 {
-    memory_core *c;
+    memory_core *c = weir__memory_begin(base);
     memory_definition d = { 0 };
     store_reaction answer;
     weir_buffer names = { 0 };
     int64_t since = 0;
-    weir_status status = weir__memory_begin(base, &c, err);
+    weir_status status = WEIR_OK;
 
-    if (status == WEIR_OK && weir__memory_reaction_named(c, declared->name) == NULL) {
+    if (weir__memory_reaction_named(c, declared->name) == NULL) {
         status = weir__declared_start(declared, weir__memory_head(c), &since, err);
     }
     if (status == WEIR_OK) {
@@ -225,13 +225,13 @@ weir_status weir__memory_reactions(weir_store *base, store_reaction_list *list, 
 
 weir_status weir__memory_retire(weir_store *base, weir_str name, weir_error *err)
 {
-    memory_core *c;
-    weir_status status = weir__memory_begin(base, &c, err);
+    memory_core *c = weir__memory_begin(base);
+    weir_status status = WEIR_OK;
     const store_reaction *old = weir__memory_reaction_named(c, name);
 
-    if (status == WEIR_OK && old == NULL) {
+    if (old == NULL) {
         status = weir__reaction_not_named(name, err);
-    } else if (status == WEIR_OK && !old->retired) {
+    } else if (!old->retired) {
         store_reaction r = *old;
         r.retired = true;
         weir__memory_put(c, &c->reactions, &r);
@@ -277,18 +277,17 @@ static void router_lease_one(memory_core *c, weir_str holder, int64_t lease_us,
 weir_status weir__memory_router_lease(weir_store *base, weir_str holder, int64_t lease_us,
                                       store_router_lease *items, size_t count, weir_error *err)
 {
-    memory_core *c;
+    memory_core *c = weir__memory_begin(base);
     /* Answers are worked out on copies: a failed verb leaves its outputs as they were. */
     store_router_lease *answers = weir__calloc(count + 1, sizeof *answers);
-    weir_status status = weir__memory_begin(base, &c, err);
 
     c->full = answers == NULL;
-    for (size_t i = 0; i < count && status == WEIR_OK && answers != NULL; i++) {
+    for (size_t i = 0; i < count && answers != NULL; i++) {
         answers[i] = items[i];
         router_lease_one(c, holder, lease_us, &answers[i]);
     }
     /* What is given back can be taken at once by whoever waits for it. */
-    status = weir__memory_end(base, status, lease_us == 0 && count > 0, err);
+    const weir_status status = weir__memory_end(base, WEIR_OK, lease_us == 0 && count > 0, err);
     for (size_t i = 0; i < count && status == WEIR_OK && answers != NULL; i++) {
         items[i] = answers[i];
     }

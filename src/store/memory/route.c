@@ -149,13 +149,10 @@ static weir_status route_locked(memory_core *c, const store_route *route, size_t
 weir_status weir__memory_route(weir_store *base, const store_route *r, size_t *bad_mark,
                                weir_error *err)
 {
-    memory_core *c;
+    memory_core *c = weir__memory_begin(base);
     size_t bad = 0;
-    weir_status status = weir__memory_begin(base, &c, err);
 
-    if (status == WEIR_OK) {
-        status = route_locked(c, r, &bad, err);
-    }
+    weir_status status = route_locked(c, r, &bad, err);
     if (status == WEIR_EINVAL && bad_mark != NULL) {
         *bad_mark = bad;
     }

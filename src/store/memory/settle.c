@@ -146,13 +146,10 @@ static weir_status settle_locked(memory_core *c, store_settle *settle, weir_erro
 
 weir_status weir__memory_settle(weir_store *base, store_settle *settle, weir_error *err)
 {
-    memory_core *c;
-    weir_status status = weir__memory_begin(base, &c, err);
+    memory_core *c = weir__memory_begin(base);
     store_settle copy = *settle;
-    if (status == WEIR_OK) {
-        weir__memory_keys_expire(c);
-        status = settle_locked(c, &copy, err);
-    }
+    weir__memory_keys_expire(c);
+    weir_status status = settle_locked(c, &copy, err);
     status = weir__memory_end(base, status, weir__settle_gives_work(&copy, copy.behind), err);
     if (status == WEIR_OK) {
         settle->behind = copy.behind;
@@ -167,12 +164,11 @@ weir_status weir__memory_settle(weir_store *base, store_settle *settle, weir_err
 static weir_status fenced_run(weir_store *base, const store_settle *end, store_fenced *items,
                               size_t count, weir_error *err)
 {
-    memory_core *c;
+    memory_core *c = weir__memory_begin(base);
     store_fenced *answers = weir__calloc(count + 1, sizeof *answers);
-    weir_status status = weir__memory_begin(base, &c, err);
 
     c->full = answers == NULL;
-    for (size_t i = 0; i < count && status == WEIR_OK && answers != NULL; i++) {
+    for (size_t i = 0; i < count && answers != NULL; i++) {
         store_fenced *item = &answers[i];
         *item = items[i];
         const store_target *row = weir__memory_target(c, item->target);
@@ -184,7 +180,8 @@ static weir_status fenced_run(weir_store *base, const store_settle *end, store_f
             weir__memory_target_put(c, &t);
         }
     }
-    status = weir__memory_end(base, status, end->end == STORE_END_RELEASE && count > 0, err);
+    const weir_status status =
+        weir__memory_end(base, WEIR_OK, end->end == STORE_END_RELEASE && count > 0, err);
     for (size_t i = 0; i < count && status == WEIR_OK && answers != NULL; i++) {
         items[i] = answers[i];
     }
@@ -226,13 +223,13 @@ weir_status weir__memory_turn(weir_store *base, store_settle *const *settles, si
                               const store_lease_request *lease, store_lease_list *list,
                               weir_error *err)
 {
-    memory_core *c;
+    memory_core *c = weir__memory_begin(base);
     turn_answer *answers = weir__calloc(settles_count + 1, sizeof *answers); /* may be none */
     int64_t *left = weir__calloc(settles_count + 1, sizeof *left);           /* with work */
     size_t left_count = 0;
 
     weir__leases_clear(list);
-    weir_status status = weir__memory_begin(base, &c, err);
+    weir_status status = WEIR_OK;
     c->full = answers == NULL || left == NULL;
     for (size_t i = 0; i < settles_count && status == WEIR_OK && !c->full; i++) {
         turn_settle(c, settles[i], &answers[i]);

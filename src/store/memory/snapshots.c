@@ -7,15 +7,14 @@
 weir_status weir__memory_snapshot_put(weir_store *base, const store_snapshot *snapshot,
                                       weir_error *err)
 {
-    memory_core *c;
-    const weir_status status = weir__memory_begin(base, &c, err);
+    memory_core *c = weir__memory_begin(base);
     const store_snapshot *old = weir__rows_find(&c->snapshots, snapshot);
     const bool newer = old == NULL || snapshot->version >= old->version ||
                        !weir__str_equal(snapshot->revision, old->revision);
-    if (status == WEIR_OK && newer) {
+    if (newer) {
         weir__memory_put(c, &c->snapshots, snapshot);
     }
-    return weir__memory_end(base, status, false, err);
+    return weir__memory_end(base, WEIR_OK, false, err);
 }
 
 weir_status weir__memory_snapshot_get(weir_store *base, weir_str stream, weir_str revision,
@@ -41,10 +40,9 @@ weir_status weir__memory_snapshot_get(weir_store *base, weir_str stream, weir_st
 weir_status weir__memory_snapshot_drop(weir_store *base, weir_str category, weir_str keep_revision,
                                        int64_t *dropped, weir_error *err)
 {
-    memory_core *c;
+    memory_core *c = weir__memory_begin(base);
     int64_t count = 0;
-    weir_status status = weir__memory_begin(base, &c, err);
-    for (size_t i = c->snapshots.count; i > 0 && status == WEIR_OK; i--) {
+    for (size_t i = c->snapshots.count; i > 0; i--) {
         const store_snapshot *s = c->snapshots.rows[i - 1];
         if (!weir__str_equal(s->revision, keep_revision) &&
             (category.len == 0 || weir__str_equal(weir__category(s->stream), category))) {
@@ -52,7 +50,7 @@ weir_status weir__memory_snapshot_drop(weir_store *base, weir_str category, weir
             count++;
         }
     }
-    status = weir__memory_end(base, status, false, err);
+    const weir_status status = weir__memory_end(base, WEIR_OK, false, err);
     if (status == WEIR_OK && dropped != NULL) {
         *dropped = count;
     }

@@ -1,4 +1,4 @@
-/* store.c - opening and closing memory stores, the registry of named ones, the vtable.
+/* store.c - opening and closing memory stores, the registry of named ones, the verbs.
  *
  * THREADS  The registry's mutex guards the list of named stores and the references of every core.
  * It is never held together with a core's mutex.
@@ -75,13 +75,11 @@ weir_status weir__memory_unlock(memory_core *c, weir_status status,
     return full ? weir__memory_full(err) : status;
 }
 
-weir_status weir__memory_begin(weir_store *base, memory_core **c, weir_error *err)
+memory_core *weir__memory_begin(weir_store *base)
 {
-    *c = weir__memory_lock(base);
-    (*c)->counters_before = (*c)->counters;
-    return weir__memory_handle(base)->readonly
-               ? weir__fail(err, WEIR_EMISUSE, "the store was opened for reading only")
-               : WEIR_OK;
+    memory_core *c = weir__memory_lock(base);
+    c->counters_before = c->counters;
+    return c;
 }
 
 weir_status weir__memory_end(weir_store *base, weir_status status, bool wake, weir_error *err)
@@ -265,30 +263,36 @@ static weir_status memory_stats(weir_store *base, store_stats *out, weir_error *
 weir_status weir__memory_seed(weir_store *base, int64_t position_base, int64_t version_base,
                               weir_error *err)
 {
-    memory_core *c;
-    weir_status status = weir__memory_begin(base, &c, err);
-    if (status == WEIR_OK && c->events.count > 0) {
+    memory_core *c = weir__memory_begin(base);
+    weir_status status = WEIR_OK;
+    if (c->events.count > 0) {
         status =
             weir__fail(err, WEIR_EMISUSE, "only an empty store can be given another beginning");
-    } else if (status == WEIR_OK) {
+    } else {
         c->position_base = position_base;
         c->version_base = version_base;
     }
     return weir__memory_end(base, status, false, err);
 }
 
-static const weir_store_ops memory_ops = {
-    .version = STORE_OPS_VERSION,
-    .scheme = "memory",
+static const store_log_ops memory_log_ops = {
     .group_commit = 0,
-    .close = memory_close,
-    .now = memory_now,
     .append = weir__memory_append,
     .read_stream = weir__memory_read_stream,
     .read_log = weir__memory_read_log,
     .stream_info = weir__memory_stream_info,
     .streams = weir__memory_streams,
     .positions = memory_positions,
+    .snapshot_put = weir__memory_snapshot_put,
+    .snapshot_get = weir__memory_snapshot_get,
+    .snapshot_drop = weir__memory_snapshot_drop,
+    .watch_open = memory_watch_open,
+    .watch_wait = weir__watch_wait,
+    .watch_fd = weir__watch_fd,
+    .watch_close = weir__memory_watch_close,
+};
+
+static const store_work_ops memory_work_ops = {
     .declare = weir__memory_declare,
     .reactions = weir__memory_reactions,
     .retire = weir__memory_retire,
@@ -304,26 +308,28 @@ static const weir_store_ops memory_ops = {
     .parked = weir__memory_parked,
     .parked_change = weir__memory_parked_change,
     .poll = weir__memory_poll,
-    .snapshot_put = weir__memory_snapshot_put,
-    .snapshot_get = weir__memory_snapshot_get,
-    .snapshot_drop = weir__memory_snapshot_drop,
-    .watch_open = memory_watch_open,
-    .watch_wait = weir__watch_wait,
-    .watch_fd = weir__watch_fd,
-    .watch_close = weir__memory_watch_close,
+    .turn = weir__memory_turn,
+};
+
+static const store_locks_ops memory_locks_ops = {
+    .take = weir__memory_lock_take,
+    .extend = weir__memory_lock_extend,
+    .release = weir__memory_lock_release,
+    .list = weir__memory_locks,
+    .finish = weir__memory_once_finish,
+    .forget = weir__memory_once_forget,
+    .runs = weir__memory_once_runs,
+};
+
+static const store_about_ops memory_about_ops = {
+    .scheme = "memory",
+    .close = memory_close,
+    .now = memory_now,
     .stats = memory_stats,
     .check = weir__memory_check,
     .holders = weir__holders_none,
     .worker_beat = weir__memory_worker_beat,
     .workers = weir__memory_workers,
-    .turn = weir__memory_turn,
-    .lock_take = weir__memory_lock_take,
-    .lock_extend = weir__memory_lock_extend,
-    .lock_release = weir__memory_lock_release,
-    .locks = weir__memory_locks,
-    .once_finish = weir__memory_once_finish,
-    .once_forget = weir__memory_once_forget,
-    .once_runs = weir__memory_once_runs,
 };
 
 weir_status weir__memory_open(weir_store **out, const store_options *options, weir_error *err)
@@ -336,10 +342,15 @@ weir_status weir__memory_open(weir_store **out, const store_options *options, we
     if (h == NULL) {
         return weir__memory_full(err);
     }
-    h->base.ops = &memory_ops;
-    h->base.opened = STORE_MADE;
+    h->base = (weir_store){ .log = &memory_log_ops,
+                            .work = &memory_work_ops,
+                            .locks = &memory_locks_ops,
+                            .about = &memory_about_ops,
+                            .opened = STORE_MADE };
     h->clock = options->clock;
-    h->readonly = readonly;
+    if (readonly) {
+        weir__store_read_only(&h->base, &h->reading);
+    }
     if (options->path.len > 0) {
         status = core_named(&h->core, options, existing, err);
     } else if (existing) {

@@ -36,25 +36,24 @@ static void worker_put(memory_core *c, const store_worker *from, const memory_wo
 weir_status weir__memory_worker_beat(weir_store *base, const store_worker *worker, int64_t lease_us,
                                      weir_error *err)
 {
-    memory_core *c;
-    const weir_status status = weir__memory_begin(base, &c, err);
+    memory_core *c = weir__memory_begin(base);
     const memory_worker key = { .worker.name = worker->name };
     const memory_worker *old = weir__rows_find(&c->workers, &key);
     int removed = 0;
 
-    if (status == WEIR_OK && lease_us != 0) {
+    if (lease_us != 0) {
         worker_put(c, worker, old, lease_us);
-    } else if (status == WEIR_OK && old != NULL) {
+    } else if (old != NULL) {
         weir__memory_remove(c, &c->workers, old);
     }
-    for (size_t i = c->workers.count; i > 0 && status == WEIR_OK; i--) {
+    for (size_t i = c->workers.count; i > 0; i--) {
         const memory_worker *w = c->workers.rows[i - 1];
         if (worker_forgotten(c, w) && removed < STORE_WORKERS_FORGOTTEN_MAX) {
             weir__memory_remove(c, &c->workers, w);
             removed++;
         }
     }
-    return weir__memory_end(base, status, false, err);
+    return weir__memory_end(base, WEIR_OK, false, err);
 }
 
 /* ---- listing ------------------------------------------------------------------------------ */

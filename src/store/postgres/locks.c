@@ -60,13 +60,7 @@ static weir_status read_run(const PGresult *result, weir_str name, weir_arena *a
     return WEIR_OK;
 }
 
-typedef struct lock_request {
-    store_lock_kind kind;
-    weir_str name, holder;
-    int64_t lease_us;
-} lock_request;
-
-static void take_params(pg_params *p, const lock_request *q)
+static void take_params(pg_params *p, const store_lock_request *q)
 {
     weir__pg_add_bool(p, q->kind == STORE_ONCE);
     weir__pg_add_text(p, q->name);
@@ -75,7 +69,7 @@ static void take_params(pg_params *p, const lock_request *q)
 }
 
 /* *out is the caller's, or what weir__lock_taken answers about. The result is freed. */
-static weir_status take_read(PGresult *result, const lock_request *q, weir_arena *arena,
+static weir_status take_read(PGresult *result, const store_lock_request *q, weir_arena *arena,
                              store_lock *out, weir_error *err)
 {
     store_lock found = { 0 };
@@ -96,16 +90,14 @@ static weir_status take_read(PGresult *result, const lock_request *q, weir_arena
     return status;
 }
 
-weir_status weir__pg_lock_take(weir_store *base, store_lock_kind kind, weir_str name,
-                               weir_str holder, int64_t lease_us, weir_arena *arena,
+weir_status weir__pg_lock_take(weir_store *base, const store_lock_request *q, weir_arena *arena,
                                store_lock *out, weir_error *err)
 {
-    const lock_request q = { .kind = kind, .name = name, .holder = holder, .lease_us = lease_us };
     pg_params p = { 0 };
     PGresult *result = NULL;
-    take_params(&p, &q);
+    take_params(&p, q);
     const weir_status status = call_writing(base, sql_lock_take, &p, PG_ONCE, &result, err);
-    return status == WEIR_OK ? take_read(result, &q, arena, out, err) : status;
+    return status == WEIR_OK ? take_read(result, q, arena, out, err) : status;
 }
 
 /* On a connection that is not the store's. The parameters are freed. */
@@ -127,7 +119,7 @@ weir_status weir__postgres_lock_take(pg_conn *conn, const char *schema, weir_str
                                      weir_str holder, weir_arena *arena, store_lock *out,
                                      weir_error *err)
 {
-    const lock_request q = { .name = name, .holder = holder };
+    const store_lock_request q = { .name = name, .holder = holder };
     pg_params p = { 0 };
     PGresult *result = NULL;
     take_params(&p, &q);

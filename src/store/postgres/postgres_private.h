@@ -14,7 +14,7 @@
 
 #include "pg/pg.h"
 #include "store/chunk.h"
-#include "store/store.h"
+#include "store/read_only.h"
 
 enum {
     PG_LOCK_CLASS = 1465207122, /* "WEIR": first half of the key of advisory locks */
@@ -90,8 +90,8 @@ void weir__pg_safe_connected(pg_safe *safe, const pg_server *server);
 
 struct pg_store {
     weir_store base;
-    weir_store_ops reading; /* what base.ops is when it was opened for reading alone */
-    store_options options;  /* texts in `texts` */
+    store_reading reading; /* what base has when it was opened for reading alone */
+    store_options options; /* texts in `texts` */
     weir_arena texts;
     const char *schema;      /* the name, quoted as an identifier; in texts */
     const char *schema_name; /* the name as it is */
@@ -228,8 +228,6 @@ weir_status weir__pg_extend(weir_store *base, int64_t lease_us, store_fenced *it
                             weir_error *err);
 /* operate.c, targets.c, parked.c */
 weir_status weir__pg_operate(weir_store *base, store_operate *op, weir_error *err);
-/* read_only.c: the same verbs, but whatever changes something is EMISUSE. */
-weir_store_ops weir__pg_read_only(const weir_store_ops *all);
 weir_status weir__pg_lane_pause(weir_store *base, weir_str lane, bool paused, weir_str by,
                                 bool *changed, weir_error *err);
 weir_status weir__pg_targets(weir_store *base, const store_targets_query *q,
@@ -250,8 +248,7 @@ weir_status weir__pg_worker_beat(weir_store *base, const store_worker *worker, i
                                  weir_error *err);
 weir_status weir__pg_workers(weir_store *base, store_worker_list *list, weir_error *err);
 /* locks.c */
-weir_status weir__pg_lock_take(weir_store *base, store_lock_kind kind, weir_str name,
-                               weir_str holder, int64_t lease_us, weir_arena *arena,
+weir_status weir__pg_lock_take(weir_store *base, const store_lock_request *q, weir_arena *arena,
                                store_lock *out, weir_error *err);
 weir_status weir__pg_lock_extend(weir_store *base, store_lock_kind kind, weir_str name,
                                  int64_t fence, int64_t token, int64_t lease_us, weir_error *err);

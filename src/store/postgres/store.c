@@ -1,4 +1,4 @@
-/* store.c - the PostgreSQL adapter as a store: opening, closing, its vtable. */
+/* store.c - the PostgreSQL adapter as a store: opening, closing, its verbs. */
 #include "base/error.h"
 #include "base/str.h"
 #include "store/pg_url.h"
@@ -6,8 +6,6 @@
 #include "store/postgres/store_sql.h"
 #include "store/seed.h"
 #include "store/watches.h"
-
-extern const weir_store_ops weir__postgres_ops;
 
 static void store_close(weir_store *base)
 {
@@ -21,6 +19,133 @@ static void store_close(weir_store *base)
     weir__mutex_destroy(&s->sql_mu);
     weir__arena_free(&s->texts);
     weir__free(s);
+}
+
+static weir_status store_now(weir_store *base, int64_t *now_us, weir_error *err)
+{
+    PGresult *result = NULL;
+    const weir_status status = weir__pg_call(
+        pg_of(base), &(pg_call){ .sql = sql_store_now, .repeat = PG_REPEAT }, &result, err);
+    if (status == WEIR_OK) {
+        *now_us = weir__pg_i64(result, 0, 0);
+    }
+    pq.PQclear(result);
+    return status;
+}
+
+static weir_status seed(pg_store *s, const char *sql, int64_t base, weir_error *err)
+{
+    pg_params p = { 0 };
+    PGresult *result = NULL;
+    weir__pg_add_i64(&p, base);
+    const weir_status status =
+        weir__pg_call(s, &(pg_call){ .sql = sql, .params = &p }, &result, err);
+    const bool done = status == WEIR_OK && pq.PQntuples(result) == 1;
+    pq.PQclear(result);
+    weir__pg_params_free(&p);
+    return status != WEIR_OK ? status
+           : done            ? WEIR_OK
+                             : weir__fail(err, WEIR_EMISUSE,
+                                          "only an empty store can be given another beginning");
+}
+
+weir_status weir__postgres_seed(weir_store *base, int64_t position_base, int64_t version_base,
+                                weir_error *err)
+{
+    pg_store *s = pg_of(base);
+    pg_conn *conn = NULL;
+    weir_buffer sql = { 0 };
+    weir_status status = seed(s, sql_store_seed_positions, position_base, err);
+    if (status != WEIR_OK) {
+        return status;
+    }
+    if (!weir__pg_sql_add(s, &sql, sql_store_seed_versions) ||
+        !weir__buffer_add_text(&sql, "'SELECT ") || !weir__buffer_add_i64(&sql, version_base) ||
+        !weir__buffer_add_text(&sql, "::bigint'") || !weir__buffer_add(&sql, "", 1)) {
+        status = weir__fail(err, WEIR_ENOMEM, "could not allocate a statement");
+    } else if ((status = weir__pg_take(s, 0, &conn, err)) == WEIR_OK) {
+        status = weir__pg_run_script(conn, sql.ptr, s->answer_us, err);
+        weir__pg_give(conn);
+    }
+    weir__buffer_free(&sql);
+    return status;
+}
+
+static void store_wake(weir_store *base)
+{
+    weir__pg_wake(pg_of(base));
+}
+
+static const store_log_ops postgres_log_ops = {
+    .group_commit = 2,
+    .batch_names_max = PG_APPEND_NAMES_MAX,
+    .append = weir__pg_append,
+    .read_stream = weir__pg_read_stream,
+    .read_log = weir__pg_read_log,
+    .stream_info = weir__pg_stream_info,
+    .streams = weir__pg_streams,
+    .positions = weir__pg_positions,
+    .snapshot_put = weir__pg_snapshot_put,
+    .snapshot_get = weir__pg_snapshot_get,
+    .snapshot_drop = weir__pg_snapshot_drop,
+    .watch_open = weir__pg_watch_open,
+    .watch_wait = weir__watch_wait,
+    .watch_fd = weir__watch_fd,
+    .watch_close = weir__watch_remove,
+    .append_in = weir__pg_append_in,
+    .wake = store_wake,
+};
+
+static const store_work_ops postgres_work_ops = {
+    .declare = weir__pg_declare,
+    .reactions = weir__pg_reactions,
+    .retire = weir__pg_retire,
+    .router_lease = weir__pg_router_lease,
+    .route = weir__pg_route,
+    .fetch = weir__pg_fetch,
+    .settle = weir__pg_settle,
+    .extend = weir__pg_extend,
+    .operate = weir__pg_operate,
+    .lane_pause = weir__pg_lane_pause,
+    .targets = weir__pg_targets,
+    .lanes = weir__pg_lanes,
+    .parked = weir__pg_parked,
+    .parked_change = weir__pg_parked_change,
+    .poll = weir__pg_poll,
+    .turn = weir__pg_turn,
+};
+
+static const store_locks_ops postgres_locks_ops = {
+    .take = weir__pg_lock_take,
+    .extend = weir__pg_lock_extend,
+    .release = weir__pg_lock_release,
+    .list = weir__pg_locks,
+    .finish = weir__pg_once_finish,
+    .forget = weir__pg_once_forget,
+    .runs = weir__pg_once_runs,
+};
+
+static const store_about_ops postgres_about_ops = {
+    .scheme = "postgres",
+    .close = store_close,
+    .now = store_now,
+    .stats = weir__pg_stats,
+    .check = weir__pg_check,
+    .holders = weir__pg_holders,
+    .survey = weir__pg_survey,
+    .worker_beat = weir__pg_worker_beat,
+    .workers = weir__pg_workers,
+};
+
+static void verbs_set(pg_store *s)
+{
+    s->base.log = &postgres_log_ops;
+    s->base.work = &postgres_work_ops;
+    s->base.locks = &postgres_locks_ops;
+    s->base.about = &postgres_about_ops;
+    if ((s->options.open_flags & WEIR_OPEN_READONLY) != 0) {
+        weir__store_read_only(&s->base, &s->reading);
+    }
 }
 
 static weir_status schema_set(pg_store *s, weir_error *err)
@@ -60,12 +185,8 @@ static weir_status store_new(pg_store **out, const store_options *options, weir_
         weir__free(s);
         return weir__fail(err, WEIR_ENOMEM, "could not allocate a store");
     }
-    s->base.ops = &weir__postgres_ops;
-    if ((options->open_flags & WEIR_OPEN_READONLY) != 0) {
-        s->reading = weir__pg_read_only(&weir__postgres_ops);
-        s->base.ops = &s->reading;
-    }
     weir_status status = options_copy(s, options, err);
+    verbs_set(s);
     if (status == WEIR_OK) {
         status = weir__pg_pool_open(&s->pool, &s->database, s->options.pool, err);
     }
@@ -183,111 +304,3 @@ weir_status weir__postgres_grant(const store_options *options, weir_str role, co
     opening o = { .role = role, .kind = kind, .plan = plan, .sql = sql, .sql_len = sql->len };
     return opening_alone(options, opening_grant, &o, err);
 }
-
-static weir_status store_now(weir_store *base, int64_t *now_us, weir_error *err)
-{
-    PGresult *result = NULL;
-    const weir_status status = weir__pg_call(
-        pg_of(base), &(pg_call){ .sql = sql_store_now, .repeat = PG_REPEAT }, &result, err);
-    if (status == WEIR_OK) {
-        *now_us = weir__pg_i64(result, 0, 0);
-    }
-    pq.PQclear(result);
-    return status;
-}
-
-static weir_status seed(pg_store *s, const char *sql, int64_t base, weir_error *err)
-{
-    pg_params p = { 0 };
-    PGresult *result = NULL;
-    weir__pg_add_i64(&p, base);
-    const weir_status status =
-        weir__pg_call(s, &(pg_call){ .sql = sql, .params = &p }, &result, err);
-    const bool done = status == WEIR_OK && pq.PQntuples(result) == 1;
-    pq.PQclear(result);
-    weir__pg_params_free(&p);
-    return status != WEIR_OK ? status
-           : done            ? WEIR_OK
-                             : weir__fail(err, WEIR_EMISUSE,
-                                          "only an empty store can be given another beginning");
-}
-
-weir_status weir__postgres_seed(weir_store *base, int64_t position_base, int64_t version_base,
-                                weir_error *err)
-{
-    pg_store *s = pg_of(base);
-    pg_conn *conn = NULL;
-    weir_buffer sql = { 0 };
-    weir_status status = seed(s, sql_store_seed_positions, position_base, err);
-    if (status != WEIR_OK) {
-        return status;
-    }
-    if (!weir__pg_sql_add(s, &sql, sql_store_seed_versions) ||
-        !weir__buffer_add_text(&sql, "'SELECT ") || !weir__buffer_add_i64(&sql, version_base) ||
-        !weir__buffer_add_text(&sql, "::bigint'") || !weir__buffer_add(&sql, "", 1)) {
-        status = weir__fail(err, WEIR_ENOMEM, "could not allocate a statement");
-    } else if ((status = weir__pg_take(s, 0, &conn, err)) == WEIR_OK) {
-        status = weir__pg_run_script(conn, sql.ptr, s->answer_us, err);
-        weir__pg_give(conn);
-    }
-    weir__buffer_free(&sql);
-    return status;
-}
-
-static void store_wake(weir_store *base)
-{
-    weir__pg_wake(pg_of(base));
-}
-
-const weir_store_ops weir__postgres_ops = {
-    .version = STORE_OPS_VERSION,
-    .scheme = "postgres",
-    .group_commit = 2,
-    .batch_names_max = PG_APPEND_NAMES_MAX,
-    .close = store_close,
-    .now = store_now,
-    .append = weir__pg_append,
-    .read_stream = weir__pg_read_stream,
-    .read_log = weir__pg_read_log,
-    .stream_info = weir__pg_stream_info,
-    .streams = weir__pg_streams,
-    .positions = weir__pg_positions,
-    .declare = weir__pg_declare,
-    .reactions = weir__pg_reactions,
-    .retire = weir__pg_retire,
-    .router_lease = weir__pg_router_lease,
-    .route = weir__pg_route,
-    .fetch = weir__pg_fetch,
-    .settle = weir__pg_settle,
-    .extend = weir__pg_extend,
-    .operate = weir__pg_operate,
-    .lane_pause = weir__pg_lane_pause,
-    .targets = weir__pg_targets,
-    .lanes = weir__pg_lanes,
-    .parked = weir__pg_parked,
-    .parked_change = weir__pg_parked_change,
-    .poll = weir__pg_poll,
-    .snapshot_put = weir__pg_snapshot_put,
-    .snapshot_get = weir__pg_snapshot_get,
-    .snapshot_drop = weir__pg_snapshot_drop,
-    .watch_open = weir__pg_watch_open,
-    .watch_wait = weir__watch_wait,
-    .watch_fd = weir__watch_fd,
-    .watch_close = weir__watch_remove,
-    .stats = weir__pg_stats,
-    .check = weir__pg_check,
-    .holders = weir__pg_holders,
-    .append_in = weir__pg_append_in,
-    .wake = store_wake,
-    .survey = weir__pg_survey,
-    .worker_beat = weir__pg_worker_beat,
-    .workers = weir__pg_workers,
-    .turn = weir__pg_turn,
-    .lock_take = weir__pg_lock_take,
-    .lock_extend = weir__pg_lock_extend,
-    .lock_release = weir__pg_lock_release,
-    .locks = weir__pg_locks,
-    .once_finish = weir__pg_once_finish,
-    .once_forget = weir__pg_once_forget,
-    .once_runs = weir__pg_once_runs,
-};

@@ -31,8 +31,6 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
-extern const weir_store_ops weir__sqlite_ops;
-
 enum { BACKUP_STEP_PAGES = 512, PART_DIGITS = 16 };
 
 static const char part_infix[] = ".part-";
@@ -403,7 +401,7 @@ static void target_give(sqlite_store *target)
 {
     if (target != NULL) {
         weir__side_unlock(&target->side);
-        target->base.ops->close(&target->base);
+        target->base.about->close(&target->base);
     }
 }
 
@@ -428,7 +426,7 @@ static weir_status copy_store(sqlite_store *s, const char *made, const backup_pr
 weir_status weir__sqlite_backup(weir_store *base, const char *file, bool replace,
                                 weir_progress_fn fn, void *ctx, weir_error *err)
 {
-    if (base->ops != &weir__sqlite_ops) {
+    if (strcmp(base->about->scheme, "sqlite") != 0) {
         return weir__fail(err, WEIR_EMISUSE, "only a store of SQLite is copied into a file");
     }
     sqlite_store *s = sqlite_of(base);

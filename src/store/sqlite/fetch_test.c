@@ -85,7 +85,7 @@ static void compare_with_oracle(fixture *f, const fetch_case *c, const written *
                                             .up_to = bounds[b],
                                             .limit = limit };
             size_t at = 0;
-            OK(f, f->store->ops->fetch(f->store, &item, 1, &list, &f->err));
+            OK(f, f->store->work->fetch(f->store, &item, 1, &list, &f->err));
             for (int64_t id = bounds[a] + 1; id <= bounds[b] && at < (size_t)limit; id++) {
                 if (!belongs(c, &log[id]) || !listed(c->names, log[id].name) ||
                     !weir__pattern_matches(source, weir__str(log[id].stream))) {
@@ -190,7 +190,7 @@ static void a_late_range_of_a_stream_is_found_by_search(void **state)
     const store_fetch_item item = {
         .target = target, .reaction = r.id, .after = EVENTS - 2, .up_to = EVENTS, .limit = 10
     };
-    OK(f, f->store->ops->fetch(f->store, &item, 1, &list, &f->err));
+    OK(f, f->store->work->fetch(f->store, &item, 1, &list, &f->err));
     assert_int_equal(list.events_count, 2);
     int64_t steps = 0;
     for (size_t i = 0; i < SQLITE_READERS_MAX; i++) {
@@ -220,7 +220,7 @@ static void work_rows_are_given_in_order(void **state)
         { .target = 1, .reaction = r.id, .after = 0, .up_to = 4, .limit = 10 },
         { .target = 2, .reaction = r.id, .after = 2, .up_to = 3, .limit = 10 },
     };
-    OK(f, f->store->ops->fetch(f->store, items, 2, &list, &f->err));
+    OK(f, f->store->work->fetch(f->store, items, 2, &list, &f->err));
     assert_int_equal(list.events_count, 4);
     static const int64_t ids[] = { 1, 2, 4, 3 };
     for (size_t i = 0; i < 4; i++) {
@@ -228,7 +228,7 @@ static void work_rows_are_given_in_order(void **state)
         assert_int_equal(list.events[i].item_index, i == 3 ? 1 : 0);
     }
     (void)fixture_declare(f, "r", "Placed", "*", STORE_RULE_WORK);
-    OK(f, f->store->ops->fetch(f->store, items, 1, &list, &f->err));
+    OK(f, f->store->work->fetch(f->store, items, 1, &list, &f->err));
     assert_int_equal(list.events_count, 1);
     weir__arena_free(&list.arena);
     fixture_check(f);

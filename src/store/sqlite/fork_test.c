@@ -52,7 +52,7 @@ static int append_twice(void *ctx)
         testing_append(store, "child-1", &err) != WEIR_OK) {
         return 1;
     }
-    store->ops->close(store);
+    store->about->close(store);
     return 0;
 }
 
@@ -99,7 +99,7 @@ static int append_many(void *ctx)
             return 2;
         }
     }
-    store->ops->close(store);
+    store->about->close(store);
     return 0;
 }
 

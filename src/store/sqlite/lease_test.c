@@ -17,7 +17,7 @@ static void release_all(fixture *f, const store_lease_list *list)
 {
     for (size_t i = 0; i < list->leases_count; i++) {
         store_fenced item = { .target = list->leases[i].target, .fence = list->leases[i].fence };
-        OK(f, f->store->ops->extend(f->store, 0, &item, 1, &f->err));
+        OK(f, f->store->work->extend(f->store, 0, &item, 1, &f->err));
         OK(f, item.status);
     }
 }
@@ -98,7 +98,7 @@ static lease_cost cost_of_leasing(fixture *f)
     lease_cost cost = { 0 };
     for (int round = 0; round < 2; round++) {
         (void)fixture_take_steps(f);
-        OK(f, f->store->ops->turn(f->store, NULL, 0, &request, &list, &f->err));
+        OK(f, f->store->work->turn(f->store, NULL, 0, &request, &list, &f->err));
         cost = (lease_cost){ .leased = list.leases_count, .steps = fixture_take_steps(f) };
         /* Back to how it was: a due target that was taken and released is no longer due. */
         release_all(f, &list);
@@ -155,8 +155,8 @@ static void pausing_a_lane_costs_the_same_with_a_thousand_targets(void **state)
     fixture_declare(f, "r", "*", "*", STORE_RULE_STREAM);
     fixture_many(f, "r", 0, FEW, 100);
     (void)fixture_take_steps(f);
-    OK(f, f->store->ops->lane_pause(f->store, weir__str("l"), true, weir__str("me"), &changed,
-                                    &f->err));
+    OK(f, f->store->work->lane_pause(f->store, weir__str("l"), true, weir__str("me"), &changed,
+                                     &f->err));
     assert_true(changed);
     assert_in_range(fixture_take_steps(f).vm, 1, 300);
     store_lease_list list = { 0 };
@@ -180,7 +180,7 @@ static void leading_share_takes_the_highest_rank_by_id(void **state)
                                           .limit = 12,
                                           .leading = 12,
                                           .all_reactions = true };
-    OK(f, f->store->ops->turn(f->store, NULL, 0, &request, &list, &f->err));
+    OK(f, f->store->work->turn(f->store, NULL, 0, &request, &list, &f->err));
     assert_int_equal(list.leases_count, 12);
     /* All of rank 2 (targets 20..29), then the last two of rank 1; listed by rank. */
     assert_memory_equal(list.leases[0].name.ptr, "t0000018", 8);
@@ -211,7 +211,7 @@ static void due_targets_are_merged_into_every_order(void **state)
                                           .leading = 4,
                                           .reserve = 4,
                                           .all_reactions = true };
-    OK(f, f->store->ops->turn(f->store, NULL, 0, &request, &list, &f->err));
+    OK(f, f->store->work->turn(f->store, NULL, 0, &request, &list, &f->err));
     assert_int_equal(list.leases_count, 12);
     for (size_t i = 0; i < 12; i++) {
         const int64_t id = list.leases[i].target;
@@ -239,13 +239,13 @@ static void targets_that_lose_too_many_leases_are_blocked_and_replaced(void **st
                                     .all_reactions = true,
                                     .lost_max = 2 };
     for (int round = 0; round < 2; round++) {
-        OK(f, f->store->ops->turn(f->store, NULL, 0, &request, &list, &f->err));
+        OK(f, f->store->work->turn(f->store, NULL, 0, &request, &list, &f->err));
         assert_int_equal(list.leases_count, 4);
         assert_int_equal(list.leases[0].target, 1);
         assert_int_equal(list.leases[0].lost, round);
         f->now_us += 1000000;
     }
-    OK(f, f->store->ops->turn(f->store, NULL, 0, &request, &list, &f->err));
+    OK(f, f->store->work->turn(f->store, NULL, 0, &request, &list, &f->err));
     assert_int_equal(list.leases_count, 4);
     assert_int_equal(list.leases[0].target, 5);
     assert_int_equal(fixture_int(f, "SELECT count(*) FROM weir_targets WHERE blocked IS NOT NULL"
@@ -269,13 +269,13 @@ static void C03_fences_are_64_bit_on_every_path(void **state)
     assert_true(list.leases[0].fence == before + 1);
     const int64_t target = list.leases[0].target;
     store_fenced stale = { .target = target, .fence = 8 }; /* the same in 32 bits */
-    OK(f, f->store->ops->extend(f->store, 1000000, &stale, 1, &f->err));
+    OK(f, f->store->work->extend(f->store, 1000000, &stale, 1, &f->err));
     assert_int_equal(stale.status, WEIR_ELOST);
     store_fenced held = { .target = target, .fence = before + 1 };
-    OK(f, f->store->ops->extend(f->store, 1000000, &held, 1, &f->err));
+    OK(f, f->store->work->extend(f->store, 1000000, &held, 1, &f->err));
     assert_int_equal(held.status, WEIR_OK);
     store_settle settle = { .target = target, .fence = before + 1, .end = STORE_END_RELEASE };
-    OK(f, f->store->ops->settle(f->store, &settle, &f->err));
+    OK(f, f->store->work->settle(f->store, &settle, &f->err));
     weir__arena_free(&list.arena);
 }
 

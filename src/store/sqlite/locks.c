@@ -76,27 +76,22 @@ static weir_status row_put(sqlite_conn *conn, const lock_key *key, weir_str hold
     return weir__cursor_run(&cursor);
 }
 
-typedef struct lock_request {
-    lock_key key;
-    weir_str holder;
-    int64_t lease_us;
-} lock_request;
-
 /* *taken: it is another's, who is in *out, or was done before. */
-static weir_status take_in(sqlite_conn *conn, const lock_request *q, const sqlite_times *now,
+static weir_status take_in(sqlite_conn *conn, const store_lock_request *q, const sqlite_times *now,
                            weir_arena *arena, store_lock *out, bool *taken, weir_error *err)
 {
+    const lock_key key = { .once = q->kind == STORE_ONCE, .name = q->name };
     bool found = false;
     store_lock is = { 0 };
-    weir_status status = row_find(conn, &q->key, now, arena, &found, &is, err);
+    weir_status status = row_find(conn, &key, now, arena, &found, &is, err);
     if (status == WEIR_OK && found && (is_live(&is, now) || is.state == STORE_ONCE_DONE)) {
         *taken = true;
     } else if (status == WEIR_OK) {
         const int64_t until_us =
             q->lease_us == 0 ? 0 : weir__time_later(now->machine_us, q->lease_us);
-        status = row_put(conn, &q->key, q->holder, now->store_us, until_us, err);
+        status = row_put(conn, &key, q->holder, now->store_us, until_us, err);
         if (status == WEIR_OK) {
-            status = row_find(conn, &q->key, now, arena, &found, &is, err);
+            status = row_find(conn, &key, now, arena, &found, &is, err);
         }
     }
     if (status == WEIR_OK) {
@@ -105,14 +100,10 @@ static weir_status take_in(sqlite_conn *conn, const lock_request *q, const sqlit
     return status;
 }
 
-weir_status weir__sqlite_lock_take(weir_store *base, store_lock_kind kind, weir_str name,
-                                   weir_str holder, int64_t lease_us, weir_arena *arena,
+weir_status weir__sqlite_lock_take(weir_store *base, const store_lock_request *q, weir_arena *arena,
                                    store_lock *out, weir_error *err)
 {
     sqlite_store *s = (sqlite_store *)base;
-    const lock_request q = { .key = { .once = kind == STORE_ONCE, .name = name },
-                             .holder = holder,
-                             .lease_us = lease_us };
     sqlite_conn *conn = NULL;
     sqlite_times now = { 0 };
     store_lock found = { 0 };
@@ -121,13 +112,13 @@ weir_status weir__sqlite_lock_take(weir_store *base, store_lock_kind kind, weir_
     if (status != WEIR_OK) {
         return status;
     }
-    status = take_in(conn, &q, &now, arena, &found, &taken, err);
+    status = take_in(conn, q, &now, arena, &found, &taken, err);
     status = weir__sqlite_write_end(s, status, false, err);
     if (status != WEIR_OK) {
         return status;
     }
     *out = found;
-    return taken ? weir__lock_taken(kind, out, err) : WEIR_OK;
+    return taken ? weir__lock_taken(q->kind, out, err) : WEIR_OK;
 }
 
 /* ---- holding, and letting go ---------------------------------------------------------------- */

@@ -18,8 +18,6 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
-extern const weir_store_ops weir__sqlite_ops;
-
 /* What there was before this opening. */
 typedef struct found_files {
     bool database;       /* there is a file, of whatever size */
@@ -48,6 +46,9 @@ static weir_status copy_options(sqlite_store *s, const store_options *o, weir_er
         s->options.checkpoint_pages = SQLITE_CHECKPOINT_PAGES_DEFAULT;
     }
     s->read_only = (o->open_flags & WEIR_OPEN_READONLY) != 0;
+    if (s->read_only) {
+        weir__store_read_only(&s->base, &s->reading);
+    }
     s->side.insecure = o->insecure;
     s->database.given = s->given;
     s->database.vfs = s->vfs;
@@ -404,7 +405,7 @@ static weir_status store_allocate(sqlite_store **out, weir_error *err)
     if (s == NULL) {
         goto fail_memory;
     }
-    s->base.ops = &weir__sqlite_ops;
+    weir__sqlite_verbs(s);
     s->side.fd = -1;
     s->schema = weir__sqlite_schema();
     if (!weir__mutex_init(&s->writer_mu)) {
@@ -431,7 +432,7 @@ static weir_status store_allocate(sqlite_store **out, weir_error *err)
     s->database.damaged = &s->damaged;
     const weir_status added = weir__sqlite_handle_add(&s->database, err);
     if (added != WEIR_OK) {
-        s->base.ops->close(&s->base);
+        s->base.about->close(&s->base);
         return added;
     }
     *out = s;
@@ -467,7 +468,7 @@ weir_status weir__sqlite_place(sqlite_store **out, const store_options *options,
         s->database.path = s->path;
     }
     if (status != WEIR_OK) {
-        s->base.ops->close(&s->base);
+        s->base.about->close(&s->base);
         return status;
     }
     *out = s;
@@ -503,7 +504,7 @@ weir_status weir__sqlite_open(weir_store **out, const store_options *options, we
         status = explain_missing(s, status, err);
     }
     if (status != WEIR_OK) {
-        s->base.ops->close(&s->base);
+        s->base.about->close(&s->base);
         return status;
     }
     s->database.at_rest = true;
@@ -531,7 +532,7 @@ weir_status weir__sqlite_visit(weir_store **out, const store_options *options, w
     }
     if (status != WEIR_OK && s != NULL) {
         weir__side_unlock(&s->side);
-        s->base.ops->close(&s->base);
+        s->base.about->close(&s->base);
         return status;
     }
     *out = s == NULL ? NULL : &s->base;
@@ -542,7 +543,7 @@ void weir__sqlite_visit_end(weir_store *base)
 {
     if (base != NULL) {
         weir__side_unlock(&sqlite_of(base)->side);
-        base->ops->close(base);
+        base->about->close(base);
     }
 }
 
@@ -585,6 +586,6 @@ weir_status weir__sqlite_plan(const store_options *options, weir_buffer *sql, we
     }
     weir__buffer_free(&text);
     weir__side_unlock(&s->side);
-    s->base.ops->close(&s->base);
+    s->base.about->close(&s->base);
     return status;
 }

@@ -12,14 +12,14 @@ enum { TARGETS = 2 * STORE_OPERATE_CHUNK + 500 };
 
 static int64_t operate(fixture *f, store_operate *op)
 {
-    OK(f, f->store->ops->operate(f->store, op, &f->err));
+    OK(f, f->store->work->operate(f->store, op, &f->err));
     return op->changed;
 }
 
 static int64_t transactions(fixture *f)
 {
     store_stats stats = { 0 };
-    OK(f, f->store->ops->stats(f->store, &stats, &f->err));
+    OK(f, f->store->about->stats(f->store, &stats, &f->err));
     return stats.transactions;
 }
 
@@ -70,7 +70,7 @@ static void an_unknown_name_changes_nothing(void **state)
     store_operate op = { .verb = STORE_PAUSE,
                          .filter = { .names = names, .names_count = 2 },
                          .changed = 77 };
-    assert_int_equal(f->store->ops->operate(f->store, &op, &f->err), WEIR_ENOTFOUND);
+    assert_int_equal(f->store->work->operate(f->store, &op, &f->err), WEIR_ENOTFOUND);
     assert_int_equal(op.changed, 77);
     assert_int_equal(fixture_int(f, "SELECT count(*) FROM weir_targets WHERE paused = 1"), 0);
 }
@@ -127,8 +127,8 @@ static void skipping_a_sent_back_event_steps_over_nothing(void **state)
                             .parks_count = 1,
                             .advances = &advance,
                             .advances_count = 1 };
-    OK(f, f->store->ops->settle(f->store, &settle, &f->err));
-    OK(f, f->store->ops->parked_change(f->store, 1, STORE_PARKED_RETRY, &f->err));
+    OK(f, f->store->work->settle(f->store, &settle, &f->err));
+    OK(f, f->store->work->parked_change(f->store, 1, STORE_PARKED_RETRY, &f->err));
     store_operate reset = { .verb = STORE_RESET };
     assert_int_equal(operate(f, &reset), 1);
     assert_int_equal(fixture_int(f, "SELECT routed FROM weir_reactions"), 0);
@@ -208,7 +208,7 @@ static void check_finds_what_is_broken(void **state)
     for (size_t i = 0; i < sizeof cases / sizeof cases[0]; i++) {
         findings found = { .wanted = cases[i].rule };
         fixture_exec(f, cases[i].break_it);
-        OK(f, f->store->ops->check(f->store, count_finding, &found, &f->err));
+        OK(f, f->store->about->check(f->store, count_finding, &found, &f->err));
         if (found.matching != 1) {
             fail_msg("%s: %d findings after %s", cases[i].rule, found.matching, cases[i].break_it);
         }

@@ -190,7 +190,7 @@ static weir_status make_own(const store_options *options, const char *copy, weir
     if (status != WEIR_OK) {
         return status;
     }
-    status = store->ops->check(store, note_finding, &first, err);
+    status = store->about->check(store, note_finding, &first, err);
     if (status == WEIR_OK) {
         status = first.status;
     }
@@ -206,7 +206,7 @@ static weir_status make_own(const store_options *options, const char *copy, weir
         status = weir__sqlite_exec(conn, sql, err);
         status = weir__sqlite_write_end(sqlite_of(store), status, false, err);
     }
-    store->ops->close(store);
+    store->about->close(store);
     return status;
 }
 
@@ -224,7 +224,7 @@ static weir_status make_copy(sqlite_store *s, const store_options *options, cons
         status = weir__backup_copy(&source->readers[0], copy, s->vfs, progress, err);
     }
     if (source != NULL) {
-        source->base.ops->close(&source->base);
+        source->base.about->close(&source->base);
     }
     if (status == WEIR_OK) {
         status = make_own(options, copy, err);
@@ -465,7 +465,7 @@ weir_status weir__sqlite_restore(const store_options *options, const char *file,
         weir__backup_remove(copy); /* what is left beside it */
     }
     weir__side_unlock(&s->side);
-    s->base.ops->close(&s->base);
+    s->base.about->close(&s->base);
     weir__free(copy);
     return status;
 }

@@ -30,7 +30,7 @@ static void put_events(fixture *f)
                             .events_count = EVENTS,
                             .err = &f->err };
     store_append *appends[] = { &append };
-    OK(f, f->store->ops->append(f->store, appends, 1, &f->err));
+    OK(f, f->store->log->append(f->store, appends, 1, &f->err));
     OK(f, append.status);
     free(events);
 }
@@ -58,7 +58,7 @@ static void route_events(fixture *f, const store_reaction *r, int64_t from, int6
     const store_route route = {
         .steps = &step, .steps_count = 1, .marks = marks, .marks_count = (size_t)(to - from)
     };
-    OK(f, f->store->ops->route(f->store, &route, NULL, &f->err));
+    OK(f, f->store->work->route(f->store, &route, NULL, &f->err));
     free(marks);
 }
 
@@ -109,7 +109,7 @@ static void a_target_made_in_a_call_keeps_its_lane_in_it(void **state)
     const store_route route = {
         .steps = &step, .steps_count = 1, .marks = marks, .marks_count = 2
     };
-    assert_int_equal(f->store->ops->route(f->store, &route, &bad, &f->err), WEIR_EINVAL);
+    assert_int_equal(f->store->work->route(f->store, &route, &bad, &f->err), WEIR_EINVAL);
     assert_int_equal(bad, 1);
     assert_int_equal(fixture_int(f, "SELECT count(*) FROM weir_targets"), 0);
     fixture_check(f);

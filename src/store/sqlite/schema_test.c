@@ -190,7 +190,7 @@ static void upgrading_keeps_everything_and_who_is_behind_notices(void **state)
     /* The handle from before the upgrade neither writes nor reads what it does not know. */
     assert_int_equal(testing_append(t->store, "order-1", &t->err), WEIR_ENEWER);
     store_positions positions;
-    assert_int_equal(t->store->ops->positions(t->store, &positions, &t->err), WEIR_ENEWER);
+    assert_int_equal(t->store->log->positions(t->store, &positions, &t->err), WEIR_ENEWER);
     assert_int_equal(testing_head(newer), 2);
     testing_close(&newer);
 }

@@ -45,7 +45,7 @@ static void assert_untouched(fixture *f, const store_leased *l)
     assert_int_equal(fixture_int(f, "SELECT count(*) FROM mine"), 0);
     assert_int_equal(fixture_int(f, "SELECT at FROM weir_subscriptions"), 0);
     assert_int_equal(fixture_int(f, "SELECT behind FROM weir_targets"), 1);
-    OK(f, f->store->ops->extend(f->store, 1000, &item, 1, &f->err));
+    OK(f, f->store->work->extend(f->store, 1000, &item, 1, &f->err));
     OK(f, item.status);
     fixture_check(f);
     (void)fixture_put(f, "order-2", "Placed"); /* and the store works */
@@ -114,7 +114,7 @@ static void own_sql_and_position_are_one_transaction(void **state)
     store_settle settle = settle_of(&l, insert_row);
     settle.advances = &advance;
     settle.advances_count = 1;
-    OK(f, f->store->ops->settle(f->store, &settle, &f->err));
+    OK(f, f->store->work->settle(f->store, &settle, &f->err));
     assert_false(settle.behind);
     assert_int_equal(fixture_int(f, "SELECT count(*) FROM mine"), 1);
     assert_int_equal(fixture_int(f, "SELECT at FROM weir_subscriptions"), 1);
@@ -129,7 +129,7 @@ static void own_sql_is_undone_with_a_stale_fence(void **state)
     store_leased l = setup_lease(f, &list);
     l.fence--;
     store_settle settle = settle_of(&l, insert_row);
-    assert_int_equal(f->store->ops->settle(f->store, &settle, &f->err), WEIR_ELOST);
+    assert_int_equal(f->store->work->settle(f->store, &settle, &f->err), WEIR_ELOST);
     l.fence++;
     assert_untouched(f, &l);
     weir__arena_free(&list.arena);
@@ -141,7 +141,7 @@ static void own_sql_that_fails_leaves_nothing(void **state)
     store_lease_list list = { 0 };
     const store_leased l = setup_lease(f, &list);
     store_settle settle = settle_of(&l, insert_and_fail);
-    assert_int_equal(f->store->ops->settle(f->store, &settle, &f->err), WEIR_EINVAL);
+    assert_int_equal(f->store->work->settle(f->store, &settle, &f->err), WEIR_EINVAL);
     assert_string_equal(f->err.message, "no thank you");
     assert_untouched(f, &l);
     weir__arena_free(&list.arena);
@@ -159,7 +159,7 @@ static void own_sql_that_ends_the_transaction_is_refused_and_undone(void **state
         store_settle settle = settle_of(&l, misuses[i]);
         settle.advances = &advance;
         settle.advances_count = 1;
-        assert_int_equal(f->store->ops->settle(f->store, &settle, &f->err), WEIR_EMISUSE);
+        assert_int_equal(f->store->work->settle(f->store, &settle, &f->err), WEIR_EMISUSE);
         assert_untouched(f, &l);
     }
     weir__arena_free(&list.arena);
@@ -173,7 +173,7 @@ static void own_sql_that_leaves_a_cursor_open_does_not_keep_the_transaction(void
     sqlite3_stmt *stmt = NULL;
     store_settle settle = settle_of(&l, leave_a_cursor_open);
     settle.sql_ctx = &stmt;
-    OK(f, f->store->ops->settle(f->store, &settle, &f->err));
+    OK(f, f->store->work->settle(f->store, &settle, &f->err));
     assert_int_equal(fixture_int(f, "SELECT count(*) FROM mine"), 1);
     (void)fixture_put(f, "order-2", "Placed");
     sqlite3_finalize(stmt);
@@ -206,7 +206,7 @@ static void a_refused_effect_undoes_all_of_the_settle(void **state)
     settle.appends_count = 2;
     settle.advances = &advance;
     settle.advances_count = 1;
-    assert_int_equal(f->store->ops->settle(f->store, &settle, &f->err), WEIR_ECONFLICT);
+    assert_int_equal(f->store->work->settle(f->store, &settle, &f->err), WEIR_ECONFLICT);
     assert_string_equal(f->err.stream, "order-1");
     assert_int_equal(f->err.expected, WEIR_VERSION_NONE);
     assert_int_equal(f->err.actual, 0);
@@ -232,7 +232,7 @@ static void a_settle_inside_its_rank_rewrites_no_index_of_leasing(void **state)
     settle.advances_count = 1;
     settle.end = STORE_END_KEEP;
     settle.lease_us = 1000;
-    OK(f, f->store->ops->settle(f->store, &settle, &f->err));
+    OK(f, f->store->work->settle(f->store, &settle, &f->err));
     assert_true(settle.behind);
     assert_int_equal(settle.lease_until_us, f->now_us + 1000);
     /* Only these statements write what the indexes are about. */
@@ -244,7 +244,7 @@ static void a_settle_inside_its_rank_rewrites_no_index_of_leasing(void **state)
     }
     const store_advance again = { .reaction = 1, .to = 2 };
     settle.advances = &again;
-    OK(f, f->store->ops->settle(f->store, &settle, &f->err));
+    OK(f, f->store->work->settle(f->store, &settle, &f->err));
     for (sqlite3_stmt *stmt = sqlite3_next_stmt(fixture_db(f), NULL); stmt != NULL;
          stmt = sqlite3_next_stmt(fixture_db(f), stmt)) {
         if (strstr(sqlite3_sql(stmt), "behind = ?") != NULL) {
@@ -322,7 +322,7 @@ static void a_turn_that_cannot_be_written_has_not_happened(void **state)
     (void)signal(SIGXFSZ, SIG_IGN);
     for (rlim_t frames = 0; status != WEIR_OK && frames < FRAMES_MAX; frames++) {
         files_end_at((rlim_t)wal_bytes(f) + frames * 2000); /* also in the middle of a frame */
-        status = f->store->ops->turn(f->store, pointers, TURN_TARGETS, &lease, &list, &f->err);
+        status = f->store->work->turn(f->store, pointers, TURN_TARGETS, &lease, &list, &f->err);
         files_end_at(before.rlim_cur);
         if (status == WEIR_OK) {
             break;
@@ -391,13 +391,14 @@ static void a_turn_that_fails_half_way_has_not_happened(void **state)
         fixture_exec(f, sql);
         f->now_us++; /* which the commit writes down */
         assert_int_not_equal(
-            f->store->ops->turn(f->store, pointers, TURN_TARGETS, &lease, &list, &f->err), WEIR_OK);
+            f->store->work->turn(f->store, pointers, TURN_TARGETS, &lease, &list, &f->err),
+            WEIR_OK);
         fixture_exec(f, "DROP TRIGGER refuse");
         assert_int_equal(list.leases_count, 0);
         assert_int_equal(settles[0].status, WEIR_EMISUSE);
         assert_int_equal(turn_state(f), was);
     }
-    OK(f, f->store->ops->turn(f->store, pointers, TURN_TARGETS, &lease, &list, &f->err));
+    OK(f, f->store->work->turn(f->store, pointers, TURN_TARGETS, &lease, &list, &f->err));
     assert_int_equal(list.leases_count, 1);
     assert_int_equal(settles[2].status, WEIR_OK);
     weir__arena_free(&held.arena);
@@ -418,7 +419,7 @@ static void put_back(fixture *f, const char *copy)
                                     .application = "test",
                                     .clock = &f->clock };
     char *kept = NULL, path[256];
-    f->store->ops->close(f->store);
+    f->store->about->close(f->store);
     f->store = NULL;
     OK(f, weir__sqlite_restore(&options, copy, &kept, NULL, NULL, &f->err));
     for (size_t i = 0; i < sizeof suffixes / sizeof suffixes[0]; i++) {
@@ -443,13 +444,13 @@ static void assert_lease_lost(fixture *f, const store_leased *l, int64_t reactio
     store_settle *const settles[] = { &settle };
     store_fenced item = { .target = l->target, .fence = l->fence, .token = l->token };
     store_lease_list none = { 0 };
-    assert_int_equal(s->ops->settle(s, &settle, &f->err), WEIR_ELOST);
+    assert_int_equal(s->work->settle(s, &settle, &f->err), WEIR_ELOST);
     assert_non_null(strstr(f->err.message, "before the store was restored"));
-    OK(f, s->ops->turn(s, settles, 1, NULL, &none, &f->err));
+    OK(f, s->work->turn(s, settles, 1, NULL, &none, &f->err));
     assert_int_equal(settle.status, WEIR_ELOST);
-    OK(f, s->ops->extend(s, 1000000, &item, 1, &f->err));
+    OK(f, s->work->extend(s, 1000000, &item, 1, &f->err));
     assert_int_equal(item.status, WEIR_ELOST);
-    OK(f, s->ops->extend(s, 0, &item, 1, &f->err));
+    OK(f, s->work->extend(s, 0, &item, 1, &f->err));
     assert_int_equal(item.status, WEIR_ELOST);
     weir__arena_free(&none.arena);
     assert_int_equal(fixture_int(f, "SELECT sum(at) FROM weir_subscriptions"), 0);
@@ -475,7 +476,7 @@ static void C24_a_lease_from_before_a_restore_writes_nothing_after_it(void **sta
     store_fenced item = { .target = again.leases[0].target,
                           .fence = again.leases[0].fence,
                           .token = again.leases[0].token };
-    OK(f, f->store->ops->extend(f->store, 1000000, &item, 1, &f->err));
+    OK(f, f->store->work->extend(f->store, 1000000, &item, 1, &f->err));
     assert_int_equal(item.status, WEIR_OK);
     OK(f, weir__sqlite_backup(f->store, copy, false, NULL, NULL, &f->err));
     put_back(f, copy);
@@ -495,27 +496,27 @@ static void C40_a_lock_from_before_a_restore_is_lost_after_it(void **state)
     (void)snprintf(copy, sizeof copy, "%s/copy.db", f->dir);
     OK(f, weir__sqlite_backup(f->store, copy, false, NULL, NULL, &f->err));
     weir_store *s = f->store;
-    OK(f, s->ops->lock_take(s, STORE_LOCK, name, me, 1000000, &f->arena, &old, &f->err));
-    OK(f, s->ops->lock_take(s, STORE_ONCE, name, me, 1000000, &f->arena, &run, &f->err));
+    OK(f, s->locks->take(s, &(store_lock_request){ STORE_LOCK, name, me, 1000000 }, &f->arena, &old,
+                         &f->err));
+    OK(f, s->locks->take(s, &(store_lock_request){ STORE_ONCE, name, me, 1000000 }, &f->arena, &run,
+                         &f->err));
     put_back(f, copy);
     s = f->store;
-    OK(f, s->ops->lock_take(s, STORE_LOCK, name, me, 1000000, &f->arena, &again, &f->err));
-    OK(f, s->ops->lock_take(s, STORE_ONCE, name, me, 1000000, &f->arena, &rerun, &f->err));
+    OK(f, s->locks->take(s, &(store_lock_request){ STORE_LOCK, name, me, 1000000 }, &f->arena,
+                         &again, &f->err));
+    OK(f, s->locks->take(s, &(store_lock_request){ STORE_ONCE, name, me, 1000000 }, &f->arena,
+                         &rerun, &f->err));
     assert_int_equal(again.fence, old.fence);
     assert_int_equal(rerun.fence, run.fence);
-    assert_int_equal(
-        s->ops->lock_extend(s, STORE_LOCK, name, old.fence, old.token, 1000000, &f->err),
-        WEIR_ELOST);
-    assert_int_equal(s->ops->lock_release(s, name, old.fence, old.token, &f->err), WEIR_ELOST);
-    assert_int_equal(
-        s->ops->lock_extend(s, STORE_ONCE, name, run.fence, run.token, 1000000, &f->err),
-        WEIR_ELOST);
-    assert_int_equal(s->ops->once_finish(s, name, run.fence, run.token, 0, me, &f->err),
+    assert_int_equal(s->locks->extend(s, STORE_LOCK, name, old.fence, old.token, 1000000, &f->err),
                      WEIR_ELOST);
-    OK(f, s->ops->lock_release(s, name, again.fence, again.token, &f->err));
-    OK(f, s->ops->once_finish(s, name, rerun.fence, rerun.token, 0, me, &f->err));
-    assert_int_equal(s->ops->once_finish(s, name, run.fence, run.token, 0, me, &f->err),
+    assert_int_equal(s->locks->release(s, name, old.fence, old.token, &f->err), WEIR_ELOST);
+    assert_int_equal(s->locks->extend(s, STORE_ONCE, name, run.fence, run.token, 1000000, &f->err),
                      WEIR_ELOST);
+    assert_int_equal(s->locks->finish(s, name, run.fence, run.token, 0, me, &f->err), WEIR_ELOST);
+    OK(f, s->locks->release(s, name, again.fence, again.token, &f->err));
+    OK(f, s->locks->finish(s, name, rerun.fence, rerun.token, 0, me, &f->err));
+    assert_int_equal(s->locks->finish(s, name, run.fence, run.token, 0, me, &f->err), WEIR_ELOST);
 }
 
 int main(void)

@@ -55,7 +55,7 @@ static bool fail_nth(testing *t, int64_t nth, int64_t *acknowledged)
     calls = 0;
     fails_at = nth;
     const weir_status appended = testing_append(store, "order-1", &t->err);
-    const weir_status read = store->ops->positions(store, &positions, &t->err);
+    const weir_status read = store->log->positions(store, &positions, &t->err);
     const bool reached = calls >= nth;
     fails_at = 0;
     assert_true(appended == WEIR_OK || appended == WEIR_ENOMEM);

@@ -6,6 +6,7 @@
 #ifndef WEIR_STORE_SQLITE_SQLITE_PRIVATE_H
 #define WEIR_STORE_SQLITE_SQLITE_PRIVATE_H
 
+#include "store/read_only.h"
 #include "store/sqlite/side_lock.h"
 #include "store/sqlite/sqlite_store.h"
 
@@ -57,6 +58,7 @@ struct sqlite_store {
     const sqlite_schema *schema;
     sqlite_file files[SQLITE_FILES_COUNT];
     bool read_only;
+    store_reading reading; /* what base has then */
 
     /* guarded by writer_mu */
     weir_mutex writer_mu;
@@ -106,7 +108,7 @@ weir_status weir__sqlite_refuse_renamed(sqlite_store *s, weir_error *err);
 /* other_name.c. Whether another process has a connection to the database. */
 weir_status weir__sqlite_connected(sqlite_store *s, bool *connected, weir_error *err);
 
-/* open.c. A handle that knows where its store is but has nothing open. Ended by base.ops->close. */
+/* open.c. A handle that knows where its store is but has nothing open. Ended by about->close. */
 weir_status weir__sqlite_place(sqlite_store **out, const store_options *options, weir_error *err);
 
 /* open.c. Whether there is a file PATH with this suffix. *has_bytes (may be NULL): and not an empty

@@ -50,6 +50,8 @@ weir_status weir__sqlite_write_begin_until(sqlite_store *s, uint32_t flags, int6
 weir_status weir__sqlite_write_end(sqlite_store *s, weir_status status, bool wake, weir_error *err);
 
 /* store.c. weir_store.epoch, inside a transaction. */
+/* Gives a handle its verbs. */
+void weir__sqlite_verbs(sqlite_store *s);
 weir_status weir__sqlite_epoch(sqlite_conn *conn, char *out, size_t bytes, weir_error *err);
 
 /* A read transaction on a pooled connection; keep it short, never over a callback. */
@@ -115,7 +117,7 @@ weir_status weir__sqlite_names_dense(sqlite_conn *conn, const sqlite_names *name
 weir_status weir__sqlite_unhandled(sqlite_store *s, sqlite_conn *conn, int64_t stream_row,
                                    weir_str stream, weir_error *err);
 
-/* ---- the verbs, for the vtable in store.c -------------------------------------------------- */
+/* ---- the verbs, for the tables in store.c -------------------------------------------------- */
 
 weir_status weir__sqlite_append(weir_store *base, store_append *const *appends, size_t count,
                                 weir_error *err);
@@ -147,8 +149,7 @@ weir_status weir__sqlite_workers(weir_store *base, store_worker_list *list, weir
 weir_status weir__sqlite_turn(weir_store *base, store_settle *const *settles, size_t settles_count,
                               const store_lease_request *lease, store_lease_list *list,
                               weir_error *err);
-weir_status weir__sqlite_lock_take(weir_store *base, store_lock_kind kind, weir_str name,
-                                   weir_str holder, int64_t lease_us, weir_arena *arena,
+weir_status weir__sqlite_lock_take(weir_store *base, const store_lock_request *q, weir_arena *arena,
                                    store_lock *out, weir_error *err);
 weir_status weir__sqlite_lock_extend(weir_store *base, store_lock_kind kind, weir_str name,
                                      int64_t fence, int64_t token, int64_t lease_us,

@@ -67,7 +67,7 @@ static void a_stream_without_its_beginning_is_read_appended_to_and_checked(void 
         t, "BEGIN; UPDATE weir_store SET removing = 1;"
            "DELETE FROM weir_events WHERE version < 3; INSERT INTO weir_truncated VALUES (1, 3);"
            "UPDATE weir_store SET removing = 0, removed = removed + 1; COMMIT");
-    assert_int_equal(t->store->ops->read_stream(t->store, &q, &chunk, &t->err), WEIR_OK);
+    assert_int_equal(t->store->log->read_stream(t->store, &q, &chunk, &t->err), WEIR_OK);
     assert_int_equal(chunk.events_count, 2);
     assert_int_equal(chunk.events[0].version, 3);
     weir__arena_free(&chunk.arena);
@@ -134,7 +134,7 @@ static weir_status append_with_key(weir_store *store, store_append_stream stream
                             .err = err };
     memset(append.fingerprint, 7, sizeof append.fingerprint);
     store_append *appends[1] = { &append };
-    const weir_status status = store->ops->append(store, appends, 1, err);
+    const weir_status status = store->log->append(store, appends, 1, err);
     *replayed = append.replayed;
     return status != WEIR_OK ? status : append.status;
 }
@@ -225,7 +225,7 @@ static void fill_log(testing *t, size_t count, uint64_t *seed)
                                 .err = &t->err };
         store_append *appends[1] = { &append };
         t->wall_us += (int64_t)(next_random(seed) % 3) * 10;
-        assert_int_equal(t->store->ops->append(t->store, appends, 1, &t->err), WEIR_OK);
+        assert_int_equal(t->store->log->append(t->store, appends, 1, &t->err), WEIR_OK);
         assert_int_equal(append.status, WEIR_OK);
     }
 }
@@ -244,7 +244,7 @@ static void read_whole(testing *t, whole_log *log)
     store_chunk *chunk = NULL;
     do {
         chunk = &log->chunks[log->chunks_count++];
-        assert_int_equal(t->store->ops->read_log(t->store, &q, chunk, &t->err), WEIR_OK);
+        assert_int_equal(t->store->log->read_log(t->store, &q, chunk, &t->err), WEIR_OK);
         for (size_t i = 0; i < chunk->events_count; i++) {
             log->events[log->count++] = chunk->events[i];
         }
@@ -264,7 +264,7 @@ static void compare_query(testing *t, const whole_log *log, store_log_query q)
     size_t at = q.backward ? log->count : 0; /* next of the whole log to be expected */
     int64_t after = q.after;
     do {
-        assert_int_equal(t->store->ops->read_log(t->store, &q, &chunk, &t->err), WEIR_OK);
+        assert_int_equal(t->store->log->read_log(t->store, &q, &chunk, &t->err), WEIR_OK);
         assert_true((int64_t)chunk.events_count <= q.limit);
         for (size_t i = 0; i < chunk.events_count; i++) {
             const weir_event *want = NULL;
@@ -374,17 +374,17 @@ static void a_chunk_ends_with_the_event_that_fills_it(void **state)
         .streams = &stream, .streams_count = 1, .events = events, .events_count = EVENTS
     };
     store_append *appends[1] = { &append };
-    assert_int_equal(t->store->ops->append(t->store, appends, 1, &t->err), WEIR_OK);
+    assert_int_equal(t->store->log->append(t->store, appends, 1, &t->err), WEIR_OK);
     store_chunk chunk = { 0 };
     const store_log_query log = { .to = INT64_MAX, .limit = 100 };
-    assert_int_equal(t->store->ops->read_log(t->store, &log, &chunk, &t->err), WEIR_OK);
+    assert_int_equal(t->store->log->read_log(t->store, &log, &chunk, &t->err), WEIR_OK);
     assert_int_equal(chunk.events_count, 3); /* 1.2 of 1 MiB */
     assert_int_equal(chunk.scanned_to, 3);
     assert_true(chunk.more);
     const store_stream_query q = {
         .stream = weir__str("order-1"), .to = INT64_MAX, .limit = 100, .until_us = INT64_MAX
     };
-    assert_int_equal(t->store->ops->read_stream(t->store, &q, &chunk, &t->err), WEIR_OK);
+    assert_int_equal(t->store->log->read_stream(t->store, &q, &chunk, &t->err), WEIR_OK);
     assert_int_equal(chunk.events_count, 3);
     assert_true(chunk.more);
     weir__chunk_free(&chunk);
@@ -413,7 +413,7 @@ static void streams_come_in_the_order_of_their_bytes_whatever_narrows_them(void 
         store_streams_chunk chunk = { 0 };
         size_t at = from;
         do {
-            assert_int_equal(t->store->ops->streams(t->store, &q, &chunk, &t->err), WEIR_OK);
+            assert_int_equal(t->store->log->streams(t->store, &q, &chunk, &t->err), WEIR_OK);
             assert_true((int64_t)chunk.streams_count <= q.limit);
             for (size_t i = 0; i < chunk.streams_count; i++, at++) {
                 while (at < 9 &&
@@ -513,7 +513,7 @@ static int read_as_nobody(void *ctx)
         return 12;
     }
     store_positions positions;
-    if (store->ops->positions(store, &positions, &t->err) != WEIR_OK) {
+    if (store->log->positions(store, &positions, &t->err) != WEIR_OK) {
         return 13;
     }
     if (positions.head < 2) {
@@ -522,7 +522,7 @@ static int read_as_nobody(void *ctx)
     if (sqlite_of(store)->database.immutable) {
         char byte;
         if (write(n->opened[1], "o", 1) != 1 || read(n->written[0], &byte, 1) != 1 ||
-            store->ops->positions(store, &positions, &t->err) != WEIR_EUNAVAILABLE) {
+            store->log->positions(store, &positions, &t->err) != WEIR_EUNAVAILABLE) {
             return 15;
         }
     }
@@ -606,7 +606,7 @@ static void running_out_of_memory_fails_the_verb_and_nothing_else(void **state)
             status = append_with_key(other, streams, &replayed, &t->err);
         }
         if (status == WEIR_OK) {
-            status = other->ops->read_log(other, &q, &chunk, &t->err);
+            status = other->log->read_log(other, &q, &chunk, &t->err);
         }
         failed = weir__memory_failed();
         weir__memory_fail_nth(0);

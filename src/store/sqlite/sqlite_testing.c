@@ -83,7 +83,7 @@ weir_store *testing_open(testing *t, uint32_t open_flags)
 void testing_close(weir_store **store)
 {
     if (*store != NULL) {
-        (*store)->ops->close(*store);
+        (*store)->about->close(*store);
         *store = NULL;
     }
 }
@@ -125,7 +125,7 @@ weir_status testing_append_n(weir_store *store, const char *stream, int32_t expe
         .streams = streams, .streams_count = 1, .events = events, .events_count = count, .err = err
     };
     store_append *appends[1] = { &append };
-    const weir_status status = store->ops->append(store, appends, 1, err);
+    const weir_status status = store->log->append(store, appends, 1, err);
     free(events);
     return status != WEIR_OK ? status : append.status;
 }
@@ -138,7 +138,7 @@ weir_status testing_append(weir_store *store, const char *stream, weir_error *er
 int64_t testing_head(weir_store *store)
 {
     store_positions positions = { 0 };
-    assert_int_equal(store->ops->positions(store, &positions, NULL), WEIR_OK);
+    assert_int_equal(store->log->positions(store, &positions, NULL), WEIR_OK);
     return positions.head;
 }
 
@@ -155,7 +155,7 @@ const char *testing_check(weir_store *store)
     static char all[8192];
     weir_error err;
     all[0] = '\0';
-    if (store->ops->check(store, add_finding, all, &err) != WEIR_OK) {
+    if (store->about->check(store, add_finding, all, &err) != WEIR_OK) {
         fail_msg("check failed: %s", err.message);
     }
     return all;

@@ -1,4 +1,4 @@
-/* store.c - the SQLite adapter as a store: its vtable, and what it says about itself. */
+/* store.c - the SQLite adapter as a store: its verbs, and what it says about itself. */
 #include "base/assert.h"
 #include "base/error.h"
 #include "base/str.h"
@@ -8,8 +8,6 @@
 
 #include <stdio.h>
 #include <sys/stat.h>
-
-extern const weir_store_ops weir__sqlite_ops;
 
 static bool wal_has_bytes(const sqlite_store *s)
 {
@@ -192,18 +190,24 @@ weir_status weir__sqlite_seed(weir_store *base, int64_t position_base, int64_t v
     return weir__sqlite_write_end(s, status, false, err);
 }
 
-const weir_store_ops weir__sqlite_ops = {
-    .version = STORE_OPS_VERSION,
-    .scheme = "sqlite",
+static const store_log_ops sqlite_log_ops = {
     .group_commit = 1,
-    .close = store_close,
-    .now = store_now,
     .append = weir__sqlite_append,
     .read_stream = weir__sqlite_read_stream,
     .read_log = weir__sqlite_read_log,
     .stream_info = weir__sqlite_stream_info,
     .streams = weir__sqlite_streams,
     .positions = store_positions_get,
+    .snapshot_put = weir__sqlite_snapshot_put,
+    .snapshot_get = weir__sqlite_snapshot_get,
+    .snapshot_drop = weir__sqlite_snapshot_drop,
+    .watch_open = weir__sqlite_watch_open,
+    .watch_wait = weir__sqlite_watch_wait,
+    .watch_fd = weir__sqlite_watch_fd,
+    .watch_close = weir__sqlite_watch_close,
+};
+
+static const store_work_ops sqlite_work_ops = {
     .declare = weir__sqlite_declare,
     .reactions = weir__sqlite_reactions,
     .retire = weir__sqlite_retire,
@@ -219,24 +223,34 @@ const weir_store_ops weir__sqlite_ops = {
     .parked = weir__sqlite_parked,
     .parked_change = weir__sqlite_parked_change,
     .poll = weir__sqlite_poll,
-    .snapshot_put = weir__sqlite_snapshot_put,
-    .snapshot_get = weir__sqlite_snapshot_get,
-    .snapshot_drop = weir__sqlite_snapshot_drop,
-    .watch_open = weir__sqlite_watch_open,
-    .watch_wait = weir__sqlite_watch_wait,
-    .watch_fd = weir__sqlite_watch_fd,
-    .watch_close = weir__sqlite_watch_close,
+    .turn = weir__sqlite_turn,
+};
+
+static const store_locks_ops sqlite_locks_ops = {
+    .take = weir__sqlite_lock_take,
+    .extend = weir__sqlite_lock_extend,
+    .release = weir__sqlite_lock_release,
+    .list = weir__sqlite_locks,
+    .finish = weir__sqlite_once_finish,
+    .forget = weir__sqlite_once_forget,
+    .runs = weir__sqlite_once_runs,
+};
+
+static const store_about_ops sqlite_about_ops = {
+    .scheme = "sqlite",
+    .close = store_close,
+    .now = store_now,
     .stats = weir__sqlite_stats,
     .check = weir__sqlite_check,
     .holders = weir__holders_none,
     .worker_beat = weir__sqlite_worker_beat,
     .workers = weir__sqlite_workers,
-    .turn = weir__sqlite_turn,
-    .lock_take = weir__sqlite_lock_take,
-    .lock_extend = weir__sqlite_lock_extend,
-    .lock_release = weir__sqlite_lock_release,
-    .locks = weir__sqlite_locks,
-    .once_finish = weir__sqlite_once_finish,
-    .once_forget = weir__sqlite_once_forget,
-    .once_runs = weir__sqlite_once_runs,
 };
+
+void weir__sqlite_verbs(sqlite_store *s)
+{
+    s->base.log = &sqlite_log_ops;
+    s->base.work = &sqlite_work_ops;
+    s->base.locks = &sqlite_locks_ops;
+    s->base.about = &sqlite_about_ops;
+}

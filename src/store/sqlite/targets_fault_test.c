@@ -41,13 +41,13 @@ static weir_status declare(fixture *f)
                                            .rule = STORE_RULE_STREAM,
                                            .rule_text = weir__str("v1") };
     store_reaction out = { 0 };
-    return f->store->ops->declare(f->store, &d, &f->arena, &out, &f->err);
+    return f->store->work->declare(f->store, &d, &f->arena, &out, &f->err);
 }
 
 static weir_status reactions(fixture *f)
 {
     store_reaction_list list = { 0 };
-    const weir_status status = f->store->ops->reactions(f->store, &list, &f->err);
+    const weir_status status = f->store->work->reactions(f->store, &list, &f->err);
     weir__arena_free(&list.arena);
     return status;
 }
@@ -55,7 +55,7 @@ static weir_status reactions(fixture *f)
 static weir_status router_lease(fixture *f)
 {
     store_router_lease item = { .reaction = 1 };
-    return f->store->ops->router_lease(f->store, weir__str("me"), 1000, &item, 1, &f->err);
+    return f->store->work->router_lease(f->store, weir__str("me"), 1000, &item, 1, &f->err);
 }
 
 static weir_status route(fixture *f)
@@ -74,7 +74,7 @@ static weir_status route(fixture *f)
                             .marks_count = 1,
                             .parks = &park,
                             .parks_count = 1 };
-    return f->store->ops->route(f->store, &r, NULL, &f->err);
+    return f->store->work->route(f->store, &r, NULL, &f->err);
 }
 
 static weir_status lease(fixture *f)
@@ -90,7 +90,7 @@ static weir_status lease(fixture *f)
                                     .known = known,
                                     .known_count = 2 };
     store_lease_list list = { 0 };
-    const weir_status status = f->store->ops->turn(f->store, NULL, 0, &r, &list, &f->err);
+    const weir_status status = f->store->work->turn(f->store, NULL, 0, &r, &list, &f->err);
     assert_int_equal(list.leases_count, status == WEIR_OK ? 3 : 0);
     weir__arena_free(&list.arena);
     return status;
@@ -103,7 +103,7 @@ static weir_status fetch(fixture *f)
         { .target = 2, .reaction = 2, .after = 0, .up_to = 3, .limit = 10 },
     };
     store_fetch_list list = { 0 };
-    const weir_status status = f->store->ops->fetch(f->store, items, 2, &list, &f->err);
+    const weir_status status = f->store->work->fetch(f->store, items, 2, &list, &f->err);
     assert_int_equal(list.events_count, status == WEIR_OK ? 4 : 0);
     weir__arena_free(&list.arena);
     return status;
@@ -133,7 +133,7 @@ static weir_status settle(fixture *f)
                        .failure = { .reaction = 1, .event = 3, .error = weir__str("worse") },
                        .end = STORE_END_KEEP,
                        .lease_us = 1 };
-    return f->store->ops->settle(f->store, &s, &f->err);
+    return f->store->work->settle(f->store, &s, &f->err);
 }
 
 /* Settles "leased" with nothing moved and takes it again; its lease ends at once. */
@@ -150,7 +150,7 @@ static weir_status turn(fixture *f)
         .lane = weir__str("other"), .holder = weir__str("me"), .limit = 3, .all_reactions = true
     };
     store_lease_list list = { 0 };
-    const weir_status status = f->store->ops->turn(f->store, settles, 2, &r, &list, &f->err);
+    const weir_status status = f->store->work->turn(f->store, settles, 2, &r, &list, &f->err);
     assert_int_equal(list.leases_count, status == WEIR_OK ? 1 : 0);
     weir__arena_free(&list.arena);
     return status;
@@ -160,7 +160,7 @@ static weir_status extend(fixture *f)
 {
     const int64_t fence = fixture_int(f, "SELECT fence FROM weir_targets WHERE id = 4");
     store_fenced item = { .target = 4, .fence = fence };
-    return f->store->ops->extend(f->store, 5, &item, 1, &f->err);
+    return f->store->work->extend(f->store, 5, &item, 1, &f->err);
 }
 
 static weir_status operate(fixture *f, store_operate op)
@@ -168,7 +168,7 @@ static weir_status operate(fixture *f, store_operate op)
     const weir_str names[] = { weir__str("all"), weir__str("work") };
     op.filter.names = names;
     op.filter.names_count = 2;
-    return f->store->ops->operate(f->store, &op, &f->err);
+    return f->store->work->operate(f->store, &op, &f->err);
 }
 
 static weir_status pause_all(fixture *f)
@@ -195,7 +195,7 @@ static weir_status list_targets(fixture *f)
 {
     const store_targets_query q = { .limit = 10 };
     store_targets_chunk chunk = { 0 };
-    const weir_status status = f->store->ops->targets(f->store, &q, &chunk, &f->err);
+    const weir_status status = f->store->work->targets(f->store, &q, &chunk, &f->err);
     weir__arena_free(&chunk.arena);
     return status;
 }
@@ -203,7 +203,7 @@ static weir_status list_targets(fixture *f)
 static weir_status list_lanes(fixture *f)
 {
     store_lane_list list = { 0 };
-    const weir_status status = f->store->ops->lanes(f->store, &list, &f->err);
+    const weir_status status = f->store->work->lanes(f->store, &list, &f->err);
     weir__arena_free(&list.arena);
     return status;
 }
@@ -212,7 +212,7 @@ static weir_status list_parked(fixture *f)
 {
     const store_parked_query q = { .limit = 10 };
     store_parked_chunk chunk = { 0 };
-    const weir_status status = f->store->ops->parked(f->store, &q, &chunk, &f->err);
+    const weir_status status = f->store->work->parked(f->store, &q, &chunk, &f->err);
     weir__arena_free(&chunk.arena);
     return status;
 }
@@ -230,7 +230,7 @@ static weir_status close_stream(fixture *f)
                             .events_count = 1,
                             .err = &f->err };
     store_append *appends[] = { &append };
-    weir_status status = f->store->ops->append(f->store, appends, 1, &f->err);
+    weir_status status = f->store->log->append(f->store, appends, 1, &f->err);
     if (status == WEIR_OK && append.status != WEIR_EHELD) {
         status = append.status;
         assert_int_not_equal(status, WEIR_OK);

@@ -55,7 +55,7 @@ int fixture_teardown(void **state)
     fixture *f = *state;
     char path[128];
     if (f->store != NULL) {
-        f->store->ops->close(f->store);
+        f->store->about->close(f->store);
     }
     for (size_t i = 0; i < sizeof suffixes / sizeof suffixes[0]; i++) {
         (void)snprintf(path, sizeof path, "%s%s", f->path, suffixes[i]);
@@ -113,7 +113,7 @@ int64_t fixture_put(fixture *f, const char *stream, const char *name)
         .streams = streams, .streams_count = 1, .events = events, .events_count = 1, .err = &f->err
     };
     store_append *appends[] = { &append };
-    OK(f, f->store->ops->append(f->store, appends, 1, &f->err));
+    OK(f, f->store->log->append(f->store, appends, 1, &f->err));
     OK(f, append.status);
     return streams[0].id;
 }
@@ -136,7 +136,7 @@ store_reaction fixture_declare(fixture *f, const char *name, const char *names, 
                                            .rule = rule,
                                            .rule_text = weir__str("t") };
     store_reaction reaction = { 0 };
-    OK(f, f->store->ops->declare(f->store, &d, &f->arena, &reaction, &f->err));
+    OK(f, f->store->work->declare(f->store, &d, &f->arena, &reaction, &f->err));
     return reaction;
 }
 
@@ -144,7 +144,7 @@ static store_reaction find_reaction(fixture *f, const char *name)
 {
     store_reaction_list list = { 0 };
     store_reaction found = { 0 };
-    OK(f, f->store->ops->reactions(f->store, &list, &f->err));
+    OK(f, f->store->work->reactions(f->store, &list, &f->err));
     for (size_t i = 0; i < list.reactions_count; i++) {
         if (weir__str_equal(list.reactions[i].name, weir__str(name))) {
             found = list.reactions[i];
@@ -172,7 +172,7 @@ void fixture_mark(fixture *f, const char *reaction, const char *target, const ch
     const store_route route = {
         .steps = steps, .steps_count = 1, .marks = marks, .marks_count = 1
     };
-    OK(f, f->store->ops->route(f->store, &route, NULL, &f->err));
+    OK(f, f->store->work->route(f->store, &route, NULL, &f->err));
 }
 
 void fixture_lease(fixture *f, size_t limit, store_lease_list *list)
@@ -182,7 +182,7 @@ void fixture_lease(fixture *f, size_t limit, store_lease_list *list)
                                           .lease_us = LEASE_US,
                                           .limit = limit,
                                           .all_reactions = true };
-    OK(f, f->store->ops->turn(f->store, NULL, 0, &request, list, &f->err));
+    OK(f, f->store->work->turn(f->store, NULL, 0, &request, list, &f->err));
 }
 
 void fixture_many(fixture *f, const char *reaction, int64_t first, int64_t count, int64_t per_rank)
@@ -210,7 +210,7 @@ void fixture_many(fixture *f, const char *reaction, int64_t first, int64_t count
         const store_route route = {
             .steps = steps, .steps_count = 1, .marks = marks, .marks_count = n
         };
-        OK(f, f->store->ops->route(f->store, &route, NULL, &f->err));
+        OK(f, f->store->work->route(f->store, &route, NULL, &f->err));
     }
     free(names);
     free(marks);
@@ -226,6 +226,6 @@ static void show_finding(void *ctx, const char *rule, const char *text, const ch
 void fixture_check(fixture *f)
 {
     int findings = 0;
-    OK(f, f->store->ops->check(f->store, show_finding, &findings, &f->err));
+    OK(f, f->store->about->check(f->store, show_finding, &findings, &f->err));
     assert_int_equal(findings, 0);
 }

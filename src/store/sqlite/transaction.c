@@ -203,9 +203,7 @@ static weir_status refuse_damaged(const sqlite_store *s, weir_error *err)
 weir_status weir__sqlite_write_begin_until(sqlite_store *s, uint32_t flags, int64_t deadline_us,
                                            sqlite_conn **conn, int64_t *now_us, weir_error *err)
 {
-    if (s->read_only) {
-        return weir__fail(err, WEIR_EMISUSE, "the store was opened for reading only");
-    }
+    WEIR_ASSERT(!s->read_only);
     weir_status status = weir__sqlite_slot_take(s, deadline_us, err);
     if (status != WEIR_OK) {
         return status;

@@ -86,11 +86,11 @@ static void an_append_that_has_waited_elsewhere_does_not_wait_again(void **state
     store_append *appends[1] = { &append };
     begin(store_of(t), 0, &conn, &now_us);
     /* Would take an hour. */
-    assert_int_equal(other->ops->append(other, appends, 1, &t->err), WEIR_EBUSY);
+    assert_int_equal(other->log->append(other, appends, 1, &t->err), WEIR_EBUSY);
     assert_int_equal(sscanf(t->err.message, "store is busy: waited %lf s for", &waited), 1);
     assert_true(waited >= 3610); /* where it was does not matter to who asks */
     assert_int_equal(weir__sqlite_write_end(store_of(t), WEIR_OK, false, &t->err), WEIR_OK);
-    assert_int_equal(other->ops->append(other, appends, 1, &t->err), WEIR_OK); /* tries once */
+    assert_int_equal(other->log->append(other, appends, 1, &t->err), WEIR_OK); /* tries once */
     testing_close(&other);
 }
 
@@ -167,16 +167,16 @@ static void time_never_goes_back_whoever_writes_and_whatever_the_clock_says(void
 
     t->wall_us = noon - 3600 * INT64_C(1000000); /* an hour back */
     weir_store *other = testing_open(t, 0);
-    assert_int_equal(other->ops->now(other, &now_us, &t->err), WEIR_OK);
+    assert_int_equal(other->about->now(other, &now_us, &t->err), WEIR_OK);
     assert_true(now_us >= noon);
     t->mono_us += 5;
-    assert_int_equal(other->ops->now(other, &now_us, &t->err), WEIR_OK);
+    assert_int_equal(other->about->now(other, &now_us, &t->err), WEIR_OK);
     assert_int_equal(now_us, noon + 5); /* and it does not stand still */
 
     t->wall_us = noon + 100;
     assert_int_equal(testing_append(t->store, "order-1", &t->err), WEIR_OK);
     t->wall_us = noon;
-    assert_int_equal(other->ops->now(other, &now_us, &t->err), WEIR_OK);
+    assert_int_equal(other->about->now(other, &now_us, &t->err), WEIR_OK);
     assert_true(now_us >= noon + 100); /* from the event that the other has written */
     assert_int_equal(testing_append(other, "order-1", &t->err), WEIR_OK);
     assert_string_equal(testing_check(other), "");
@@ -309,7 +309,7 @@ static void a_hint_is_not_synced_and_what_comes_after_it_is(void **state)
     }
     /* A worker's beat is one, an append is none. */
     const store_worker worker = { .name = weir__str("w"), .host = weir__str("h") };
-    assert_int_equal(t->store->ops->worker_beat(t->store, &worker, 1000, &t->err), WEIR_OK);
+    assert_int_equal(t->store->about->worker_beat(t->store, &worker, 1000, &t->err), WEIR_OK);
     assert_false(store_of(t)->database.sync_full);
     assert_int_equal(testing_append(t->store, "order-1", &t->err), WEIR_OK);
     assert_true(store_of(t)->database.sync_full);
@@ -522,7 +522,7 @@ static void transactions_are_counted_when_they_changed_something(void **state)
     }
     assert_int_equal(testing_append_n(t->store, "order-1", WEIR_EXPECT_NONE, 0, 1, &t->err),
                      WEIR_ECONFLICT);
-    assert_int_equal(t->store->ops->stats(t->store, &stats, &t->err), WEIR_OK);
+    assert_int_equal(t->store->about->stats(t->store, &stats, &t->err), WEIR_OK);
     assert_int_equal(stats.transactions, 5);
     assert_int_equal(stats.streams, 1);
     assert_int_equal(stats.schema, SQLITE_SCHEMA_VERSION);
@@ -659,7 +659,7 @@ static void C16_a_reader_is_told_that_its_database_was_replaced(void **state)
     (void)snprintf(sql, sizeof sql, "VACUUM INTO '%s-backup'", t->path);
     testing_sql(t, sql);
     move(t, "-backup", "");
-    assert_int_equal(t->store->ops->positions(t->store, &positions, &t->err), WEIR_ECORRUPT);
+    assert_int_equal(t->store->log->positions(t->store, &positions, &t->err), WEIR_ECORRUPT);
 }
 
 #define TEST(name) cmocka_unit_test_setup_teardown(name, testing_setup, testing_teardown)

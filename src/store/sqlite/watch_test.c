@@ -14,20 +14,20 @@ enum { PATIENCE_MS = 10000, ROUNDS = 300 };
 static store_watch *watch_open(testing *t)
 {
     store_watch *watch = NULL;
-    assert_int_equal(t->store->ops->watch_open(t->store, &watch, &t->err), WEIR_OK);
+    assert_int_equal(t->store->log->watch_open(t->store, &watch, &t->err), WEIR_OK);
     return watch;
 }
 
 static bool wait_for(testing *t, store_watch *watch, int32_t timeout_ms)
 {
     bool woken = false;
-    assert_int_equal(t->store->ops->watch_wait(watch, timeout_ms, &woken, &t->err), WEIR_OK);
+    assert_int_equal(t->store->log->watch_wait(watch, timeout_ms, &woken, &t->err), WEIR_OK);
     return woken;
 }
 
 static bool is_readable(testing *t, store_watch *watch)
 {
-    struct pollfd item = { .fd = t->store->ops->watch_fd(watch), .events = POLLIN };
+    struct pollfd item = { .fd = t->store->log->watch_fd(watch), .events = POLLIN };
     return poll(&item, 1, 0) == 1;
 }
 
@@ -45,8 +45,8 @@ static void a_wake_up_between_two_waits_is_not_lost_and_counts_once(void **state
     assert_false(wait_for(t, watch, 0));
     assert_false(is_readable(t, watch));
     assert_false(wait_for(t, watch, 20));
-    t->store->ops->watch_close(watch);
-    t->store->ops->watch_close(NULL);
+    t->store->log->watch_close(watch);
+    t->store->log->watch_close(NULL);
     testing_close(&other);
 }
 
@@ -56,7 +56,7 @@ static void what_was_committed_before_it_was_opened_does_not_wake_it(void **stat
     assert_int_equal(testing_append(t->store, "order-1", &t->err), WEIR_OK);
     store_watch *watch = watch_open(t);
     assert_false(wait_for(t, watch, 0));
-    t->store->ops->watch_close(watch);
+    t->store->log->watch_close(watch);
 }
 
 static void what_changes_nothing_wakes_nobody(void **state)
@@ -70,7 +70,7 @@ static void what_changes_nothing_wakes_nobody(void **state)
     assert_int_equal(testing_append_n(t->store, "order-1", WEIR_EXPECT_NONE, 0, 0, &t->err),
                      WEIR_OK);
     assert_false(wait_for(t, watch, 0));
-    t->store->ops->watch_close(watch);
+    t->store->log->watch_close(watch);
 }
 
 /* A child that appends one event whenever it is told to. */
@@ -113,7 +113,7 @@ static void whoever_is_woken_finds_the_commit_of_another_process(void **state)
     }
     assert_int_equal(write(ends[1], "e", 1), 1);
     assert_int_equal(testing_join(&c), 0);
-    t->store->ops->watch_close(watch);
+    t->store->log->watch_close(watch);
     (void)close(ends[0]);
     (void)close(ends[1]);
 }
@@ -129,7 +129,7 @@ static void a_side_file_that_was_replaced_is_found_again(void **state)
     assert_true(wait_for(t, watch, PATIENCE_MS));
     assert_int_equal(testing_append(t->store, "order-1", &t->err), WEIR_OK);
     assert_true(wait_for(t, watch, 0)); /* and watched as before */
-    t->store->ops->watch_close(watch);
+    t->store->log->watch_close(watch);
 }
 
 static void a_reading_handle_can_watch(void **state)
@@ -138,11 +138,11 @@ static void a_reading_handle_can_watch(void **state)
     weir_store *reader = testing_open(t, WEIR_OPEN_READONLY);
     store_watch *watch = NULL;
     bool woken = false;
-    assert_int_equal(reader->ops->watch_open(reader, &watch, &t->err), WEIR_OK);
+    assert_int_equal(reader->log->watch_open(reader, &watch, &t->err), WEIR_OK);
     assert_int_equal(testing_append(t->store, "order-1", &t->err), WEIR_OK);
-    assert_int_equal(reader->ops->watch_wait(watch, PATIENCE_MS, &woken, &t->err), WEIR_OK);
+    assert_int_equal(reader->log->watch_wait(watch, PATIENCE_MS, &woken, &t->err), WEIR_OK);
     assert_true(woken);
-    reader->ops->watch_close(watch);
+    reader->log->watch_close(watch);
     testing_close(&reader);
 }
 

@@ -1,11 +1,11 @@
-/* read_only.c - a store that was opened for reading alone: what writes answers so, and asks nobody.
+/* read_only.c - see read_only.h.
  *
  * INVARIANT  Every verb of the port that changes something is replaced below; the others, and
- * whatever is only tried (dry runs of operators), are the adapter's own. The database would let the
- * role write: this handle does not.
+ * whatever is only tried (dry runs of operators), are the adapter's own.
  */
+#include "store/read_only.h"
+
 #include "base/error.h"
-#include "store/postgres/postgres_private.h"
 
 static weir_status refuse(weir_error *err)
 {
@@ -69,7 +69,7 @@ static weir_status extend(weir_store *s, int64_t lease_us, store_fenced *items, 
 
 static weir_status operate(weir_store *s, store_operate *op, weir_error *err)
 {
-    return op->dry_run ? weir__pg_operate(s, op, err) : refuse(err);
+    return op->dry_run ? s->operating->operate(s, op, err) : refuse(err);
 }
 
 static weir_status lane_pause(weir_store *s, weir_str lane, bool paused, weir_str by, bool *changed,
@@ -113,10 +113,10 @@ static weir_status turn(weir_store *s, store_settle *const *settles, size_t sett
     return refuse(err);
 }
 
-static weir_status lock_take(weir_store *s, store_lock_kind kind, weir_str name, weir_str holder,
-                             int64_t lease_us, weir_arena *arena, store_lock *out, weir_error *err)
+static weir_status lock_take(weir_store *s, const store_lock_request *q, weir_arena *arena,
+                             store_lock *out, weir_error *err)
 {
-    (void)s, (void)kind, (void)name, (void)holder, (void)lease_us, (void)arena, (void)out;
+    (void)s, (void)q, (void)arena, (void)out;
     return refuse(err);
 }
 
@@ -151,28 +151,35 @@ static weir_status once_forget(weir_store *s, weir_str key, weir_error *err)
 
 /* NOLINTEND(readability-non-const-parameter) */
 
-weir_store_ops weir__pg_read_only(const weir_store_ops *all)
+void weir__store_read_only(weir_store *s, store_reading *reading)
 {
-    weir_store_ops ops = *all;
-    ops.append = append;
-    ops.append_in = append_in;
-    ops.declare = declare;
-    ops.retire = retire;
-    ops.router_lease = router_lease;
-    ops.route = route;
-    ops.settle = settle;
-    ops.extend = extend;
-    ops.operate = operate;
-    ops.lane_pause = lane_pause;
-    ops.parked_change = parked_change;
-    ops.snapshot_put = snapshot_put;
-    ops.snapshot_drop = snapshot_drop;
-    ops.worker_beat = worker_beat;
-    ops.turn = turn;
-    ops.lock_take = lock_take;
-    ops.lock_extend = lock_extend;
-    ops.lock_release = lock_release;
-    ops.once_finish = once_finish;
-    ops.once_forget = once_forget;
-    return ops;
+    *reading =
+        (store_reading){ .log = *s->log, .work = *s->work, .locks = *s->locks, .about = *s->about };
+    reading->log.append = append;
+    if (s->log->append_in != NULL) {
+        reading->log.append_in = append_in;
+    }
+    reading->log.snapshot_put = snapshot_put;
+    reading->log.snapshot_drop = snapshot_drop;
+    reading->work.declare = declare;
+    reading->work.retire = retire;
+    reading->work.router_lease = router_lease;
+    reading->work.route = route;
+    reading->work.turn = turn;
+    reading->work.settle = settle;
+    reading->work.extend = extend;
+    reading->work.operate = operate;
+    reading->work.lane_pause = lane_pause;
+    reading->work.parked_change = parked_change;
+    reading->locks.take = lock_take;
+    reading->locks.extend = lock_extend;
+    reading->locks.release = lock_release;
+    reading->locks.finish = once_finish;
+    reading->locks.forget = once_forget;
+    reading->about.worker_beat = worker_beat;
+    s->operating = s->work;
+    s->log = &reading->log;
+    s->work = &reading->work;
+    s->locks = &reading->locks;
+    s->about = &reading->about;
 }

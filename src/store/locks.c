@@ -1,8 +1,8 @@
-/* lock.c - what every store answers to whoever comes too late for a lock or a run, in one wording.
+/* locks.c - what every store answers to whoever comes too late for a lock or a run, in one wording.
  *
  * An operator reads these: they say who it is and since when.
  */
-#include "store/lock.h"
+#include "store/locks.h"
 
 #include "base/error.h"
 #include "base/str.h"
