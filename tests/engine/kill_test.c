@@ -376,9 +376,10 @@ static void T4_T5_a_stopped_worker_is_replaced_and_its_settle_is_refused_and_cou
     }
     await_lines("handled", zombie, STREAMS);
     world_stop(zombie);
-    /* Longer than the first one has left, so that it still holds them then. */
+    /* Longer than the first one has left, so that it still holds them then; and by leases that do
+     * not end because a renewal is late on a slow machine. */
     const pid_t other =
-        world_worker("lane=default:8:400:10", "reaction=r", "do=effect", "ms=6000", NULL);
+        world_worker("lane=default:8:60000:10", "reaction=r", "do=effect", "ms=6000", NULL);
     await_lines("handled", other, STREAMS);
     assert_int_equal(world_read("out-r-in-0", NULL, NULL), 0);
     world_signal(zombie, SIGCONT);

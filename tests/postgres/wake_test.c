@@ -54,8 +54,8 @@ static PGconn *ear_of(pg_test *t, weir_store *s)
     return ear_with(t, s, true);
 }
 
-/* How many notifications come until none has come for quiet_ms; empty ones. Those that begin to listen
- * have one with a word in it. */
+/* How many empty notifications come until none has come for quiet_ms. Those that begin to listen
+ * send one with a word in it. */
 static int heard(PGconn *ear, int quiet_ms)
 {
     int count = 0;

@@ -12,8 +12,8 @@
  * TESTING waits for a notification on it. Behind a pooler that gives every transaction another
  * server connection it never comes: such a connection is deaf, and only then is it known. The
  * store's own channel is listened to when the test has passed: a pooler's connections, which others
- * will use, do not collect it. With it goes the lock by which writers know that somebody listens, and
- * a word to those that listen already.
+ * will use, do not collect it. With it goes the lock by which writers know that somebody listens,
+ * and a word to those that listen already.
  *
  * WHAT MUST STAY TRUE  A connection that is READY has answered within the last LISTENER_QUIET_US +
  * LISTENER_ANSWER_US: one that is dead without a word (a proxy that no longer forwards, a failed
@@ -77,8 +77,8 @@ uint32_t weir__pg_listener_begin(pg_listener *l, int64_t now_us);
 int weir__pg_listener_fd(const pg_listener *l); /* -1: none */
 /* fd was ready, or due_us has come. */
 uint32_t weir__pg_listener_step(pg_listener *l, int64_t now_us);
-/* READY and no statement on its way: sends our notification; with `look` only if others listen: OTHERS
- * or ALONE follows. false: not now. */
+/* READY and no statement on its way: sends our notification; with `look` only if others listen:
+ * OTHERS or ALONE follows. false: not now. */
 bool weir__pg_listener_notify(pg_listener *l, bool look, int64_t now_us);
 /* Whether the result of sql_listener_notify_others says that nobody else listens. */
 bool weir__pg_listener_alone(const PGresult *result);

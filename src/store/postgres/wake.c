@@ -14,11 +14,12 @@
  *       a handle that wrote every third event waits three times NOTIFY_US, SHARE_MAX times at most.
  *       How many others wrote is seen from the positions. (16 processes that each notified for
  *       themselves sent as many notifications as appends.)
- *       Nothing is sent while nobody else listens. Who listens holds a lock; we look for it with the
- *       next notification, once in LOOK_US at most. While we believe to be alone, what is committed
- *       stays `unsent` and is told when we look again: a listener that came meanwhile waits for
- *       LOOK_US at most, and what was committed before it came it reads by itself. Those that listen
- *       themselves hear of it at once. (One append: 9 to 12 % faster than with a notification.)
+ *       Nothing is sent while nobody else listens. A listener holds a lock; we look for it with
+ *       the next notification, at most once in LOOK_US. While there seems to be no listener, what
+ *       is committed stays `unsent` until we look again: a listener that came meanwhile waits for
+ *       LOOK_US at most, and reads by itself what was committed before it came. A writer that
+ *       listens is told of new listeners at once. (One append: 9 to 12 % faster than with a
+ *       notification.)
  *   (3) While the listener is not READY, for whatever reason, watches are woken about once a
  *       second: a store without notifications is slow, not stuck. When it becomes READY they are
  *       woken once, for what was missed.
@@ -114,8 +115,8 @@ const char *weir__pg_wake_mode(pg_store *s)
 
 /* ---- the thread --------------------------------------------------------------------------- */
 
-/* Over a connection that is idle: what a step of the listener would tell; 0: there is none, or it did
- * not work. */
+/* Over a connection that is idle: what a step of the listener would tell; 0: there is none, or it
+ * did not work. */
 static uint32_t notify_by_pool(pg_wake *w, bool look, const char *channel)
 {
     pg_params p = { 0 };
