@@ -1,5 +1,5 @@
 /* refusal.h - what every store answers to whoever is refused, in one wording; those of locks and of
- * once are in lock.h. Each writes *err and gives the status that is named.
+ * once are in locks.h. Each writes *err and gives the status that is named.
  */
 #ifndef WEIR_STORE_REFUSAL_H
 #define WEIR_STORE_REFUSAL_H
