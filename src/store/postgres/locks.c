@@ -146,8 +146,8 @@ weir_status weir__postgres_lock_release(pg_conn *conn, const char *schema, weir_
 /* ---- holding, and letting go ---------------------------------------------------------------- */
 
 /* A call that answers whether it was still held with that fence. */
-static weir_status change(weir_store *base, const char *sql, pg_params *p, pg_repeat repeat,
-                          weir_str name, int64_t fence, weir_error *err)
+static weir_status lock_change(weir_store *base, const char *sql, pg_params *p, pg_repeat repeat,
+                               weir_str name, int64_t fence, weir_error *err)
 {
     PGresult *result = NULL;
     weir_status status = call_writing(base, sql, p, repeat, &result, err);
@@ -167,7 +167,7 @@ weir_status weir__pg_lock_extend(weir_store *base, store_lock_kind kind, weir_st
     weir__pg_add_i64(&p, fence);
     weir__pg_add_i64(&p, token);
     weir__pg_add_i64(&p, lease_us);
-    return change(base, sql_lock_extend, &p, PG_REPEAT, name, fence, err);
+    return lock_change(base, sql_lock_extend, &p, PG_REPEAT, name, fence, err);
 }
 
 weir_status weir__pg_lock_release(weir_store *base, weir_str name, int64_t fence, int64_t token,
@@ -177,7 +177,7 @@ weir_status weir__pg_lock_release(weir_store *base, weir_str name, int64_t fence
     weir__pg_add_text(&p, name);
     weir__pg_add_i64(&p, fence);
     weir__pg_add_i64(&p, token);
-    return change(base, sql_lock_release, &p, PG_ONCE, name, fence, err);
+    return lock_change(base, sql_lock_release, &p, PG_ONCE, name, fence, err);
 }
 
 weir_status weir__pg_once_finish(weir_store *base, weir_str key, int64_t fence, int64_t token,
@@ -189,7 +189,7 @@ weir_status weir__pg_once_finish(weir_store *base, weir_str key, int64_t fence, 
     weir__pg_add_i64(&p, token);
     weir__pg_add_i64(&p, exit_status);
     weir__pg_add_bytes(&p, output.ptr, output.len);
-    return change(base, sql_once_finish, &p, PG_REPEAT, key, fence, err);
+    return lock_change(base, sql_once_finish, &p, PG_REPEAT, key, fence, err);
 }
 
 weir_status weir__pg_once_forget(weir_store *base, weir_str key, weir_error *err)

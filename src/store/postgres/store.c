@@ -33,7 +33,7 @@ static weir_status store_now(weir_store *base, int64_t *now_us, weir_error *err)
     return status;
 }
 
-static weir_status seed(pg_store *s, const char *sql, int64_t base, weir_error *err)
+static weir_status positions_seed(pg_store *s, const char *sql, int64_t base, weir_error *err)
 {
     pg_params p = { 0 };
     PGresult *result = NULL;
@@ -55,7 +55,7 @@ weir_status weir__postgres_seed(weir_store *base, int64_t position_base, int64_t
     pg_store *s = pg_of(base);
     pg_conn *conn = NULL;
     weir_buffer sql = { 0 };
-    weir_status status = seed(s, sql_store_seed_positions, position_base, err);
+    weir_status status = positions_seed(s, sql_store_seed_positions, position_base, err);
     if (status != WEIR_OK) {
         return status;
     }
