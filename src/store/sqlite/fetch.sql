@@ -29,40 +29,35 @@ SELECT id FROM weir_categories WHERE name = ?1;
 -- Versions and positions of a stream grow together, so the range of positions is a range of
 -- versions; ?2 is its first version.
 -- name: fetch_by_stream
-SELECT e.id, e.name, s.name, e.version, e.created, e.meta,
-       CASE WHEN e.name BETWEEN ?5 AND ?6 THEN e.data END
+SELECT e.id, {fetch_columns}
   FROM weir_events AS e
   JOIN weir_streams AS s ON s.id = e.stream
  WHERE e.stream = ?1 AND e.version >= ?2
  ORDER BY e.version;
 
 -- name: fetch_by_category
-SELECT e.id, e.name, s.name, e.version, e.created, e.meta,
-       CASE WHEN e.name BETWEEN ?5 AND ?6 THEN e.data END
+SELECT e.id, {fetch_columns}
   FROM weir_events AS e INDEXED BY weir_events_by_category
  CROSS JOIN weir_streams AS s ON s.id = e.stream
  WHERE e.category = ?1 AND e.id > ?2 AND e.id <= ?3
  ORDER BY e.id;
 
 -- name: fetch_by_name
-SELECT e.id, e.name, s.name, e.version, e.created, e.meta,
-       CASE WHEN e.name BETWEEN ?5 AND ?6 THEN e.data END
+SELECT e.id, {fetch_columns}
   FROM weir_events AS e INDEXED BY weir_events_by_name
  CROSS JOIN weir_streams AS s ON s.id = e.stream
  WHERE e.name = ?1 AND e.id > ?2 AND e.id <= ?3
  ORDER BY e.id;
 
 -- name: fetch_by_log
-SELECT e.id, e.name, s.name, e.version, e.created, e.meta,
-       CASE WHEN e.name BETWEEN ?5 AND ?6 THEN e.data END
+SELECT e.id, {fetch_columns}
   FROM weir_events AS e
  CROSS JOIN weir_streams AS s ON s.id = e.stream
  WHERE e.id > ?2 AND e.id <= ?3
  ORDER BY e.id;
 
 -- name: fetch_by_work
-SELECT w.event, e.name, s.name, e.version, e.created, e.meta,
-       CASE WHEN e.name BETWEEN ?5 AND ?6 THEN e.data END
+SELECT w.event, {fetch_columns}
   FROM weir_work AS w
  CROSS JOIN weir_events AS e ON e.id = w.event
  CROSS JOIN weir_streams AS s ON s.id = e.stream
@@ -70,8 +65,7 @@ SELECT w.event, e.name, s.name, e.version, e.created, e.meta,
  ORDER BY w.event;
 
 -- name: fetch_event
-SELECT e.id, e.name, s.name, e.version, e.created, e.meta,
-       CASE WHEN e.name BETWEEN ?5 AND ?6 THEN e.data END
+SELECT e.id, {fetch_columns}
   FROM weir_events AS e
   JOIN weir_streams AS s ON s.id = e.stream
  WHERE e.id = ?1;

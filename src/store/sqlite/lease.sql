@@ -6,32 +6,32 @@
 SELECT paused FROM weir_lanes WHERE lane = ?1;
 
 -- name: lease_by_priority
-SELECT id, name, priority, watermark, rank, fence, lost, holder IS NOT NULL
+SELECT {lease_columns}
   FROM weir_targets INDEXED BY weir_targets_priority
- WHERE lane = ?1 AND behind = 1 AND held = 0 AND due IS NULL
-   AND (holder IS NULL OR lease_until <= ?2)
+ WHERE lane = ?1 AND {is_ready}
+   AND {is_free}
  ORDER BY priority DESC, rank, id;
 
 -- name: lease_by_rank
-SELECT id, name, priority, watermark, rank, fence, lost, holder IS NOT NULL
+SELECT {lease_columns}
   FROM weir_targets INDEXED BY weir_targets_rank
- WHERE lane = ?1 AND behind = 1 AND held = 0 AND due IS NULL
-   AND (holder IS NULL OR lease_until <= ?2)
+ WHERE lane = ?1 AND {is_ready}
+   AND {is_free}
  ORDER BY rank, id;
 
 -- The same index, walked backwards.
 -- name: lease_leading
-SELECT id, name, priority, watermark, rank, fence, lost, holder IS NOT NULL
+SELECT {lease_columns}
   FROM weir_targets INDEXED BY weir_targets_rank
- WHERE lane = ?1 AND behind = 1 AND held = 0 AND due IS NULL
-   AND (holder IS NULL OR lease_until <= ?2)
+ WHERE lane = ?1 AND {is_ready}
+   AND {is_free}
  ORDER BY rank DESC, id DESC;
 
 -- name: lease_due
-SELECT id, name, priority, watermark, rank, fence, lost, holder IS NOT NULL
+SELECT {lease_columns}
   FROM weir_targets INDEXED BY weir_targets_due
- WHERE lane = ?1 AND behind = 1 AND held = 0 AND due IS NOT NULL AND due <= ?3
-   AND (holder IS NULL OR lease_until <= ?2)
+ WHERE lane = ?1 AND {has_due} AND due <= ?3
+   AND {is_free}
  ORDER BY due, id;
 
 -- name: lease_subscriptions

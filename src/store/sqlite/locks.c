@@ -8,6 +8,10 @@
 #include "store/sqlite/locks_sql.h"
 #include "store/sqlite/targets.h"
 
+_Static_assert(SQL_ONCE_RUNNING == STORE_ONCE_RUNNING && SQL_ONCE_DONE == STORE_ONCE_DONE &&
+                   SQL_ONCE_FAILED == STORE_ONCE_FAILED,
+               "the states of words.sql");
+
 /* The columns of sql_lock_find. */
 enum { FENCE, HOLDER, SINCE, UNTIL, STATE, EXIT_STATUS, ENDED, OUTPUT };
 

@@ -15,6 +15,8 @@
 #include "store/sqlite/subscribe_sql.h"
 #include "store/sqlite/targets.h"
 
+_Static_assert(SQL_RULE_WORK == STORE_RULE_WORK, "the rules of words.sql");
+
 /* One call. */
 typedef struct operating {
     const store_operate *op;

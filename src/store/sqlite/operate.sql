@@ -32,7 +32,7 @@ WITH bounded AS (
     SELECT *, max(new_at, CASE WHEN at > mark THEN routed ELSE min(mark, routed) END) AS new_mark
       FROM moved
 )
-SELECT reaction, new_at, new_mark, rule = 4 AND at > new_at
+SELECT reaction, new_at, new_mark, rule = {rule_work} AND at > new_at
   FROM marked
  WHERE at > new_at OR mark <> new_mark
  ORDER BY reaction;

@@ -25,30 +25,26 @@ WHERE stream = ?1 AND version BETWEEN ?2 AND ?3
 ORDER BY version DESC;
 
 -- name: read_log_forward
-SELECT e.id, e.version, e.created, s.name, e.name,
-       CASE WHEN ?4 THEN e.meta END, CASE WHEN ?5 THEN e.data END
+SELECT {read_columns}
 FROM weir_events AS e CROSS JOIN weir_streams AS s ON s.id = e.stream
 WHERE e.id BETWEEN ?1 AND ?2
 ORDER BY e.id;
 
 -- name: read_log_backward
-SELECT e.id, e.version, e.created, s.name, e.name,
-       CASE WHEN ?4 THEN e.meta END, CASE WHEN ?5 THEN e.data END
+SELECT {read_columns}
 FROM weir_events AS e CROSS JOIN weir_streams AS s ON s.id = e.stream
 WHERE e.id BETWEEN ?1 AND ?2
 ORDER BY e.id DESC;
 
 -- name: read_category_forward
-SELECT e.id, e.version, e.created, s.name, e.name,
-       CASE WHEN ?4 THEN e.meta END, CASE WHEN ?5 THEN e.data END
+SELECT {read_columns}
 FROM weir_events AS e INDEXED BY weir_events_by_category
 CROSS JOIN weir_streams AS s ON s.id = e.stream
 WHERE e.id BETWEEN ?1 AND ?2 AND e.category = ?3
 ORDER BY e.id;
 
 -- name: read_category_backward
-SELECT e.id, e.version, e.created, s.name, e.name,
-       CASE WHEN ?4 THEN e.meta END, CASE WHEN ?5 THEN e.data END
+SELECT {read_columns}
 FROM weir_events AS e INDEXED BY weir_events_by_category
 CROSS JOIN weir_streams AS s ON s.id = e.stream
 WHERE e.id BETWEEN ?1 AND ?2 AND e.category = ?3

@@ -75,20 +75,20 @@ SELECT lane, paused FROM weir_lanes WHERE ?1 = '' OR lane = ?1;
 -- name: poll_ready
 SELECT 1
   FROM weir_targets INDEXED BY weir_targets_rank
- WHERE lane = ?1 AND behind = 1 AND held = 0 AND due IS NULL
-   AND (holder IS NULL OR lease_until <= ?2)
+ WHERE lane = ?1 AND {is_ready}
+   AND {is_free}
  LIMIT 1;
 
 -- name: poll_due
 SELECT 1
   FROM weir_targets INDEXED BY weir_targets_due
- WHERE lane = ?1 AND behind = 1 AND held = 0 AND due IS NOT NULL AND due <= ?2
+ WHERE lane = ?1 AND {has_due} AND due <= ?2
  LIMIT 1;
 
 -- name: poll_due_next
 SELECT due
   FROM weir_targets INDEXED BY weir_targets_due
- WHERE lane = ?1 AND behind = 1 AND held = 0 AND due IS NOT NULL AND due > ?2
+ WHERE lane = ?1 AND {has_due} AND due > ?2
  ORDER BY due
  LIMIT 1;
 
@@ -96,7 +96,7 @@ SELECT due
 SELECT lease_until
   FROM weir_targets INDEXED BY weir_targets_leased
  WHERE lane = ?1 AND holder IS NOT NULL AND lease_until > ?2
-   AND behind = 1 AND held = 0 AND due IS NULL
+   AND {is_ready}
  ORDER BY lease_until
  LIMIT 1;
 
