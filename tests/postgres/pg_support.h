@@ -81,7 +81,8 @@ const char *test_refused(PGconn *conn, const char *format, ...) WEIR_PRINTF(2, 3
 bool test_wait(PGconn *conn, double seconds, const char *format, ...) WEIR_PRINTF(3, 4);
 
 /* Statements that stores ran in this database since test_statements_reset, by pg_stat_statements:
- * those whose text is LIKE the pattern, top level ones only. */
+ * those whose text is LIKE the pattern, top level ones only. What a handle asks by itself, a while
+ * after it has written (safe_hint_head), counts only when the pattern names safe_prove. */
 void test_statements_reset(pg_test *t);
 int64_t test_statements(pg_test *t, const char *like);
 
