@@ -161,7 +161,7 @@ _weir() {
                 '*--lanes[work only in these lanes]:NAMES:' \
                 '--threads[how many handlers run at the same time]:N:' \
                 '--memory-limit[memory for the events of all handlers]:SIZE:' \
-                '--until-idle[stop when no work is left]' \
+                '--until-idle[stop when no running worker has work left]' \
                 '--redeclare[use these definitions, even if newer ones were declared]' \
                 '--budget[how long handlers may take to finish after a signal]:TIME:' \
                 '--log[form of the log]:FORM:(text json)' \

@@ -53,6 +53,9 @@ bool weir__engine_damaged(weir_engine *ticket, weir_error *how);
 bool weir__engine_drained(weir_engine *ticket);
 /* How many events its handlers have handled, and failed to, so far. false: it does not run. */
 bool weir__engine_counted(weir_engine *ticket, int64_t *handled, int64_t *failed);
+/* Whether it has nothing to do itself at the moment: no handler runs, and what it routes is routed.
+ * name: what its worker is called in the store, `bytes` with the NUL. */
+bool weir__engine_rests(weir_engine *ticket, char *name, size_t bytes);
 
 /* claim_words.c. Turns the flags that an error of src/claim/ names into fields; returns status. */
 weir_status weir__claim_words(weir_status status, weir_error *err);

@@ -29,6 +29,7 @@
 
 #include <errno.h>
 #include <poll.h>
+#include <stdio.h>
 #include <string.h>
 #include <sys/eventfd.h>
 #include <unistd.h>
@@ -578,6 +579,23 @@ bool weir__engine_counted(weir_engine *ticket, int64_t *handled, int64_t *failed
         engine_leave(ticket);
     }
     return known;
+}
+
+bool weir__engine_rests(weir_engine *ticket, char *name, size_t bytes)
+{
+    engine_core *e = NULL;
+    bool rests = false;
+    if (engine_enter(ticket, &e, NULL) == WEIR_OK) {
+        worker *w = user_begin(e, false);
+        if (w != NULL) {
+            const weir_str text = weir__worker_name(w);
+            (void)snprintf(name, bytes, "%.*s", (int)text.len, text.ptr);
+            rests = weir__worker_rests(w);
+            user_end(e);
+        }
+        engine_leave(ticket);
+    }
+    return rests;
 }
 
 /* Waits for the users of the worker to leave, and lets no new ones begin. Calls that settle have

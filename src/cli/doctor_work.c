@@ -137,21 +137,21 @@ static void judge_reaction(doctor_work *d, const store_reaction *r, const doctor
 
 static void judge_lane(doctor_work *d, const store_lane *l)
 {
+    /* With no worker at all, it may be that none is meant to run now. */
+    const bool somebody = weir__cli_workers_count(&d->workers, NULL, NULL) > 0;
     char text[FINDING_BYTES_MAX], advice[FINDING_BYTES_MAX];
 
     if (l->ready == 0 || l->paused || weir__cli_workers_count(&d->workers, &l->lane, NULL) > 0) {
         return;
     }
-    (void)snprintf(text, sizeof text,
-                   "%" PRId64 " target%s ready in lane \"%.*s\", which no running worker serves",
-                   l->ready, l->ready == 1 ? " is" : "s are", (int)l->lane.len, l->lane.ptr);
+    (void)snprintf(text, sizeof text, "%" PRId64 " target%s ready in lane \"%.*s\", %s", l->ready,
+                   l->ready == 1 ? " is" : "s are", (int)l->lane.len, l->lane.ptr,
+                   somebody ? "which no running worker serves" : "and no worker is running");
     (void)snprintf(
         advice, sizeof advice,
         "Start a worker: weir work --lanes %.*s. Or pause the lane: weir pause --lane %.*s",
         (int)l->lane.len, l->lane.ptr, (int)l->lane.len, l->lane.ptr);
-    /* With no worker at all, it may be that none is meant to run now. */
-    d->fn(d->ctx, weir__cli_workers_count(&d->workers, NULL, NULL) > 0, "lane-without-worker", text,
-          advice);
+    d->fn(d->ctx, somebody, "lane-without-worker", text, advice);
 }
 
 static void tell_blocked(const doctor_work *d)

@@ -324,9 +324,17 @@ static void answer_ready(why *w)
 
     if (workers == 0) {
         answer_begin(w, "no-worker");
-        answer_say(w, " has work, and its lane ");
-        say_str(w, f->target->lane);
-        answer_say(w, " has no worker");
+        answer_say(w, " has work");
+        if (unknown != NULL) {
+            answer_say(w, " for reaction ");
+            say_str(w, unknown->name);
+        }
+        if (weir__cli_workers_count(&f->workers, NULL, NULL) == 0) {
+            answer_say(w, ", and no worker is running");
+        } else {
+            answer_say(w, ", and no running worker serves its lane ");
+            say_str(w, f->target->lane);
+        }
         next_worker(w);
         return;
     }

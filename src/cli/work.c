@@ -50,7 +50,7 @@ static const cli_option options[] = {
     { "threads", "N", CLI_NUMBER, "how many handlers run at the same time, in each lane" },
     { "memory-limit", "SIZE", CLI_WORD, "memory for the events of all handlers (default: 256MiB)" },
     { "until-idle", NULL, CLI_FLAG,
-      "stop when no work is left; exit with 1 if anything is blocked or parked" },
+      "stop when no running worker has work left; exit with 1 if anything is left" },
     { "redeclare", NULL, CLI_FLAG, "use these definitions, even if newer ones were declared" },
     { "budget", "TIME", CLI_WORD,
       "how long handlers may take to finish after a signal (default: 30s)" },
@@ -74,6 +74,7 @@ typedef struct work {
     weir_engine *before;        /* owned: the one before, while it ends; NULL: none */
     bool away;                  /* the store was, when we began; said once */
     bool reload_wanted;
+    work_others others;
     bool stuck; /* a handler cannot be ended: nothing that it may use is freed */
 } work;
 
@@ -335,6 +336,12 @@ static int wait_signal(work *k, bool *idle)
 
     if (weir__cli_has(k->c, "until-idle") && k->before == NULL) {
         *idle = weir_engine_wait_idle(k->engine, IDLE_LOOK_MS, &err) == WEIR_OK;
+        if (*idle) {
+            k->others.without_worker = 0;
+        } else {
+            *idle = weir__work_others(&k->others, &k->log, weir__store(k->w), k->engine, k->lanes,
+                                      k->lanes_count);
+        }
         return next_signal(k, 0);
     }
     return next_signal(k, k->before == NULL ? -1 : LOOK_MS);
@@ -455,15 +462,22 @@ static int judge_idle(work *k, work_left *left)
     if (weir__work_left(weir__store(k->w), left, &err) != WEIR_OK) {
         return weir__cli_fail(k->c, &err);
     }
-    if (left->blocked == 0 && left->parked == 0) {
+    if (left->blocked == 0 && left->parked == 0 && k->others.without_worker == 0) {
         return CLI_DONE;
     }
-    const log_field fields[] = {
+    const log_field next = weir__log_text_field("next", weir__str("weir why"));
+    log_field fields[] = {
         weir__log_number_field("blocked", left->blocked),
         weir__log_number_field("parked", left->parked),
-        weir__log_text_field("next", weir__str("weir why")),
+        weir__log_number_field("without_worker", k->others.without_worker),
+        next,
     };
-    weir__work_say(&k->log, LOG_ERROR, "not_all_handled", fields, sizeof fields / sizeof fields[0]);
+    size_t count = sizeof fields / sizeof fields[0];
+    if (k->others.without_worker == 0) {
+        fields[2] = next;
+        count--;
+    }
+    weir__work_say(&k->log, LOG_ERROR, "not_all_handled", fields, count);
     return CLI_ERROR;
 }
 
@@ -544,6 +558,7 @@ static int work_run(cli *c)
     if (k.signal_fd >= 0) {
         (void)close(k.signal_fd);
     }
+    weir__buffer_free(&k.others.said);
     weir__free(k.lanes);
     weir__cli_config_free(&config);
     return status;

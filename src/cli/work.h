@@ -56,6 +56,21 @@ typedef struct work_left {
 
 weir_status weir__work_left(weir_store *store, work_left *left, weir_error *err);
 
+/* work_others.c. What is waited for that only other workers can do. Zeroed: nothing yet. */
+typedef struct work_others {
+    int64_t without_worker; /* out: targets with work for reactions that no running worker has */
+    int64_t alone_since_us; /* monotonic: since when nothing else is left */
+    int64_t next_us;        /* monotonic: when to look next */
+    weir_buffer said;       /* owned: the reactions that were named last */
+    bool nobody_said;
+} work_others;
+
+/* While an engine is not idle. Looks now and then, and logs what is waited for. true: all that is
+ * left is for reactions that no running worker has, and has been for long. lanes: of --lanes; none:
+ * all of the store. */
+bool weir__work_others(work_others *o, work_log *log, weir_store *store, weir_engine *engine,
+                       const weir_str *lanes, size_t lanes_count);
+
 /* work_config.c. */
 
 /* What runs: the file, or the one reaction of the flags. CLI_DONE, or the exit status of what has

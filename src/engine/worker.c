@@ -321,6 +321,21 @@ bool weir__worker_idle(worker *w)
     return weir__worker_draining(w) && all_lanes_idle(w);
 }
 
+static bool polled_routed(const store_poll *poll, int64_t ours)
+{
+    return poll->routed_least >= poll->head || ours >= poll->head;
+}
+
+bool weir__worker_rests(worker *w)
+{
+    const bool idle = all_lanes_idle(w);
+
+    weir__lock(&w->mu);
+    const bool routed = w->polled.now_us != 0 && polled_routed(&w->polled, w->polled_ours);
+    weir__unlock(&w->mu);
+    return idle && routed;
+}
+
 bool weir__worker_out_of_work(worker *w)
 {
     /* Idle before the poll is read: what a slot settles is in a later poll. */
@@ -332,7 +347,7 @@ bool weir__worker_out_of_work(worker *w)
     const int64_t ours = w->polled_ours;
     weir__unlock(&w->mu);
     return idle && polled && !poll.ready && poll.due_us == INT64_MAX &&
-           poll.lease_end_us == INT64_MAX && (poll.routed_least >= poll.head || ours >= poll.head);
+           poll.lease_end_us == INT64_MAX && polled_routed(&poll, ours);
 }
 
 void weir__worker_ask(worker *w)

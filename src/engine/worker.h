@@ -51,6 +51,8 @@ bool weir__worker_idle(worker *w); /* drained, and no slot runs */
 /* Nothing is ready, leased or waiting for a backoff, everything of ours is routed, and no slot
  * runs: as the last poll said. Any thread. */
 bool weir__worker_out_of_work(worker *w);
+/* The same of what is ours: no slot runs, and everything of ours is routed. Any thread. */
+bool weir__worker_rests(worker *w);
 /* Forgets the last poll and asks for one now: until it was made, we are not out of work. For
  * whoever begins to wait for the end of work. Any thread. */
 void weir__worker_ask(worker *w);

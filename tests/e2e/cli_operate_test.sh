@@ -69,7 +69,7 @@ make_orders() {
 
 answers() {
     why mail-order-1
-    is "why: no worker in its lane" "$reason: $answer" "no-worker: mail-order-1 has work, and its lane mail has no worker"
+    is "why: no worker in its lane" "$reason: $answer" "no-worker: mail-order-1 has work for reaction mail, and no worker is running"
     is "with evidence" "$(member .evidence.waiting <<<"$out") $(member .evidence.workers <<<"$out")" "2 []"
 
     state worker w-other other 60 mail

@@ -82,7 +82,7 @@ EOF
     why "not routed, and nobody runs" h-1 "unknown-reaction: h-1 has no work yet: event 7 is not routed; reaction hold is handled by no running worker"
     rm go
     work --lanes other
-    why "routed by a worker of another lane" h-1 "no-worker: h-1 has work, and its lane fast has no worker"
+    why "routed by a worker of another lane" h-1 "no-worker: h-1 has work for reaction hold, and no running worker serves its lane fast"
     end_worker
     printf 'lanes: { fast: {} }\nreactions: [ { name: new, on: New, to: n, lane: fast, run: "true" } ]\n' >new.yaml
     work --config new.yaml

@@ -326,4 +326,41 @@ like "and that is said" "$errout" '"level":"warning","msg":"[a-z_]*".*"reaction"
 ok "--redeclare" timeout 60 weir work --on A --to t --run 'cat >>first' --name r --until-idle --redeclare
 is "does" "$(wc -l <first)" 2
 
+# ---- work of reactions that this worker does not have ------------------------------------------
+
+# --until-idle waits for the worker that has them, and says for what.
+fresh others
+hold
+append a A
+append a A
+append b B
+work --on A --to 'a-{stream}' --run ./hold --name first --from start --threads 1 --budget 0s
+wait_for "a handler that runs" test -s begun
+timeout 120 "$WEIR" work --on B --to 'b-{stream}' --run true --name second --from start --until-idle 2>idle.log &
+idle=$!
+spawned $idle
+wait_for "what it waits for" grep -q '"msg":"waiting"' idle.log
+like "is told" "$(<idle.log)" '"level":"info","msg":"waiting","targets":1,"reactions":"first","without_worker":0,"next":"weir why"'
+touch go
+wait "$idle"
+is "it ends when the other worker has done it" $? 0
+is "that was told once" "$(grep -c '"msg":"waiting"' idle.log)" 1
+stop
+
+# When no worker has them, it does not wait for ever.
+rm go begun
+append a A
+work --on A --to 'a-{stream}' --run ./hold --name first --threads 1 --budget 0s
+wait_for "a handler that runs" test -s begun
+stop
+is "a target is ready, and no worker has its reaction" "$(target a-a state)" ready
+append b B
+status "a worker of another reaction comes to an end" 1 timeout 120 weir work --on B --to 'b-{stream}' --run true --name second --until-idle
+is "it has done what it has a reaction for" "$(target b-b state)" idle
+like "what is left is told" "$errout" '"level":"warning","msg":"waiting","targets":1,"reactions":"first","without_worker":1,"next":"weir why"'
+is "once" "$(grep -c '"msg":"waiting"' <<<"$errout")" 1
+like "and at the end" "$errout" '"msg":"not_all_handled","blocked":0,"parked":0,"without_worker":1,"next":"weir why"'
+ok "why says what is missing" weir why --text
+like "a worker, and for which reaction" "$out" '1 target is ready in lane "default", and no worker is running'
+
 done_testing
