@@ -429,6 +429,43 @@ static void a_transaction_that_holds_back_dead_rows_is_named(void **state)
     weir__pg_old_transaction_us = usual_us;
 }
 
+static void who_keeps_the_note_of_what_is_final_is_named(void **state)
+{
+    pg_test *t = *state;
+    char expected[256];
+    weir_store *s = test_store(t);
+    PGconn *other = test_connect(t);
+    const int64_t usual_us = weir__pg_safe_kept_us;
+    (void)test_put(t, s, "order-1", "Placed");
+    weir__pg_safe_kept_us = 100000;
+    has_not(surveyed(t, s), "safe-kept");
+
+    test_exec(other, "SET application_name = 'reports'; BEGIN; SELECT \"%s\".safe_prove(%lld)",
+              t->schema, (long long)INT64_MAX);
+    grow_old();
+    const char *lines = surveyed(t, s);
+    (void)snprintf(expected, sizeof expected,
+                   "act safe-kept: process %d (application reports, user postgres, idle in "
+                   "transaction) has kept the row of \"%s\".safe since 20",
+                   PQbackendPID(other), t->schema);
+    has(lines, expected);
+    (void)snprintf(expected, sizeof expected, "End it: SELECT pg_terminate_backend(%d)",
+                   PQbackendPID(other));
+    has(lines, expected);
+    test_exec(other, "COMMIT");
+    has_not(surveyed(t, s), "safe-kept");
+
+    test_exec(other, "BEGIN; SELECT \"%s\".safe_prove(%lld); PREPARE TRANSACTION 'kept %s'",
+              t->schema, (long long)INT64_MAX, t->schema);
+    grow_old();
+    (void)snprintf(expected, sizeof expected,
+                   "act safe-kept: the prepared transaction 'kept %s' of postgres", t->schema);
+    has(surveyed(t, s), expected);
+    test_exec(other, "ROLLBACK PREPARED 'kept %s'", t->schema);
+    has_not(surveyed(t, s), "safe-kept");
+    weir__pg_safe_kept_us = usual_us;
+}
+
 /* What a standby with hot_standby_feedback tells the primary: keep everything from `xmin` on. */
 static void feed_back(PGconn *conn, uint32_t xmin)
 {
@@ -536,6 +573,7 @@ int main(int argc, char **argv)
         PG_TEST(notifications_arrive_although_the_first_host_is_dead),
         PG_TEST(another_isolation_than_read_committed_is_told),
         PG_TEST(a_transaction_that_holds_back_dead_rows_is_named),
+        PG_TEST(who_keeps_the_note_of_what_is_final_is_named),
         PG_TEST(a_slot_and_a_standby_that_hold_back_dead_rows_are_named),
         PG_TEST(a_table_full_of_dead_rows_is_told),
     };

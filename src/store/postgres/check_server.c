@@ -24,6 +24,9 @@ enum {
 _Atomic int64_t weir__pg_old_transaction_us = INT64_C(300000000);
 _Atomic int64_t weir__pg_old_transactions = 1000000;
 
+/* Whoever notes how far the log is final has the row for some milliseconds. */
+_Atomic int64_t weir__pg_safe_kept_us = INT64_C(5000000);
+
 typedef struct survey {
     pg_store *s;
     store_survey_fn fn;
@@ -224,6 +227,32 @@ static weir_status look_at_transactions(const survey *v, weir_error *err)
     return status;
 }
 
+/* Who has noted how far the log is final, and has not ended since: others leave the row alone. */
+static weir_status look_at_safe(const survey *v, weir_error *err)
+{
+    pg_params params = { 0 };
+    PGresult *result = NULL;
+    weir__pg_add_i64(&params, weir__pg_safe_kept_us);
+    const weir_status status = survey_ask(v, sql_server_safe_kept, &params, &result, err);
+    weir__pg_params_free(&params);
+    for (int i = 0; status == WEIR_OK && i < pq.PQntuples(result); i++) {
+        char text[1024], when[WEIR_TIME_TEXT_BYTES], lasted[32], advice[512];
+        const weir_str who = weir__pg_text(result, i, 0), row = weir__pg_text(result, i, 1);
+        const weir_str cure = weir__pg_text(result, i, 4);
+        weir__time_to_text(weir__pg_time_us(result, i, 2), when);
+        duration_text(weir__pg_i64(result, i, 3), lasted, sizeof lasted);
+        (void)snprintf(text, sizeof text,
+                       "%.*s has kept the row of %.*s since %s (%s): nobody can note how far the "
+                       "log is final, so standbys are read no further than the next gap in the "
+                       "positions",
+                       (int)who.len, who.ptr, (int)row.len, row.ptr, when, lasted);
+        (void)snprintf(advice, sizeof advice, "End it: %.*s.", (int)cure.len, cure.ptr);
+        survey_tell(v, true, "safe-kept", text, advice);
+    }
+    pq.PQclear(result);
+    return status;
+}
+
 static weir_status look_at_tables(const survey *v, weir_error *err)
 {
     pg_params params = { 0 };
@@ -351,6 +380,9 @@ weir_status weir__pg_survey(weir_store *base, store_survey_fn fn, void *ctx, wei
     }
     if (status == WEIR_OK) {
         status = look_at_transactions(&v, err);
+    }
+    if (status == WEIR_OK) {
+        status = look_at_safe(&v, err);
     }
     if (status == WEIR_OK) {
         status = look_at_tables(&v, err);

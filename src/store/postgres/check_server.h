@@ -14,6 +14,8 @@ extern _Atomic int64_t weir__pg_old_transaction_us;
 /* What has no time of its own (replication slots, standbys) is told when it is so many transactions
  * behind. 1,000,000. */
 extern _Atomic int64_t weir__pg_old_transactions;
+/* The same for a transaction that keeps the row of weir.safe: 5 s. */
+extern _Atomic int64_t weir__pg_safe_kept_us;
 
 /* Faults of the schema (act), and what could not be looked at or was added by others. */
 weir_status weir__pg_check_schema(pg_store *s, store_survey_fn fn, void *ctx, weir_error *err);

@@ -160,6 +160,38 @@ FROM (
 ) AS h
 ORDER BY h.since NULLS LAST, h.who;
 
+-- name: server_safe_kept
+-- $1: how long is long, in microseconds. Who has locked the row of weir.safe: who, which row, since
+-- when and for how many microseconds, what ends it. Whoever this role may not see is left out.
+SELECT
+    h.who,
+    h.place,
+    h.since,
+    (extract(epoch FROM clock_timestamp() - h.since) * 1000000)::bigint,
+    h.cure
+FROM (
+    SELECT
+        CASE WHEN p.gid IS NOT NULL THEN format('the prepared transaction %L of %s', p.gid, p.owner)
+            ELSE format('process %s (%s)', a.pid, concat_ws(', ',
+                CASE WHEN a.application_name <> '' THEN 'application ' || a.application_name END,
+                'user ' || a.usename, a.state))
+        END AS who,
+        'weir.safe'::text AS place,
+        coalesce(p.prepared, a.xact_start) AS since,
+        CASE WHEN p.gid IS NOT NULL
+            THEN format('COMMIT PREPARED %L or ROLLBACK PREPARED %L', p.gid, p.gid)
+            ELSE format('SELECT pg_terminate_backend(%s)', a.pid)
+        END AS cure
+    FROM weir.safe AS s
+    JOIN pg_catalog.pg_locks AS l
+        ON l.locktype = 'transactionid' AND l.granted AND l.mode = 'ExclusiveLock'
+            AND l.transactionid = s.xmax
+    LEFT JOIN pg_catalog.pg_stat_activity AS a ON a.pid = l.pid
+    LEFT JOIN pg_catalog.pg_prepared_xacts AS p ON p.transaction = l.transactionid
+    WHERE l.pid IS DISTINCT FROM pg_backend_pid()
+) AS h
+WHERE h.since < clock_timestamp() - $1 * interval '1 microsecond';
+
 -- name: server_tables
 -- $1: the name of the schema. Rows that are dead and still there, and whether vacuuming was turned off
 -- for that table.
