@@ -17,6 +17,7 @@ count() { weir log "$@" 2>/dev/null | wc -l; }
 # A process that has the store open: its pid in $pid.
 follow() {
     : >follow.out
+    rm -f follow.out follow.err
     weir log --follow >follow.out 2>follow.err &
     pid=$!
     spawned $pid
@@ -260,6 +261,7 @@ ok "and it is undamaged" weir doctor
 fresh guest
 append 3
 own_table
+rm -f work.log
 weir work --on N --to t --run true --from start --log json 2>work.log &
 pid=$!
 spawned $pid
@@ -507,6 +509,7 @@ like "and says what to do" "$errout" 'weir restore|not an SQLite database'
 
 fresh worker
 append 40
+rm -f work.log
 weir work --on N --to t --run true --from start --log json 2>work.log &
 pid=$!
 spawned $pid
@@ -533,6 +536,7 @@ worker() { # ARGUMENT...: of weir work
     cp weir.db good.db
     cp weir.db new.db
     append 1
+    rm -f work.log
     weir work --on N --to t --from start --log json "$@" 2>work.log &
     pid=$!
     spawned $pid

@@ -47,6 +47,7 @@ row() { sql "SELECT $2 FROM jobs WHERE id = $1"; }
 pending=(--table jobs --where "status = 'pending'" --set status=claimed)
 # begin ARGUMENT...: weir claim in the background; its pid in $pid, its output in claim.out and claim.err.
 begin() {
+    rm -f claim.out claim.err
     weir claim "$@" >claim.out 2>claim.err &
     pid=$!
     spawned $pid

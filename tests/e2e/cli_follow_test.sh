@@ -56,6 +56,7 @@ done
 follow() {
     local name=$1
     shift
+    rm -f "$name"
     "$WEIR" log --follow "$@" >"$name" 2>&1 &
     follower=$!
     spawned $follower

@@ -418,6 +418,7 @@ watching() {
     timeout 100 "$WEIR" targets --watch --match 'p-s-[12]*' >/dev/null 2>&1 &
     local nothing=$!
     spawned $nothing
+    rm -f watched watched.err
     "$WEIR" targets --watch --match '/^p-s-[12]$/' >watched 2>watched.err &
     local watcher=$!
     spawned $watcher
@@ -442,6 +443,7 @@ watching() {
     wait $nothing
 
     ok "a block" state block p-s-2 broken
+    rm -f watched
     "$WEIR" targets --watch --blocked >watched 2>&1 &
     watcher=$!
     spawned $watcher

@@ -16,6 +16,7 @@ for line in sys.stdin:
 target() { weir targets --match "$1" | member "$2"; }
 # In the background: its pid in $pid, its log in work.log.
 begin() {
+    rm -f work.log
     "$@" 2>work.log &
     pid=$!
     spawned $pid

@@ -27,6 +27,7 @@ why() {
 }
 # work ARGUMENT...: in the background, its pid in $pid. Waits until it has begun.
 work() {
+    rm -f work.log
     weir work "$@" 2>work.log &
     pid=$!
     spawned $pid

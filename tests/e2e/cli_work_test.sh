@@ -31,6 +31,7 @@ for line in sys.stdin:
     print(value)' "$1"; }
 # work ARGUMENT...: in the background; its pid in $pid, its log in work.log. Waits until it has begun.
 work() {
+    rm -f work.log
     weir work "$@" 2>work.log &
     pid=$!
     spawned $pid
