@@ -47,6 +47,16 @@ static weir_status refuse_owner(const char *path, uid_t owner, weir_error *err)
     return status;
 }
 
+static weir_status refuse_links_owner(const char *path, uid_t owner, weir_error *err)
+{
+    const weir_status status = weir__fail(
+        err, WEIR_EMISUSE, "\"%s\" is a symbolic link of user %lu, which is neither you nor root",
+        path, (unsigned long)owner);
+    weir__error_detail(err, "That user can let it lead to any file. Use the path that it leads to, "
+                            "change the link's owner with chown -h, or " INSECURE_HINT ".");
+    return status;
+}
+
 static weir_status refuse_kind(const char *path, mode_t mode, int flags, weir_error *err)
 {
     return S_ISLNK(mode) ? refuse_link(path, err)
@@ -139,14 +149,27 @@ weir_status weir__file_open_judge(int code, const char *path, int flags, weir_er
                : WEIR_OK;
 }
 
+/* Whether every user may put something beside that name. */
+static bool is_in_open_directory(const char *path)
+{
+    char above[PATH_MAX];
+    struct stat st;
+    const char *slash = strrchr(path, '/');
+    const int len = slash == NULL
+                        ? snprintf(above, sizeof above, ".")
+                        : snprintf(above, sizeof above, "%.*s/", (int)(slash - path), path);
+    return len > 0 && (size_t)len < sizeof above && stat(above, &st) == 0 &&
+           (st.st_mode & S_IWOTH) != 0;
+}
+
 weir_status weir__file_judge_given(const char *path, int flags, weir_error *err)
 {
     struct stat link, there;
     if (lstat(path, &link) != 0 || !S_ISLNK(link.st_mode)) {
         return WEIR_OK; /* opening it will tell what is wrong */
     }
-    if (!is_trusted(link.st_uid, flags)) {
-        return refuse_owner(path, link.st_uid, err);
+    if (!is_trusted(link.st_uid, flags | (is_in_open_directory(path) ? FILE_ROOTS_OWN : 0))) {
+        return refuse_links_owner(path, link.st_uid, err);
     }
     if (stat(path, &there) != 0 && errno == ENOENT) {
         const weir_status status =

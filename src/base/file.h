@@ -41,7 +41,7 @@ weir_status weir__file_judge(int fd, const char *path, int flags, weir_error *er
  * not there is WEIR_OK. */
 weir_status weir__file_judge_name(const char *path, int flags, weir_error *err);
 /* Judges a path as the user gave it, before symbolic links are resolved: a link must lead
- * somewhere, and must be (2) as well. */
+ * somewhere, and must be (2) as well; for root too, where every user may put a link. */
 weir_status weir__file_judge_given(const char *path, int flags, weir_error *err);
 /* Judges the directories above: (5). path: absolute, symbolic links resolved. */
 weir_status weir__file_judge_above(const char *path, int flags, weir_error *err);

@@ -102,6 +102,17 @@ static void C56_what_belongs_to_another_user_is_refused_unless_insecure(void **s
     assert_int_equal(symlink("ours", "their-link"), 0);
     assert_int_equal(lchown("their-link", OTHER_UID, OTHER_UID), 0);
     assert_int_equal(weir__file_judge_given("their-link", 0, NULL), WEIR_OK);
+    /* Except where everybody may put a link. */
+    assert_int_equal(chmod(".", 01777), 0);
+    assert_int_equal(weir__file_judge_given("their-link", 0, &err), WEIR_EMISUSE);
+    assert_non_null(strstr(err.message, "\"their-link\" is a symbolic link of user 54321"));
+    assert_non_null(strstr(err.detail, "Use the path that it leads to"));
+    assert_int_equal(weir__file_judge_given("their-link", FILE_INSECURE, NULL), WEIR_OK);
+    assert_int_equal(weir__file_judge_given("./their-link", 0, NULL), WEIR_EMISUSE);
+    assert_int_equal(lchown("their-link", 0, 0), 0);
+    assert_int_equal(weir__file_judge_given("their-link", 0, NULL), WEIR_OK);
+    assert_int_equal(lchown("their-link", OTHER_UID, OTHER_UID), 0);
+    assert_int_equal(chmod(".", 0755), 0);
 
     assert_int_equal(seteuid(OTHER_UID + 1), 0);
     assert_int_equal(judged("theirs", 0, &err), WEIR_EMISUSE);

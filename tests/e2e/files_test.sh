@@ -353,9 +353,21 @@ if $two_users; then
     ok "root may use anybody's" "$WEIR" lock job -- true
     rm -rf weir.db-locks
     mallory ln -s victim weir.db
-    refused "a link of another user to one's own file" 'belongs to user 54322' append
-    refused "to read as well" 'belongs to user 54322' alice "$WEIR" log
+    refused "a link of another user to one's own file" 'is a symbolic link of user 54322' append
+    refused "to read as well" 'is a symbolic link of user 54322' alice "$WEIR" log
     mallory rm weir.db
+    mkdir -m 700 hidden && "$WEIR" append s N --store sqlite:hidden/own.db >/dev/null
+    mallory ln -s hidden/own.db weir.db
+    refused "C56_a_link_of_another_user_is_not_followed_by_root" 'is a symbolic link of user 54322' "$WEIR" append s N
+    refused "nor to read" 'is a symbolic link of user 54322' "$WEIR" log
+    refused "nor for a lock" 'is a symbolic link of user 54322' "$WEIR" lock job -- true
+    ok "but with --insecure" "$WEIR" append s N --insecure
+    mallory rm weir.db
+    echo 'reactions: []' >hidden/own.yaml
+    mallory ln -s hidden/own.yaml weir.yaml
+    refused "nor one in place of weir.yaml" 'weir.yaml.* is a symbolic link of user 54322' "$WEIR" work --check
+    mallory rm weir.yaml
+    rm -rf hidden
     mallory "$WEIR" append s N >/dev/null
     refused "C56_a_store_of_another_user_is_refused" 'weir.db.* belongs to user 54322' append
     refused "for reading as well" 'belongs to user 54322' alice "$WEIR" log
