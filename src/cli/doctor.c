@@ -109,7 +109,7 @@ static weir_status store_examine(doctor *d, weir_store *store, store_stats *stat
     weir_status status = store->about->check(store, finding_show, d, err);
     weir__cli_ticker_stop(&ticker);
     if (status == WEIR_OK && store->about->survey != NULL) {
-        weir__cli_ticker_start(&ticker, d->c, "looking at the server");
+        weir__cli_ticker_start(&ticker, d->c, "looking at what is around it");
         status = store->about->survey(store, surroundings_show, d, err);
         weir__cli_ticker_stop(&ticker);
     }

@@ -9,6 +9,7 @@
 #include "store/sqlite/check_sql.h"
 #include "store/sqlite/sqlite_private.h"
 
+#include <stdio.h>
 #include <string.h>
 
 static const char advice_damage[] =
@@ -55,18 +56,20 @@ static weir_status compare_object(sqlite_conn *conn, weir_str name, weir_str sql
     return weir__cursor_end(&cursor);
 }
 
+/* The schema as this version makes it, in memory. Closed by the caller, also after a failure. */
+static weir_status model_open(sqlite_store *s, sqlite_conn *model, weir_error *err)
+{
+    const int rc =
+        sqlite3_open_v2(":memory:", &model->db, SQLITE_OPEN_READWRITE | SQLITE_OPEN_NOMUTEX, NULL);
+    return rc != SQLITE_OK ? weir__sqlite_fail(model, rc, err, "open a database in memory")
+                           : weir__sqlite_schema_build(s, model, err);
+}
+
 static weir_status check_schema(sqlite_store *s, sqlite_conn *conn, store_findings *f,
                                 weir_error *err)
 {
     sqlite_conn model = { 0 };
-    weir_status status = WEIR_OK;
-    const int rc =
-        sqlite3_open_v2(":memory:", &model.db, SQLITE_OPEN_READWRITE | SQLITE_OPEN_NOMUTEX, NULL);
-    if (rc != SQLITE_OK) {
-        status = weir__sqlite_fail(&model, rc, err, "open a database in memory");
-    } else {
-        status = weir__sqlite_schema_build(s, &model, err);
-    }
+    weir_status status = model_open(s, &model, err);
     if (status == WEIR_OK) {
         sqlite_cursor cursor = weir__cursor_open(&model, sql_check_objects, err);
         while (weir__cursor_next(&cursor)) {
@@ -110,6 +113,69 @@ static weir_status check_in(sqlite_store *s, sqlite_conn *conn, store_findings *
     }
     return status == WEIR_OK ? weir__sqlite_check_targets(s, conn, weir__finding_keep, f, err)
                              : status;
+}
+
+/* Notes a trigger unless the model has one of that name: then check compares the two. */
+static weir_status judge_trigger(sqlite_conn *model, sqlite_cursor *trigger, store_findings *f,
+                                 weir_error *err)
+{
+    const weir_str name = weir__cursor_text(trigger, 0), table = weir__cursor_text(trigger, 1);
+    const weir_str sql = weir__cursor_text(trigger, 2);
+    sqlite_cursor cursor = weir__cursor_open(model, sql_check_object, err);
+    char text[1024];
+    weir__cursor_bind_text(&cursor, 1, name);
+    const bool ours = weir__cursor_next(&cursor);
+    const weir_status status = weir__cursor_end(&cursor);
+    if (status == WEIR_OK && !ours) {
+        (void)snprintf(text, sizeof text, "trigger %.*s on %.*s is not Weir's: \"%.*s\"",
+                       (int)name.len, name.ptr, (int)table.len, table.ptr, (int)sql.len, sql.ptr);
+        weir__finding_keep(
+            f, "schema", text,
+            "It runs with every write of Weir's; take it away if something is slow or refused.");
+    }
+    return status;
+}
+
+static weir_status survey_in(sqlite_store *s, sqlite_conn *conn, store_findings *f, weir_error *err)
+{
+    sqlite_conn model = { 0 };
+    weir_status status = model_open(s, &model, err);
+    if (status == WEIR_OK) {
+        sqlite_cursor cursor = weir__cursor_open(conn, sql_check_triggers, err);
+        while (weir__cursor_next(&cursor)) {
+            weir__cursor_fail(&cursor, judge_trigger(&model, &cursor, f, err));
+        }
+        status = weir__cursor_end(&cursor);
+    }
+    weir__sqlite_conn_close(&model);
+    return status;
+}
+
+/* Who wants to know what surrounds the store. */
+typedef struct survey_listener {
+    store_survey_fn fn;
+    void *ctx;
+} survey_listener;
+
+/* A store_finding_fn: whatever is found around a file is a note. */
+static void survey_note(void *ctx, const char *rule, const char *text, const char *advice)
+{
+    const survey_listener *to = ctx;
+    to->fn(to->ctx, false, rule, text, advice);
+}
+
+weir_status weir__sqlite_survey(weir_store *base, store_survey_fn fn, void *ctx, weir_error *err)
+{
+    sqlite_store *s = sqlite_of(base);
+    sqlite_conn *conn = NULL;
+    store_findings f = { .count = 0 };
+    survey_listener to = { .fn = fn, .ctx = ctx };
+    weir_status status = weir__sqlite_read_begin(s, &conn, err);
+    if (status == WEIR_OK) {
+        status = survey_in(s, conn, &f, err);
+        weir__sqlite_read_end(s, conn);
+    }
+    return weir__findings_tell(&f, status, survey_note, &to, err);
 }
 
 weir_status weir__sqlite_check(weir_store *base, store_finding_fn fn, void *ctx, weir_error *err)

@@ -85,5 +85,9 @@ PRAGMA main.integrity_check(20);
 -- name: check_objects
 SELECT name, sql FROM sqlite_schema WHERE name LIKE 'weir\_%' ESCAPE '\' AND sql IS NOT NULL;
 
+-- name: check_triggers
+SELECT name, tbl_name, sql FROM main.sqlite_schema
+WHERE type = 'trigger' AND tbl_name LIKE 'weir\_%' ESCAPE '\';
+
 -- name: check_object
 SELECT sql FROM main.sqlite_schema WHERE name = ?1;

@@ -341,6 +341,36 @@ static void another_journal_is_switched_back(void **state)
     assert_int_equal(testing_head(t->store), 1);
 }
 
+/* A store_survey_fn; ctx: where the last line goes, of 512 bytes. */
+static void survey_keep(void *ctx, bool act, const char *rule, const char *text, const char *advice)
+{
+    (void)snprintf(ctx, 512, "%s %s: %s (%s)", act ? "act" : "note", rule, text, advice);
+}
+
+static void a_trigger_of_others_on_our_tables_is_a_note(void **state)
+{
+    testing *t = *state;
+    char line[512] = "";
+    t->store = testing_open(t, 0);
+    assert_non_null(t->store->about->survey);
+    assert_int_equal(t->store->about->survey(t->store, survey_keep, line, &t->err), WEIR_OK);
+    assert_string_equal(line, "");
+    testing_sql(t, "CREATE TABLE mine (x); "
+                   "CREATE TRIGGER of_mine AFTER INSERT ON mine BEGIN SELECT 1; END");
+    assert_int_equal(t->store->about->survey(t->store, survey_keep, line, &t->err), WEIR_OK);
+    assert_string_equal(line, "");
+
+    /* Whatever its name is. */
+    testing_sql(t, "CREATE TRIGGER weir_evil AFTER INSERT ON weir_events "
+                   "BEGIN UPDATE weir_events SET name = 'x'; END");
+    assert_int_equal(testing_append(t->store, "order-1", &t->err), WEIR_EIO);
+    assert_string_equal(testing_check(t->store), "");
+    assert_int_equal(t->store->about->survey(t->store, survey_keep, line, &t->err), WEIR_OK);
+    assert_non_null(strstr(line, "note schema: trigger weir_evil on weir_events is not Weir's: "
+                                 "\"CREATE TRIGGER weir_evil AFTER INSERT ON weir_events BEGIN"));
+    assert_non_null(strstr(line, "take it away if something is slow or refused"));
+}
+
 #define TEST(name) cmocka_unit_test_setup_teardown(name, setup, teardown)
 
 int main(int argc, char **argv)
@@ -360,6 +390,7 @@ int main(int argc, char **argv)
         TEST(the_plan_is_what_opening_would_run),
         TEST(the_plan_for_somebody_elses_database_leaves_it_alone),
         TEST(another_journal_is_switched_back),
+        TEST(a_trigger_of_others_on_our_tables_is_a_note),
     };
     if (argc > 1) {
         cmocka_set_test_filter(argv[1]);

@@ -180,5 +180,6 @@ int weir__sqlite_watch_fd(store_watch *watch);
 void weir__sqlite_watch_close(store_watch *watch);
 weir_status weir__sqlite_stats(weir_store *base, store_stats *out, weir_error *err);
 weir_status weir__sqlite_check(weir_store *base, store_finding_fn fn, void *ctx, weir_error *err);
+weir_status weir__sqlite_survey(weir_store *base, store_survey_fn fn, void *ctx, weir_error *err);
 
 #endif

@@ -243,6 +243,7 @@ static const store_about_ops sqlite_about_ops = {
     .stats = weir__sqlite_stats,
     .check = weir__sqlite_check,
     .holders = weir__holders_none,
+    .survey = weir__sqlite_survey,
     .worker_beat = weir__sqlite_worker_beat,
     .workers = weir__sqlite_workers,
 };
