@@ -348,11 +348,11 @@ static bool check_value(checker *c, const char *expected, bool *complete)
     case '[':
         return check_open(c, false, complete);
     case 't':
-        return check_word(c, "true", "expected true");
+        return check_word(c, "true", expected);
     case 'f':
-        return check_word(c, "false", "expected false");
+        return check_word(c, "false", expected);
     case 'n':
-        return check_word(c, "null", "expected null");
+        return check_word(c, "null", expected);
     case '-':
     case '0':
     case '1':
