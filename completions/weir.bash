@@ -7,7 +7,7 @@ _weir_commands='append read log streams close work targets why reactions parked 
     once locks race lint init status doctor backup restore unblock skip reset prioritize pause resume help version'
 _weir_common='--store --insecure --json --text --wide --utc --color --help'
 # What acts on targets takes a filter in place of names.
-_weir_acting='--match --source --lane --blocked --all --dry-run'
+_weir_acting='--match --source --lane --blocked --all --dry-run --yes'
 
 _weir_options() {
     case $1 in
@@ -32,9 +32,8 @@ _weir_options() {
     extend) echo '--lease --by --by-column --fence --fence-column --lease-column' ;;
     race) echo '--workers --rows --limit --mode --pause --effects --keep --drop' ;;
     lint) echo '--limit --dialect --rules' ;;
-    unblock | pause | resume) echo "$_weir_acting" ;;
-    skip) echo "$_weir_acting --yes" ;;
-    reset) echo "$_weir_acting --to --yes" ;;
+    unblock | skip | pause | resume) echo "$_weir_acting" ;;
+    reset) echo "$_weir_acting --to" ;;
     prioritize) echo "$_weir_acting --clear" ;;
     init) echo '--plan --adopt --grant --as' ;;
     status) echo '--metrics --watch' ;;

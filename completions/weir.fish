@@ -229,7 +229,7 @@ complete -c weir -n $acting -l lane -x -d 'targets of this lane'
 complete -c weir -n $acting -l blocked -d 'targets that are blocked'
 complete -c weir -n $acting -l all -d 'every target'
 complete -c weir -n $acting -l dry-run -d 'print how many would change; change nothing'
-complete -c weir -n '__fish_seen_subcommand_from skip reset' -l yes -d 'do not ask'
+complete -c weir -n $acting -l yes -d 'do not ask; only skip and reset ask'
 complete -c weir -n '__fish_seen_subcommand_from reset' -l to -x -a start -d 'start, a position (the last that stays handled), or a time'
 complete -c weir -n '__fish_seen_subcommand_from prioritize' -l clear -d 'back to what its reactions declare'
 

@@ -42,6 +42,7 @@ _weir() {
         '--blocked[targets that are blocked]'
         '--all[every target]'
         '--dry-run[print how many would change; change nothing]'
+        '--yes[do not ask; only skip and reset ask]'
     )
     commands=(
         'append:add an event to a stream, or every line of a file'
@@ -290,11 +291,9 @@ _weir() {
                 '1:key:' \
                 '*:program:_command_names -e'
             ;;
-        unblock | pause | resume) _arguments $common $acting '*:target:_weir_targets' ;;
-        skip) _arguments $common $acting '--yes[do not ask]' '*:target:_weir_targets' ;;
+        unblock | skip | pause | resume) _arguments $common $acting '*:target:_weir_targets' ;;
         reset)
             _arguments $common $acting \
-                '--yes[do not ask]' \
                 '--to[start, a position (the last that stays handled), or a time]:WHERE:(start)' \
                 '*:target:_weir_targets'
             ;;

@@ -21,11 +21,11 @@ static const cli_option options[] = {
     { "blocked", NULL, CLI_FLAG, "targets that are blocked" },
     { "all", NULL, CLI_FLAG, "every target" },
     { "dry-run", NULL, CLI_FLAG, "print how many would change; change nothing" },
-    { "yes", NULL, CLI_FLAG, "do not ask" },
+    { "yes", NULL, CLI_FLAG, "do not ask; only skip and reset ask" },
     { "to", "WHERE", CLI_WORD, "start, a position (the last that stays handled), or a time" },
 };
 enum { OPTIONS_FROM_CLEAR = 0, OPTIONS_FROM_MATCH = 1 };
-enum { OPTIONS_FILTER_COUNT = 6, OPTIONS_SKIP_COUNT = 7, OPTIONS_RESET_COUNT = 8 };
+enum { OPTIONS_FILTER_COUNT = 7, OPTIONS_RESET_COUNT = 8 };
 
 /* ---- running a verb ------------------------------------------------------------------------- */
 
@@ -276,7 +276,7 @@ const cli_command weir__cli_skip_command = {
     .example = "weir skip mail-1 --dry-run\n"
                "weir skip mail-1 --yes",
     .options = &options[OPTIONS_FROM_MATCH],
-    .options_count = OPTIONS_SKIP_COUNT,
+    .options_count = OPTIONS_FILTER_COUNT,
     .words_max = SIZE_MAX,
     .run = run_skip,
 };

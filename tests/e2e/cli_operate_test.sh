@@ -201,7 +201,7 @@ make_verbs() {
 }
 
 verbs() {
-    for verb in unblock "skip --yes" "reset --to start --yes" "prioritize 1" "prioritize --clear" pause resume; do
+    for verb in "unblock --yes" "skip --yes" "reset --to start --yes" "prioritize 1 --yes" "prioritize --clear" "pause --yes" "resume --yes" unblock; do
         # shellcheck disable=SC2086
         status "weir $verb: which targets?" 2 weir $verb
         like "is asked" "$(errors)" 'which targets\?'
