@@ -360,7 +360,8 @@ static weir_status reader_rewound(const weir_reader *r, int64_t end, weir_error 
 {
     return weir__fail(err, WEIR_EREWOUND,
                       "log was rewound: this reader is at %" PRId64
-                      ", the log is another one and ends at %" PRId64,
+                      " of a log that is not there any more; the one that is there now ends at "
+                      "%" PRId64,
                       r->position, end);
 }
 

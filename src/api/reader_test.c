@@ -119,6 +119,9 @@ static void set_back(surroundings *s, int32_t timeout_ms)
     assert_int_equal(read_all(reader), 0);
     copy_database(s->copy, s->path);
     assert_int_equal(weir_reader_next(reader, timeout_ms, &event, &err), WEIR_EREWOUND);
+    assert_non_null(strstr(err.message, "log was rewound: this reader is at "));
+    assert_non_null(strstr(err.message, " of a log that is not there any more; the one that is "
+                                        "there now ends at "));
     assert_non_null(strstr(err.message, "at 5"));
     assert_non_null(strstr(err.message, "ends at 2"));
     weir_reader_close(reader);

@@ -218,8 +218,11 @@ static void attempts_text(const char *said, char *out, size_t bytes, char sqlsta
         }
         *lasting += code != NULL && is_lasting(code) ? 1 : 0;
         if (!is_source_line(said, line) && len < sizeof lines) {
-            const int written = snprintf(lines + len, sizeof lines - len, "%.*s%.*s\n", (int)before,
-                                         said, (int)(line - after), said + after);
+            const size_t indent = strspn(said, "\t ");
+            const size_t from = indent < before ? indent : before;
+            const int written =
+                snprintf(lines + len, sizeof lines - len, "%s%.*s%.*s", len > 0 ? "; " : "",
+                         (int)(before - from), said + from, (int)(line - after), said + after);
             len += written > 0 ? (size_t)written : 0;
         }
         said += line + (said[line] == '\n' ? 1 : 0);
@@ -245,6 +248,9 @@ static const char *connection_advice(const char *message)
                                         "between." },
         { "role \"", "Name another user in the store URL, or create this one: CREATE ROLE ... "
                      "LOGIN." },
+        { "not currently accepting", "Somebody has closed this database to all connections. Its "
+                                     "owner opens it: ALTER DATABASE ... ALLOW_CONNECTIONS true. "
+                                     "Or name another database in the store URL." },
         { "database \"", "Name another database in the store URL, or create this one: createdb." },
         { "read-only", "None of the hosts takes writes: is a failover going on?" },
     };

@@ -276,7 +276,7 @@ says() {
         if [[ $out$errout == *hunter2* ]]; then fail "$name ($form): shows a password" "$errout"; else pass "$name ($form): shows no password"; fi
     done
 }
-says "a server that is not running" 'Is the server running' weir log --store 'postgres://u:hunter2@/d?host=/nowhere'
+says "a server that is not running" 'No such file or directory; Is the server running' weir log --store 'postgres://u:hunter2@/d?host=/nowhere'
 says "no listener on a port" 'Connection refused' weir log --store 'postgres://u:hunter2@127.0.0.1:1/d'
 says "several hosts" 'refused' weir log --store 'postgres://u:hunter2@127.0.0.1:1,127.0.0.1:2/d?connect_timeout=2'
 says "no such database" 'does not exist' weir log --store 'postgres://postgres:hunter2@/nothing'

@@ -376,6 +376,12 @@ static void what_waiting_cannot_mend_is_told_at_once(void **state)
     assert_non_null(strstr(t->err.message, "database \"nowhere\" does not exist"));
     assert_null(strstr(t->err.message, "3D000"));
     assert_non_null(strstr(t->err.detail, "createdb"));
+    test_exec(t->conn, "CREATE DATABASE closed ALLOW_CONNECTIONS false");
+    options = options_of(t, LONG, "postgres:///closed?host=%s&user=postgres", dir);
+    TEST_IS(t, weir__postgres_open(&s, &options, &t->err), WEIR_EUNAVAILABLE);
+    assert_non_null(strstr(t->err.detail, "ALTER DATABASE ... ALLOW_CONNECTIONS true"));
+    assert_null(strstr(t->err.detail, "createdb"));
+    test_exec(t->conn, "DROP DATABASE closed");
 }
 
 /* ---- cut while opening --------------------------------------------------------------------- */
