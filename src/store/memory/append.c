@@ -114,9 +114,9 @@ static weir_status key_change(memory_core *c, const store_append *a, const store
 {
     const memory_reserved *r =
         weir__rows_find(&c->reserved, &(memory_reserved){ .key = change->key });
+    const weir_str owner = r != NULL ? r->owner : weir__str("");
     memory_reserved after = { .key = change->key };
-    const weir_status status = weir__key_change_judge(
-        a, change, r == NULL ? (weir_str){ 0 } : r->owner, &after.owner, err);
+    const weir_status status = weir__key_change_judge(a, change, owner, &after.owner, err);
     if (status == WEIR_OK && r == NULL && after.owner.len > 0) {
         weir__memory_put(c, &c->reserved, &after);
     } else if (status == WEIR_OK && r != NULL && after.owner.len == 0) {

@@ -8,12 +8,15 @@
 /* A subscription (NULL: there is none yet) as routing sees it. */
 static store_routed routed_of(const memory_subscription *s)
 {
-    return s == NULL ? (store_routed){ 0 }
-                     : (store_routed){ .found = true,
-                                       .was_reset = s->was_reset,
-                                       .at = s->at,
-                                       .mark = s->mark,
-                                       .priority = s->priority };
+    store_routed routed = { 0 };
+    if (s != NULL) {
+        routed = (store_routed){ .found = true,
+                                 .was_reset = s->was_reset,
+                                 .at = s->at,
+                                 .mark = s->mark,
+                                 .priority = s->priority };
+    }
+    return routed;
 }
 
 /* Blocks a target whose position is beyond the log. false: it was blocked for that before. */
