@@ -63,6 +63,30 @@ static void one_append_is_one_statement_and_so_is_a_batch(void **state)
     }
 }
 
+/* Called, they cost an append of one event more than all the rest of it. */
+static void the_checks_of_an_event_are_put_in_the_place_of_their_calls(void **state)
+{
+    pg_test *t = *state;
+    (void)test_store(t);
+    PGresult *result = test_query(t->conn,
+                                  "EXPLAIN (VERBOSE, COSTS OFF) SELECT "
+                                  "%s.event_name(e.stream, e.name, e.data, e.meta, e.version = 7), "
+                                  "%s.append_judge(0, e.id, e.version, e.name), "
+                                  "%s.append_hash(0, e.name) FROM %s.events AS e",
+                                  t->schema, t->schema, t->schema, t->schema);
+    bool output = false;
+    for (int i = 0; i < PQntuples(result); i++) {
+        const char *line = PQgetvalue(result, i, 0);
+        output = output || strstr(line, "Output:") != NULL;
+        assert_null(strstr(line, "event_name("));
+        assert_null(strstr(line, "is_name("));
+        assert_null(strstr(line, "append_judge("));
+        assert_null(strstr(line, "append_hash("));
+    }
+    assert_true(output);
+    PQclear(result);
+}
+
 /* ---- behind an append's back ---------------------------------------------------------------- */
 
 /* The next event named Trapped finds, between its check and its insert, that another session has
@@ -502,6 +526,7 @@ int main(int argc, char **argv)
 {
     static const struct CMUnitTest tests[] = {
         PG_TEST(one_append_is_one_statement_and_so_is_a_batch),
+        PG_TEST(the_checks_of_an_event_are_put_in_the_place_of_their_calls),
         PG_TEST(C06_what_the_unique_index_refuses_is_the_same_conflict),
         PG_TEST(C06_any_does_not_conflict_with_what_was_written_behind_its_back),
         PG_TEST(C05_a_commit_has_as_many_events_as_it_likes),

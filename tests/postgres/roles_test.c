@@ -913,6 +913,22 @@ static void lists_that_do_not_fit_together_are_refused(void **state)
                        "SELECT settle(1, 1, 0, %s, '{}', false, 0, 0, '', 0, 0, 0)", lists[i]);
         assert_refused(conn, "WR002", sql);
     }
+    /* What nobody would be told of: a dry run that writes, a list with one too many. */
+    static const char *const appends[] = {
+        "append_one(4, 0, 'n', 0, 0, 'E', '{}', '{}')",
+        "append_one(NULL, 0, 'n', 0, 0, 'E', '{}', '{}')",
+        "append_one(0, 50, NULL, 0, 0, 'E', '{}', '{}')",
+        "append_batch(false, '{n}', '{0,0}', '{0,0}', '{1}', '{1}', '{1}', '{E}', "
+        "ARRAY['{}'::json], ARRAY['{}'::json])",
+        "append_batch(false, '{n}', '{0}', '{0}', '{1}', '{1}', '{1}', '{E}', "
+        "ARRAY['{}'::json, '{}'], ARRAY['{}'::json])",
+    };
+    for (size_t i = 0; i < sizeof appends / sizeof appends[0]; i++) {
+        char sql[512];
+        (void)snprintf(sql, sizeof sql, "SELECT %s", appends[i]);
+        assert_refused(conn, "WR002", sql);
+    }
+    assert_int_equal(test_number(conn, "SELECT count(*) FROM events WHERE stream = 'n'"), 0);
     /* Marks, events and events set aside of what is not there: passed over, they would be lost. */
     static const char *const routes[] = {
         "'{y}', '{1}', '{0}', '{0}'%s'{}', '{}', '{}', '{}', '{}'",

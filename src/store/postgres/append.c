@@ -477,7 +477,7 @@ static weir_status group_one(group *g, pg_params *p, int64_t wait_us, weir_error
 {
     const store_append *a = g->appends[0];
     PGresult *result = NULL;
-    weir__pg_add_i32(p, (int32_t)a->flags);
+    weir__pg_add_i32(p, (int32_t)(a->flags & STORE_APPEND_NOWAIT)); /* a chain of one is none */
     weir__pg_add_i32(p, wait_ms(wait_us));
     weir__pg_add_text(p, a->streams[0].name);
     weir__pg_add_i32(p, a->streams[0].expect);
