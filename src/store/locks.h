@@ -28,7 +28,7 @@ typedef struct store_lock_request {
     int64_t lease_us;
 } store_lock_request;
 
-/* Who holds a name; of a key of once, its latest run. */
+/* The holder of a name; for a key of once, its latest run. */
 typedef struct store_lock {
     weir_str name;   /* as `take` got it, at most STORE_NAME_BYTES_MAX */
     weir_str holder; /* who and where, for people to read; at most STORE_NAME_BYTES_MAX */

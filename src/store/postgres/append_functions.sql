@@ -16,7 +16,8 @@
 --     with a new snapshot: what the holder before has written is visible before its lock is gone;
 --   * an append is judged completely before its first position is taken: a refused one leaves no
 --     trace, not even a gap;
---   * nobody waits for a name while it holds another, but for a caller's own transaction (append_any);
+--   * nobody waits for a name while it holds another, except in a caller's own transaction and in an
+--     append with more than 48 names (append_any);
 --   * a refusal is a row of the result, never an error. The unique index on (stream, version) is the
 --     last guard: whoever runs into it (somebody has written without these functions) tries again.
 --
@@ -155,7 +156,7 @@ BEGIN
     {append_begin}
     IF (append_flags IN (0, {append_nowait})) IS NOT TRUE THEN
         PERFORM weir.refuse(concat('append_one has no flags ', append_flags),
-                            'To close, to chain and to try is for append_any.');
+                            'Use weir.append_any to close a stream, to chain appends, or for a dry run.');
     END IF;
     IF append_flags & {append_nowait} = 0 THEN
         PERFORM set_config('lock_timeout', wait_ms || 'ms', true); -- until the function ends

@@ -227,7 +227,8 @@ static weir_status look_at_transactions(const survey *v, weir_error *err)
     return status;
 }
 
-/* Who has noted how far the log is final, and has not ended since: others leave the row alone. */
+/* Transactions that have noted how far the log is final and are still open: until they end, nobody
+ * else can note it. */
 static weir_status look_at_safe(const survey *v, weir_error *err)
 {
     pg_params params = { 0 };

@@ -151,7 +151,7 @@ static weir_status survey_in(sqlite_store *s, sqlite_conn *conn, store_findings 
     return status;
 }
 
-/* Who wants to know what surrounds the store. */
+/* Where the notes of a survey go. */
 typedef struct survey_listener {
     store_survey_fn fn;
     void *ctx;
